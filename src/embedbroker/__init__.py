@@ -1,0 +1,1 @@
+"""A message broker that lives inside a Python process."""

@@ -1,0 +1,49 @@
+"""What an address and a queue are, as durable values.
+
+These are the values the journal stores and the kernel restores. They hold plain fields only and know nothing of
+consumers, messages or files.
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+__all__ = ["AddressDefinition", "QueueDefinition"]
+
+
+@frozen
+class AddressDefinition:
+    """One address: a name and the routing types it serves (core-protocol 2.1 of Artemis' address model)."""
+
+    id: int
+    name: str
+    anycast: bool
+    multicast: bool
+    auto_created: bool = False
+
+
+@frozen
+class QueueDefinition:
+    """One queue as it was declared.
+
+    ``routing_type`` is 0 for multicast and 1 for anycast, as on the wire. ``max_consumers`` of -1 means unlimited.
+    ``auto_delete_delay`` is in milliseconds. ``auto_delete_message_count`` of -1 means "whatever it holds".
+    """
+
+    id: int
+    name: str
+    address: str
+    routing_type: int
+    durable: bool = True
+    temporary: bool = False
+    filter: str | None = None
+    max_consumers: int = -1
+    exclusive: bool = False
+    purge_on_no_consumers: bool = False
+    auto_created: bool = False
+    auto_delete: bool = False
+    auto_delete_delay: int = 0
+    auto_delete_message_count: int = 0
+    consumers_before_dispatch: int = 0
+    delay_before_dispatch: int = -1
+    user: str | None = None

@@ -1,0 +1,1 @@
+"""A JMS-like client for Apache Artemis and embedbroker."""
