@@ -1,0 +1,46 @@
+"""Runs `async def` tests in trio, in real or in virtual time, and keeps the interop tests for those who name them.
+
+An async test that asks for the fixture `autojump_clock` runs in virtual time: whenever every task waits, the clock
+jumps to the next deadline. This file knows nothing of brokers or clients.
+"""
+
+from __future__ import annotations
+
+import inspect
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+import trio.abc
+import trio.testing
+
+_INTEROP = Path(__file__).parent / "interop"
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves out tests/interop, which needs Java and minutes, unless the command line names it."""
+    if collection_path != _INTEROP:
+        return None
+    named = (Path(argument.split("::")[0]).resolve() for argument in config.invocation_params.args if "interop" in str(argument))
+    return None if any(path.is_relative_to(_INTEROP) for path in named) else True
+
+
+@pytest.fixture
+def autojump_clock() -> trio.testing.MockClock:
+    """The clock of a test in virtual time."""
+    return trio.testing.MockClock(autojump_threshold=0)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Runs a coroutine function to its end in a trio run of its own."""
+    test = pyfuncitem.obj
+    if not inspect.iscoroutinefunction(test):
+        return None
+    fixtures = pyfuncitem.funcargs
+    clocks = [value for value in fixtures.values() if isinstance(value, trio.abc.Clock)]
+    assert len(clocks) <= 1, "a test has one clock"
+    wanted = {name: fixtures[name] for name in inspect.signature(test).parameters}
+    trio.run(partial(test, **wanted), clock=clocks[0] if clocks else None)
+    return True
