@@ -1,0 +1,20 @@
+"""Byte pipes on trio, the same for broker and client: TCP, and memory pipes behind `vm://` names.
+
+Responsible for moving bytes and for naming why a pipe ended. Refuses to know what the bytes mean.
+"""
+
+from embedclient.transport._memory import memory_pair
+from embedclient.transport._registry import vm_connect, vm_listen
+from embedclient.transport._stream import ByteStream, Listener, TransportLost
+from embedclient.transport._tcp import connect_tcp, listen_tcp
+
+__all__ = [
+    "ByteStream",
+    "Listener",
+    "TransportLost",
+    "connect_tcp",
+    "listen_tcp",
+    "memory_pair",
+    "vm_connect",
+    "vm_listen",
+]

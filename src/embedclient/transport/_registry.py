@@ -1,0 +1,112 @@
+"""The `vm://` names of this process: who listens inside which trio run.
+
+The one piece of global state in the package. A name belongs to one trio run, because a memory pipe wakes tasks
+directly and that is only sound inside one run; asking from another run is refused in words instead of hanging.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import deque
+from itertools import count
+
+import trio
+
+from embedclient.transport._memory import MemoryStream, memory_pair
+from embedclient.transport._stream import TransportLost
+
+_BACKLOG_MAX = 128
+_PIPE_LIMIT_BYTES = 262_144
+
+_run_names: trio.lowlevel.RunVar[dict[str, VmListener]] = trio.lowlevel.RunVar("embedclient vm:// names")
+# Only to tell "no such broker" from "it lives in another run"; never used to reach across.
+_everywhere: weakref.WeakSet[VmListener] = weakref.WeakSet()
+_everywhere_lock = threading.Lock()
+
+
+class VmListener:
+    """A Listener for one `vm://` name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.address = f"vm://{name}"
+        self.port = 0
+        self._waiting: deque[MemoryStream] = deque()
+        self._acceptors = trio.lowlevel.ParkingLot()
+        self._closed = False
+        self._serials = count(1)
+        self._owner = _names()
+
+    async def accept(self) -> MemoryStream:
+        await trio.lowlevel.checkpoint()
+        while True:
+            if self._closed:
+                raise TransportLost("listener closed here")
+            if self._waiting:
+                return self._waiting.popleft()
+            await self._acceptors.park()
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if self._owner.get(self.name) is self:
+            del self._owner[self.name]
+        with _everywhere_lock:
+            _everywhere.discard(self)
+        while self._waiting:
+            self._waiting.popleft().close()
+        self._acceptors.unpark_all()
+
+    def connect(self) -> MemoryStream:
+        """The client end of a new pipe; its other end waits to be accepted."""
+        if len(self._waiting) >= _BACKLOG_MAX:
+            raise TransportLost(f"cannot connect to {self.address}: {_BACKLOG_MAX} connections wait to be accepted")
+        ours, theirs = memory_pair(_PIPE_LIMIT_BYTES, names=(f"{self.address}#{next(self._serials)}", self.address))
+        self._waiting.append(theirs)
+        self._acceptors.unpark()
+        return ours
+
+
+def vm_listen(name: str) -> VmListener:
+    """Take `vm://name` in this trio run.
+
+    Raises:
+        OSError: the name is taken in this run.
+    """
+    names = _names()
+    if name in names:
+        raise OSError(f"vm://{name} is taken by another broker in this trio run")
+    listener = names[name] = VmListener(name)
+    with _everywhere_lock:
+        _everywhere.add(listener)
+    return listener
+
+
+def vm_connect(name: str) -> MemoryStream:
+    """Connect to `vm://name` in this trio run.
+
+    Raises:
+        TransportLost: nobody listens there, or only in another trio run.
+    """
+    listener = _names().get(name)
+    if listener is not None:
+        return listener.connect()
+    with _everywhere_lock:
+        elsewhere = any(other.name == name for other in _everywhere)
+    if elsewhere:
+        raise TransportLost(
+            f"cannot connect to vm://{name}: that broker runs in another thread or trio run, where vm:// does not "
+            "reach; use broker.url (tcp://) instead"
+        )
+    raise TransportLost(f"cannot connect to vm://{name}: no broker of that name runs here")
+
+
+def _names() -> dict[str, VmListener]:
+    try:
+        return _run_names.get()
+    except LookupError:
+        names: dict[str, VmListener] = {}
+        _run_names.set(names)
+        return names

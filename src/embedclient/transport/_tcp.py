@@ -1,0 +1,275 @@
+"""TCP byte pipes over raw non-blocking sockets.
+
+Every operation is tried at once and waits for the operating system only when it must: trio's own stream classes
+take a lock and two checkpoints per operation, which costs more than the system call. Refuses to know what is sent.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections.abc import Sequence
+
+import trio
+
+from embedclient.transport._stream import Buffer, TransportLost
+
+# The operating system is short of something that may come back; a listener that gave up here would stay deaf.
+_OUT_OF_CAPACITY = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
+_OUT_OF_CAPACITY_PAUSE_S = 0.1
+# The peer gave up between its handshake and our accept: no fault of the listener.
+_PEER_GAVE_UP = frozenset(
+    {errno.ECONNABORTED, errno.EPERM, errno.EPROTO, errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTUNREACH}
+)
+# A read buffer beyond the allocator's mmap threshold costs two system calls (17 instead of 3 us per small read,
+# measured), so large reads are used only while the peer fills them.
+_SMALL_READ_BYTES = 65_536
+_SocketAddress = tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
+
+
+def _address_text(address: Sequence[object]) -> str:
+    host = str(address[0])
+    return f"[{host}]:{address[1]}" if ":" in host else f"{host}:{address[1]}"
+
+
+def _peer_text(connected: socket.socket) -> str:
+    try:
+        return _address_text(connected.getpeername())
+    except OSError:
+        return "unknown peer"  # it is gone already; the first receive says why
+
+
+class TcpStream:
+    """A ByteStream over one connected, non-blocking socket."""
+
+    __slots__ = ("_read_bytes", "_socket", "peer")
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+        self._read_bytes = _SMALL_READ_BYTES
+        self.peer = _peer_text(connected)
+
+    def send_nowait(self, data: Buffer) -> int:
+        try:
+            return self._socket.send(data)
+        except (BlockingIOError, InterruptedError):
+            return 0
+        except OSError as error:
+            raise self._lost(error) from error
+
+    async def wait_writable(self) -> None:
+        if self._socket.fileno() < 0:
+            await trio.lowlevel.checkpoint()
+            return
+        try:
+            await trio.lowlevel.wait_writable(self._socket)
+        except trio.ClosedResourceError:
+            return  # the send that follows reports it
+
+    async def receive(self, max_bytes: int) -> bytes:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        try:
+            data = self._read(max_bytes)
+        except (BlockingIOError, InterruptedError):
+            return await self._receive_when_readable(max_bytes)
+        except OSError as error:
+            raise self._lost(error) from error
+        # A peer that always has bytes ready must not starve the other tasks; the bytes are ours now, hence shielded.
+        await trio.lowlevel.cancel_shielded_checkpoint()
+        return data
+
+    def _read(self, max_bytes: int) -> bytes:
+        wanted = min(max_bytes, self._read_bytes)
+        data = self._socket.recv(wanted)
+        if len(data) == wanted:
+            self._read_bytes = max_bytes
+        elif len(data) < _SMALL_READ_BYTES:
+            self._read_bytes = _SMALL_READ_BYTES
+        return data
+
+    async def _receive_when_readable(self, max_bytes: int) -> bytes:
+        while True:
+            try:
+                await trio.lowlevel.wait_readable(self._socket)
+                return self._read(max_bytes)
+            except (BlockingIOError, InterruptedError):
+                continue
+            except trio.ClosedResourceError as error:
+                raise TransportLost("closed here") from error
+            except OSError as error:
+                raise self._lost(error) from error
+
+    def close(self) -> None:
+        if self._socket.fileno() >= 0:
+            trio.lowlevel.notify_closing(self._socket)
+            self._socket.close()
+
+    def _lost(self, error: OSError) -> TransportLost:
+        if error.errno == errno.EBADF and self._socket.fileno() < 0:
+            return TransportLost("closed here")
+        return TransportLost(f"connection to {self.peer}: {_error_text(error)}")
+
+
+class TcpListener:
+    """A Listener over one bound socket."""
+
+    def __init__(self, bound: socket.socket, *, no_delay: bool) -> None:
+        self._socket = bound
+        self._no_delay = no_delay
+        name = bound.getsockname()
+        self.port: int = name[1]
+        self.address = _address_text(name)
+
+    async def accept(self) -> TcpStream:
+        while True:
+            try:
+                await trio.lowlevel.wait_readable(self._socket)
+                accepted, _ = self._socket.accept()
+            except (BlockingIOError, InterruptedError):
+                continue
+            except trio.ClosedResourceError as error:
+                raise TransportLost("listener closed here") from error
+            except OSError as error:
+                if self._socket.fileno() < 0:
+                    raise TransportLost("listener closed here") from error
+                if error.errno in _OUT_OF_CAPACITY:
+                    await trio.sleep(_OUT_OF_CAPACITY_PAUSE_S)
+                elif error.errno not in _PEER_GAVE_UP:
+                    raise
+                continue
+            _prepare(accepted, no_delay=self._no_delay)
+            return TcpStream(accepted)
+
+    def close(self) -> None:
+        if self._socket.fileno() >= 0:
+            trio.lowlevel.notify_closing(self._socket)
+            self._socket.close()
+
+
+async def connect_tcp(
+    host: str,
+    port: int,
+    *,
+    timeout_s: float | None = None,
+    no_delay: bool = True,
+    local_address: tuple[str, int] | None = None,
+    send_buffer_bytes: int | None = None,
+    receive_buffer_bytes: int | None = None,
+) -> TcpStream:
+    """Connect to the first address of `host` that answers, within `timeout_s` for all of them together.
+
+    Raises:
+        TransportLost: nobody answered; the reason names every address that was tried.
+    """
+    deadline = trio.current_time() + (timeout_s if timeout_s is not None else float("inf"))
+    where = f"{host}:{port}"
+    try:
+        with trio.fail_at(deadline):
+            found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except trio.TooSlowError:
+        raise TransportLost(f"cannot connect to {where}: looking up the name took over {timeout_s:g} s") from None
+    except OSError as error:
+        raise TransportLost(f"cannot connect to {where}: {_error_text(error)}") from error
+    failures: list[str] = []
+    for index, (family, kind, protocol, _, address) in enumerate(found):
+        # An address that never answers may use only its share, or the ones behind it would never be tried.
+        share_s = (deadline - trio.current_time()) / (len(found) - index)
+        opened = socket.socket(family, kind, protocol)
+        try:
+            _prepare(opened, no_delay=no_delay)
+            _size_buffers(opened, send_buffer_bytes, receive_buffer_bytes)
+            if local_address is not None:
+                opened.bind(local_address)
+            with trio.fail_after(max(0.0, share_s)):
+                await _connect(opened, address)
+            return TcpStream(opened)
+        except trio.TooSlowError:
+            failures.append(f"{_address_text(address)}: no answer within {share_s:.3g} s")
+            opened.close()
+        except OSError as error:
+            failures.append(f"{_address_text(address)}: {_error_text(error)}")
+            opened.close()
+        except BaseException:
+            opened.close()
+            raise
+    raise TransportLost(f"cannot connect to {where} ({'; '.join(failures)})")
+
+
+async def listen_tcp(host: str | None, port: int, backlog: int = 128, *, no_delay: bool = True) -> list[TcpListener]:
+    """Listen on every address of `host` (None: all interfaces); with port 0 all of them share the port of the first.
+
+    Raises:
+        OSError: the address is in use, unknown or not permitted; its text names it.
+    """
+    flags = socket.AI_PASSIVE if host is None else 0
+    found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
+    listeners: list[TcpListener] = []
+    try:
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            shared_port = listeners[0].port if listeners else port
+            bound = _listen((str(address[0]), shared_port, *address[2:]), family, kind, protocol, backlog)
+            if bound is not None:
+                listeners.append(TcpListener(bound, no_delay=no_delay))
+    except BaseException:
+        for listener in listeners:
+            listener.close()
+        raise
+    if not listeners:
+        raise OSError(errno.EADDRNOTAVAIL, f"cannot listen on {host}:{port}: no usable address")
+    return listeners
+
+
+def _listen(
+    address: tuple[str | int | bytes, ...], family: int, kind: int, protocol: int, backlog: int
+) -> socket.socket | None:
+    try:
+        bound = socket.socket(family, kind, protocol)
+    except OSError as error:
+        if error.errno == errno.EAFNOSUPPORT:
+            return None  # the name has an IPv6 address and this kernel has no IPv6
+        raise
+    try:
+        bound.setblocking(False)
+        if os.name != "nt":
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.bind(address)
+        bound.listen(backlog)
+    except OSError as error:
+        bound.close()
+        raise OSError(error.errno, f"cannot listen on {_address_text(address)}: {_error_text(error)}") from error
+    return bound
+
+
+async def _connect(opened: socket.socket, address: _SocketAddress) -> None:
+    code = opened.connect_ex(address)
+    if code in (errno.EINPROGRESS, errno.EWOULDBLOCK):
+        await trio.lowlevel.wait_writable(opened)
+        code = opened.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    else:
+        await trio.lowlevel.checkpoint()
+    if code != 0:
+        raise OSError(code, os.strerror(code))
+
+
+def _prepare(connected: socket.socket, *, no_delay: bool) -> None:
+    connected.setblocking(False)
+    if no_delay:
+        try:
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except OSError:
+            return  # refused on a socket whose peer has gone; the first receive reports that
+
+
+def _size_buffers(opened: socket.socket, send_bytes: int | None, receive_bytes: int | None) -> None:
+    # Left alone unless somebody asks: a fixed size switches the kernel's own tuning off.
+    if send_bytes is not None:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_bytes)
+    if receive_bytes is not None:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+
+
+def _error_text(error: OSError) -> str:
+    return error.strerror or str(error) or type(error).__name__

@@ -1,0 +1,124 @@
+"""What only TCP has: names, ports, refusals, time-outs, and a shortage of file descriptors."""
+
+from __future__ import annotations
+
+import errno
+import socket
+
+import pytest
+import trio
+
+from embedclient.transport import TransportLost, connect_tcp, listen_tcp
+from embedclient.transport._tcp import TcpListener
+
+
+async def test_port_0_listens_on_a_free_port_and_tells_it() -> None:
+    (listener,) = await listen_tcp("127.0.0.1", 0)
+    assert listener.port > 0
+    assert listener.address == f"127.0.0.1:{listener.port}"
+    listener.close()
+
+
+async def test_all_addresses_of_a_name_share_the_free_port() -> None:
+    listeners = await listen_tcp("localhost", 0)
+    assert len({listener.port for listener in listeners}) == 1
+    for listener in listeners:
+        listener.close()
+
+
+async def test_a_taken_port_is_named_in_the_error() -> None:
+    (listener,) = await listen_tcp("127.0.0.1", 0)
+    with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{listener.port}") as caught:
+        await listen_tcp("127.0.0.1", listener.port)
+    assert caught.value.errno == errno.EADDRINUSE
+    listener.close()
+
+
+async def test_a_refused_connection_names_the_address() -> None:
+    (listener,) = await listen_tcp("127.0.0.1", 0)
+    port = listener.port
+    listener.close()
+    with pytest.raises(TransportLost, match=rf"cannot connect to 127.0.0.1:{port}.*refused"):
+        await connect_tcp("127.0.0.1", port, timeout_s=5)
+
+
+async def test_an_unknown_name_is_reported_as_lost() -> None:
+    with pytest.raises(TransportLost, match=r"cannot connect to no-such-host\.invalid:1"):
+        await connect_tcp("no-such-host.invalid", 1, timeout_s=30)
+
+
+async def test_a_server_that_never_answers_costs_only_the_time_out() -> None:
+    full = socket.socket()
+    full.bind(("127.0.0.1", 0))
+    full.listen(0)
+    port = full.getsockname()[1]
+    waiting = [socket.socket() for _ in range(4)]
+    for filler in waiting:  # the backlog is full: further handshakes get no answer
+        filler.setblocking(False)
+        filler.connect_ex(("127.0.0.1", port))
+    with pytest.raises(TransportLost, match="no answer within"):
+        await connect_tcp("127.0.0.1", port, timeout_s=0.05)
+    for filler in waiting:
+        filler.close()
+    full.close()
+
+
+async def test_a_connection_can_start_from_a_given_local_address() -> None:
+    (listener,) = await listen_tcp("127.0.0.1", 0)
+    client = await connect_tcp("127.0.0.1", listener.port, timeout_s=5, local_address=("127.0.0.2", 0))
+    server = await listener.accept()
+    assert server.peer.startswith("127.0.0.2:")
+    client.close()
+    server.close()
+    listener.close()
+
+
+async def test_closing_a_listener_wakes_its_acceptor() -> None:
+    (listener,) = await listen_tcp("127.0.0.1", 0)
+
+    async def accept() -> None:
+        with pytest.raises(TransportLost, match="listener closed"):
+            await listener.accept()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(accept)
+        await trio.testing.wait_all_tasks_blocked()
+        listener.close()
+        listener.close()
+
+
+class _SocketWithoutDescriptors(socket.socket):
+    """Runs out of descriptors once, as a process at its limit does."""
+
+    failures = [errno.EMFILE, errno.ECONNABORTED]
+
+    def accept(self) -> tuple[socket.socket, tuple[str, int]]:
+        if self.failures:
+            raise OSError(self.failures.pop(0), "scripted")
+        return super().accept()
+
+
+async def test_a_shortage_of_descriptors_and_a_peer_that_gave_up_do_not_stop_the_listener() -> None:
+    bound = _SocketWithoutDescriptors()
+    bound.bind(("127.0.0.1", 0))
+    bound.listen()
+    bound.setblocking(False)
+    listener = TcpListener(bound, no_delay=True)
+    client = await connect_tcp("127.0.0.1", listener.port, timeout_s=5)
+    server = await listener.accept()
+    assert _SocketWithoutDescriptors.failures == []
+    client.close()
+    server.close()
+    listener.close()
+
+
+async def test_a_reset_by_the_peer_is_lost_and_not_an_orderly_end() -> None:
+    (listener,) = await listen_tcp("127.0.0.1", 0)
+    raw = socket.create_connection(("127.0.0.1", listener.port))
+    server = await listener.accept()
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
+    raw.close()
+    with pytest.raises(TransportLost, match="reset"):
+        await server.receive(10)
+    server.close()
+    listener.close()
