@@ -1,0 +1,213 @@
+"""Which package may import which: the table of docs/ARCHITECTURE.md as data, checked against the source.
+
+A layer is a folder (or the module `errors`) directly below `embedclient` ("c.") or `embedbroker` ("b."); `c` and `b`
+are the two facades. Changing a row means changing the table in the document too, with the reason.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+from attrs import frozen
+
+SOURCE = Path(__file__).parents[1] / "src"
+PREFIXES = {"embedclient": "c", "embedbroker": "b"}
+
+SYNC_BROKER = (
+    "b.config b.kernel b.protocols b.storage b.locks b.security b.management b.outbound b.cluster b.replication"
+)
+CLIENT_EDGE = "c.errors c.model c.agent c.transport"
+# fmt: off
+ALLOWED = {
+    "c.errors":        "",
+    "c.model":         "c.errors",
+    "c.wire":          "c.errors c.model",
+    "c.engine":        "c.errors c.model c.wire",
+    "c.agent":         "c.errors c.model c.wire c.engine",
+    "c.transport":     "c.errors c.model",
+    "c._client":       CLIENT_EDGE,
+    "c.blocking":      CLIENT_EDGE + " c._client",
+    "c.asyncio":       CLIENT_EDGE + " c._client",
+    "b.config":        "c.errors c.model",
+    "b.configfile":    "b.config c.errors c.model",
+    "b.kernel":        "b.config c.errors c.model",
+    "b.protocols":     "b.kernel b.config b.security c.errors c.model c.wire c.engine",
+    "b.storage":       "b.kernel b.config c.errors c.model c.wire",
+    "b.locks":         "b.config c.errors",
+    "b.security":      "b.kernel b.config c.errors c.model",
+    "b.management":    "b.kernel b.config c.errors c.model",
+    "b.outbound":      "b.kernel b.config c.errors c.model c.engine c.agent",
+    "b.cluster":       "b.kernel b.config c.errors c.model c.wire c.engine c.agent",
+    "b.replication":   "b.kernel b.config b.storage b.locks c.errors c.model c.wire c.engine c.agent",
+    "b.node":          SYNC_BROKER + " c.errors c.model c.engine c.agent",
+    "b.runtime":       "b.node b.config b.storage b.locks c.errors c.model c.transport",
+    "b.ledger":        "c.errors c.model",
+    "b.testing":       "b.node b.storage b.locks b.config b.ledger b.kernel c.errors c.model c.engine c.agent",
+    "b.pytest_plugin": "b.runtime b.testing b.ledger b.config b.kernel b c c.errors c.transport",
+    "b.cli":           "b b.configfile b.ledger b.storage c c.errors c.blocking",
+    "b.console":       "b b.configfile b.ledger b.storage c c.errors c.blocking",
+    "b.pipeline":      "b.storage b.ledger c.blocking c.errors",
+}
+SYNC = {*SYNC_BROKER.split(), "b.node", "b.ledger", "b.testing", "c.errors", "c.model", "c.wire", "c.engine", "c.agent"}
+
+# Standard modules without I/O, clock or chance. What reads a clock, a file or random bits is handed in from the edges.
+PURE_NAMES = """
+    __future__ abc array ast base64 binascii bisect collections contextlib copy decimal difflib enum fractions functools
+    gc graphlib hashlib heapq hmac inspect io ipaddress itertools json math numbers operator re string struct sys
+    textwrap types typing unicodedata urllib warnings weakref zlib
+"""
+PURE = set(PURE_NAMES.split())
+# A module's own additions: the reason stands in its docstring.
+EXTRA_STANDARD = {
+    "embedbroker.storage._disk": {"errno", "os", "pathlib", "stat"},  # the driver: files and bytes, no meaning
+    "b.testing": {"random"},  # seeded generators only; see test_randomness_is_seeded
+}
+THIRD_PARTY = {
+    **{edge: {"attrs", "trio", "outcome"} for edge in ("c.transport", "c._client", "c.blocking", "b.runtime")},
+    "c.asyncio": {"attrs", "trio", "trio_asyncio", "outcome"},
+    "b.configfile": {"attrs", "xmltodict"},
+    "b.security": {"attrs", "cryptography"},
+    "b.pytest_plugin": {"attrs", "trio", "pytest"},
+    "b.cli": {"attrs", "trio", "click", "rich"},
+    "b.console": {"attrs", "trio", "starlette", "hypercorn"},
+    "b.pipeline": {"attrs", "pyspark", "pyarrow"},
+}
+# fmt: on
+
+
+@frozen
+class Import:
+    """One imported name, seen from the module that imports it; `names` are what a `from` import takes."""
+
+    module: str
+    line: int
+    target: str
+    names: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.module}:{self.line} imports {self.target} {' '.join(self.names)}".rstrip()
+
+
+def modules() -> dict[str, Path]:
+    found = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        parts = path.relative_to(SOURCE).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+MODULES = modules()
+
+
+def layer_of(module: str) -> str | None:
+    """The layer of a module of ours (`c.wire`, or `c` for the facade), None for everything else."""
+    parts = module.split(".")
+    if parts[0] not in PREFIXES:
+        return None
+    return ".".join([PREFIXES[parts[0]], *parts[1:2]])
+
+
+def imports_of(module: str) -> Iterator[Import]:
+    path = MODULES[module]
+    package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(module, node.lineno, alias.name, ())
+        elif isinstance(node, ast.ImportFrom):
+            start = package[: len(package) - node.level + 1] if node.level else []
+            target = ".".join([*start, *(node.module or "").split(".")]).rstrip(".")
+            names = tuple(alias.name for alias in node.names)
+            inner = tuple(name for name in names if f"{target}.{name}" in MODULES)
+            yield from (Import(module, node.lineno, f"{target}.{name}", ()) for name in inner)
+            if len(inner) < len(names):
+                yield Import(module, node.lineno, target, tuple(name for name in names if name not in inner))
+
+
+IMPORTS = [found for module in MODULES for found in imports_of(module)]
+CROSSING = [
+    (found, source, target)
+    for found in IMPORTS
+    if (source := layer_of(found.module)) and (target := layer_of(found.target)) and source != target
+]
+
+
+def test_every_layer_is_in_the_table() -> None:
+    layers = {layer for module in MODULES if (layer := layer_of(module))}
+    assert layers - set(ALLOWED) - {"b", "c"} == set()
+
+
+def test_layers_import_only_what_the_table_allows() -> None:
+    def allowed(source: str, target: str) -> bool:
+        if source in ("b", "c"):  # a facade sits above its own package
+            return target.startswith(f"{source}.")
+        return target in ALLOWED[source].split()
+
+    assert [str(found) for found, source, target in CROSSING if not allowed(source, target)] == []
+
+
+def test_the_table_has_no_cycle() -> None:
+    graph = {layer: {name for name in row.split() if name in ALLOWED} for layer, row in ALLOWED.items()}
+    assert len(list(TopologicalSorter(graph).static_order())) == len(ALLOWED)
+
+
+def test_layers_import_packages_and_not_their_insides() -> None:
+    def reaches_inside(found: Import) -> bool:
+        path = found.target.split(".")[2:]
+        return any(name.startswith("_") and name != "__version__" for name in (*path, *found.names))
+
+    assert [str(found) for found, source, _ in CROSSING if source not in ("b", "c") and reaches_inside(found)] == []
+
+
+def test_inner_modules_are_underscored() -> None:
+    open_names = {"embedclient.errors"}
+    inner = [module for module, path in MODULES.items() if path.name != "__init__.py" and module not in open_names]
+    assert [module for module in inner if not module.split(".")[-1].startswith("_")] == []
+
+
+def test_sync_layers_have_no_clock_no_chance_and_no_input_or_output() -> None:
+    def permitted(found: Import, layer: str, top: str) -> bool:
+        if top == "importlib":  # a package that loads its parts on first use
+            return MODULES[found.module].name == "__init__.py"
+        extra = EXTRA_STANDARD.get(layer, set()) | EXTRA_STANDARD.get(found.module, set())
+        return top in PURE or top == "attrs" or top in extra or top in THIRD_PARTY.get(layer, set())
+
+    foreign = ((found, layer_of(found.module), found.target.split(".")[0]) for found in IMPORTS)
+    wrong = [
+        str(f) for f, layer, top in foreign if layer in SYNC and top not in PREFIXES and not permitted(f, layer, top)
+    ]
+    assert wrong == []
+
+
+def test_other_libraries_are_used_where_they_belong() -> None:
+    def permitted(layer: str | None, top: str) -> bool:
+        if layer in ("b", "c"):
+            return top == "attrs"
+        return top in THIRD_PARTY.get(layer or "", {"attrs"})
+
+    foreign = ((found, layer_of(found.module), found.target.split(".")[0]) for found in IMPORTS)
+    wrong = [
+        str(found)
+        for found, layer, top in foreign
+        if top not in PREFIXES and top not in sys.stdlib_module_names and not permitted(layer, top)
+    ]
+    assert wrong == []
+
+
+def test_randomness_is_seeded() -> None:
+    taken = [found for found in IMPORTS if found.target == "random" and layer_of(found.module) in SYNC]
+    assert [str(found) for found in taken if not set(found.names) <= {"Random"} or not found.names] == []
+
+
+@pytest.mark.parametrize("package", ["embedbroker", "embedclient"])
+def test_importing_a_facade_loads_no_heavy_library(package: str) -> None:
+    heavy = {"cryptography", "xmltodict", "click", "rich", "asyncio", "trio_asyncio", "pytest", "xml"}
+    code = f"import sys, trio; before = set(sys.modules); import {package}; print(*sorted(set(sys.modules) - before))"
+    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert {name.split(".")[0] for name in run.stdout.split()} & heavy == set()

@@ -1,0 +1,109 @@
+"""Sizes, names and habits of the source. An exemption names the size it may not exceed, and goes when unused."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+MODULE_LINES_MAX = 500
+FUNCTION_LINES_MAX = 60
+
+# What was longer when the limit came: "path" or "path::function" -> lines. Entries may only shrink and go.
+EXEMPT_MODULES: dict[str, int] = {}
+EXEMPT_FUNCTIONS: dict[str, int] = {}
+
+FORBIDDEN_WORDS = {"util", "utils", "helper", "helpers", "manager", "managers", "impl", "base", "common", "misc"}
+FORBIDDEN_TEXT = re.compile(r"\b(TODO|FIXME|XXX|NotImplementedError)\b")
+SLEEPERS = {("time", "sleep"), ("trio", "sleep"), ("asyncio", "sleep"), ("anyio", "sleep")}
+
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+OTHERS = sorted([*(ROOT / "benchmarks").rglob("*.py"), *(ROOT / "examples").rglob("*.py"), ROOT / "noxfile.py"])
+EVERYTHING = [path for path in (*SOURCES, *TESTS, *OTHERS) if path.exists()]
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def functions(path: Path) -> Iterator[tuple[str, int]]:
+    """Names and lengths, decorators and docstring included."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            yield f"{name_of(path)}::{node.name}", (node.end_lineno or first) - first + 1
+
+
+def oversize(sizes: dict[str, int], limit: int, exempt: dict[str, int]) -> list[str]:
+    """What is too long, and exemptions that no longer fit: an exemption equals the size it excuses."""
+    wrong = [f"{name}: {size} lines" for name, size in sizes.items() if size > max(limit, exempt.get(name, 0))]
+    stale = [f"{name}: exempt for {size} lines" for name, size in exempt.items() if sizes.get(name, 0) < size]
+    return wrong + stale
+
+
+def test_modules_stay_short() -> None:
+    sizes = {name_of(path): len(path.read_text().splitlines()) for path in EVERYTHING}
+    assert oversize(sizes, MODULE_LINES_MAX, EXEMPT_MODULES) == []
+
+
+def test_functions_stay_short() -> None:
+    sizes: dict[str, int] = {}
+    for path in EVERYTHING:
+        for name, length in functions(path):
+            sizes[name] = max(length, sizes.get(name, 0))
+    assert oversize(sizes, FUNCTION_LINES_MAX, EXEMPT_FUNCTIONS) == []
+
+
+def test_files_are_domain_nouns() -> None:
+    assert [name_of(path) for path in EVERYTHING if FORBIDDEN_WORDS & set(path.stem.lower().split("_"))] == []
+
+
+def test_modules_say_what_they_are_responsible_for() -> None:
+    assert [name_of(path) for path in EVERYTHING if not ast.get_docstring(ast.parse(path.read_text()))] == []
+
+
+def test_nothing_is_left_for_later() -> None:
+    unfinished = [
+        f"{name_of(path)}:{number}"
+        for path in SOURCES
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if FORBIDDEN_TEXT.search(line)
+    ]
+    assert unfinished == []
+
+
+def test_no_handler_swallows_everything() -> None:
+    def broad(handler: ast.ExceptHandler) -> bool:
+        caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+        names = {name.id if isinstance(name, ast.Name) else "" for name in caught} if handler.type else {"Exception"}
+        if "Exception" in names:
+            return True
+        # BaseException may be caught to clean up, if it goes on.
+        raises = any(isinstance(node, ast.Raise) and node.exc is None for node in ast.walk(handler))
+        return "BaseException" in names and not raises
+
+    handlers = (
+        (path, node)
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ExceptHandler)
+    )
+    assert [f"{name_of(path)}:{handler.lineno}" for path, handler in handlers if broad(handler)] == []
+
+
+@pytest.mark.parametrize("path", TESTS, ids=name_of)
+def test_tests_do_not_sleep(path: Path) -> None:
+    calls = (node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+    sleeping = [
+        call.lineno
+        for call in calls
+        if isinstance(call, ast.Attribute)
+        and isinstance(call.value, ast.Name)
+        and (call.value.id, call.attr) in SLEEPERS
+    ]
+    assert sleeping == [], f"{name_of(path)} sleeps in lines {sleeping}: wait for an event or use virtual time"
