@@ -1,0 +1,45 @@
+"""Values that name other parties: connectors of brokers and branches of distributed transactions.
+
+Responsible for their fields only. Refuses to know how a connector is dialled or a branch is resolved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attrs import field, frozen
+
+__all__ = ["IN_VM_CONNECTOR_FACTORY", "TCP_CONNECTOR_FACTORY", "TransportConfiguration", "Xid"]
+
+# Java peers instantiate the class that a connector names, so these two texts are part of the protocol.
+TCP_CONNECTOR_FACTORY = "org.apache.activemq.artemis.core.remoting.impl.netty.NettyConnectorFactory"
+IN_VM_CONNECTOR_FACTORY = "org.apache.activemq.artemis.core.remoting.impl.invm.InVMConnectorFactory"
+
+
+@frozen
+class TransportConfiguration:
+    """How to reach a broker. ``extra`` holds parameters that travel along without meaning to the transport."""
+
+    name: str
+    factory: str = TCP_CONNECTOR_FACTORY
+    parameters: Mapping[str, bool | int | str] = field(factory=dict, hash=False)
+    extra: Mapping[str, bool | int | str] = field(factory=dict, hash=False)
+
+    @property
+    def host(self) -> str:
+        """The ``host`` parameter, ``localhost`` when absent."""
+        return str(self.parameters.get("host", "localhost"))
+
+    @property
+    def port(self) -> int:
+        """The ``port`` parameter, which peers send as text or number; 61616 when absent."""
+        return int(self.parameters.get("port", 61616))
+
+
+@frozen
+class Xid:
+    """The id of one transaction branch, in the field order of the wire."""
+
+    format_id: int
+    branch_qualifier: bytes
+    global_transaction_id: bytes

@@ -1,0 +1,176 @@
+"""Destinations: queues and topics as values, and the text forms that name them.
+
+Responsible for ``queue://a`` and its siblings, fully qualified names (``address::queue``), attributes behind a question
+mark, and the queue names of subscriptions. Refuses to know whether a destination exists.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from attrs import frozen
+
+from ._message import RoutingType
+
+__all__ = [
+    "Destination",
+    "Queue",
+    "TemporaryQueue",
+    "TemporaryTopic",
+    "Topic",
+    "fully_qualified_name",
+    "parse_destination",
+    "split_attributes",
+    "split_fully_qualified_name",
+    "subscription_queue_name",
+]
+
+_SEPARATOR = "::"
+
+
+def split_attributes(name: str) -> tuple[str, dict[str, str]]:
+    """Split ``name?key=value&key=value`` into the name and its attributes."""
+    name, _, query = name.partition("?")
+    pairs = (item.partition("=") for item in query.split("&") if item)
+    return name, {key: value for key, _, value in pairs}
+
+
+def split_fully_qualified_name(name: str) -> tuple[str | None, str]:
+    """Split ``address::queue`` into its parts; a name without ``::`` gives (None, name)."""
+    address, separator, queue = name.partition(_SEPARATOR)
+    return (address, queue) if separator else (None, name)
+
+
+def fully_qualified_name(address: str, queue: str) -> str:
+    """Return ``address::queue``."""
+    return f"{address}{_SEPARATOR}{queue}"
+
+
+@frozen
+class Queue:
+    """A queue. ``name`` may be fully qualified and may carry attributes, as in ``a::q?max-consumers=1``."""
+
+    name: str
+
+    routing_type: ClassVar[RoutingType] = RoutingType.ANYCAST
+    is_temporary: ClassVar[bool] = False
+
+    @property
+    def address(self) -> str:
+        """The address messages are sent to, without attributes."""
+        plain = split_attributes(self.name)[0]
+        address, queue = split_fully_qualified_name(plain)
+        return queue if address is None else address
+
+    @property
+    def queue_name(self) -> str:
+        """The name of the core queue, without attributes."""
+        return split_fully_qualified_name(split_attributes(self.name)[0])[1]
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """The queue attributes given in the name."""
+        return split_attributes(self.name)[1]
+
+    def __str__(self) -> str:
+        return f"queue://{self.name}"
+
+
+@frozen
+class Topic:
+    """A topic. ``name`` may be fully qualified and may carry attributes."""
+
+    name: str
+
+    routing_type: ClassVar[RoutingType] = RoutingType.MULTICAST
+    is_temporary: ClassVar[bool] = False
+
+    @property
+    def address(self) -> str:
+        """The address messages are sent to, without attributes."""
+        plain = split_attributes(self.name)[0]
+        address, queue = split_fully_qualified_name(plain)
+        return queue if address is None else address
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """The attributes given in the name."""
+        return split_attributes(self.name)[1]
+
+    def __str__(self) -> str:
+        return f"topic://{self.name}"
+
+
+@frozen
+class TemporaryQueue:
+    """A queue that lives as long as the connection that created it. Address and queue have the same name."""
+
+    name: str
+
+    routing_type: ClassVar[RoutingType] = RoutingType.ANYCAST
+    is_temporary: ClassVar[bool] = True
+
+    @property
+    def address(self) -> str:
+        """The address messages are sent to."""
+        return self.name
+
+    @property
+    def queue_name(self) -> str:
+        """The name of the core queue."""
+        return self.name
+
+    def __str__(self) -> str:
+        return f"temp-queue://{self.name}"
+
+
+@frozen
+class TemporaryTopic:
+    """A topic that lives as long as the connection that created it."""
+
+    name: str
+
+    routing_type: ClassVar[RoutingType] = RoutingType.MULTICAST
+    is_temporary: ClassVar[bool] = True
+
+    @property
+    def address(self) -> str:
+        """The address messages are sent to."""
+        return self.name
+
+    def __str__(self) -> str:
+        return f"temp-topic://{self.name}"
+
+
+Destination = Queue | Topic | TemporaryQueue | TemporaryTopic
+
+_BY_PREFIX: dict[str, type[Queue] | type[Topic] | type[TemporaryQueue] | type[TemporaryTopic]] = {
+    "queue://": Queue,
+    "topic://": Topic,
+    "temp-queue://": TemporaryQueue,
+    "temp-topic://": TemporaryTopic,
+}
+
+
+def parse_destination(text: str, default: type[Queue] | type[Topic] = Queue) -> Destination:
+    """Read the text form that ``str()`` of a destination gives. Text without a prefix becomes a ``default``."""
+    prefix, separator, name = text.partition("://")
+    kind = _BY_PREFIX.get(prefix + separator)
+    return default(text) if kind is None else kind(name)
+
+
+def _escape(part: str) -> str:
+    return part.replace("\\", "\\\\").replace(".", "\\.")
+
+
+def subscription_queue_name(client_id: str | None, name: str, *, durable: bool) -> str:
+    """Return the queue name of a named subscription.
+
+    Durable subscriptions are ``client.name`` and shared non-durable ones ``nonDurable.client.name``; without a client id
+    its part is left out. Unshared non-durable subscriptions have random names and do not come here.
+    """
+    parts = [] if durable else ["nonDurable"]
+    if client_id is not None:
+        parts.append(_escape(client_id))
+    parts.append(_escape(name))
+    return ".".join(parts)

@@ -1,0 +1,89 @@
+"""The message port: what the broker needs to know of a message, whatever its encoding.
+
+Responsible for the smallest common view over raw bytes: routing fields extracted once, properties on demand. Refuses to
+know any encoding; the codecs of ``embedclient.wire`` implement it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from enum import IntEnum
+from typing import Protocol
+
+from ._properties import PropertyValue, TypedValue
+
+__all__ = ["Encoding", "Message", "RoutingType"]
+
+
+class RoutingType(IntEnum):
+    """How an address hands messages to its queues, numbered as on the wire."""
+
+    MULTICAST = 0
+    ANYCAST = 1
+
+
+class Encoding(IntEnum):
+    """Which codec wrote the raw bytes of a message. Stored in journal records: never renumber."""
+
+    CORE = 1
+    AMQP = 2
+
+
+class Message(Protocol):
+    """A stored message. ``size`` is the encode size in bytes, the figure that credits and limits count."""
+
+    @property
+    def raw(self) -> bytes | bytearray:
+        """The message's bytes as they arrived, or as they were last rewritten."""
+
+    @property
+    def encoding(self) -> int:
+        """An ``Encoding`` number."""
+
+    @property
+    def message_id(self) -> int:
+        """The broker's id, 0 before one is assigned."""
+
+    @property
+    def address(self) -> str:
+        """Where it was sent; empty when the sender named no address."""
+
+    @property
+    def durable(self) -> bool:
+        """Whether it has to survive a restart of the broker."""
+
+    @property
+    def priority(self) -> int:
+        """0 to 9, 4 by default."""
+
+    @property
+    def expiration(self) -> int:
+        """Wall time in Unix milliseconds after which it is expired, 0 for never."""
+
+    @property
+    def timestamp(self) -> int:
+        """Wall time of sending in Unix milliseconds, 0 when the sender gave none."""
+
+    @property
+    def size(self) -> int:
+        """Encoded size in bytes."""
+
+    @property
+    def duplicate_id(self) -> bytes | None:
+        """The duplicate detection id, None when there is none."""
+
+    def property(self, name: str) -> PropertyValue:
+        """Return one property, None when it is missing."""
+
+    def assign_id(self, message_id: int) -> None:
+        """Set the broker's id, in place."""
+
+    def copy_for(
+        self,
+        address: str,
+        *,
+        changes: Mapping[str, PropertyValue | TypedValue],
+        removals: Collection[str],
+        expiration: int,
+    ) -> Message:
+        """Return a copy with another address, expiration and properties, and no id (dead letter, expiry, forwarding)."""
