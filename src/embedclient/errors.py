@@ -1,8 +1,8 @@
 """The exceptions a user of the client or of an embedded broker can see, and the internal protocol errors.
 
 Responsible for one tree under ``JMSException``: JMS names, Artemis' numeric codes, and the fitting builtin as a second
-parent so that ``except TimeoutError`` and ``except ConnectionError`` work as a Python programmer expects. Refuses to know
-who raises what: codecs and engines raise ``ProtocolError``, edges map everything else to this tree.
+parent so that ``except TimeoutError`` and ``except ConnectionError`` work as a Python programmer expects. Refuses to
+know who raises what: codecs and engines raise ``ProtocolError``, edges map everything else to this tree.
 """
 
 from __future__ import annotations

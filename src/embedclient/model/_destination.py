@@ -166,7 +166,7 @@ def _escape(part: str) -> str:
 def subscription_queue_name(client_id: str | None, name: str, *, durable: bool) -> str:
     """Return the queue name of a named subscription.
 
-    Durable subscriptions are ``client.name`` and shared non-durable ones ``nonDurable.client.name``; without a client id
+    Durable subscriptions are ``client.name``, shared non-durable ones ``nonDurable.client.name``; without a client id
     its part is left out. Unshared non-durable subscriptions have random names and do not come here.
     """
     parts = [] if durable else ["nonDurable"]

@@ -86,4 +86,4 @@ class Message(Protocol):
         removals: Collection[str],
         expiration: int,
     ) -> Message:
-        """Return a copy with another address, expiration and properties, and no id (dead letter, expiry, forwarding)."""
+        """Return a copy without id, for another address, with other properties (dead letter, forwarding)."""

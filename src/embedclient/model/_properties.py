@@ -1,7 +1,7 @@
 """Message properties: an ordered mapping that remembers the wire type of every value.
 
-Responsible for the eleven property types of the CORE protocol and for what a plain Python value becomes. Refuses to know
-how they are encoded and which names are reserved.
+Responsible for the eleven property types of the CORE protocol and for what a plain Python value becomes. Refuses to
+know how they are encoded and which names are reserved.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Time, randomness and identifiers as values that are handed in.
 
-Responsible for ``Instant`` and ``Entropy``, and for the version 1 UUIDs that CORE messages carry. Refuses to read a clock
-or to draw a random number itself: everything that decides stays repeatable in a simulation.
+Responsible for ``Instant`` and ``Entropy``, and for the version 1 UUIDs that CORE messages carry. Refuses to read a
+clock or to draw a random number itself: everything that decides stays repeatable in a simulation.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _GREGORIAN_TO_UNIX = 0x01B21DD213814000
 
 @frozen
 class Instant:
-    """One moment: ``monotonic`` in seconds drives timers, ``wall_ms`` (Unix milliseconds) drives expiry and schedules."""
+    """One moment: ``monotonic`` in seconds drives timers, ``wall_ms`` (Unix milliseconds) drives expiry."""
 
     monotonic: float
     wall_ms: int

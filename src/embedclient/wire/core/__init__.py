@@ -1,0 +1,1 @@
+"""The CORE protocol of Apache Artemis as bytes and values."""
