@@ -21,6 +21,7 @@ __all__ = [
     "InvalidClientIDException",
     "InvalidDestinationException",
     "InvalidSelectorException",
+    "InvalidURLException",
     "JMSException",
     "JMSSecurityException",
     "LocalProtocolError",
@@ -135,6 +136,12 @@ class InvalidSelectorException(JMSException, ValueError):
     """The selector is not valid selector syntax."""
 
     DEFAULT_CODE = ErrorCode.INVALID_FILTER_EXPRESSION
+
+
+class InvalidURLException(JMSException, ValueError):
+    """The broker URL cannot be read; the text names the part and the reason."""
+
+    DEFAULT_CODE = ErrorCode.ILLEGAL_STATE
 
 
 class JMSSecurityException(JMSException, PermissionError):
