@@ -1,0 +1,138 @@
+"""The columns behind the ledger: one account per destination (sends) and one per subscription (deliveries).
+
+A message is a slot, its number among the messages sent to its destination. Facts are kept in arrays indexed by slot,
+a few bytes each, so that a million messages and several subscriptions fit in memory. Rules live in the ledger.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterator
+from enum import IntEnum, IntFlag
+
+from attrs import define, field
+
+__all__ = ["DestinationAccount", "Mark", "SendState", "SubscriptionAccount", "TransactionAccount"]
+
+
+class SendState(IntEnum):
+    UNANSWERED = 0
+    CONFIRMED = 1
+    IN_DOUBT = 2
+    REFUSED = 3
+
+
+class Mark(IntFlag):
+    """What is known of one message at one subscription."""
+
+    EXPECTED = 1  # the subscription existed when the message was sent and its filter takes it
+    EXCLUDED = 2  # the subscription's filter refuses it
+    ACKNOWLEDGING = 4  # an acknowledgement was asked for
+    ACKNOWLEDGED = 8  # and confirmed
+    DEAD_LETTERED = 16
+    RETURNED = 32  # given back in an orderly way since the last delivery
+    DOUBTFUL = 64  # the acknowledgement may or may not have happened
+
+
+#: Expected, and none of the marks that settle a message.
+_OWED = int(Mark.EXPECTED | Mark.ACKNOWLEDGING | Mark.ACKNOWLEDGED | Mark.DEAD_LETTERED)
+_EXPECTED, _CONFIRMED = int(Mark.EXPECTED), int(SendState.CONFIRMED)
+
+
+def _doubles() -> array[float]:
+    return array("d")
+
+
+def _integers() -> array[int]:
+    return array("I")
+
+
+@define(eq=False)
+class DestinationAccount:
+    """All sends to one destination."""
+
+    name: str
+    keys: list[str] = field(factory=list)
+    states: bytearray = field(factory=bytearray)
+    durable: bytearray = field(factory=bytearray)
+    resends: bytearray = field(factory=bytearray)
+    streams: array[int] = field(factory=_integers)  # producer and priority: the unit within which order holds
+    expirations: array[float] = field(factory=_doubles)  # math.inf: never
+    subscriptions: list[SubscriptionAccount] = field(factory=list)
+    #: Non-durable messages below this slot met a kill: nothing is promised about them any more.
+    volatile_below: int = 0
+
+    def add(self, key: str, stream: int, durable: bool, expires_at: float | None) -> int:
+        slot = len(self.keys)
+        self.keys.append(key)
+        self.states.append(SendState.UNANSWERED)
+        self.durable.append(durable)
+        self.resends.append(0)
+        self.streams.append(stream)
+        self.expirations.append(math.inf if expires_at is None else expires_at)
+        return slot
+
+    def volatile(self, slot: int) -> bool:
+        """True if a kill may have taken the message, because it was not durable."""
+        return slot < self.volatile_below and not self.durable[slot]
+
+
+@define(eq=False)
+class SubscriptionAccount:
+    """All deliveries of one queue or topic subscription."""
+
+    name: str
+    destination: DestinationAccount
+    durable: bool
+    open: bool = True
+    marks: bytearray = field(factory=bytearray)
+    deliveries: bytearray = field(factory=bytearray)  # stops counting at 255
+    lives: array[int] = field(factory=_integers)  # number of kills before the last delivery
+    order: dict[tuple[str, int], int] = field(factory=dict)  # consumer and stream -> highest slot delivered
+    firsts: dict[int, int] = field(factory=dict)  # slot of a resent message -> unflagged deliveries of it
+    #: Messages below this slot may have been in a consumer's buffer when that consumer gave it back or was cut off;
+    #: they come back behind later ones, rightly.
+    unordered_below: int = 0
+    #: Messages below this slot are not promised: the subscription, not being durable, was interrupted.
+    excused_below: int = 0
+
+    def reach(self, slot: int) -> None:
+        """Grows the columns to hold ``slot``."""
+        missing = slot + 1 - len(self.marks)
+        if missing > 0:
+            self.marks.extend(bytes(missing))
+            self.deliveries.extend(bytes(missing))
+            self.lives.frombytes(bytes(missing * self.lives.itemsize))
+
+    def promised(self) -> Iterator[int]:
+        """The slots that must be here, or have been settled, and were not settled."""
+        destination = self.destination
+        states, deliveries = destination.states, self.deliveries
+        for slot, marks in enumerate(self.marks):
+            if marks & _OWED != _EXPECTED or slot < self.excused_below:
+                continue
+            if states[slot] != _CONFIRMED and not deliveries[slot]:
+                continue
+            if destination.volatile(slot) or destination.expirations[slot] != math.inf:
+                continue
+            yield slot
+
+    def tells(self, slot: int) -> bool:
+        """True if the presence of the message here tells whether the transaction around it was committed."""
+        destination = self.destination
+        if slot >= len(self.marks) or slot < self.excused_below or not self.marks[slot] & _EXPECTED:
+            return False
+        unsure = destination.resends[slot] or destination.volatile(slot) or destination.expirations[slot] != math.inf
+        return not unsure
+
+
+@define(eq=False)
+class TransactionAccount:
+    """The sends and acknowledgements of one transaction that has no outcome yet, or whose outcome is in doubt."""
+
+    name: str
+    sends: list[tuple[DestinationAccount, int]] = field(factory=list)
+    acknowledgements: list[tuple[SubscriptionAccount, int]] = field(factory=list)
+    #: For a transaction in doubt: deliveries of the acknowledged messages when the doubt began.
+    deliveries_before: list[int] = field(factory=list)

@@ -1,0 +1,363 @@
+"""The ledger: takes facts about messages one at a time, judges each delivery at once, and sums up on demand.
+
+Facts are idempotent where clients are: an acknowledgement may be asked for twice. Who tells the ledger a fact must
+tell it in the order in which things happened. The columns are in ``_accounts``, the end check in ``_audit``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import attrs
+from attrs import define, field
+
+from embedbroker.ledger._accounts import DestinationAccount, Mark, SendState, SubscriptionAccount, TransactionAccount
+from embedbroker.ledger._audit import TimelineRecorder, audit
+from embedbroker.ledger._verdict import Finding, Kill, Tally, Timeline, Verdict
+
+__all__ = ["Ledger"]
+
+# Plain integers: flag arithmetic on enumerations costs more than all the rest of a delivery.
+_KEPT = 0xFF & ~int(Mark.ACKNOWLEDGING | Mark.ACKNOWLEDGED | Mark.DOUBTFUL | Mark.RETURNED)
+_EXPECTED, _EXCLUDED, _RETURNED = int(Mark.EXPECTED), int(Mark.EXCLUDED), int(Mark.RETURNED)
+_ACKNOWLEDGING, _ACKNOWLEDGED = int(Mark.ACKNOWLEDGING), int(Mark.ACKNOWLEDGED)
+_NONE = Finding.NONE
+_UNANSWERED, _REFUSED = int(SendState.UNANSWERED), int(SendState.REFUSED)
+
+
+@define(eq=False)
+class Ledger:
+    """The account of one run.
+
+    Times are seconds on any one clock. ``examples_max`` limits the keys kept per kind of finding,
+    ``expiry_tolerance_s`` is how long after its expiration a delivery still passes.
+    """
+
+    examples_max: int = 100
+    expiry_tolerance_s: float = 0.0
+    timeline_bucket_s: float = 1.0
+    _destinations: dict[str, DestinationAccount] = field(factory=dict, init=False)
+    _subscriptions: dict[str, SubscriptionAccount] = field(factory=dict, init=False)
+    _slots: dict[str, tuple[DestinationAccount, int]] = field(factory=dict, init=False)
+    _streams: dict[tuple[str, int], int] = field(factory=dict, init=False)
+    _transactions: dict[str, TransactionAccount] = field(factory=dict, init=False)
+    _doubtful: list[TransactionAccount] = field(factory=list, init=False)
+    _kills: list[Kill] = field(factory=list, init=False)
+    _awaits_recovery: bool = field(default=False, init=False)
+    _unanswered: int = field(default=0, init=False)
+    _deliveries: int = field(default=0, init=False)
+    _findings: dict[Finding, tuple[list[int], list[str]]] = field(factory=dict, init=False)
+    _timeline: TimelineRecorder = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._timeline = TimelineRecorder(self.timeline_bucket_s)
+
+    # Subscriptions
+
+    def subscribe(self, subscription: str, destination: str, *, durable: bool = True) -> None:
+        """Opens the account of a queue, or of a topic subscription: from now on it is promised what is sent."""
+        assert subscription not in self._subscriptions, f"subscription {subscription} is already open"
+        account = SubscriptionAccount(subscription, self._destination(destination), durable)
+        account.destination.subscriptions.append(account)
+        self._subscriptions[subscription] = account
+
+    def suspend(self, subscription: str) -> None:
+        """The subscription is gone or interrupted: neither what it still holds nor what comes now is promised."""
+        account = self._subscriptions[subscription]
+        account.open = False
+        account.excused_below = len(account.destination.keys)
+
+    def resume(self, subscription: str) -> None:
+        """The subscription is there again; what was sent in between is not promised."""
+        account = self._subscriptions[subscription]
+        account.open = True
+        account.excused_below = len(account.destination.keys)
+
+    def interrupted(self, subscription: str, given_back: Iterable[str] = ()) -> None:
+        """A consumer was closed, rolled back or cut off: messages it held come back behind later ones.
+
+        ``given_back`` names those it had shown to its user and returned in an orderly way, unacknowledged, so that
+        they come again without the redelivered flag.
+        """
+        account = self._subscriptions[subscription]
+        account.unordered_below = len(account.destination.keys)
+        for key in given_back:
+            _, slot = self._slots[key]
+            account.marks[slot] |= _RETURNED
+
+    # Sends
+
+    def sent(
+        self,
+        key: str,
+        destination: str,
+        at: float,
+        *,
+        producer: str = "",
+        priority: int = 4,
+        durable: bool = True,
+        expires_at: float | None = None,
+        transaction: str | None = None,
+        reaches: Collection[str] | None = None,
+    ) -> None:
+        """A message leaves its producer. ``reaches`` names the subscriptions whose filter takes it (None: all)."""
+        assert key not in self._slots, f"message {key} was sent before; use resent()"
+        account = self._destination(destination)
+        stream = self._streams.setdefault((producer, priority), len(self._streams))
+        slot = account.add(key, stream, durable, expires_at)
+        self._slots[key] = (account, slot)
+        for subscription in account.subscriptions:
+            if subscription.open:
+                subscription.reach(slot)
+                taken = reaches is None or subscription.name in reaches
+                subscription.marks[slot] |= _EXPECTED if taken else _EXCLUDED
+        self._unanswered += 1
+        self._timeline.sent(at)
+        if transaction is not None:
+            self._transaction(transaction).sends.append((account, slot))
+
+    def resent(self, key: str, at: float, *, transaction: str | None = None) -> None:
+        """The same message goes out again, because the outcome of its last send is in doubt or was a refusal."""
+        account, slot = self._slots[key]
+        if account.states[slot] != _REFUSED:
+            account.resends[slot] = min(255, account.resends[slot] + 1)
+        self._settle_send(account, slot, SendState.UNANSWERED)
+        self._timeline.sent(at)
+        if transaction is not None:
+            self._transaction(transaction).sends.append((account, slot))
+
+    def confirmed(self, key: str, at: float) -> None:
+        """The broker has answered for the message: it must not be lost any more."""
+        self._settle_send(*self._slots[key], SendState.CONFIRMED)
+        self._timeline.confirmed(at)
+
+    def in_doubt(self, key: str) -> None:
+        """The answer to the send will never come: the message may or may not exist."""
+        self._settle_send(*self._slots[key], SendState.IN_DOUBT)
+
+    def refused(self, key: str) -> None:
+        """The broker has answered that it did not take the message: nobody may ever see it."""
+        self._settle_send(*self._slots[key], SendState.REFUSED)
+
+    # Deliveries
+
+    def delivered(
+        self,
+        subscription: str,
+        key: str,
+        at: float,
+        *,
+        redelivered: bool = False,
+        consumer: str = "",
+    ) -> Finding:
+        """A message reached the user of a consumer. Returns what that says, which the verdict will repeat."""
+        self._deliveries += 1
+        self._timeline.delivered(at)
+        if self._awaits_recovery:
+            self._kills[-1] = attrs.evolve(self._kills[-1], next_delivery_at=at)
+            self._awaits_recovery = False
+        account = self._subscriptions[subscription]
+        destination, slot = self._slots.get(key, (None, -1))
+        if destination is None or destination is not account.destination:
+            finding = Finding.PHANTOM
+        else:
+            finding = self._judge(account, slot, at, redelivered, consumer)
+        if finding is not _NONE:
+            self._note(finding, key)
+        return finding
+
+    def dead_lettered(self, subscription: str, key: str) -> None:
+        """The message was found on the subscription's dead letter address, which settles it there."""
+        account, slot = self._at(subscription, key)
+        account.marks[slot] |= Mark.DEAD_LETTERED
+
+    # Acknowledgements
+
+    def acknowledging(self, subscription: str, key: str, *, transaction: str | None = None) -> None:
+        """The consumer asks for an acknowledgement."""
+        account, slot = self._at(subscription, key)
+        account.marks[slot] |= _ACKNOWLEDGING
+        if transaction is not None:
+            self._transaction(transaction).acknowledgements.append((account, slot))
+
+    def acknowledged(self, subscription: str, key: str, at: float) -> None:
+        """The broker has confirmed the acknowledgement: the message must not come back."""
+        account, slot = self._at(subscription, key)
+        account.marks[slot] |= _ACKNOWLEDGING | _ACKNOWLEDGED
+        self._timeline.acknowledged(at)
+
+    def acknowledgement_in_doubt(self, subscription: str, key: str) -> None:
+        """Whether the acknowledgement happened will never be known: the message may come back, flagged."""
+        account, slot = self._at(subscription, key)
+        account.marks[slot] |= Mark.DOUBTFUL
+
+    # Transactions
+
+    def committed(self, transaction: str, at: float) -> None:
+        """The commit was confirmed: its sends and acknowledgements hold."""
+        account = self._transactions.pop(transaction, None) or TransactionAccount(transaction)
+        for destination, slot in account.sends:
+            self._settle_send(destination, slot, SendState.CONFIRMED)
+            self._timeline.confirmed(at)
+        for subscription, slot in account.acknowledgements:
+            subscription.marks[slot] |= _ACKNOWLEDGED
+            self._timeline.acknowledged(at)
+
+    def rolled_back(self, transaction: str) -> None:
+        """The transaction is undone: nobody may see its sends, and its acknowledged messages come again, flagged."""
+        account = self._transactions.pop(transaction, None) or TransactionAccount(transaction)
+        for destination, slot in account.sends:
+            self._settle_send(destination, slot, SendState.REFUSED)
+        for subscription, slot in account.acknowledgements:
+            subscription.marks[slot] &= ~_ACKNOWLEDGING & 0xFF
+            subscription.unordered_below = len(subscription.destination.keys)
+
+    def transaction_in_doubt(self, transaction: str) -> None:
+        """The commit was asked for and never answered: all of it happened, or nothing."""
+        account = self._transactions.pop(transaction, None) or TransactionAccount(transaction)
+        for destination, slot in account.sends:
+            self._settle_send(destination, slot, SendState.IN_DOUBT)
+        for subscription, slot in account.acknowledgements:
+            subscription.marks[slot] |= Mark.DOUBTFUL
+            account.deliveries_before.append(subscription.deliveries[slot])
+        self._doubtful.append(account)
+
+    # The broker
+
+    def killed(self, at: float) -> Kill:
+        """The broker died at once. Returns what it met: unanswered sends and open transactions."""
+        kill = Kill(at, self._unanswered, len(self._transactions))
+        self._kills.append(kill)
+        self._awaits_recovery = True
+        for destination in self._destinations.values():
+            destination.volatile_below = len(destination.keys)
+        for subscription in self._subscriptions.values():
+            subscription.unordered_below = len(subscription.destination.keys)
+            if not subscription.durable:
+                subscription.excused_below = len(subscription.destination.keys)
+        return kill
+
+    def restarted(self, at: float) -> None:
+        """The broker serves again. Deliveries before this, out of clients' buffers, do not count as recovery."""
+        assert self._kills, "only what was killed restarts"
+        self._kills[-1] = attrs.evolve(self._kills[-1], restarted_at=at, next_delivery_at=None)
+        self._awaits_recovery = True
+
+    # Results
+
+    @property
+    def unanswered_sends(self) -> int:
+        """Sends that have neither been confirmed nor refused nor given up."""
+        return self._unanswered
+
+    @property
+    def open_transactions(self) -> int:
+        """Transactions with work in them and without an outcome."""
+        return len(self._transactions)
+
+    def missing(self, subscription: str) -> list[str]:
+        """The keys that the subscription is promised and has not acknowledged, in the order they were sent."""
+        account = self._subscriptions[subscription]
+        owed = account.promised()
+        return [account.destination.keys[slot] for slot in owed]
+
+    def timeline(self) -> Timeline:
+        """What happened when, in slices of ``timeline_bucket_s`` seconds."""
+        return self._timeline.timeline()
+
+    def verdict(self, *, drained: bool) -> Verdict:
+        """Sums up. ``drained`` says that consumers have emptied every queue, so that what is absent is lost."""
+        tallies = {finding: Tally(counter[0], tuple(keys)) for finding, (counter, keys) in self._findings.items()}
+        return audit(
+            tuple(self._destinations.values()),
+            tuple(self._doubtful),
+            tallies,
+            drained=drained,
+            delivered=self._deliveries,
+            kills=tuple(self._kills),
+            examples_max=self.examples_max,
+        )
+
+    # Inside
+
+    def _judge(self, account: SubscriptionAccount, slot: int, at: float, redelivered: bool, consumer: str) -> Finding:
+        destination = account.destination
+        account.reach(slot)
+        marks = account.marks[slot]
+        times = account.deliveries[slot]
+        finding = _NONE
+        if destination.states[slot] == _REFUSED:
+            finding |= Finding.PHANTOM
+        if marks & _EXCLUDED:
+            finding |= Finding.MISROUTED
+        if at > destination.expirations[slot] + self.expiry_tolerance_s:
+            finding |= Finding.LATE
+        if destination.resends[slot]:
+            finding |= self._judge_resent(account, slot, redelivered)
+        elif times:
+            finding |= self._judge_again(account, slot, marks, redelivered)
+        elif slot >= account.unordered_below and not redelivered:
+            lane = (consumer, destination.streams[slot])
+            last = account.order.get(lane, -1)
+            if slot < last:
+                finding |= Finding.REORDERED
+            else:
+                account.order[lane] = slot
+        account.marks[slot] = marks & _KEPT
+        account.deliveries[slot] = min(255, times + 1)
+        account.lives[slot] = len(self._kills)
+        return finding
+
+    def _judge_again(self, account: SubscriptionAccount, slot: int, marks: int, redelivered: bool) -> Finding:
+        if marks & _ACKNOWLEDGED:
+            return Finding.REAPPEARED
+        if redelivered:
+            return Finding.DUPLICATED_FLAGGED if marks & _ACKNOWLEDGING else Finding.REDELIVERED
+        if account.lives[slot] != len(self._kills):
+            return Finding.AFTER_RESTART
+        return Finding.RETURNED if marks & _RETURNED else Finding.DUPLICATED_UNFLAGGED
+
+    def _judge_resent(self, account: SubscriptionAccount, slot: int, redelivered: bool) -> Finding:
+        """Copies of one message cannot be told apart here, so only their number is held against the broker."""
+        if redelivered:
+            return Finding.REDELIVERED
+        times = account.deliveries[slot]
+        firsts = account.firsts.get(slot, 1 if times else 0)
+        account.firsts[slot] = firsts + 1
+        if not times:
+            return Finding.NONE
+        if firsts <= account.destination.resends[slot]:
+            return Finding.RESEND
+        if account.lives[slot] != len(self._kills):
+            return Finding.AFTER_RESTART
+        return Finding.RETURNED if account.marks[slot] & _RETURNED else Finding.DUPLICATED_UNFLAGGED
+
+    def _note(self, finding: Finding, key: str) -> None:
+        for one in finding:
+            counter, keys = self._findings.setdefault(one, ([0], []))
+            counter[0] += 1
+            if len(keys) < self.examples_max:
+                keys.append(key)
+
+    def _settle_send(self, account: DestinationAccount, slot: int, state: SendState) -> None:
+        self._unanswered += (state == _UNANSWERED) - (account.states[slot] == _UNANSWERED)
+        account.states[slot] = state
+
+    def _destination(self, name: str) -> DestinationAccount:
+        account = self._destinations.get(name)
+        if account is None:
+            account = self._destinations[name] = DestinationAccount(name)
+        return account
+
+    def _transaction(self, name: str) -> TransactionAccount:
+        account = self._transactions.get(name)
+        if account is None:
+            account = self._transactions[name] = TransactionAccount(name)
+        return account
+
+    def _at(self, subscription: str, key: str) -> tuple[SubscriptionAccount, int]:
+        account = self._subscriptions[subscription]
+        destination, slot = self._slots[key]
+        assert destination is account.destination, f"{key} was not sent to what {subscription} subscribes to"
+        account.reach(slot)
+        return account, slot

@@ -1,0 +1,153 @@
+"""What the ledger concludes: findings about one delivery, tallies of them, and the verdict over a whole run.
+
+Only values live here; the facts they are computed from stay in the ledger.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from enum import IntFlag
+
+from attrs import field, frozen
+
+__all__ = ["Finding", "Kill", "Tally", "Timeline", "TimelineBucket", "Verdict"]
+
+
+class Finding(IntFlag):
+    """What one delivery says beyond "the next message came". Several may hold at once."""
+
+    NONE = 0
+    REDELIVERED = 1  # again and flagged; nobody had acknowledged it
+    RETURNED = 2  # again and unflagged, after the consumer gave it back in an orderly way
+    AFTER_RESTART = 4  # again and unflagged, but the broker was killed in between
+    RESEND = 8  # a second copy that exists because a send in doubt was sent again
+    DUPLICATED_FLAGGED = 16  # again and flagged, after an acknowledgement that was never confirmed
+    DUPLICATED_UNFLAGGED = 32
+    REAPPEARED = 64  # again, although its acknowledgement had been confirmed
+    REORDERED = 128  # after a later message of the same producer and priority
+    PHANTOM = 256  # refused, rolled back, or never sent at all
+    MISROUTED = 512  # the subscription's filter excludes it
+    LATE = 1024  # after its expiration
+
+
+#: What no at-least-once broker may ever do.
+FAULTS = (
+    Finding.DUPLICATED_UNFLAGGED
+    | Finding.REAPPEARED
+    | Finding.REORDERED
+    | Finding.PHANTOM
+    | Finding.MISROUTED
+    | Finding.LATE
+)
+
+
+@frozen
+class Tally:
+    """How often something happened, and to which messages: the first ``examples_max`` keys, in the order found."""
+
+    count: int = 0
+    keys: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return self.count > 0
+
+
+@frozen
+class Kill:
+    """One kill of the broker and what it met. ``recovery_s`` runs from the kill to the next delivery after it."""
+
+    at: float
+    unconfirmed_sends: int
+    open_transactions: int
+    restarted_at: float | None = None
+    next_delivery_at: float | None = None
+
+    @property
+    def recovery_s(self) -> float | None:
+        """Seconds from the kill to the next delivery, or None if nothing was delivered any more."""
+        return None if self.next_delivery_at is None else self.next_delivery_at - self.at
+
+
+@frozen
+class TimelineBucket:
+    """What happened in one slice of time."""
+
+    sent: int
+    confirmed: int
+    delivered: int
+    acknowledged: int
+
+
+@frozen
+class Timeline:
+    """Counts per slice of ``bucket_s`` seconds; the key is ``int(at // bucket_s)``. Empty slices are left out."""
+
+    bucket_s: float
+    buckets: Mapping[int, TimelineBucket] = field(factory=dict)
+
+
+_NOTHING = Tally()
+
+
+@frozen
+class Verdict:
+    """The state of the account. ``drained`` tells whether every queue had been emptied by consumers before.
+
+    Without it nothing can be called lost, so ``lost``, ``vanished`` and ``torn_transactions`` stay empty.
+    """
+
+    drained: bool
+    sent: int = 0
+    confirmed: int = 0
+    refused: int = 0
+    unanswered: int = 0
+    in_doubt: Tally = _NOTHING
+    resent: Tally = _NOTHING
+    delivered: int = 0
+    acknowledged: int = 0
+    acknowledgements_in_doubt: int = 0
+    expired: int = 0
+    dead_lettered: int = 0
+    lost: Tally = _NOTHING  # confirmed, never delivered
+    vanished: Tally = _NOTHING  # delivered, not acknowledged, never delivered again
+    torn_transactions: Tally = _NOTHING  # a commit in doubt of which only a part happened
+    redelivered: Tally = _NOTHING
+    returned: Tally = _NOTHING
+    redelivered_after_restart: Tally = _NOTHING
+    resend_duplicates: Tally = _NOTHING
+    duplicated_flagged: Tally = _NOTHING
+    duplicated_unflagged: Tally = _NOTHING
+    reappeared: Tally = _NOTHING
+    reordered: Tally = _NOTHING
+    phantom: Tally = _NOTHING
+    misrouted: Tally = _NOTHING
+    late: Tally = _NOTHING
+    kills: tuple[Kill, ...] = ()
+
+    @property
+    def nothing_lost(self) -> bool:
+        """True if every confirmed message and every message somebody saw is accounted for."""
+        return not (self.lost or self.vanished or self.torn_transactions)
+
+    @property
+    def clean(self) -> bool:
+        """True if nothing was lost and nothing happened that an at-least-once broker must not do."""
+        return self.nothing_lost and not any(self.faults())
+
+    def faults(self) -> dict[str, Tally]:
+        """The broken promises that occurred, by name, except losses."""
+        names = ("duplicated_unflagged", "reappeared", "reordered", "phantom", "misrouted", "late")
+        tallies: dict[str, Tally] = {name: getattr(self, name) for name in names}
+        return {name: tally for name, tally in tallies.items() if tally}
+
+    def losses(self) -> dict[str, Tally]:
+        """The losses that occurred, by name."""
+        tallies = {"lost": self.lost, "vanished": self.vanished, "torn_transactions": self.torn_transactions}
+        return {name: tally for name, tally in tallies.items() if tally}
+
+    @property
+    def recovery_s(self) -> tuple[float, float, float] | None:
+        """Minimum, median and maximum of the seconds from a kill to the next delivery; None without such a kill."""
+        times = [kill.recovery_s for kill in self.kills if kill.recovery_s is not None]
+        return (min(times), statistics.median(times), max(times)) if times else None

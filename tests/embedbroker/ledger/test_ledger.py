@@ -1,0 +1,261 @@
+"""The ledger's rules, one by one: what it is told, and what it must conclude."""
+
+from __future__ import annotations
+
+import pytest
+
+from embedbroker.ledger import Finding, Ledger, TimelineBucket
+
+
+def queue_ledger(count: int = 0, *, confirmed: bool = True, producer: str = "p") -> Ledger:
+    """A ledger with one queue ``q`` and ``count`` messages ``m0``... on it."""
+    ledger = Ledger()
+    ledger.subscribe("q", "q")
+    for number in range(count):
+        ledger.sent(f"m{number}", "q", 0.0, producer=producer)
+        if confirmed:
+            ledger.confirmed(f"m{number}", 0.5)
+    return ledger
+
+
+def consume(ledger: Ledger, key: str, *, redelivered: bool = False, subscription: str = "q") -> Finding:
+    finding = ledger.delivered(subscription, key, 1.0, redelivered=redelivered, consumer="c")
+    ledger.acknowledging(subscription, key)
+    ledger.acknowledged(subscription, key, 1.0)
+    return finding
+
+
+def test_a_message_that_is_sent_delivered_and_acknowledged_once_is_clean() -> None:
+    ledger = queue_ledger(3)
+    assert [consume(ledger, f"m{number}") for number in range(3)] == [Finding.NONE] * 3
+    verdict = ledger.verdict(drained=True)
+    assert verdict.clean
+    assert (verdict.sent, verdict.confirmed, verdict.delivered, verdict.acknowledged) == (3, 3, 3, 3)
+
+
+def test_a_confirmed_message_that_never_arrives_is_lost() -> None:
+    ledger = queue_ledger(2)
+    consume(ledger, "m1")
+    assert ledger.missing("q") == ["m0"]
+    assert ledger.verdict(drained=False).nothing_lost
+    verdict = ledger.verdict(drained=True)
+    assert (verdict.lost.count, verdict.lost.keys) == (1, ("m0",))
+    assert not verdict.clean
+    assert verdict.losses() == {"lost": verdict.lost}
+
+
+def test_an_unanswered_or_doubtful_send_that_never_arrives_is_not_lost() -> None:
+    ledger = queue_ledger(2, confirmed=False)
+    ledger.in_doubt("m1")
+    verdict = ledger.verdict(drained=True)
+    assert verdict.clean
+    assert (verdict.unanswered, verdict.in_doubt.keys) == (1, ("m1",))
+
+
+def test_a_message_in_doubt_that_somebody_saw_must_not_vanish() -> None:
+    ledger = queue_ledger(1, confirmed=False)
+    ledger.in_doubt("m0")
+    ledger.delivered("q", "m0", 1.0)
+    assert ledger.verdict(drained=True).vanished.keys == ("m0",)
+
+
+def test_a_rolled_back_acknowledgement_must_be_followed_by_another_delivery() -> None:
+    ledger = queue_ledger(1)
+    ledger.delivered("q", "m0", 1.0)
+    ledger.acknowledging("q", "m0", transaction="t")
+    assert ledger.open_transactions == 1
+    ledger.rolled_back("t")
+    assert ledger.verdict(drained=True).vanished.keys == ("m0",)
+    assert consume(ledger, "m0", redelivered=True) == Finding.REDELIVERED
+    assert ledger.verdict(drained=True).clean
+
+
+def test_the_second_delivery_is_judged_by_flag_and_history() -> None:
+    ledger = queue_ledger(6)
+    for number in range(6):
+        ledger.delivered("q", f"m{number}", 1.0, consumer="c")
+    assert ledger.delivered("q", "m0", 2.0) == Finding.DUPLICATED_UNFLAGGED
+    assert ledger.delivered("q", "m1", 2.0, redelivered=True) == Finding.REDELIVERED
+    ledger.interrupted("q", ["m2"])
+    assert ledger.delivered("q", "m2", 2.0) == Finding.RETURNED
+    assert ledger.delivered("q", "m2", 2.0) == Finding.DUPLICATED_UNFLAGGED
+    ledger.acknowledging("q", "m3")
+    ledger.acknowledgement_in_doubt("q", "m3")
+    assert ledger.delivered("q", "m3", 2.0, redelivered=True) == Finding.DUPLICATED_FLAGGED
+    ledger.acknowledging("q", "m4")
+    ledger.acknowledged("q", "m4", 2.0)
+    assert ledger.delivered("q", "m4", 2.0, redelivered=True) == Finding.REAPPEARED
+    ledger.killed(3.0)
+    assert ledger.delivered("q", "m5", 4.0) == Finding.AFTER_RESTART
+    verdict = ledger.verdict(drained=False)
+    assert verdict.duplicated_unflagged.keys == ("m0", "m2")
+    assert set(verdict.faults()) == {"duplicated_unflagged", "reappeared"}
+    assert not verdict.clean
+
+
+def test_copies_of_a_resent_message_have_a_verdict_of_their_own() -> None:
+    ledger = queue_ledger(1, confirmed=False)
+    ledger.in_doubt("m0")
+    ledger.resent("m0", 1.0)
+    ledger.confirmed("m0", 1.5)
+    assert consume(ledger, "m0") == Finding.NONE
+    assert consume(ledger, "m0") == Finding.RESEND
+    assert consume(ledger, "m0") == Finding.DUPLICATED_UNFLAGGED
+    verdict = ledger.verdict(drained=True)
+    assert (verdict.resent.keys, verdict.resend_duplicates.count) == (("m0",), 1)
+
+
+def test_sending_again_after_a_refusal_is_not_a_resend() -> None:
+    ledger = queue_ledger(1, confirmed=False)
+    ledger.refused("m0")
+    assert ledger.delivered("q", "m0", 1.0) == Finding.PHANTOM
+    ledger.resent("m0", 1.0)
+    ledger.confirmed("m0", 2.0)
+    assert not ledger.verdict(drained=False).resent
+
+
+def test_order_holds_per_producer_priority_and_consumer() -> None:
+    ledger = Ledger()
+    ledger.subscribe("q", "q")
+    for key, producer, priority in [("a", "p", 4), ("b", "p", 4), ("c", "p", 9), ("d", "r", 4)]:
+        ledger.sent(key, "q", 0.0, producer=producer, priority=priority)
+    assert ledger.delivered("q", "d", 1.0, consumer="1") == Finding.NONE
+    assert ledger.delivered("q", "c", 1.0, consumer="1") == Finding.NONE
+    assert ledger.delivered("q", "b", 1.0, consumer="1") == Finding.NONE
+    assert ledger.delivered("q", "a", 1.0, consumer="1") == Finding.REORDERED
+
+
+def test_messages_another_consumer_gave_back_may_come_late() -> None:
+    ledger = queue_ledger(2)
+    ledger.delivered("q", "m1", 1.0, consumer="a")
+    ledger.interrupted("q")
+    assert ledger.delivered("q", "m0", 1.0, consumer="a") == Finding.NONE
+    ledger.sent("m2", "q", 2.0, producer="p")
+    ledger.sent("m3", "q", 2.0, producer="p")
+    ledger.delivered("q", "m3", 3.0, consumer="a")
+    assert ledger.delivered("q", "m2", 3.0, consumer="a") == Finding.REORDERED
+
+
+def test_a_subscription_is_promised_what_its_filter_takes_while_it_is_open() -> None:
+    ledger = Ledger()
+    ledger.sent("before", "t", 0.0)
+    ledger.subscribe("red", "t")
+    ledger.subscribe("blue", "t")
+    ledger.sent("one", "t", 0.0, reaches=["red"])
+    ledger.suspend("red")
+    ledger.sent("two", "t", 0.0)
+    for key in ("before", "one", "two"):
+        ledger.confirmed(key, 0.0)
+    assert (ledger.missing("red"), ledger.missing("blue")) == ([], ["two"])
+    assert ledger.delivered("blue", "before", 1.0) == Finding.NONE
+    assert ledger.delivered("blue", "one", 1.0) == Finding.MISROUTED
+    ledger.resume("red")
+    ledger.sent("three", "t", 2.0)
+    ledger.confirmed("three", 2.0)
+    assert ledger.missing("red") == ["three"]
+
+
+def test_expired_messages_are_not_lost_and_must_not_be_delivered() -> None:
+    ledger = Ledger(expiry_tolerance_s=0.1)
+    ledger.subscribe("q", "q")
+    for key in ("early", "edge", "late", "never"):
+        ledger.sent(key, "q", 0.0, expires_at=1.0)
+        ledger.confirmed(key, 0.0)
+    assert ledger.delivered("q", "early", 0.9) == Finding.NONE
+    assert ledger.delivered("q", "edge", 1.05) == Finding.NONE
+    assert ledger.delivered("q", "late", 2.0) == Finding.LATE
+    verdict = ledger.verdict(drained=True)
+    assert verdict.nothing_lost
+    assert verdict.expired == 1
+
+
+def test_non_durable_messages_may_be_lost_by_a_kill_but_not_without_one() -> None:
+    ledger = Ledger()
+    ledger.subscribe("q", "q")
+    ledger.sent("a", "q", 0.0, durable=False)
+    ledger.confirmed("a", 0.0)
+    ledger.killed(1.0)
+    ledger.sent("b", "q", 2.0, durable=False)
+    ledger.confirmed("b", 2.0)
+    assert ledger.verdict(drained=True).lost.keys == ("b",)
+
+
+def test_a_dead_lettered_message_is_settled() -> None:
+    ledger = queue_ledger(1)
+    ledger.dead_lettered("q", "m0")
+    verdict = ledger.verdict(drained=True)
+    assert verdict.clean
+    assert verdict.dead_lettered == 1
+
+
+def test_the_sends_of_a_rolled_back_transaction_are_phantoms_when_seen() -> None:
+    ledger = Ledger()
+    ledger.subscribe("q", "q")
+    ledger.sent("a", "q", 0.0, transaction="t")
+    ledger.rolled_back("t")
+    assert ledger.delivered("q", "a", 1.0) == Finding.PHANTOM
+    assert ledger.delivered("q", "unheard of", 1.0) == Finding.PHANTOM
+    assert ledger.verdict(drained=False).phantom.keys == ("a", "unheard of")
+
+
+def test_a_committed_transaction_confirms_its_sends_and_acknowledgements() -> None:
+    ledger = queue_ledger(1)
+    ledger.delivered("q", "m0", 1.0)
+    ledger.acknowledging("q", "m0", transaction="t")
+    ledger.sent("a", "q", 1.0, transaction="t")
+    ledger.committed("t", 2.0)
+    assert ledger.delivered("q", "m0", 3.0, redelivered=True) == Finding.REAPPEARED
+    assert ledger.missing("q") == ["m0", "a"]
+
+
+@pytest.mark.parametrize(
+    ("send_seen", "again", "torn"),
+    [(True, False, False), (False, True, False), (True, True, True), (False, False, True)],
+)
+def test_a_commit_in_doubt_happens_whole_or_not_at_all(send_seen: bool, again: bool, torn: bool) -> None:
+    ledger = queue_ledger(1)
+    ledger.delivered("q", "m0", 1.0)
+    ledger.acknowledging("q", "m0", transaction="t")
+    ledger.sent("a", "q", 1.0, transaction="t")
+    ledger.transaction_in_doubt("t")
+    if again:
+        consume(ledger, "m0", redelivered=True)
+    if send_seen:
+        consume(ledger, "a")
+    verdict = ledger.verdict(drained=True)
+    assert bool(verdict.torn_transactions) is torn
+    assert not verdict.lost
+
+
+def test_a_kill_tells_what_it_met_and_how_long_recovery_took() -> None:
+    ledger = queue_ledger(2, confirmed=False)
+    ledger.sent("a", "q", 1.0, transaction="t")
+    kill = ledger.killed(10.0)
+    assert (kill.unconfirmed_sends, kill.open_transactions) == (3, 1)
+    ledger.delivered("q", "m0", 10.1)  # out of a client's buffer
+    ledger.restarted(11.0)
+    ledger.delivered("q", "m1", 12.0)
+    ledger.killed(20.0)
+    ledger.restarted(20.5)
+    ledger.delivered("q", "a", 21.0)
+    ledger.killed(30.0)
+    verdict = ledger.verdict(drained=False)
+    assert [kill.recovery_s for kill in verdict.kills] == [2.0, 1.0, None]
+    assert verdict.recovery_s == (1.0, 1.5, 2.0)
+
+
+def test_the_timeline_counts_per_slice() -> None:
+    ledger = queue_ledger(1)
+    consume(ledger, "m0")
+    timeline = ledger.timeline()
+    assert timeline.buckets == {0: TimelineBucket(1, 1, 0, 0), 1: TimelineBucket(0, 0, 1, 1)}
+
+
+def test_examples_are_bounded_and_counts_are_not() -> None:
+    ledger = Ledger(examples_max=2)
+    ledger.subscribe("q", "q")
+    for number in range(5):
+        ledger.sent(f"m{number}", "q", 0.0)
+        ledger.confirmed(f"m{number}", 0.0)
+    lost = ledger.verdict(drained=True).lost
+    assert (lost.count, lost.keys) == (5, ("m0", "m1"))
