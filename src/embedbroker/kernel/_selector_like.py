@@ -1,0 +1,66 @@
+"""LIKE patterns, matched without ever going back over the text.
+
+Responsible for ``%``, ``_`` and the escape character. It refuses to know selectors: text in, yes or no out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+__all__ = ["like_matcher"]
+
+
+def _segments(pattern: str, escape: str | None) -> list[list[str | None]]:
+    """The pattern cut at its ``%``; within a segment ``None`` stands for "any one character".
+
+    The escape character counts as such only before ``%``, ``_`` or itself.
+    """
+    segments: list[list[str | None]] = [[]]
+    position = 0
+    while position < len(pattern):
+        character = pattern[position]
+        following = pattern[position + 1 : position + 2]
+        if character == escape and following and following in ("%", "_", escape):
+            segments[-1].append(following)
+            position += 1
+        elif character == "%":
+            segments.append([])
+        else:
+            segments[-1].append(None if character == "_" else character)
+        position += 1
+    return segments
+
+
+def like_matcher(pattern: str, escape: str | None) -> Callable[[str], bool]:
+    """Segments are searched from left to right, each once: no pattern makes the search go back over the text.
+
+    A regular expression with one wildcard per ``%`` would, and a peer could stop the broker with a dozen of them.
+    """
+    segments = _segments(pattern, escape)
+    regexes = [
+        re.compile("".join("." if item is None else re.escape(item) for item in segment), re.DOTALL)
+        for segment in segments
+    ]
+    if len(regexes) == 1:
+        whole = regexes[0]
+        return lambda text: whole.fullmatch(text) is not None
+    first, *middle, last = regexes
+    tail_length = len(segments[-1])
+    middle = [regex for regex in middle if regex.pattern]
+
+    def matches(text: str) -> bool:
+        head = first.match(text)
+        if head is None:
+            return False
+        position, end = head.end(), len(text) - tail_length
+        if end < position or last.match(text, end) is None:
+            return False
+        for regex in middle:
+            found = regex.search(text, position, end)
+            if found is None:
+                return False
+            position = found.end()
+        return True
+
+    return matches

@@ -1,0 +1,94 @@
+"""Numbers in selectors: arithmetic, conversion from strings, and their spelling in one.
+
+Responsible for doing these as the brokers and clients in the field do: 64-bit integers that wrap, division in doubles.
+It refuses to know expressions and messages.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable
+from typing import Final
+
+__all__ = ["OPERATIONS", "NotANumber", "is_number", "number_in", "read_as", "text_of", "wrapped"]
+
+
+class NotANumber(TypeError):
+    """Arithmetic met a value that is no number; the selector as a whole does not match."""
+
+
+def is_number(value: object) -> bool:
+    """Booleans are no numbers here, although Python's are integers."""
+    return value.__class__ is int or value.__class__ is float
+
+
+def wrapped(value: int) -> int:
+    """Integers are 64 bits wide and wrap, as the peers' do; so no text can make them grow."""
+    return ((value + 0x8000_0000_0000_0000) & 0xFFFF_FFFF_FFFF_FFFF) - 0x8000_0000_0000_0000
+
+
+def _divide(left: float, right: float) -> float:
+    if right != 0:
+        return float(left) / float(right)
+    if left == 0 or left != left:
+        return math.nan
+    return math.copysign(math.inf, left) * math.copysign(1.0, right)
+
+
+def _remainder(left: float, right: float) -> float:
+    if right == 0 or math.isinf(left):
+        return math.nan
+    return math.fmod(left, right)
+
+
+OPERATIONS: Final[dict[str, Callable[[int | float, int | float], int | float]]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": _divide,
+    "%": _remainder,
+}
+
+_FLOAT_TEXT: Final = re.compile(r"\s*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\s*", re.ASCII)
+_INTEGER_TEXT: Final = re.compile(r"[+-]?0*[0-9]{1,19}", re.ASCII)
+
+
+def number_in(text: str, *, whole: bool) -> int | float | None:
+    """The number a string holds, ``None`` if it holds none."""
+    if whole:
+        return int(text) if _INTEGER_TEXT.fullmatch(text) and len(text) < 4000 else None
+    return float(text) if _FLOAT_TEXT.fullmatch(text) else None
+
+
+def text_of(value: object) -> str:
+    """A value appended to a string, spelled as the peers' language spells it."""
+    if value is True or value is False:
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return _float_text(value)
+    return str(value)
+
+
+def _float_text(value: float) -> str:
+    if not math.isfinite(value):
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    digits, _, exponent = repr(value).partition("e")
+    sign, digits = ("-", digits[1:]) if digits[0] == "-" else ("", digits)
+    whole, _, fraction = digits.partition(".")
+    scale = int(exponent or 0) + len(whole) - 1
+    figures = (whole + fraction).rstrip("0")
+    return f"{sign}{figures[0]}.{figures[1:] or '0'}E{scale}"
+
+
+def read_as(text: str, example: object) -> object:
+    """The string read as the type of ``example``; itself when it does not hold such a value."""
+    if isinstance(example, bool):
+        return text.lower() == "true"
+    if isinstance(example, int | float):
+        held = number_in(text, whole=isinstance(example, int))
+        return text if held is None else held
+    return text
