@@ -33,11 +33,13 @@ class Mark(IntFlag):
     DEAD_LETTERED = 16
     RETURNED = 32  # given back in an orderly way since the last delivery
     DOUBTFUL = 64  # the acknowledgement may or may not have happened
+    SHOWN = 128  # a browser or an inspection saw it there
 
 
 #: Expected, and none of the marks that settle a message.
 _OWED = int(Mark.EXPECTED | Mark.ACKNOWLEDGING | Mark.ACKNOWLEDGED | Mark.DEAD_LETTERED)
-_EXPECTED, _CONFIRMED = int(Mark.EXPECTED), int(SendState.CONFIRMED)
+_CONFIRMED, _REFUSED = int(SendState.CONFIRMED), int(SendState.REFUSED)
+_EXPECTED, _SHOWN = int(Mark.EXPECTED), int(Mark.SHOWN)
 
 
 def _doubles() -> array[float]:
@@ -112,7 +114,9 @@ class SubscriptionAccount:
         for slot, marks in enumerate(self.marks):
             if marks & _OWED != _EXPECTED or slot < self.excused_below:
                 continue
-            if states[slot] != _CONFIRMED and not deliveries[slot]:
+            state = states[slot]
+            seen = deliveries[slot] or marks & _SHOWN
+            if state == _REFUSED or (state != _CONFIRMED and not seen):
                 continue
             if destination.volatile(slot) or destination.expirations[slot] != math.inf:
                 continue

@@ -19,7 +19,9 @@ __all__ = ["Ledger"]
 
 # Plain integers: flag arithmetic on enumerations costs more than all the rest of a delivery.
 _KEPT = 0xFF & ~int(Mark.ACKNOWLEDGING | Mark.ACKNOWLEDGED | Mark.DOUBTFUL | Mark.RETURNED)
-_EXPECTED, _EXCLUDED, _RETURNED = int(Mark.EXPECTED), int(Mark.EXCLUDED), int(Mark.RETURNED)
+_EXPECTED, _EXCLUDED, _RETURNED, _SHOWN = (
+    int(mark) for mark in (Mark.EXPECTED, Mark.EXCLUDED, Mark.RETURNED, Mark.SHOWN)
+)
 _ACKNOWLEDGING, _ACKNOWLEDGED = int(Mark.ACKNOWLEDGING), int(Mark.ACKNOWLEDGED)
 _NONE = Finding.NONE
 _UNANSWERED, _REFUSED = int(SendState.UNANSWERED), int(SendState.REFUSED)
@@ -162,6 +164,30 @@ class Ledger:
             finding = Finding.PHANTOM
         else:
             finding = self._judge(account, slot, at, redelivered, consumer)
+        if finding is not _NONE:
+            self._note(finding, key)
+        return finding
+
+    def shown(self, subscription: str, key: str, *, now_held: bool = False) -> Finding:
+        """A browser saw the message in the queue, or an inspection of the broker did (``now_held``): it exists.
+
+        From now on it must not vanish. A browser may show what was acknowledged since; an inspection may not find it.
+        """
+        account = self._subscriptions[subscription]
+        destination, slot = self._slots.get(key, (None, -1))
+        finding = _NONE
+        if destination is not account.destination:
+            finding = Finding.PHANTOM
+        else:
+            account.reach(slot)
+            marks = account.marks[slot]
+            account.marks[slot] = marks | _SHOWN
+            if destination.states[slot] == _REFUSED:
+                finding |= Finding.PHANTOM
+            if marks & _EXCLUDED:
+                finding |= Finding.MISROUTED
+            if now_held and marks & _ACKNOWLEDGED and not destination.resends[slot]:
+                finding |= Finding.REAPPEARED
         if finding is not _NONE:
             self._note(finding, key)
         return finding

@@ -259,3 +259,21 @@ def test_examples_are_bounded_and_counts_are_not() -> None:
         ledger.confirmed(f"m{number}", 0.0)
     lost = ledger.verdict(drained=True).lost
     assert (lost.count, lost.keys) == (5, ("m0", "m1"))
+
+
+def test_what_a_browser_saw_must_not_vanish() -> None:
+    ledger = queue_ledger(3, confirmed=False)
+    ledger.refused("m2")
+    assert [ledger.shown("q", key) for key in ("m0", "m2", "unheard of")] == [
+        Finding.NONE,
+        Finding.PHANTOM,
+        Finding.PHANTOM,
+    ]
+    assert ledger.missing("q") == ["m0"]
+
+
+def test_an_inspection_must_not_find_what_was_acknowledged() -> None:
+    ledger = queue_ledger(1)
+    consume(ledger, "m0")
+    assert ledger.shown("q", "m0") == Finding.NONE
+    assert ledger.shown("q", "m0", now_held=True) == Finding.REAPPEARED

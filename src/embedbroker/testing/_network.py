@@ -1,0 +1,210 @@
+"""The simulated network, with the semantics of TCP: bytes arrive in order, in any pieces, until the connection dies.
+
+Latency, pauses, one-way partitions and cuts happen here. Bytes are never lost inside a connection that lives on; a
+cut loses a suffix of what was under way, in each direction on its own. The network does not look at the bytes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import pairwise
+from typing import Protocol
+
+from embedbroker.testing._world import World
+
+__all__ = ["Link", "Network", "Peer"]
+
+
+class Peer(Protocol):
+    """A host at one end of links. ``connection`` is the number that this host knows the link by."""
+
+    name: str
+
+    def on_bytes(self, connection: int, data: bytes) -> None:
+        """The next bytes arrived."""
+
+    def on_closed(self, connection: int, reason: str) -> None:
+        """The other end closed, or the connection broke. Nothing follows."""
+
+
+class Network:
+    """All links of a world, and the conditions they share."""
+
+    def __init__(self, world: World, *, latency_s: float = 0.0005, jitter_s: float = 0.0005) -> None:
+        self.world = world
+        self.latency_s = latency_s
+        self.jitter_s = jitter_s
+        self.split_chance = 0.1
+        self.links: list[Link] = []
+        self._held: dict[tuple[str, str], None] = {}
+
+    def connect(self, near: Peer, near_connection: int, far: Peer, far_connection: int) -> Link:
+        """A new link between two hosts."""
+        link = Link(self, near, near_connection, far, far_connection)
+        self.links.append(link)
+        return link
+
+    def hold(self, sender: str, receiver: str) -> None:
+        """Bytes from one host to the other wait from now on (a pause; held both ways: a partition)."""
+        self._held[(sender, receiver)] = None
+
+    def release(self, sender: str, receiver: str) -> None:
+        """Ends a hold: what waited goes on its way."""
+        if self._held.pop((sender, receiver), 0) is None:
+            for link in self.links:
+                link.release(sender, receiver)
+
+    def holds(self, sender: str, receiver: str) -> bool:
+        return (sender, receiver) in self._held
+
+    def heal(self) -> None:
+        """Ends every hold."""
+        for sender, receiver in list(self._held):
+            self.release(sender, receiver)
+
+    def between(self, name: str, other: str) -> list[Link]:
+        """The living links between two hosts."""
+        return [link for link in self.links if {link.near.name, link.far.name} == {name, other}]
+
+    def delay_s(self) -> float:
+        """The time one piece of bytes takes."""
+        return self.latency_s + self.jitter_s * self.world.random.random()
+
+
+class Link:
+    """One connection: two pipes. Hosts send on it, close it, and faults cut it."""
+
+    __slots__ = ("_pipes", "far", "near", "network", "open")
+
+    def __init__(self, network: Network, near: Peer, near_connection: int, far: Peer, far_connection: int) -> None:
+        self.network = network
+        self.near = near
+        self.far = far
+        self.open = True
+        self._pipes = (_Pipe(network, near, far, far_connection), _Pipe(network, far, near, near_connection))
+
+    def send(self, sender: Peer, data: bytes) -> None:
+        """Sends bytes to the other end; on a dead link they go nowhere."""
+        if self.open:
+            self._outgoing(sender).send(data)
+
+    def close(self, closer: Peer) -> None:
+        """An orderly close: the other end gets what was sent, then the end. The closer gets nothing any more."""
+        if self.open:
+            self._retire()
+            self._outgoing(closer).end("closed by peer")
+            self._incoming(closer).kill()
+
+    def cut(self, reason: str) -> None:
+        """The connection breaks: each direction still delivers a random prefix, then its receiver learns of it."""
+        if self.open:
+            self._retire()
+            for pipe in self._pipes:
+                pipe.break_off(reason)
+
+    def vanish(self, host: Peer, reason: str) -> None:
+        """One host is gone at once: it gets nothing any more, the other end a random prefix and then the reset."""
+        if self.open:
+            self._retire()
+            self._incoming(host).kill()
+            self._outgoing(host).break_off(reason)
+
+    def release(self, sender: str, receiver: str) -> None:
+        for pipe in self._pipes:
+            if pipe.sender.name == sender and pipe.receiver.name == receiver:
+                pipe.schedule()
+
+    def _retire(self) -> None:
+        self.open = False
+        self.network.links.remove(self)
+
+    def _outgoing(self, host: Peer) -> _Pipe:
+        return self._pipes[0] if host is self.near else self._pipes[1]
+
+    def _incoming(self, host: Peer) -> _Pipe:
+        return self._pipes[1] if host is self.near else self._pipes[0]
+
+
+class _Pipe:
+    """One direction of a link: pieces under way, each with its time of arrival, and perhaps an end behind them."""
+
+    __slots__ = ("_arrival", "_connection", "_dead", "_end", "_network", "_pieces", "_scheduled", "receiver", "sender")
+
+    def __init__(self, network: Network, sender: Peer, receiver: Peer, connection: int) -> None:
+        self.sender = sender
+        self.receiver = receiver
+        self._network = network
+        self._connection = connection
+        self._pieces: deque[tuple[float, bytes]] = deque()
+        self._arrival = 0.0
+        self._end: str | None = None
+        self._dead = False
+        self._scheduled = False
+
+    def send(self, data: bytes) -> None:
+        for piece in self._split(data):
+            self._arrival = max(self._arrival, self._network.world.now + self._network.delay_s())
+            self._pieces.append((self._arrival, piece))
+        self.schedule()
+
+    def end(self, reason: str) -> None:
+        self._end = reason
+        self._arrival = max(self._arrival, self._network.world.now + self._network.delay_s())
+        self._pieces.append((self._arrival, b""))
+        self.schedule()
+
+    def break_off(self, reason: str) -> None:
+        """Loses a random suffix of what is under way, nothing of it or all of it included."""
+        under_way = sum(len(piece) for _, piece in self._pieces)
+        keep = self._network.world.random.randint(0, under_way)
+        kept: deque[tuple[float, bytes]] = deque()
+        for arrival, piece in self._pieces:
+            if keep:
+                kept.append((arrival, piece[:keep]))
+                keep -= len(kept[-1][1])
+        self._pieces = kept
+        # A reset is not held back by a partition for ever: the receiver's own time-outs are tested by holds alone.
+        self._end = reason
+        self._arrival = max(self._network.world.now + self._network.delay_s() * 4, kept[-1][0] if kept else 0.0)
+        self._pieces.append((self._arrival, b""))
+        self.schedule()
+
+    def kill(self) -> None:
+        """The receiver is gone: nothing arrives any more."""
+        self._dead = True
+        self._pieces.clear()
+
+    def schedule(self) -> None:
+        if self._pieces and not self._scheduled and not self._dead and (self._end is not None or not self._is_held()):
+            self._scheduled = True
+            self._network.world.at(self._pieces[0][0], self, None)
+
+    def on_event(self, event: object) -> None:
+        """Everything due has arrived, as one read."""
+        assert event is None, "a pipe's only event is an arrival"
+        self._scheduled = False
+        if self._dead or (self._end is None and self._is_held()):
+            return
+        now, pieces = self._network.world.now, self._pieces
+        due: list[bytes] = []
+        while pieces and pieces[0][0] <= now:
+            due.append(pieces.popleft()[1])
+        ended = self._end is not None and not pieces
+        self.schedule()
+        data = due[0] if len(due) == 1 else b"".join(due)
+        if data:
+            self.receiver.on_bytes(self._connection, data)
+        if ended and not self._dead:
+            self._dead = True
+            self.receiver.on_closed(self._connection, self._end or "")
+
+    def _is_held(self) -> bool:
+        return self._network.holds(self.sender.name, self.receiver.name)
+
+    def _split(self, data: bytes) -> list[bytes]:
+        chance = self._network.world.random
+        if len(data) < 2 or chance.random() >= self._network.split_chance:
+            return [data]
+        cuts = sorted(chance.randrange(1, len(data)) for _ in range(chance.randint(1, 3)))
+        edges = [0, *cuts, len(data)]
+        return [data[start:end] for start, end in pairwise(edges) if end > start]

@@ -1,0 +1,111 @@
+"""The world of a simulation: virtual time, one heap of events, one source of chance.
+
+Time jumps from event to event. Everything random in a run is drawn from ``World.random``, so a seed fixes the run.
+The world knows actors only as something that takes events; nodes, clients, links and faults are all actors.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Protocol
+
+from embedbroker.testing._trace import Trace
+from embedclient.model import Instant
+
+__all__ = ["Actor", "SeededEntropy", "World"]
+
+#: The wall clock of every world starts here (2024-01-01T00:00:00Z), so that runs do not depend on today.
+WALL_START_MS = 1_704_067_200_000
+
+
+class Actor(Protocol):
+    """Something that events are addressed to."""
+
+    def on_event(self, event: object) -> None:
+        """Takes an event at its time, which is ``World.now``."""
+
+
+class SeededEntropy:
+    """Ids and randomness of one node or client: a stream of its own, so that one does not shift the other's."""
+
+    __slots__ = ("_random",)
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def random_bytes(self, count: int) -> bytes:
+        return self._random.randbytes(count)
+
+    def random(self) -> float:
+        return self._random.random()
+
+
+class World:
+    """Runs events in the order of (time, sequence)."""
+
+    __slots__ = ("_heap", "_instant", "_sequence", "events", "now", "random", "seed", "trace")
+
+    def __init__(self, seed: int, *, trace_tail_lines: int = 200) -> None:
+        self.seed = seed
+        self.random = random.Random(seed)
+        self.trace = Trace(trace_tail_lines)
+        self.now = 0.0
+        self.events = 0
+        self._heap: list[tuple[float, int, Actor, object]] = []
+        self._sequence = 0
+        self._instant = Instant(0.0, WALL_START_MS)
+
+    @property
+    def instant(self) -> Instant:
+        """The present as nodes and clients see it: the wall time derives from the virtual one."""
+        if self._instant.monotonic != self.now:
+            self._instant = Instant(self.now, WALL_START_MS + int(self.now * 1000))
+        return self._instant
+
+    def wall_ms_at(self, when: float) -> int:
+        """The wall time at a virtual time."""
+        return WALL_START_MS + int(when * 1000)
+
+    def entropy(self) -> SeededEntropy:
+        """A new independent stream, fixed by the seed."""
+        return SeededEntropy(self.random.getrandbits(64))
+
+    def at(self, when: float, actor: Actor, event: object) -> None:
+        """Schedules an event; the past means now."""
+        self._sequence += 1
+        heappush(self._heap, (when if when > self.now else self.now, self._sequence, actor, event))
+
+    def after(self, delay_s: float, actor: Actor, event: object) -> None:
+        """Schedules an event ``delay_s`` from now."""
+        self._sequence += 1
+        heappush(self._heap, (self.now + delay_s, self._sequence, actor, event))
+
+    def note(self, actor: str, what: str, detail: object = "") -> None:
+        """Adds a line to the trace."""
+        self.trace.add(self.now, actor, what, detail)
+
+    def step(self) -> bool:
+        """Runs the earliest event. False if there is none."""
+        if not self._heap:
+            return False
+        self.now, _, actor, event = heappop(self._heap)
+        self.events += 1
+        actor.on_event(event)
+        return True
+
+    def run(self, until: float, *, stop: Callable[[], bool] | None = None, events_max: int = 1_000_000) -> bool:
+        """Runs events up to the time ``until``, or until ``stop()`` holds after one. True if ``stop()`` held.
+
+        More than ``events_max`` events mean that something spins without time passing.
+        """
+        heap = self._heap
+        limit = self.events + events_max
+        while heap and heap[0][0] <= until:
+            self.step()
+            if stop is not None and stop():
+                return True
+            assert self.events < limit, f"{events_max} events by {self.now:.6f}: something spins"
+        self.now = max(self.now, until)
+        return stop is not None and stop()

@@ -1,0 +1,109 @@
+"""The simulated network keeps the promises of TCP, and breaks only what a cut may break."""
+
+from __future__ import annotations
+
+import pytest
+
+from embedbroker.testing._network import Link, Network
+from embedbroker.testing._world import World
+
+
+class Host:
+    """Collects what arrives."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.received = b""
+        self.closed: list[str] = []
+
+    def on_bytes(self, connection: int, data: bytes) -> None:
+        assert connection == 1
+        assert not self.closed
+        self.received += data
+
+    def on_closed(self, connection: int, reason: str) -> None:
+        assert connection == 1
+        self.closed.append(reason)
+
+
+def connected(seed: int) -> tuple[World, Network, Link, Host, Host]:
+    world = World(seed)
+    network = Network(world)
+    network.split_chance = 0.5
+    near, far = Host("near"), Host("far")
+    return world, network, network.connect(near, 1, far, 1), near, far
+
+
+PIECES = [bytes([number]) * (number + 1) for number in range(40)]
+WHOLE = b"".join(PIECES)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_bytes_arrive_in_order_in_any_pieces(seed: int) -> None:
+    world, _, link, near, far = connected(seed)
+    for piece in PIECES:
+        link.send(near, piece)
+        link.send(far, piece[:1])
+    world.run(1.0)
+    assert far.received == WHOLE
+    assert near.received == bytes(range(40))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_cut_delivers_a_prefix_and_then_tells_both_ends(seed: int) -> None:
+    world, network, link, near, far = connected(seed)
+    for piece in PIECES:
+        link.send(near, piece)
+        world.run(world.now + 0.00005)
+    link.cut("reset")
+    link.send(near, b"never")
+    world.run(1.0)
+    assert WHOLE.startswith(far.received)
+    assert (near.closed, far.closed, network.links) == (["reset"], ["reset"], [])
+
+
+def test_a_close_delivers_everything_and_tells_the_other_end_only() -> None:
+    world, _, link, near, far = connected(1)
+    link.send(near, WHOLE)
+    link.send(far, b"late")
+    link.close(near)
+    link.close(far)
+    world.run(1.0)
+    assert (far.received, near.received) == (WHOLE, b"")
+    assert (far.closed, near.closed) == (["closed by peer"], [])
+
+
+def test_a_held_direction_waits_and_loses_nothing() -> None:
+    world, network, link, near, far = connected(1)
+    link.send(near, b"on its way ")
+    network.hold("near", "far")
+    link.send(near, b"held")
+    link.send(far, b"not held")
+    world.run(5.0)
+    assert (far.received, near.received) == (b"", b"not held")
+    network.heal()
+    world.run(6.0)
+    assert far.received == b"on its way held"
+
+
+def test_a_host_that_vanishes_hears_nothing_any_more() -> None:
+    world, _, link, near, far = connected(3)
+    link.send(near, WHOLE)
+    link.send(far, WHOLE)
+    link.vanish(near, "crashed")
+    world.run(1.0)
+    assert (near.received, near.closed, far.closed) == (b"", [], ["crashed"])
+    assert WHOLE.startswith(far.received)
+
+
+def test_the_same_seed_gives_the_same_arrivals() -> None:
+    def arrivals(seed: int) -> str:
+        world, _, link, near, _ = connected(seed)
+        for piece in PIECES:
+            link.send(near, piece)
+        while world.step():
+            world.note("far", "step")
+        return world.trace.digest()
+
+    assert arrivals(1) == arrivals(1)
+    assert arrivals(1) != arrivals(2)
