@@ -1,6 +1,6 @@
 """The primitive encodings of the CORE protocol: a bounds-checked reader, and functions that append to a bytearray.
 
-Responsible for numbers, the three string forms, property maps, connectors and transaction ids. Refuses to know any packet.
+Responsible for numbers, the string forms, property maps, connectors and transaction ids. Refuses to know any packet.
 
 Reading raises RemoteProtocolError and nothing else, and allocates no more than the bytes at hand justify, whatever a
 length field promises. Writing raises LocalProtocolError for values the wire cannot carry.

@@ -1,0 +1,80 @@
+"""Whole frames to packets and back.
+
+Responsible for finding the class of a packet type, loading rare families on first use, and for the direction and
+version rules that hold for a type as a whole. Refuses to look inside bodies.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Final, cast
+
+from ...errors import LocalProtocolError, RemoteProtocolError
+from .._buffer import Reader
+from ._framing import FRAME_HEADER, FRAME_HEADER_SIZE
+from ._packet_table import Packet
+from ._packet_type import FROM_CLIENT_ONLY, FROM_SERVER_ONLY, SINCE
+
+__all__ = ["decode_packet", "encode_packet"]
+
+_USUAL: Final = ("_connection_packets", "_queue_packets", "_session_packets")
+_RARE: Final = {
+    "_xa_packets": (39, *range(51, 67)),
+    "_cluster_packets": (111, 115, 116, 125, 126, 127, -1, -2, -3, -6),
+    "_federation_packets": (-16,),
+}
+_RARE_FAMILY: Final = {packet_type: family for family, types in _RARE.items() for packet_type in types}
+
+_classes: dict[int, type[Packet]] = {}
+
+
+def _load(packet_type: int) -> type[Packet]:
+    """Return the class of a type that was not used before. Raises RemoteProtocolError for an unknown type."""
+    rare = _RARE_FAMILY.get(packet_type)
+    for family in _USUAL if rare is None else (rare,):
+        module = import_module(f".{family}", __package__)
+        for packet_class in cast(tuple[type[Packet], ...], module.PACKETS):
+            _classes[packet_class.TYPE] = packet_class
+    try:
+        return _classes[packet_type]
+    except KeyError:
+        raise RemoteProtocolError(f"unknown packet type {packet_type}") from None
+
+
+def decode_packet(buffer: bytes | bytearray, start: int, end: int, version: int, from_client: bool) -> Packet:
+    """Decode the frame ``buffer[start:end]``, its length field included.
+
+    ``version`` is what both ends speak, 0 before that is known; ``from_client`` says who sent it. Bytes behind the
+    fields this side knows are ignored. Raises RemoteProtocolError and nothing else.
+    """
+    body = start + FRAME_HEADER_SIZE
+    if end < body:
+        raise RemoteProtocolError(f"a frame of {end - start} bytes")
+    packet_type = buffer[start + 4]
+    if packet_type > 127:
+        packet_type -= 256
+    packet_class = _classes.get(packet_type)
+    if packet_class is None:
+        packet_class = _load(packet_type)
+    if packet_type in (FROM_SERVER_ONLY if from_client else FROM_CLIENT_ONLY):
+        raise RemoteProtocolError(f"{packet_class.__name__} from a {'client' if from_client else 'server'}")
+    plan = packet_class.plan(version)
+    fixed = plan.fixed
+    if fixed is None:
+        return packet_class.read_body(Reader(buffer, body, end), version)
+    if end - body < fixed.size:
+        raise RemoteProtocolError(f"a body of {end - body} bytes is too short for {packet_class.__name__}")
+    return tuple.__new__(packet_class, fixed.unpack_from(buffer, body))
+
+
+def encode_packet(packet: Packet, channel_id: int, version: int) -> bytes:
+    """Encode a whole frame as ``version`` has it (0: nothing agreed yet).
+
+    Raises LocalProtocolError when a value does not fit, or when peers of that version do not know the packet.
+    """
+    if 0 < version < SINCE.get(packet.TYPE, 0):
+        raise LocalProtocolError(f"{type(packet).__name__} does not exist in version {version}")
+    frame = bytearray(FRAME_HEADER_SIZE)
+    packet.append_body(frame, version)
+    FRAME_HEADER.pack_into(frame, 0, len(frame) - 4, packet.TYPE, channel_id)
+    return bytes(frame)

@@ -1,0 +1,345 @@
+"""The core message: bytes that stay as they arrived, with the routing fields read out once.
+
+Responsible for the layout of headers, body and properties, and for the older framing of 1.x peers.
+Refuses to know what a body means and in which packets messages travel.
+
+Hot: ``CoreMessage.parse`` runs once per message that enters the broker, ``property_byte`` once per routing decision.
+Nothing is decoded there that routing does not need.
+"""
+
+from __future__ import annotations
+
+from codecs import utf_16_le_decode
+from collections.abc import Collection, Mapping
+from struct import Struct
+from struct import error as StructError
+from typing import ClassVar, Final
+
+from ...errors import RemoteProtocolError
+from ...model import Encoding, Properties, PropertyType, PropertyValue, TypedValue
+from .._buffer import Reader, append_properties, encode_simple_string
+
+__all__ = ["DUPLICATE_ID_KEY", "ROUTING_TYPE_KEY", "CoreMessage", "MessageType", "from_1x", "property_key", "to_1x"]
+
+_I32: Final = Struct(">i")
+_I64: Final = Struct(">q")
+# Message id, address flag, and the length of the address if the flag is set.
+_HEAD: Final = Struct(">qBi")
+# Type, durable, expiration, timestamp, priority, and the flag that begins the properties.
+_FIXED: Final = Struct(">bBqqbB")
+_FIXED_WRITE: Final = Struct(">bBqqb")
+
+# endOfBody counts from the packet type byte of the frame: 9 bytes of header and 4 of its own; 4 more in 1.x.
+_BODY_OFFSET: Final = 13
+_BODY_OFFSET_1X: Final = 17
+_NO_BODY: Final = _I32.pack(_BODY_OFFSET)
+
+# Bytes between the flag of the user id and the flag of the properties, with and without a user id.
+_PROPERTIES_AFTER_USER_ID: Final = 1 + 16 + 19
+_PROPERTIES_AFTER_FLAG: Final = 1 + 19
+
+_BYTE_TAG: Final = int(PropertyType.BYTE)
+
+# Size of a property value by tag; -1: a 32-bit length and that many bytes.
+_VALUE_SIZE: Final = {0: 0, 2: 1, 3: 1, 4: -1, 5: 2, 6: 4, 7: 8, 8: 4, 9: 8, 10: -1, 11: 2}
+
+
+class MessageType:
+    """The message type byte. Plain numbers: peers may send others, and they pass through."""
+
+    DEFAULT: Final = 0
+    OBJECT: Final = 2
+    TEXT: Final = 3
+    BYTES: Final = 4
+    MAP: Final = 5
+    STREAM: Final = 6
+    EMBEDDED: Final = 7
+    LARGE_EMBEDDED: Final = 8
+
+
+def property_key(name: str) -> bytes:
+    """Return the form of a property name that ``property_byte`` looks for. Compute it once per name."""
+    return encode_simple_string(name)
+
+
+ROUTING_TYPE_KEY: Final = property_key("_AMQ_ROUTING_TYPE")
+DUPLICATE_ID_KEY: Final = property_key("_AMQ_DUPL_ID")
+_DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
+
+
+class CoreMessage:
+    """A message in the CORE encoding. ``raw`` begins with endOfBody and ends with the properties.
+
+    Header attributes repeat what ``raw`` says: change them through the methods only.
+    """
+
+    __slots__ = (
+        "_body_end",
+        "_properties",
+        "_user_id_at",
+        "address",
+        "durable",
+        "expiration",
+        "message_id",
+        "priority",
+        "raw",
+        "timestamp",
+        "type",
+    )
+
+    encoding: ClassVar[int] = int(Encoding.CORE)
+
+    raw: bytearray
+    message_id: int
+    address: str
+    type: int
+    durable: bool
+    expiration: int
+    timestamp: int
+    priority: int
+    _body_end: int
+    _user_id_at: int
+    _properties: Properties | None
+
+    @classmethod
+    def parse(cls, raw: bytearray) -> CoreMessage:
+        """Read the headers. ``raw`` is kept, not copied. Properties are looked at later, on demand.
+
+        Raises RemoteProtocolError.
+        """
+        self = cls.__new__(cls)
+        try:
+            body_end: int = _I32.unpack_from(raw)[0] - 9
+            if body_end < 4:
+                raise RemoteProtocolError(f"end of body {body_end + 9}")
+            self.message_id, has_address, length = _HEAD.unpack_from(raw, body_end)
+            if has_address:
+                if length < 0:
+                    raise RemoteProtocolError(f"an address of {length} bytes")
+                start = body_end + 13
+                at = start + length
+                self.address = utf_16_le_decode(raw[start:at], "surrogatepass", True)[0]
+            else:
+                at = body_end + 9
+                self.address = ""
+            fixed = at + 17 if raw[at] == 1 else at + 1
+            self.type, durable, self.expiration, self.timestamp, priority, _ = _FIXED.unpack_from(raw, fixed)
+        except (StructError, IndexError, UnicodeDecodeError) as error:
+            raise RemoteProtocolError(f"malformed message: {error}") from error
+        self.durable = durable != 0
+        # Peers are free to send anything here; the broker keeps one queue per priority of 0 to 9.
+        self.priority = priority if 0 <= priority <= 9 else max(0, min(9, priority))
+        self.raw = raw
+        self._body_end = body_end
+        self._user_id_at = at
+        self._properties = None
+        return self
+
+    @classmethod
+    def parse_header(cls, header: bytes | bytearray | memoryview) -> CoreMessage:
+        """Read a message that is headers and properties only, as the first packet of a large message carries it."""
+        return cls.parse(bytearray(_NO_BODY) + header)
+
+    @classmethod
+    def build(
+        cls,
+        *,
+        type: int = MessageType.DEFAULT,
+        address: str,
+        durable: bool = True,
+        priority: int = 4,
+        timestamp: int = 0,
+        expiration: int = 0,
+        user_id: bytes | None = None,
+        properties: Properties | None = None,
+        body: bytes | bytearray | memoryview = b"",
+    ) -> CoreMessage:
+        """Make a message without id."""
+        raw = bytearray(_I32.pack(len(body) + _BODY_OFFSET))
+        raw += body
+        raw += bytes(8)
+        raw.append(1)
+        raw += encode_simple_string(address)
+        if user_id is None:
+            raw.append(0)
+        else:
+            assert len(user_id) == 16
+            raw.append(1)
+            raw += user_id
+        raw += _FIXED_WRITE.pack(type, durable, expiration, timestamp, priority)
+        append_properties(raw, properties or Properties())
+        return cls.parse(raw)
+
+    @property
+    def size(self) -> int:
+        """Encode size: what producer credits and limits count."""
+        return len(self.raw)
+
+    @property
+    def body(self) -> memoryview:
+        """The body's bytes, not copied."""
+        return memoryview(self.raw)[4 : self._body_end]
+
+    @property
+    def header(self) -> memoryview:
+        """Headers and properties, not copied."""
+        return memoryview(self.raw)[self._body_end :]
+
+    @property
+    def user_id(self) -> bytes | None:
+        """The UUID behind JMSMessageID."""
+        at = self._user_id_at
+        return bytes(self.raw[at + 1 : at + 17]) if self.raw[at] == 1 else None
+
+    @property
+    def _properties_at(self) -> int:
+        at = self._user_id_at
+        return at + (_PROPERTIES_AFTER_USER_ID if self.raw[at] == 1 else _PROPERTIES_AFTER_FLAG)
+
+    @property
+    def properties(self) -> Properties:
+        """All properties, decoded once. Read only: changes do not reach ``raw``. Raises RemoteProtocolError."""
+        properties = self._properties
+        if properties is None:
+            properties = self._properties = Reader(self.raw, self._properties_at).properties()
+        return properties
+
+    def property_byte(self, key: bytes) -> int | None:
+        """Return a property of type byte without decoding the others; ``key`` comes from ``property_key``.
+
+        None when the property is missing or has another type. Raises RemoteProtocolError.
+        """
+        raw = self.raw
+        at = self._user_id_at
+        entry = at + (_PROPERTIES_AFTER_USER_ID + 5 if raw[at] == 1 else _PROPERTIES_AFTER_FLAG + 5)
+        found = raw.find(key, entry)
+        if found < 0 or not raw[entry - 5]:
+            return None
+        # The same bytes may stand inside a value, so walk to see whether an entry begins here.
+        try:
+            while entry != found:
+                if entry < found:
+                    entry = _entry_end(raw, entry)
+                else:  # the hit was inside a value; look further
+                    found = raw.find(key, entry)
+                    if found < 0:
+                        return None
+            tag_at = found + len(key)
+            if raw[tag_at] != _BYTE_TAG:
+                return None
+            value = raw[tag_at + 1]
+            return value - 256 if value > 127 else value
+        except (StructError, IndexError) as error:
+            raise RemoteProtocolError(f"malformed properties: {error}") from error
+
+    @property
+    def duplicate_id(self) -> bytes | None:
+        """The duplicate detection id; text is compared by its UTF-16LE bytes. Raises RemoteProtocolError."""
+        if self.raw.find(DUPLICATE_ID_KEY, self._properties_at) < 0:
+            return None
+        value = self.properties.get(_DUPLICATE_ID)
+        if isinstance(value, str):
+            return value.encode("utf-16-le", "surrogatepass")
+        return value if isinstance(value, bytes) else None
+
+    def assign_id(self, message_id: int) -> None:
+        """Set the message id, in place."""
+        self.message_id = message_id
+        _I64.pack_into(self.raw, self._body_end, message_id)
+
+    def copy_for(
+        self,
+        address: str,
+        *,
+        changes: Mapping[str, PropertyValue | TypedValue],
+        removals: Collection[str],
+        expiration: int,
+    ) -> CoreMessage:
+        """Return a copy without id for another address. Raises RemoteProtocolError."""
+        raw = self.raw[: self._body_end]
+        raw += bytes(8)
+        raw.append(1)
+        raw += encode_simple_string(address)
+        flag_at = self._properties_at
+        raw += self.raw[self._user_id_at : flag_at - _FIXED_WRITE.size]
+        raw += _FIXED_WRITE.pack(self.type, self.durable, expiration, self.timestamp, self.priority)
+        if changes or removals:
+            append_properties(raw, changed_properties(self.properties, changes, removals))
+        else:
+            raw += self.raw[flag_at:]
+        return CoreMessage.parse(raw)
+
+    def amend(self, *, changes: Mapping[str, PropertyValue | TypedValue], removals: Collection[str] = ()) -> None:
+        """Change properties in place; everything else stays. Raises RemoteProtocolError."""
+        properties = changed_properties(self.properties, changes, removals)
+        raw = self.raw[: self._properties_at]
+        append_properties(raw, properties)
+        self.raw = raw
+        self._properties = properties
+
+    # Below every @property: from here on the name means this method inside the class.
+    def property(self, name: str) -> PropertyValue:
+        """Return one property, None when it is missing. Raises RemoteProtocolError."""
+        if self._properties is None and self.raw.find(encode_simple_string(name), self._properties_at) < 0:
+            return None
+        return self.properties.get(name)
+
+    def __repr__(self) -> str:
+        return f"<CoreMessage {self.message_id} to {self.address!r}, type {self.type}, {len(self.raw)} bytes>"
+
+    def __eq__(self, other: object) -> bool:
+        return self.raw == other.raw if isinstance(other, CoreMessage) else NotImplemented
+
+    __hash__ = object.__hash__
+
+
+def changed_properties(
+    properties: Properties, changes: Mapping[str, PropertyValue | TypedValue], removals: Collection[str]
+) -> Properties:
+    """Return a copy of ``properties`` with some removed, then some set."""
+    result = properties.copy()
+    for name in removals:
+        result.pop(name)
+    for name, value in changes.items():
+        if isinstance(value, TypedValue):
+            result.set(name, value.value, value.type)
+        else:
+            result[name] = value
+    return result
+
+
+def _entry_end(raw: bytearray, entry: int) -> int:
+    """Return where the property entry that begins at ``entry`` ends."""
+    length = _I32.unpack_from(raw, entry)[0]
+    if length < 0:
+        raise RemoteProtocolError(f"a property name of {length} bytes")
+    tag_at: int = entry + 4 + length
+    size = _VALUE_SIZE.get(raw[tag_at])
+    if size is None:
+        raise RemoteProtocolError(f"unknown property type {raw[tag_at]}")
+    if size >= 0:
+        return tag_at + 1 + size
+    size = int(_I32.unpack_from(raw, tag_at + 1)[0])
+    if size < 0:
+        raise RemoteProtocolError(f"a property value of {size} bytes")
+    return tag_at + 5 + size
+
+
+def to_1x(raw: bytes | bytearray) -> bytes:
+    """Return the message as peers before version 129 frame it."""
+    body_end: int = _I32.unpack_from(raw)[0] - 9
+    end_of_body = _I32.pack(body_end - 4 + _BODY_OFFSET_1X)
+    return b"".join((end_of_body, raw[4:body_end], _I32.pack(len(raw) + 17), raw[body_end:]))
+
+
+def from_1x(view: bytes | bytearray | memoryview) -> bytearray:
+    """Return the present framing of a message from a peer before version 129. Raises RemoteProtocolError."""
+    reader = Reader(view)
+    body_size = reader.i32() - _BODY_OFFSET_1X
+    if body_size < 0:
+        raise RemoteProtocolError(f"end of body {body_size + _BODY_OFFSET_1X}")
+    raw = bytearray(_I32.pack(body_size + _BODY_OFFSET))
+    raw += reader.take(body_size)
+    reader.i32()  # the end of the message, which every reader ignores
+    raw += reader.rest()
+    return raw

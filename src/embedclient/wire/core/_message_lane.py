@@ -1,0 +1,104 @@
+"""The lanes that messages take: sends and deliveries without an object per packet.
+
+Responsible for the fixed parts around a regular message, which depend on the version, and for the layouts of
+acknowledgements and credits. Refuses to know sessions: the caller slices frames by offset and uses these layouts.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from ._framing import FRAME_HEADER, FRAME_HEADER_SIZE
+from ._message import from_1x, to_1x
+
+__all__ = [
+    "ACKNOWLEDGE_BODY",
+    "CREDIT_BODY",
+    "RECEIVE_TRAILER",
+    "RECEIVE_TRAILER_SIZE",
+    "SEND_TRAILER",
+    "SEND_TRAILER_130",
+    "SEND_TRAILER_OLD",
+    "encode_receive",
+    "encode_send",
+    "message_raw",
+    "send_trailer",
+    "send_trailer_size",
+]
+
+# What follows the message in SESS_SEND: response wanted (0 or -1), correlation id, sender id.
+SEND_TRAILER: Final = Struct(">bqi")
+SEND_TRAILER_130: Final = Struct(">bq")
+SEND_TRAILER_OLD: Final = Struct(">b")
+
+# What follows the message in SESS_RECEIVE_MSG: consumer id, delivery count.
+RECEIVE_TRAILER: Final = Struct(">qi")
+RECEIVE_TRAILER_SIZE: Final = RECEIVE_TRAILER.size
+
+# Body of SESS_ACKNOWLEDGE and SESS_INDIVIDUAL_ACKNOWLEDGE: consumer id, message id, response wanted.
+ACKNOWLEDGE_BODY: Final = Struct(">qq?")
+# Body of SESS_FLOWTOKEN: consumer id, credits in bytes.
+CREDIT_BODY: Final = Struct(">qi")
+
+_SESS_SEND: Final = 71
+_SESS_RECEIVE_MSG: Final = 75
+
+
+def send_trailer(version: int) -> Struct:
+    """Return the layout behind the message in SESS_SEND. Version 0 (none agreed yet) counts as 130."""
+    if version >= 134:
+        return SEND_TRAILER
+    return SEND_TRAILER_OLD if 0 < version < 130 else SEND_TRAILER_130
+
+
+def send_trailer_size(version: int) -> int:
+    """Return how many bytes follow the message in SESS_SEND."""
+    return send_trailer(version).size
+
+
+def uses_1x_messages(version: int) -> bool:
+    """Return whether messages of this version have the older framing."""
+    return 0 < version < 129
+
+
+def message_raw(buffer: bytes | bytearray, start: int, end: int, version: int) -> bytearray:
+    """Return the message of ``buffer[start:end]`` in the present framing. Raises RemoteProtocolError."""
+    view = memoryview(buffer)[start:end]
+    return from_1x(view) if 0 < version < 129 else bytearray(view)
+
+
+def encode_send(
+    raw: bytes | bytearray,
+    channel_id: int,
+    version: int,
+    requires_response: bool,
+    correlation_id: int = 0,
+    sender_id: int = 0,
+) -> tuple[bytes, bytes | bytearray, bytes]:
+    """Return the three parts of a SESS_SEND frame; the second is ``raw`` itself where the version allows it."""
+    trailer: bytes
+    if version >= 134:
+        trailer = SEND_TRAILER.pack(-requires_response, correlation_id, sender_id)
+    elif version >= 130 or not version:
+        trailer = SEND_TRAILER_130.pack(-requires_response, correlation_id)
+    else:
+        trailer = SEND_TRAILER_OLD.pack(-requires_response)
+        if version < 129:
+            raw = to_1x(raw)
+    size = FRAME_HEADER_SIZE - 4 + len(raw) + len(trailer)
+    return FRAME_HEADER.pack(size, _SESS_SEND, channel_id), raw, trailer
+
+
+def encode_receive(
+    raw: bytes | bytearray, channel_id: int, version: int, consumer_id: int, delivery_count: int
+) -> tuple[bytes, bytes | bytearray, bytes]:
+    """Return the three parts of a SESS_RECEIVE_MSG frame; the second is ``raw`` itself where the version allows it."""
+    if 0 < version < 129:
+        raw = to_1x(raw)
+    size = FRAME_HEADER_SIZE - 4 + len(raw) + RECEIVE_TRAILER_SIZE
+    return (
+        FRAME_HEADER.pack(size, _SESS_RECEIVE_MSG, channel_id),
+        raw,
+        RECEIVE_TRAILER.pack(consumer_id, delivery_count),
+    )

@@ -1,0 +1,376 @@
+"""How packets are declared, and the one loop that encodes and the one that decodes them all.
+
+Responsible for field kinds, presence rules (a version gate, an optional tail, a condition on an earlier field) and for
+packets as immutable values. Refuses to know any particular packet.
+
+A packet class lists its fields in wire order::
+
+    class SessionConsumerFlowCredit(Packet):
+        TYPE = PacketType.SESS_FLOWTOKEN
+        consumer_id: int = i64()
+        credits: int = i32()
+
+Packets are tuples under their field names, not attrs classes, for two reasons measured on the machines this runs on: an
+attrs class takes 290 us to create (a hundred of them would cost more than the rest of the import), this kind takes 10;
+and a decoded body becomes a packet without a call per field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import itemgetter
+from struct import Struct
+from struct import error as StructError
+from typing import ClassVar, Final, Generic, NoReturn, Self, TypeVar, cast, dataclass_transform
+
+from ...errors import LocalProtocolError
+from ...model import TransportConfiguration, Xid
+from .._buffer import (
+    Reader,
+    append_bytes,
+    append_connector,
+    append_simple_string,
+    append_string,
+    append_xid,
+)
+
+T = TypeVar("T")
+
+_MISSING: Final = object()
+
+
+class Field:
+    """One declared field: how it travels, and when it is there."""
+
+    __slots__ = ("default", "kind", "name", "since", "tail", "when")
+
+    def __init__(
+        self, kind: Kind[object], default: object, since: int, tail: bool, when: tuple[str, object] | None
+    ) -> None:
+        self.name = ""
+        self.kind = kind
+        self.default = default
+        self.since = since
+        self.tail = tail
+        self.when = when
+
+
+class Kind(Generic[T]):
+    """A wire type. Calling it declares a field of that type.
+
+    ``default`` serves constructors and is what a decoder fills in for an absent field. ``since`` is the version that
+    brought the field; a gated field is followed by gated fields only. ``tail`` begins a group that older peers leave
+    out: a body may end before it. ``when`` names an earlier field and the value it must have.
+    """
+
+    __slots__ = ("append", "letter", "omits_none", "read")
+
+    def __init__(
+        self,
+        read: Callable[[Reader], T],
+        append: Callable[[bytearray, T], None],
+        letter: str = "",
+        omits_none: bool = False,
+    ) -> None:
+        self.read = read
+        self.append = append
+        self.letter = letter  # of struct, for the fixed kinds
+        self.omits_none = omits_none
+
+    def __call__(
+        self,
+        *,
+        default: T = cast(T, _MISSING),  # noqa: B008  # a marker, not a mutable value
+        since: int = 0,
+        tail: bool = False,
+        when: tuple[str, object] | None = None,
+    ) -> T:
+        return cast(T, Field(cast(Kind[object], self), default, since, tail, when))
+
+
+def _fixed(letter: str, read: Callable[[Reader], T]) -> Kind[T]:
+    pack = Struct(">" + letter).pack
+
+    def append(out: bytearray, value: T) -> None:
+        out += pack(value)
+
+    return Kind(read, append, letter)
+
+
+def _append_flag(out: bytearray, value: bool) -> None:
+    out.append(0xFF if value else 0)
+
+
+def nullable(kind: Kind[T], present: int) -> Kind[T | None]:
+    """Return the kind with a presence byte in front, written as ``present`` and read as any non-zero byte."""
+    read_value, append_value = kind.read, kind.append
+
+    def read(reader: Reader) -> T | None:
+        return read_value(reader) if reader.boolean() else None
+
+    def append(out: bytearray, value: T | None) -> None:
+        if value is None:
+            out.append(0)
+        else:
+            out.append(present)
+            append_value(out, value)
+
+    return Kind(read, append)
+
+
+def omittable(kind: Kind[T]) -> Kind[T | None]:
+    """Return the kind for the end of a body, where None means that the field is not written at all."""
+    return Kind(
+        cast(Callable[[Reader], T | None], kind.read),
+        cast(Callable[[bytearray, T | None], None], kind.append),
+        omits_none=True,
+    )
+
+
+def sequence(kind: Kind[T], entry_size_min: int) -> Kind[tuple[T, ...]]:
+    """Return a 32-bit count and that many entries."""
+    read_entry, append_entry = kind.read, kind.append
+    append_count = i32.append
+
+    def read(reader: Reader) -> tuple[T, ...]:
+        return tuple([read_entry(reader) for _ in range(reader.count(entry_size_min))])
+
+    def append(out: bytearray, value: tuple[T, ...]) -> None:
+        append_count(out, len(value))
+        for entry in value:
+            append_entry(out, entry)
+
+    return Kind(read, append)
+
+
+def _append_raw(out: bytearray, value: bytes) -> None:
+    out += value
+
+
+i8 = _fixed("b", Reader.i8)
+i32 = _fixed("i", Reader.i32)
+i64 = _fixed("q", Reader.i64)
+f64 = _fixed("d", Reader.f64)
+flag: Kind[bool] = Kind(Reader.boolean, _append_flag, "?")
+simple_string: Kind[str] = Kind(Reader.simple_string, append_simple_string)
+string: Kind[str] = Kind(Reader.string, append_string)
+counted_bytes: Kind[bytes] = Kind(Reader.counted_bytes, append_bytes)
+rest: Kind[bytes] = Kind(Reader.rest, _append_raw)
+connector: Kind[TransportConfiguration] = Kind(Reader.connector, append_connector)
+xid: Kind[Xid] = Kind(Reader.xid, append_xid)
+optional_flag = nullable(flag, 0xFF)
+optional_i32 = nullable(i32, 0xFF)
+optional_i64 = nullable(i64, 0xFF)
+optional_simple_string = nullable(simple_string, 1)
+optional_string = nullable(string, 1)
+optional_connector = nullable(connector, 0xFF)
+omittable_i64 = omittable(i64)
+simple_strings = sequence(simple_string, 4)
+routing_types = sequence(i8, 1)
+xids = sequence(xid, 12)
+
+
+def _never_read(reader: Reader) -> NoReturn:
+    raise AssertionError("the packet reads this field itself")
+
+
+def _never_append(out: bytearray, value: object) -> NoReturn:
+    raise AssertionError("the packet appends this field itself")
+
+
+def by_packet(kind: type[T]) -> T:
+    """Declare a field of the given Python type that the packet class encodes and decodes itself."""
+    return cast(T, Field(Kind(_never_read, _never_append), _MISSING, 0, False, None))
+
+
+class _Step:
+    """A run of fixed fields read by one struct, or one field of another kind."""
+
+    __slots__ = (
+        "default",
+        "field",
+        "first",
+        "flags",
+        "last",
+        "layout",
+        "tail",
+        "when_at",
+        "when_value",
+        "write_layout",
+    )
+
+    def __init__(self, names: tuple[str, ...], fields: list[Field], first: int) -> None:
+        leader = fields[0]
+        self.field = leader
+        self.first = first
+        self.last = first + len(fields)
+        self.tail = leader.tail
+        self.default = leader.default
+        self.when_at = -1 if leader.when is None else names.index(leader.when[0])
+        self.when_value = None if leader.when is None else leader.when[1]
+        letters = "".join(field.kind.letter for field in fields)
+        self.layout = Struct(">" + letters) if letters else None
+        # True travels as 0xFF, which is -1 in a signed byte.
+        self.write_layout = Struct(">" + letters.replace("?", "b")) if letters else None
+        self.flags = [index for index, field in enumerate(fields) if field.kind.letter == "?"]
+
+
+class Plan:
+    """How one packet class looks in one version: the steps, and the defaults of the fields the version lacks."""
+
+    __slots__ = ("fixed", "missing", "steps")
+
+    def __init__(self, names: tuple[str, ...], fields: tuple[Field, ...], version: int) -> None:
+        # Nothing agreed yet (0) counts as 130: peers of any age read or tolerate that form (3.2).
+        present = [field for field in fields if field.since <= (version or 130)]
+        assert present == list(fields[: len(present)]), "a gated field is followed by gated fields only"
+        self.missing = tuple(field.default for field in fields[len(present) :])
+        self.steps: list[_Step] = []
+        run: list[Field] = []
+        for index, field in enumerate(present):
+            joins = run and field.kind.letter and not field.tail and field.when is None and run[-1].when is None
+            if run and not (joins and run[-1].kind.letter):
+                self.steps.append(_Step(names, run, index - len(run)))
+                run = []
+            run.append(field)
+        if run:
+            self.steps.append(_Step(names, run, len(present) - len(run)))
+        only = self.steps[0] if len(self.steps) == 1 else None
+        self.fixed = only.layout if only is not None and not only.tail and not self.missing else None
+
+
+@dataclass_transform(
+    frozen_default=True,
+    field_specifiers=(
+        i8,
+        i32,
+        i64,
+        f64,
+        flag,
+        simple_string,
+        string,
+        counted_bytes,
+        rest,
+        connector,
+        xid,
+        optional_flag,
+        optional_i32,
+        optional_i64,
+        optional_simple_string,
+        optional_string,
+        optional_connector,
+        omittable_i64,
+        simple_strings,
+        routing_types,
+        xids,
+        by_packet,
+    ),
+)
+class _PacketClass(type):
+    """Turns the declared fields into read-only attributes over the tuple."""
+
+    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, object]) -> _PacketClass:
+        names = tuple(key for key, value in namespace.items() if isinstance(value, Field))
+        fields = []
+        for index, key in enumerate(names):
+            field = namespace[key]
+            assert isinstance(field, Field)
+            field.name = key
+            fields.append(field)
+            namespace[key] = property(itemgetter(index))
+        namespace["__slots__"] = ()
+        namespace["__match_args__"] = names
+        namespace["FIELDS"] = tuple(fields)
+        namespace["_plans"] = {}
+        return super().__new__(cls, name, bases, namespace)
+
+
+class Packet(tuple[object, ...], metaclass=_PacketClass):
+    """A packet as an immutable value. Equal when class and fields are equal."""
+
+    TYPE: ClassVar[int]
+    FIELDS: ClassVar[tuple[Field, ...]]
+    _plans: ClassVar[dict[int, Plan]]
+
+    def __new__(cls, *args: object, **fields: object) -> Self:
+        names: tuple[str, ...] = cls.__match_args__
+        if len(args) > len(names):
+            raise TypeError(f"{cls.__name__} has {len(names)} fields, {len(args)} were given")
+        values = list(args)
+        for field in cls.FIELDS[len(args) :]:
+            value = fields.pop(field.name, field.default)
+            if value is _MISSING:
+                raise TypeError(f"{cls.__name__} needs {field.name}")
+            values.append(value)
+        if fields:
+            raise TypeError(f"{cls.__name__} has no field of its own left for {sorted(fields)}")
+        return tuple.__new__(cls, values)
+
+    def __getnewargs__(self) -> tuple[object, ...]:
+        return tuple(self)
+
+    def replace(self, **changes: object) -> Self:
+        """Return a copy with some fields changed."""
+        return type(self)(**{**dict(zip(self.__match_args__, self, strict=True)), **changes})
+
+    def __bool__(self) -> bool:
+        return True  # a packet without fields is still a packet
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and tuple.__eq__(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash((self.TYPE, tuple(self)))
+
+    def __repr__(self) -> str:
+        names: tuple[str, ...] = self.__match_args__
+        fields = ", ".join(f"{name}={value!r}" for name, value in zip(names, self, strict=True))
+        return f"{type(self).__name__}({fields})"
+
+    @classmethod
+    def plan(cls, version: int) -> Plan:
+        """Return how the packet looks in ``version``."""
+        plan = cls._plans.get(version)
+        if plan is None:
+            plan = cls._plans[version] = Plan(cls.__match_args__, cls.FIELDS, version)
+        return plan
+
+    @classmethod
+    def read_body(cls, reader: Reader, version: int) -> Self:
+        """Decode a body. Raises RemoteProtocolError; bytes behind the known fields are left alone."""
+        plan = cls.plan(version)
+        values: list[object] = []
+        for step in plan.steps:
+            if step.tail and reader.position == reader.end:
+                values.extend(field.default for field in cls.FIELDS[step.first :])
+                return tuple.__new__(cls, values)
+            if step.when_at >= 0 and values[step.when_at] != step.when_value:
+                values.append(step.default)
+            elif step.layout is not None:
+                values += reader.unpack(step.layout)
+            else:
+                values.append(step.field.kind.read(reader))
+        values += plan.missing
+        return tuple.__new__(cls, values)
+
+    def append_body(self, out: bytearray, version: int) -> None:
+        """Encode the body. Raises LocalProtocolError for values that do not fit."""
+        try:
+            for step in self.plan(version).steps:
+                if step.when_at >= 0 and self[step.when_at] != step.when_value:
+                    continue
+                if step.write_layout is not None:
+                    values = list(self[step.first : step.last])
+                    for index in step.flags:
+                        values[index] = -1 if values[index] else 0
+                    out += step.write_layout.pack(*values)
+                    continue
+                value = self[step.first]
+                if value is None and step.field.kind.omits_none:
+                    return
+                step.field.kind.append(out, value)
+        except (StructError, AttributeError, TypeError, OverflowError) as error:
+            raise LocalProtocolError(f"{self!r} cannot be encoded: {error}") from error
