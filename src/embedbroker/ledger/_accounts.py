@@ -90,6 +90,7 @@ class SubscriptionAccount:
     open: bool = True
     marks: bytearray = field(factory=bytearray)
     deliveries: bytearray = field(factory=bytearray)  # stops counting at 255
+    asked: bytearray = field(factory=bytearray)  # deliveries when the last acknowledgement was asked for
     lives: array[int] = field(factory=_integers)  # number of kills before the last delivery
     order: dict[tuple[str, int], int] = field(factory=dict)  # consumer and stream -> highest slot delivered
     firsts: dict[int, int] = field(factory=dict)  # slot of a resent message -> unflagged deliveries of it
@@ -105,6 +106,7 @@ class SubscriptionAccount:
         if missing > 0:
             self.marks.extend(bytes(missing))
             self.deliveries.extend(bytes(missing))
+            self.asked.extend(bytes(missing))
             self.lives.frombytes(bytes(missing * self.lives.itemsize))
 
     def promised(self) -> Iterator[int]:
@@ -137,6 +139,5 @@ class TransactionAccount:
 
     name: str
     sends: list[tuple[DestinationAccount, int]] = field(factory=list)
-    acknowledgements: list[tuple[SubscriptionAccount, int]] = field(factory=list)
-    #: For a transaction in doubt: deliveries of the acknowledged messages when the doubt began.
-    deliveries_before: list[int] = field(factory=list)
+    #: Subscription, slot, and how often the message had been delivered when it was acknowledged.
+    acknowledgements: list[tuple[SubscriptionAccount, int, int]] = field(factory=list)

@@ -131,9 +131,9 @@ def _is_torn(transaction: TransactionAccount) -> bool:
         for subscription in destination.subscriptions:
             if subscription.tells(slot):
                 happened.add(subscription.deliveries[slot] > 0)
-    for (subscription, slot), before in zip(transaction.acknowledgements, transaction.deliveries_before, strict=True):
+    for subscription, slot, deliveries in transaction.acknowledgements:
         if subscription.tells(slot):
-            happened.add(subscription.deliveries[slot] == before)
+            happened.add(subscription.deliveries[slot] == deliveries)
     return len(happened) > 1
 
 

@@ -23,6 +23,7 @@ _EXPECTED, _EXCLUDED, _RETURNED, _SHOWN = (
     int(mark) for mark in (Mark.EXPECTED, Mark.EXCLUDED, Mark.RETURNED, Mark.SHOWN)
 )
 _ACKNOWLEDGING, _ACKNOWLEDGED = int(Mark.ACKNOWLEDGING), int(Mark.ACKNOWLEDGED)
+_DOUBTFUL = int(Mark.DOUBTFUL)
 _NONE = Finding.NONE
 _UNANSWERED, _REFUSED = int(SendState.UNANSWERED), int(SendState.REFUSED)
 
@@ -200,42 +201,44 @@ class Ledger:
     # Acknowledgements
 
     def acknowledging(self, subscription: str, key: str, *, transaction: str | None = None) -> None:
-        """The consumer asks for an acknowledgement."""
+        """The consumer asks for an acknowledgement of the last delivery."""
         account, slot = self._at(subscription, key)
         account.marks[slot] |= _ACKNOWLEDGING
+        deliveries = account.asked[slot] = account.deliveries[slot]
         if transaction is not None:
-            self._transaction(transaction).acknowledgements.append((account, slot))
+            self._transaction(transaction).acknowledgements.append((account, slot, deliveries))
 
-    def acknowledged(self, subscription: str, key: str, at: float) -> None:
-        """The broker has confirmed the acknowledgement: the message must not come back."""
+    def acknowledged(self, subscription: str, key: str, at: float) -> Finding:
+        """The broker has confirmed the acknowledgement: the message must not come back, nor have come back before."""
         account, slot = self._at(subscription, key)
-        account.marks[slot] |= _ACKNOWLEDGING | _ACKNOWLEDGED
-        self._timeline.acknowledged(at)
+        return self._acknowledged(account, slot, account.asked[slot], at)
 
     def acknowledgement_in_doubt(self, subscription: str, key: str) -> None:
         """Whether the acknowledgement happened will never be known: the message may come back, flagged."""
         account, slot = self._at(subscription, key)
-        account.marks[slot] |= Mark.DOUBTFUL
+        account.marks[slot] |= _DOUBTFUL
 
     # Transactions
 
-    def committed(self, transaction: str, at: float) -> None:
+    def committed(self, transaction: str, at: float) -> Finding:
         """The commit was confirmed: its sends and acknowledgements hold."""
         account = self._transactions.pop(transaction, None) or TransactionAccount(transaction)
+        finding = _NONE
         for destination, slot in account.sends:
             self._settle_send(destination, slot, SendState.CONFIRMED)
             self._timeline.confirmed(at)
-        for subscription, slot in account.acknowledgements:
-            subscription.marks[slot] |= _ACKNOWLEDGED
-            self._timeline.acknowledged(at)
+        for subscription, slot, deliveries in account.acknowledgements:
+            finding |= self._acknowledged(subscription, slot, deliveries, at)
+        return finding
 
     def rolled_back(self, transaction: str) -> None:
         """The transaction is undone: nobody may see its sends, and its acknowledged messages come again, flagged."""
         account = self._transactions.pop(transaction, None) or TransactionAccount(transaction)
         for destination, slot in account.sends:
             self._settle_send(destination, slot, SendState.REFUSED)
-        for subscription, slot in account.acknowledgements:
-            subscription.marks[slot] &= ~_ACKNOWLEDGING & 0xFF
+        for subscription, slot, deliveries in account.acknowledgements:
+            if subscription.deliveries[slot] == deliveries:
+                subscription.marks[slot] &= ~_ACKNOWLEDGING & 0xFF
             subscription.unordered_below = len(subscription.destination.keys)
 
     def transaction_in_doubt(self, transaction: str) -> None:
@@ -243,9 +246,9 @@ class Ledger:
         account = self._transactions.pop(transaction, None) or TransactionAccount(transaction)
         for destination, slot in account.sends:
             self._settle_send(destination, slot, SendState.IN_DOUBT)
-        for subscription, slot in account.acknowledgements:
-            subscription.marks[slot] |= Mark.DOUBTFUL
-            account.deliveries_before.append(subscription.deliveries[slot])
+        for subscription, slot, deliveries in account.acknowledgements:
+            if subscription.deliveries[slot] == deliveries:
+                subscription.marks[slot] |= _DOUBTFUL
         self._doubtful.append(account)
 
     # The broker
@@ -357,6 +360,17 @@ class Ledger:
         if account.lives[slot] != len(self._kills):
             return Finding.AFTER_RESTART
         return Finding.RETURNED if account.marks[slot] & _RETURNED else Finding.DUPLICATED_UNFLAGGED
+
+    def _acknowledged(self, account: SubscriptionAccount, slot: int, deliveries: int, at: float) -> Finding:
+        self._timeline.acknowledged(at)
+        if account.deliveries[slot] == deliveries:
+            account.marks[slot] |= _ACKNOWLEDGING | _ACKNOWLEDGED
+            return _NONE
+        # Somebody else got the message between the acknowledgement and its confirmation: both cannot be right.
+        if account.destination.resends[slot]:
+            return _NONE
+        self._note(Finding.REAPPEARED, account.destination.keys[slot])
+        return Finding.REAPPEARED
 
     def _note(self, finding: Finding, key: str) -> None:
         for one in finding:

@@ -277,3 +277,24 @@ def test_an_inspection_must_not_find_what_was_acknowledged() -> None:
     consume(ledger, "m0")
     assert ledger.shown("q", "m0") == Finding.NONE
     assert ledger.shown("q", "m0", now_held=True) == Finding.REAPPEARED
+
+
+def test_an_acknowledgement_confirmed_after_the_message_went_to_another_consumer_is_a_fault() -> None:
+    ledger = queue_ledger(2)
+    for number in range(2):
+        ledger.delivered("q", f"m{number}", 1.0, consumer="a")
+    ledger.acknowledging("q", "m0")
+    ledger.acknowledging("q", "m1", transaction="t")
+    for number in range(2):
+        ledger.delivered("q", f"m{number}", 2.0, redelivered=True, consumer="b")
+    assert ledger.acknowledged("q", "m0", 3.0) == Finding.REAPPEARED
+    assert ledger.committed("t", 3.0) == Finding.REAPPEARED
+
+
+def test_a_late_rollback_does_not_undo_the_acknowledgement_of_the_next_consumer() -> None:
+    ledger = queue_ledger(1)
+    ledger.delivered("q", "m0", 1.0)
+    ledger.acknowledging("q", "m0", transaction="t")
+    assert consume(ledger, "m0", redelivered=True) == Finding.DUPLICATED_FLAGGED
+    ledger.rolled_back("t")
+    assert ledger.verdict(drained=True).clean
