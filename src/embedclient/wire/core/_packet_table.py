@@ -35,6 +35,7 @@ from .._buffer import (
 )
 
 T = TypeVar("T")
+R = TypeVar("R", bound="Record")
 
 _MISSING: Final = object()
 
@@ -42,7 +43,7 @@ _MISSING: Final = object()
 class Field:
     """One declared field: how it travels, and when it is there."""
 
-    __slots__ = ("default", "kind", "name", "since", "tail", "when")
+    __slots__ = ("absent", "default", "kind", "name", "since", "tail", "when")
 
     def __init__(
         self, kind: Kind[object], default: object, since: int, tail: bool, when: tuple[str, object] | None
@@ -50,6 +51,8 @@ class Field:
         self.name = ""
         self.kind = kind
         self.default = default
+        # What a decoder fills in.
+        self.absent = (False if kind.letter == "?" else None) if default is _MISSING else default
         self.since = since
         self.tail = tail
         self.when = when
@@ -58,7 +61,7 @@ class Field:
 class Kind(Generic[T]):
     """A wire type. Calling it declares a field of that type.
 
-    ``default`` serves constructors and is what a decoder fills in for an absent field. ``since`` is the version that
+    ``default`` serves constructors, and decoders where the field is absent (without one: None, or False). ``since`` is the version that
     brought the field; a gated field is followed by gated fields only. ``tail`` begins a group that older peers leave
     out: a body may end before it. ``when`` names an earlier field and the value it must have.
     """
@@ -170,6 +173,11 @@ routing_types = sequence(i8, 1)
 xids = sequence(xid, 12)
 
 
+def of_kind(kind: Kind[T]) -> T:
+    """Declare a field of a kind that is used in one place only."""
+    return kind()
+
+
 def _never_read(reader: Reader) -> NoReturn:
     raise AssertionError("the packet reads this field itself")
 
@@ -187,7 +195,6 @@ class _Step:
     """A run of fixed fields read by one struct, or one field of another kind."""
 
     __slots__ = (
-        "default",
         "field",
         "first",
         "flags",
@@ -205,7 +212,6 @@ class _Step:
         self.first = first
         self.last = first + len(fields)
         self.tail = leader.tail
-        self.default = leader.default
         self.when_at = -1 if leader.when is None else names.index(leader.when[0])
         self.when_value = None if leader.when is None else leader.when[1]
         letters = "".join(field.kind.letter for field in fields)
@@ -224,7 +230,7 @@ class Plan:
         # Nothing agreed yet (0) counts as 130: peers of any age read or tolerate that form (3.2).
         present = [field for field in fields if field.since <= (version or 130)]
         assert present == list(fields[: len(present)]), "a gated field is followed by gated fields only"
-        self.missing = tuple(field.default for field in fields[len(present) :])
+        self.missing = tuple(field.absent for field in fields[len(present) :])
         self.steps: list[_Step] = []
         run: list[Field] = []
         for index, field in enumerate(present):
@@ -264,6 +270,7 @@ class Plan:
         routing_types,
         xids,
         by_packet,
+        of_kind,
     ),
 )
 class _PacketClass(type):
@@ -285,10 +292,9 @@ class _PacketClass(type):
         return super().__new__(cls, name, bases, namespace)
 
 
-class Packet(tuple[object, ...], metaclass=_PacketClass):
-    """A packet as an immutable value. Equal when class and fields are equal."""
+class Record(tuple[object, ...], metaclass=_PacketClass):
+    """A list of fields as an immutable value: a packet, or a part of one. Equal when class and fields are equal."""
 
-    TYPE: ClassVar[int]
     FIELDS: ClassVar[tuple[Field, ...]]
     _plans: ClassVar[dict[int, Plan]]
 
@@ -314,7 +320,7 @@ class Packet(tuple[object, ...], metaclass=_PacketClass):
         return type(self)(**{**dict(zip(self.__match_args__, self, strict=True)), **changes})
 
     def __bool__(self) -> bool:
-        return True  # a packet without fields is still a packet
+        return True  # without fields it is still a packet
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and tuple.__eq__(self, other)
@@ -323,7 +329,7 @@ class Packet(tuple[object, ...], metaclass=_PacketClass):
         return not self == other
 
     def __hash__(self) -> int:
-        return hash((self.TYPE, tuple(self)))
+        return hash((type(self).__name__, tuple(self)))
 
     def __repr__(self) -> str:
         names: tuple[str, ...] = self.__match_args__
@@ -332,7 +338,7 @@ class Packet(tuple[object, ...], metaclass=_PacketClass):
 
     @classmethod
     def plan(cls, version: int) -> Plan:
-        """Return how the packet looks in ``version``."""
+        """Return how the record looks in ``version``."""
         plan = cls._plans.get(version)
         if plan is None:
             plan = cls._plans[version] = Plan(cls.__match_args__, cls.FIELDS, version)
@@ -345,10 +351,10 @@ class Packet(tuple[object, ...], metaclass=_PacketClass):
         values: list[object] = []
         for step in plan.steps:
             if step.tail and reader.position == reader.end:
-                values.extend(field.default for field in cls.FIELDS[step.first :])
+                values.extend(field.absent for field in cls.FIELDS[step.first :])
                 return tuple.__new__(cls, values)
             if step.when_at >= 0 and values[step.when_at] != step.when_value:
-                values.append(step.default)
+                values.append(step.field.absent)
             elif step.layout is not None:
                 values += reader.unpack(step.layout)
             else:
@@ -374,3 +380,21 @@ class Packet(tuple[object, ...], metaclass=_PacketClass):
                 step.field.kind.append(out, value)
         except (StructError, AttributeError, TypeError, OverflowError) as error:
             raise LocalProtocolError(f"{self!r} cannot be encoded: {error}") from error
+
+
+class Packet(Record):
+    """What a frame carries."""
+
+    TYPE: ClassVar[int]
+
+
+def record(record_class: type[R]) -> Kind[R]:
+    """Return the kind of a record inside a packet."""
+
+    def read(reader: Reader) -> R:
+        return record_class.read_body(reader, 0)
+
+    def append(out: bytearray, value: R) -> None:
+        value.append_body(out, 0)
+
+    return Kind(read, append)

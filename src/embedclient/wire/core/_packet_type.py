@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
-__all__ = ["PacketType", "is_confirmed"]
+__all__ = ["DisconnectReason", "PacketType", "is_confirmed"]
 
 
 class PacketType(IntEnum):
@@ -106,6 +106,17 @@ class PacketType(IntEnum):
     CREATE_PRODUCER = -20
     REMOVE_PRODUCER = -21
     SESS_BINDINGQUERY_RESP_V5 = -22
+
+
+class DisconnectReason(IntEnum):
+    """Why a broker says DISCONNECT_V3."""
+
+    REDIRECT = 0
+    REDIRECT_ON_CRITICAL_ERROR = 1
+    SCALE_DOWN = 2
+    SCALE_DOWN_ON_CRITICAL_ERROR = 3
+    SHUT_DOWN = 4
+    SHUT_DOWN_ON_CRITICAL_ERROR = 5
 
 
 _T = PacketType
