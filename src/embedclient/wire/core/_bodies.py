@@ -1,7 +1,8 @@
 """Message bodies: what the bytes between endOfBody and the headers mean for each message type.
 
 Responsible for text, map, object, stream and bytes bodies over plain values and ``PropertyType``. Refuses to know
-message classes, conversions between types, and compression. Reading raises RemoteProtocolError, writing LocalProtocolError.
+message classes, conversions between types, and compression. Reading raises
+RemoteProtocolError, writing LocalProtocolError.
 """
 
 from __future__ import annotations

@@ -61,9 +61,9 @@ class Field:
 class Kind(Generic[T]):
     """A wire type. Calling it declares a field of that type.
 
-    ``default`` serves constructors, and decoders where the field is absent (without one: None, or False). ``since`` is the version that
-    brought the field; a gated field is followed by gated fields only. ``tail`` begins a group that older peers leave
-    out: a body may end before it. ``when`` names an earlier field and the value it must have.
+    ``default`` serves constructors, and decoders where the field is absent (without one: None, or False). ``since`` is
+    the version that brought the field; a gated field is followed by gated fields only. ``tail`` begins a group that
+    older peers leave out: a body may end before it. ``when`` names an earlier field and the value it must have.
     """
 
     __slots__ = ("append", "letter", "omits_none", "read")
