@@ -6,6 +6,7 @@ Responsible for turning a text into a ``Selector`` once per distinct text. The g
 
 from __future__ import annotations
 
+from embedclient.errors import RemoteProtocolError
 from embedclient.model import Message
 
 from ._selector_evaluation import Condition, compile_selector
@@ -31,10 +32,14 @@ class Selector:
         self._condition = condition
 
     def matches(self, message: Message) -> bool:
-        """Whether the condition is true of this message; false and unknown are both no."""
+        """Whether the condition is true of this message; false and unknown are both no.
+
+        Properties are decoded only here, long after the message was taken in: when they turn out to be malformed the
+        message matches nothing, and no connection is to blame any more.
+        """
         try:
             return self._condition(message) is True
-        except NotANumber:
+        except (NotANumber, RemoteProtocolError):
             return False
 
     def __repr__(self) -> str:

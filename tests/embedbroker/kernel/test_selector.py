@@ -6,6 +6,8 @@ import pytest
 from tests.embedbroker.kernel.selector_message import Letter
 
 from embedbroker.kernel._selector import InvalidSelector, SelectorCache, parse_selector
+from embedclient.errors import RemoteProtocolError
+from embedclient.model import PropertyValue
 
 LETTER = Letter(
     properties={
@@ -412,6 +414,16 @@ def test_an_invalid_text_is_refused_with_place_and_reason(text: str, position: i
     assert (caught.value.text, caught.value.position) == (text, position)
     assert reason in caught.value.reason
     assert str(position) in str(caught.value)
+
+
+def test_a_message_with_unreadable_properties_matches_nothing() -> None:
+    class Unreadable(Letter):
+        def property(self, name: str) -> PropertyValue:
+            raise RemoteProtocolError("malformed properties")
+
+    assert not parse_selector("a = 1").matches(Unreadable())
+    assert not parse_selector("NOT (a = 1) OR a IS NULL").matches(Unreadable())
+    assert parse_selector("AMQPriority = 4").matches(Unreadable())
 
 
 def test_a_user_id_that_is_no_uuid_is_text_with_its_prefix() -> None:
