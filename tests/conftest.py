@@ -22,7 +22,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """Leaves out tests/interop, which needs Java and minutes, unless the command line names it."""
     if collection_path != _INTEROP:
         return None
-    named = (Path(argument.split("::")[0]).resolve() for argument in config.invocation_params.args if "interop" in str(argument))
+    named = (
+        Path(argument.split("::")[0]).resolve()
+        for argument in config.invocation_params.args
+        if "interop" in str(argument)
+    )
     return None if any(path.is_relative_to(_INTEROP) for path in named) else True
 
 

@@ -1,0 +1,96 @@
+"""Apache Artemis as a peer: a broker instance of its own on a free port, and its command line as clients.
+
+Readiness is what the broker logs; stopping is SIGTERM. It knows nothing of our broker.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.interop.programs import Program
+from tests.interop.registry import artemis_home
+
+START_SECONDS_MAX = 60
+READY = r"AMQ221007: Server is now (active|live)"
+
+
+def free_port() -> int:
+    """A port nobody uses now; the broker that gets it binds it a moment later."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    assert isinstance(port, int)
+    return port
+
+
+class ArtemisBroker:
+    """One broker instance: created on first start, restarted on the same port and data."""
+
+    def __init__(self, directory: Path, *, journal: str = "nio", memory: str = "1G") -> None:
+        self.directory = directory
+        self.port = free_port()
+        self.url = f"tcp://127.0.0.1:{self.port}"
+        self._journal = journal
+        self._memory = memory
+        self._program: Program | None = None
+
+    @property
+    def pid(self) -> int:
+        """The process id of the JVM, which replaced the script that started it."""
+        assert self._program is not None
+        return self._program.pid
+
+    def start(self) -> None:
+        """Returns when the broker accepts connections."""
+        if not self.directory.exists():
+            self._create()
+        self._program = Program([self.directory / "bin" / "artemis", "run"])
+        self._program.wait_for(READY, seconds_max=START_SECONDS_MAX)
+
+    def stop(self) -> None:
+        """Stops in an orderly way."""
+        if self._program is not None:
+            self._program.interrupt()
+            self._program.kill()
+            self._program = None
+
+    def kill(self) -> None:
+        """Stops as a power cut would, but for the disk's cache."""
+        if self._program is not None:
+            self._program.kill()
+            self._program = None
+
+    def restart(self) -> None:
+        """Stops in an orderly way and starts on the same data."""
+        self.stop()
+        self.start()
+
+    def __enter__(self) -> ArtemisBroker:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def _create(self) -> None:
+        options = f"--no-web --allow-anonymous --silent --host 127.0.0.1 --default-port {self.port} --{self._journal}"
+        off = "--no-amqp-acceptor --no-mqtt-acceptor --no-stomp-acceptor --no-hornetq-acceptor"
+        user = f"--user admin --password admin --java-memory {self._memory}"
+        command = [artemis_home() / "bin" / "artemis", "create", self.directory, *f"{options} {off} {user}".split()]
+        subprocess.run(command, check=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=120)
+        settings = self.directory / "etc" / "broker.xml"
+        # Clients of 1.x call a queue jms.queue.NAME; Artemis takes that only from an acceptor that is told so.
+        prefixes = r"\1anycastPrefix=jms.queue.;multicastPrefix=jms.topic.;"
+        settings.write_text(re.sub(r"(tcp://127\.0\.0\.1:\d+\?)", prefixes, settings.read_text()))
+        profile = self.directory / "etc" / "artemis.profile"
+        profile.write_text(re.sub(r"-Xms\S+", "-Xms256M", profile.read_text()))
+
+
+def command_line(*words: str | int, seconds_max: float = 60) -> list[str]:
+    """Runs one command of `artemis` (producer, consumer, browser, perf) to its end and returns what it printed."""
+    command: Sequence[str | Path] = [artemis_home() / "bin" / "artemis", *map(str, words)]
+    with Program(command, environment={"JAVA_ARGS": "-Xmx512M -XX:+UseSerialGC"}) as program:
+        return program.output(seconds_max=seconds_max)

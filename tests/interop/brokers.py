@@ -1,0 +1,89 @@
+"""The broker under test, ours or the real Artemis, as the interop tests see it: url, restart, stop."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Protocol
+
+from tests.interop.artemis import ArtemisBroker
+from tests.interop.programs import Program
+
+START_SECONDS_MAX = 20
+
+
+class BrokerUnderTest(Protocol):
+    """A broker process on a port of its own, with a data directory that survives `restart`."""
+
+    port: int
+    url: str
+
+    @property
+    def pid(self) -> int:
+        """The process id of the broker, for its CPU time and memory."""
+
+    def start(self) -> None:
+        """Returns when the broker accepts connections."""
+
+    def stop(self) -> None:
+        """Stops in an orderly way."""
+
+    def kill(self) -> None:
+        """Stops at once."""
+
+    def restart(self) -> None:
+        """Stops in an orderly way and starts again on the same port and data."""
+
+
+class EmbeddedBrokerProcess:
+    """`embedbroker run` in a process of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.port = 0
+        self.url = ""
+        self._program: Program | None = None
+
+    @property
+    def pid(self) -> int:
+        """The process id of the broker."""
+        assert self._program is not None
+        return self._program.pid
+
+    def start(self) -> None:
+        """Returns when the broker has said that it is ready, and where."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        script = Path(sys.executable).with_name("embedbroker")
+        command = [script, "run", "--port", str(self.port), "--data", self.directory / "data", "--json"]
+        self._program = Program(command, errors_to=self.directory / "errors.txt")
+        ready = json.loads(self._program.wait_for(r"^\{", seconds_max=START_SECONDS_MAX).string)
+        assert ready["event"] == "ready", ready
+        self.port = int(ready["url"].split("?")[0].rpartition(":")[2].strip("/"))
+        self.url = f"tcp://127.0.0.1:{self.port}"
+
+    def stop(self) -> None:
+        """Stops in an orderly way; anything but exit code 0 is a failure."""
+        if self._program is not None:
+            code = self._program.interrupt()
+            self._program.kill()
+            self._program = None
+            assert code == 0, f"exit code {code}"
+
+    def kill(self) -> None:
+        """Stops at once."""
+        if self._program is not None:
+            self._program.kill()
+            self._program = None
+
+    def restart(self) -> None:
+        """Stops in an orderly way and starts again on the same port and data."""
+        self.stop()
+        self.start()
+
+
+def make_broker(kind: str, directory: Path) -> BrokerUnderTest:
+    """A broker that is not started yet; `kind` is `ours` or `artemis`."""
+    if kind == "artemis":
+        return ArtemisBroker(directory)
+    return EmbeddedBrokerProcess(directory)

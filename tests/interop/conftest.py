@@ -1,0 +1,53 @@
+"""The brokers and Java clients of the interop tests, started once per run and shared by the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from tests.interop.artemis import ArtemisBroker
+from tests.interop.brokers import BrokerUnderTest, make_broker
+from tests.interop.jms_matrix import JmsMatrix
+from tests.interop.relay import Relay
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--against artemis` proves the tests themselves: the same cases against the real broker."""
+    parser.addoption("--against", choices=["ours", "artemis"], default="ours", help="the broker the Java clients use")
+
+
+@pytest.fixture(scope="session")
+def broker(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerUnderTest]:
+    """The broker the Java clients and command lines are driven against."""
+    under_test = make_broker(pytestconfig.getoption("--against"), tmp_path_factory.mktemp("broker") / "instance")
+    try:
+        under_test.start()
+        yield under_test
+    finally:
+        under_test.kill()
+
+
+@pytest.fixture(scope="session")
+def artemis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ArtemisBroker]:
+    """A real Artemis for our client."""
+    with ArtemisBroker(tmp_path_factory.mktemp("artemis") / "instance") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def matrices() -> Iterator[dict[str, JmsMatrix]]:
+    """The JVMs by client version, filled by the tests that need one."""
+    with ExitStack() as running:
+        found: dict[str, JmsMatrix] = {}
+        yield found
+        for matrix in found.values():
+            running.enter_context(matrix)
+
+
+@pytest.fixture
+def relay(broker: BrokerUnderTest) -> Iterator[Relay]:
+    """A relay in front of the broker under test."""
+    with Relay(broker.port) as running:
+        yield running

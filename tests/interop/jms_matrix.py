@@ -1,0 +1,54 @@
+"""Drives the Java program in tests/interop/java by its line protocol: a JVM per client version, one case at a time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from tests.interop.programs import Program
+from tests.interop.registry import JAVA_SOURCE, matrix_classpath
+
+CASE_SECONDS_MAX = 50
+
+
+def case_names() -> list[str]:
+    """All cases, read from the Java source, so that collecting tests needs no JVM."""
+    names: list[str] = []
+    matrix = (JAVA_SOURCE / "src/main/java/interop/Matrix.java").read_text()
+    for family in re.findall(r"(\w+Cases)\.addTo", matrix):
+        source = (JAVA_SOURCE / f"src/main/java/interop/{family}.java").read_text()
+        names += re.findall(r'cases\.put\("([^"]+)"', source)
+    return names
+
+
+class JmsMatrix:
+    """A running JVM with one version of the Java client; a context manager."""
+
+    def __init__(self, client_version: str) -> None:
+        # Netty of the 1.5 client looks into the JDK, which a current JDK allows only when told.
+        opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.nio", "java.lang", "sun.nio.ch")]
+        options = ["-Xmx512M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dio.netty.noUnsafe=true"]
+        self._program = Program(["java", *options, *opened, "-cp", matrix_classpath(client_version), "interop.Matrix"])
+
+    def run(self, case: str, url: str, answers: dict[str, Callable[[], None]]) -> str | None:
+        """Runs one case and returns what went wrong, or None. `answers` is what the case may ask for."""
+        self._program.say(f"run {case} {url}")
+        noise: list[str] = []
+        while (line := self._program.line(seconds_max=CASE_SECONDS_MAX)) is not None:
+            match line.split(" ", 2):
+                case ["ask", word]:
+                    answers[word]()
+                    self._program.say("done")
+                case ["ok", name, *_] if name == case:
+                    return None
+                case ["failed", name, text] if name == case:
+                    return "\n".join([*text.split("\\n")[:25], *noise[-10:]])
+                case _:
+                    noise.append(line)
+        return "\n".join(["the JVM ended", *noise[-40:]])
+
+    def __enter__(self) -> JmsMatrix:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._program.kill()

@@ -1,0 +1,82 @@
+"""Where the peers come from: Maven artifacts, copied once into a cache outside the work tree.
+
+It knows which artifacts the tests use, and nothing of what is in them. A peer that cannot be had fails the tests in CI
+and skips them elsewhere, with the reason.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import zipfile
+from functools import cache
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+ARTEMIS_VERSION = "2.44.0"
+CLIENT_VERSIONS = ("2.44.0", "2.6.4", "1.5.6")
+JAVA_SOURCE = Path(__file__).parent / "java"
+
+
+def cache_directory() -> Path:
+    """`EMBEDBROKER_PEERS`, or a folder in the user's cache."""
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    found = Path(os.environ.get("EMBEDBROKER_PEERS") or Path(root) / "embedbroker-peers")
+    found.mkdir(parents=True, exist_ok=True)
+    return found
+
+
+def missing(what: str) -> NoReturn:
+    """A peer is not to be had."""
+    if os.environ.get("CI"):
+        pytest.fail(f"peer missing: {what}", pytrace=False)
+    pytest.skip(f"peer missing: {what}")
+
+
+def _maven(*arguments: str, directory: Path) -> None:
+    if shutil.which("mvn") is None or shutil.which("java") is None:
+        missing("Maven and a JDK of 17 or later (Debian packages maven, openjdk-17-jdk-headless)")
+    command = ["mvn", "--batch-mode", "--quiet", *arguments]
+    run = subprocess.run(
+        command, cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600, check=False
+    )
+    if run.returncode != 0:
+        missing(f"{' '.join(command)}\n{(run.stdout + run.stderr)[-3000:]}")
+
+
+@cache
+def artemis_home() -> Path:
+    """The unpacked distribution of Apache Artemis."""
+    peers = cache_directory()
+    home = peers / f"apache-artemis-{ARTEMIS_VERSION}"
+    if (home / "complete").exists():
+        return home
+    archive = peers / f"apache-artemis-{ARTEMIS_VERSION}-bin.zip"
+    if not archive.exists():
+        artifact = f"org.apache.activemq:apache-artemis:{ARTEMIS_VERSION}:zip:bin"
+        goal = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
+        _maven(goal, f"-Dartifact={artifact}", f"-DoutputDirectory={peers}", directory=peers)
+    shutil.rmtree(home, ignore_errors=True)
+    with zipfile.ZipFile(archive) as packed:
+        packed.extractall(peers)
+    (home / "bin" / "artemis").chmod(0o755)
+    (home / "complete").touch()
+    return home
+
+
+@cache
+def matrix_classpath(client_version: str) -> str:
+    """The class path of the JMS matrix, built against one version of the client; built anew when its source changes."""
+    digest = hashlib.sha256()
+    for path in sorted([JAVA_SOURCE / "pom.xml", *JAVA_SOURCE.rglob("*.java")]):
+        digest.update(path.read_bytes())
+    target = cache_directory() / "jms-matrix" / f"{client_version}-{digest.hexdigest()[:16]}"
+    if not (target / "complete").exists():
+        shutil.rmtree(target, ignore_errors=True)
+        _maven(f"-Dclient.version={client_version}", f"-Dmatrix.directory={target}", "package", directory=JAVA_SOURCE)
+        (target / "complete").touch()
+    return f"{target / 'classes'}:{target / 'libraries'}/*"

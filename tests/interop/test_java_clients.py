@@ -1,0 +1,39 @@
+"""The Artemis JMS client, current and old, against our broker: one test per case of tests/interop/java."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.interop.brokers import BrokerUnderTest, EmbeddedBrokerProcess
+from tests.interop.jms_matrix import JmsMatrix, case_names
+from tests.interop.registry import CLIENT_VERSIONS
+from tests.interop.relay import Relay
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
+
+# (client version, case) -> why it cannot hold; each was seen against the real broker.
+_NO_SHARED = "the 1.5 client makes no topic for a shared consumer: it wants one that exists"
+CLIENT_LIMITS = {
+    ("1.5.6", "shared-subscription"): _NO_SHARED,
+    ("1.5.6", "shared-durable-subscription"): _NO_SHARED,
+}
+# What Artemis itself does not do for these clients; our broker does.
+ARTEMIS_LIMITS = {
+    ("1.5.6", "restart-keeps-durable"): "Artemis tells the client that the queue is new, and then refuses it"
+}
+
+
+@pytest.mark.parametrize("case", case_names())
+@pytest.mark.parametrize("version", CLIENT_VERSIONS)
+def test_java_client(
+    version: str, case: str, broker: BrokerUnderTest, matrices: dict[str, JmsMatrix], relay: Relay
+) -> None:
+    limits = CLIENT_LIMITS if isinstance(broker, EmbeddedBrokerProcess) else {**CLIENT_LIMITS, **ARTEMIS_LIMITS}
+    if reason := limits.get((version, case)):
+        pytest.skip(reason)
+    matrix = matrices.get(version)
+    if matrix is None:
+        matrix = matrices[version] = JmsMatrix(version)
+    url = f"tcp://127.0.0.1:{relay.port}" if case.startswith("cut-") else broker.url
+    if failure := matrix.run(case, url, {"cut": relay.cut, "restart": broker.restart}):
+        pytest.fail(failure, pytrace=False)
