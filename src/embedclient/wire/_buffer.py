@@ -9,7 +9,7 @@ length field promises. Writing raises LocalProtocolError for values the wire can
 from __future__ import annotations
 
 from codecs import utf_16_be_decode, utf_16_le_decode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from struct import Struct
 from struct import error as StructError
 from typing import Final
@@ -187,41 +187,34 @@ class Reader:
 
     def property_value(self, tag: int) -> PropertyValue:
         """Read the value of a property whose type tag was read before."""
-        match tag:
-            case PropertyType.STRING:
-                return self.simple_string()
-            case PropertyType.NULL:
-                return None
-            case PropertyType.BOOLEAN:
-                return self.boolean()
-            case PropertyType.BYTE:
-                return self.i8()
-            case PropertyType.BYTES:
-                return self.counted_bytes()
-            case PropertyType.SHORT:
-                return self.i16()
-            case PropertyType.INT:
-                return self.i32()
-            case PropertyType.LONG:
-                return self.i64()
-            case PropertyType.FLOAT:
-                return self.f32()
-            case PropertyType.DOUBLE:
-                return self.f64()
-            case PropertyType.CHAR:
-                return self.char()
-            case _:
-                raise RemoteProtocolError(f"unknown property type {tag}")
+        read = _PROPERTY_READERS.get(tag)
+        if read is None:
+            raise RemoteProtocolError(f"unknown property type {tag}")
+        return read(self)
 
     def properties(self) -> Properties:
         """Read Props."""
         entries: dict[str, TypedValue] = {}
-        if self.boolean():
-            for _ in range(self.count(5)):
-                name = self.simple_string()
-                tag = self.i8()
+        if not self.boolean():
+            return Properties.of_entries(entries)
+        count = self.count(5)
+        buffer, position, end = self.buffer, self.position, self.end
+        try:
+            # Inlined, because every message with a selector on its queue comes through here. A slice past the end of
+            # the buffer is short and harmless; what counts is that the position never ends behind the limit.
+            for _ in range(count):
+                start = position + 4
+                position = start + I32.unpack_from(buffer, position)[0]
+                if not start <= position < end:
+                    raise RemoteProtocolError(f"a property name of {position - start} bytes")
+                name = utf_16_le_decode(buffer[start:position], "surrogatepass", True)[0]
+                tag = buffer[position]
+                self.position = position + 1
                 value = self.property_value(tag)
-                entries[name] = TypedValue(value, _PROPERTY_TYPES[tag])
+                position = self.position
+                entries[name] = tuple.__new__(TypedValue, (value, _PROPERTY_TYPES[tag]))
+        except (StructError, UnicodeDecodeError) as error:
+            raise RemoteProtocolError(f"malformed properties: {error}") from error
         return Properties.of_entries(entries)
 
     def connector(self) -> TransportConfiguration:
@@ -257,8 +250,25 @@ class Reader:
         return Xid(format_id, branch_qualifier, self.counted_bytes())
 
 
-# IntEnum construction costs a microsecond; a table lookup does not. Tag 1 is never reached.
-_PROPERTY_TYPES: Final = tuple(PropertyType(tag) if tag != 1 else PropertyType.NULL for tag in range(12))
+def _nothing(reader: Reader) -> None:
+    return None
+
+
+_PROPERTY_READERS: Final[dict[int, Callable[[Reader], PropertyValue]]] = {
+    int(PropertyType.NULL): _nothing,
+    int(PropertyType.BOOLEAN): Reader.boolean,
+    int(PropertyType.BYTE): Reader.i8,
+    int(PropertyType.BYTES): Reader.counted_bytes,
+    int(PropertyType.SHORT): Reader.i16,
+    int(PropertyType.INT): Reader.i32,
+    int(PropertyType.LONG): Reader.i64,
+    int(PropertyType.FLOAT): Reader.f32,
+    int(PropertyType.DOUBLE): Reader.f64,
+    int(PropertyType.STRING): Reader.simple_string,
+    int(PropertyType.CHAR): Reader.char,
+}
+# Calling an IntEnum costs a microsecond; a table lookup does not.
+_PROPERTY_TYPES: Final = {int(kind): kind for kind in PropertyType}
 
 
 def append_bytes(out: bytearray, value: bytes | bytearray | memoryview) -> None:

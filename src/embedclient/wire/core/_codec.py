@@ -7,6 +7,7 @@ version rules that hold for a type as a whole. Refuses to look inside bodies.
 from __future__ import annotations
 
 from importlib import import_module
+from struct import error as StructError
 from typing import Final, cast
 
 from ...errors import LocalProtocolError, RemoteProtocolError
@@ -74,6 +75,12 @@ def encode_packet(packet: Packet, channel_id: int, version: int) -> bytes:
     """
     if 0 < version < SINCE.get(packet.TYPE, 0):
         raise LocalProtocolError(f"{type(packet).__name__} does not exist in version {version}")
+    fixed = packet.plan(version).fixed_write
+    if fixed is not None:
+        try:
+            return FRAME_HEADER.pack(FRAME_HEADER_SIZE - 4 + fixed.size, packet.TYPE, channel_id) + fixed.pack(*packet)
+        except StructError as error:
+            raise LocalProtocolError(f"{packet!r} cannot be encoded: {error}") from error
     frame = bytearray(FRAME_HEADER_SIZE)
     packet.append_body(frame, version)
     FRAME_HEADER.pack_into(frame, 0, len(frame) - 4, packet.TYPE, channel_id)

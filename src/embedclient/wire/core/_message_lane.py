@@ -20,6 +20,9 @@ __all__ = [
     "SEND_TRAILER",
     "SEND_TRAILER_130",
     "SEND_TRAILER_OLD",
+    "encode_acknowledge",
+    "encode_consumer_credit",
+    "encode_null_response",
     "encode_receive",
     "encode_send",
     "message_raw",
@@ -41,8 +44,17 @@ ACKNOWLEDGE_BODY: Final = Struct(">qq?")
 # Body of SESS_FLOWTOKEN: consumer id, credits in bytes.
 CREDIT_BODY: Final = Struct(">qi")
 
+_NULL_RESPONSE: Final = 21
+_SESS_ACKNOWLEDGE: Final = 41
+_SESS_FLOWTOKEN: Final = 70
 _SESS_SEND: Final = 71
 _SESS_RECEIVE_MSG: Final = 75
+_SESS_INDIVIDUAL_ACKNOWLEDGE: Final = 81
+
+# Whole frames.
+_NULL_RESPONSE_FRAME: Final = Struct(">ibqq")
+_ACKNOWLEDGE_FRAME: Final = Struct(">ibqqqb")
+_CREDIT_FRAME: Final = Struct(">ibqqi")
 
 
 def send_trailer(version: int) -> Struct:
@@ -55,11 +67,6 @@ def send_trailer(version: int) -> Struct:
 def send_trailer_size(version: int) -> int:
     """Return how many bytes follow the message in SESS_SEND."""
     return send_trailer(version).size
-
-
-def uses_1x_messages(version: int) -> bool:
-    """Return whether messages of this version have the older framing."""
-    return 0 < version < 129
 
 
 def message_raw(buffer: bytes | bytearray, start: int, end: int, version: int) -> bytearray:
@@ -102,3 +109,24 @@ def encode_receive(
         raw,
         RECEIVE_TRAILER.pack(consumer_id, delivery_count),
     )
+
+
+def encode_null_response(channel_id: int, version: int, correlation_id: int = -1) -> bytes:
+    """Return a NULL_RESPONSE frame."""
+    if 0 < version < 130:
+        return FRAME_HEADER.pack(FRAME_HEADER_SIZE - 4, _NULL_RESPONSE, channel_id)
+    return _NULL_RESPONSE_FRAME.pack(_NULL_RESPONSE_FRAME.size - 4, _NULL_RESPONSE, channel_id, correlation_id)
+
+
+def encode_acknowledge(
+    channel_id: int, consumer_id: int, message_id: int, requires_response: bool, individual: bool = False
+) -> bytes:
+    """Return a SESS_ACKNOWLEDGE or SESS_INDIVIDUAL_ACKNOWLEDGE frame."""
+    packet_type = _SESS_INDIVIDUAL_ACKNOWLEDGE if individual else _SESS_ACKNOWLEDGE
+    size = _ACKNOWLEDGE_FRAME.size - 4
+    return _ACKNOWLEDGE_FRAME.pack(size, packet_type, channel_id, consumer_id, message_id, -requires_response)
+
+
+def encode_consumer_credit(channel_id: int, consumer_id: int, credits: int) -> bytes:
+    """Return a SESS_FLOWTOKEN frame."""
+    return _CREDIT_FRAME.pack(_CREDIT_FRAME.size - 4, _SESS_FLOWTOKEN, channel_id, consumer_id, credits)

@@ -224,7 +224,7 @@ class _Step:
 class Plan:
     """How one packet class looks in one version: the steps, and the defaults of the fields the version lacks."""
 
-    __slots__ = ("fixed", "missing", "steps")
+    __slots__ = ("fixed", "fixed_write", "missing", "steps")
 
     def __init__(self, names: tuple[str, ...], fields: tuple[Field, ...], version: int) -> None:
         # Nothing agreed yet (0) counts as 130: peers of any age read or tolerate that form (3.2).
@@ -242,7 +242,9 @@ class Plan:
         if run:
             self.steps.append(_Step(names, run, len(present) - len(run)))
         only = self.steps[0] if len(self.steps) == 1 else None
+        # The whole body is one struct; the same to write it, when no flag needs another letter.
         self.fixed = only.layout if only is not None and not only.tail and not self.missing else None
+        self.fixed_write = None if only is None or only.flags or self.missing else only.write_layout
 
 
 @dataclass_transform(
