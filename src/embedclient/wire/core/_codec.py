@@ -6,9 +6,8 @@ version rules that hold for a type as a whole. Refuses to look inside bodies.
 
 from __future__ import annotations
 
-from importlib import import_module
 from struct import error as StructError
-from typing import Final, cast
+from typing import Final
 
 from ...errors import LocalProtocolError, RemoteProtocolError
 from .._buffer import Reader
@@ -18,24 +17,28 @@ from ._packet_type import FROM_CLIENT_ONLY, FROM_SERVER_ONLY, SINCE
 
 __all__ = ["decode_packet", "encode_packet"]
 
-_USUAL: Final = ("_connection_packets", "_queue_packets", "_session_packets")
-_RARE: Final = {
-    "_xa_packets": (39, *range(51, 67)),
-    "_cluster_packets": (111, 115, 116, 125, 126, 127, -1, -2, -3, -6),
-    "_federation_packets": (-16,),
-}
-_RARE_FAMILY: Final = {packet_type: family for family, types in _RARE.items() for packet_type in types}
+_XA: Final = frozenset((39, *range(51, 67)))
+_CLUSTER: Final = frozenset((111, 115, 116, 125, 126, 127, -1, -2, -3, -6))
+_FEDERATION: Final = frozenset((-16,))
 
 _classes: dict[int, type[Packet]] = {}
 
 
 def _load(packet_type: int) -> type[Packet]:
     """Return the class of a type that was not used before. Raises RemoteProtocolError for an unknown type."""
-    rare = _RARE_FAMILY.get(packet_type)
-    for family in _USUAL if rare is None else (rare,):
-        module = import_module(f".{family}", __package__)
-        for packet_class in cast(tuple[type[Packet], ...], module.PACKETS):
-            _classes[packet_class.TYPE] = packet_class
+    family: tuple[type[Packet], ...]
+    if packet_type in _XA:
+        from ._xa_packets import PACKETS as family
+    elif packet_type in _CLUSTER:
+        from ._cluster_packets import PACKETS as family
+    elif packet_type in _FEDERATION:
+        from ._federation_packets import PACKETS as family
+    else:
+        from . import _connection_packets, _queue_packets, _session_packets
+
+        family = _connection_packets.PACKETS + _queue_packets.PACKETS + _session_packets.PACKETS
+    for packet_class in family:
+        _classes[packet_class.TYPE] = packet_class
     try:
         return _classes[packet_type]
     except KeyError:
