@@ -79,7 +79,12 @@ class ArtemisBroker:
         options = f"--no-web --allow-anonymous --silent --host 127.0.0.1 --default-port {self.port} --{self._journal}"
         off = "--no-amqp-acceptor --no-mqtt-acceptor --no-stomp-acceptor --no-hornetq-acceptor"
         user = f"--user admin --password admin --java-memory {self._memory}"
-        command = [artemis_home() / "bin" / "artemis", "create", self.directory, *f"{options} {off} {user}".split()]
+        command: list[str | Path] = [
+            artemis_home() / "bin" / "artemis",
+            "create",
+            self.directory,
+            *f"{options} {off} {user}".split(),
+        ]
         subprocess.run(command, check=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=120)
         settings = self.directory / "etc" / "broker.xml"
         # Clients of 1.x call a queue jms.queue.NAME; Artemis takes that only from an acceptor that is told so.
@@ -92,5 +97,5 @@ class ArtemisBroker:
 def command_line(*words: str | int, seconds_max: float = 60) -> list[str]:
     """Runs one command of `artemis` (producer, consumer, browser, perf) to its end and returns what it printed."""
     command: Sequence[str | Path] = [artemis_home() / "bin" / "artemis", *map(str, words)]
-    with Program(command, environment={"JAVA_ARGS": "-Xmx512M -XX:+UseSerialGC"}) as program:
+    with Program(command, environment={"JAVA_ARGS": "-Xmx512M -XX:+UseSerialGC -XX:TieredStopAtLevel=1"}) as program:
         return program.output(seconds_max=seconds_max)

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Protocol
 
+import pytest
+
 from tests.interop.artemis import ArtemisBroker
 from tests.interop.programs import Program
 
@@ -55,7 +57,15 @@ class EmbeddedBrokerProcess:
         """Returns when the broker has said that it is ready, and where."""
         self.directory.mkdir(parents=True, exist_ok=True)
         script = Path(sys.executable).with_name("embedbroker")
-        command = [script, "run", "--port", str(self.port), "--data", self.directory / "data", "--json"]
+        command: list[str | Path] = [
+            script,
+            "run",
+            "--port",
+            str(self.port),
+            "--data",
+            self.directory / "data",
+            "--json",
+        ]
         self._program = Program(command, errors_to=self.directory / "errors.txt")
         ready = json.loads(self._program.wait_for(r"^\{", seconds_max=START_SECONDS_MAX).string)
         assert ready["event"] == "ready", ready
@@ -82,8 +92,36 @@ class EmbeddedBrokerProcess:
         self.start()
 
 
+class RunningBroker:
+    """A broker that somebody else started, for a look at it in a debugger; it cannot be restarted."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.port = int(url.split("?")[0].rpartition(":")[2])
+
+    @property
+    def pid(self) -> int:
+        """Nobody told."""
+        pytest.skip("the broker's process is not known")
+
+    def start(self) -> None:
+        """It runs."""
+
+    def stop(self) -> None:
+        """It goes on."""
+
+    def kill(self) -> None:
+        """It goes on."""
+
+    def restart(self) -> None:
+        """It cannot."""
+        pytest.skip("the broker belongs to somebody else")
+
+
 def make_broker(kind: str, directory: Path) -> BrokerUnderTest:
-    """A broker that is not started yet; `kind` is `ours` or `artemis`."""
+    """A broker that is not started yet; `kind` is `ours`, `artemis`, or the URL of one that runs."""
     if kind == "artemis":
         return ArtemisBroker(directory)
+    if kind != "ours":
+        return RunningBroker(kind)
     return EmbeddedBrokerProcess(directory)
