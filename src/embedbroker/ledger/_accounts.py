@@ -13,7 +13,10 @@ from enum import IntEnum, IntFlag
 
 from attrs import define, field
 
-__all__ = ["DestinationAccount", "Mark", "SendState", "SubscriptionAccount", "TransactionAccount"]
+__all__ = ["UNORDERED", "DestinationAccount", "Mark", "SendState", "SubscriptionAccount", "TransactionAccount"]
+
+#: The stream of messages that were sent again: they have left their place in the order.
+UNORDERED = 0xFFFFFFFF
 
 
 class SendState(IntEnum):

@@ -24,6 +24,7 @@ _NAMES = {
     Finding.PHANTOM: "phantom",
     Finding.MISROUTED: "misrouted",
     Finding.LATE: "late",
+    Finding.FLAGGED_AT_ONCE: "flagged_at_once",
 }
 
 

@@ -11,7 +11,14 @@ from collections.abc import Collection, Iterable
 import attrs
 from attrs import define, field
 
-from embedbroker.ledger._accounts import DestinationAccount, Mark, SendState, SubscriptionAccount, TransactionAccount
+from embedbroker.ledger._accounts import (
+    UNORDERED,
+    DestinationAccount,
+    Mark,
+    SendState,
+    SubscriptionAccount,
+    TransactionAccount,
+)
 from embedbroker.ledger._audit import TimelineRecorder, audit
 from embedbroker.ledger._verdict import Finding, Kill, Tally, Timeline, Verdict
 
@@ -23,7 +30,7 @@ _EXPECTED, _EXCLUDED, _RETURNED, _SHOWN = (
     int(mark) for mark in (Mark.EXPECTED, Mark.EXCLUDED, Mark.RETURNED, Mark.SHOWN)
 )
 _ACKNOWLEDGING, _ACKNOWLEDGED = int(Mark.ACKNOWLEDGING), int(Mark.ACKNOWLEDGED)
-_DOUBTFUL = int(Mark.DOUBTFUL)
+_DOUBTFUL, _DONE = int(Mark.DOUBTFUL), int(Mark.ACKNOWLEDGED | Mark.DEAD_LETTERED)
 _NONE = Finding.NONE
 _UNANSWERED, _REFUSED = int(SendState.UNANSWERED), int(SendState.REFUSED)
 
@@ -124,6 +131,7 @@ class Ledger:
         account, slot = self._slots[key]
         if account.states[slot] != _REFUSED:
             account.resends[slot] = min(255, account.resends[slot] + 1)
+        account.streams[slot] = UNORDERED
         self._settle_send(account, slot, SendState.UNANSWERED)
         self._timeline.sent(at)
         if transaction is not None:
@@ -152,8 +160,13 @@ class Ledger:
         *,
         redelivered: bool = False,
         consumer: str = "",
+        stale: bool = False,
     ) -> Finding:
-        """A message reached the user of a consumer. Returns what that says, which the verdict will repeat."""
+        """A message reached the user of a consumer. Returns what that says, which the verdict will repeat.
+
+        ``stale`` means that the broker has given the consumer up already, and the consumer does not know yet: what
+        comes out of its buffer may be with another consumer, or acknowledged by it.
+        """
         self._deliveries += 1
         self._timeline.delivered(at)
         if self._awaits_recovery:
@@ -164,7 +177,14 @@ class Ledger:
         if destination is None or destination is not account.destination:
             finding = Finding.PHANTOM
         else:
-            finding = self._judge(account, slot, at, redelivered, consumer)
+            account.reach(slot)
+            finding = self._judge_existence(account, slot)
+            if at > destination.expirations[slot] + self.expiry_tolerance_s:
+                finding |= Finding.LATE
+            if stale:
+                account.marks[slot] |= _SHOWN
+            else:
+                finding |= self._judge(account, slot, redelivered, consumer)
         if finding is not _NONE:
             self._note(finding, key)
         return finding
@@ -181,14 +201,10 @@ class Ledger:
             finding = Finding.PHANTOM
         else:
             account.reach(slot)
-            marks = account.marks[slot]
-            account.marks[slot] = marks | _SHOWN
-            if destination.states[slot] == _REFUSED:
-                finding |= Finding.PHANTOM
-            if marks & _EXCLUDED:
-                finding |= Finding.MISROUTED
-            if now_held and marks & _ACKNOWLEDGED and not destination.resends[slot]:
+            finding = self._judge_existence(account, slot)
+            if now_held and account.marks[slot] & _DONE and not destination.resends[slot]:
                 finding |= Finding.REAPPEARED
+            account.marks[slot] |= _SHOWN
         if finding is not _NONE:
             self._note(finding, key)
         return finding
@@ -309,37 +325,35 @@ class Ledger:
 
     # Inside
 
-    def _judge(self, account: SubscriptionAccount, slot: int, at: float, redelivered: bool, consumer: str) -> Finding:
-        destination = account.destination
-        account.reach(slot)
-        marks = account.marks[slot]
-        times = account.deliveries[slot]
+    def _judge_existence(self, account: SubscriptionAccount, slot: int) -> Finding:
+        if account.destination.states[slot] == _REFUSED:
+            return Finding.PHANTOM
+        return Finding.MISROUTED if account.marks[slot] & _EXCLUDED else _NONE
+
+    def _judge(self, account: SubscriptionAccount, slot: int, redelivered: bool, consumer: str) -> Finding:
+        destination, marks, times = account.destination, account.marks[slot], account.deliveries[slot]
         finding = _NONE
-        if destination.states[slot] == _REFUSED:
-            finding |= Finding.PHANTOM
-        if marks & _EXCLUDED:
-            finding |= Finding.MISROUTED
-        if at > destination.expirations[slot] + self.expiry_tolerance_s:
-            finding |= Finding.LATE
         if destination.resends[slot]:
-            finding |= self._judge_resent(account, slot, redelivered)
+            finding = self._judge_resent(account, slot, redelivered)
+        elif marks & _DONE:
+            finding = Finding.REAPPEARED
         elif times:
-            finding |= self._judge_again(account, slot, marks, redelivered)
-        elif slot >= account.unordered_below and not redelivered:
-            lane = (consumer, destination.streams[slot])
-            last = account.order.get(lane, -1)
-            if slot < last:
-                finding |= Finding.REORDERED
-            else:
-                account.order[lane] = slot
+            finding = self._judge_again(account, slot, marks, redelivered)
+        elif slot >= account.unordered_below:
+            stream = destination.streams[slot]
+            last = account.order.get((consumer, stream), -1)
+            if slot >= last:
+                account.order[(consumer, stream)] = slot
+            elif stream != UNORDERED:
+                finding = Finding.REORDERED
+            if redelivered:
+                finding |= Finding.FLAGGED_AT_ONCE
         account.marks[slot] = marks & _KEPT
         account.deliveries[slot] = min(255, times + 1)
         account.lives[slot] = len(self._kills)
         return finding
 
     def _judge_again(self, account: SubscriptionAccount, slot: int, marks: int, redelivered: bool) -> Finding:
-        if marks & _ACKNOWLEDGED:
-            return Finding.REAPPEARED
         if redelivered:
             return Finding.DUPLICATED_FLAGGED if marks & _ACKNOWLEDGING else Finding.REDELIVERED
         if account.lives[slot] != len(self._kills):

@@ -29,6 +29,7 @@ class Finding(IntFlag):
     PHANTOM = 256  # refused, rolled back, or never sent at all
     MISROUTED = 512  # the subscription's filter excludes it
     LATE = 1024  # after its expiration
+    FLAGGED_AT_ONCE = 2048  # the first delivery, flagged, of a message that no consumer can have given back
 
 
 #: What no at-least-once broker may ever do.
@@ -123,6 +124,7 @@ class Verdict:
     phantom: Tally = _NOTHING
     misrouted: Tally = _NOTHING
     late: Tally = _NOTHING
+    flagged_at_once: Tally = _NOTHING  # no fault in itself: consumers may have come and gone unseen
     kills: tuple[Kill, ...] = ()
 
     @property

@@ -110,6 +110,9 @@ def test_sending_again_after_a_refusal_is_not_a_resend() -> None:
     ledger.refused("m0")
     assert ledger.delivered("q", "m0", 1.0) == Finding.PHANTOM
     ledger.resent("m0", 1.0)
+    ledger.sent("m1", "q", 1.0, producer="p")
+    ledger.delivered("q", "m1", 1.0)
+    assert ledger.delivered("q", "m0", 2.0) == Finding.DUPLICATED_UNFLAGGED
     ledger.confirmed("m0", 2.0)
     assert not ledger.verdict(drained=False).resent
 
@@ -298,3 +301,34 @@ def test_a_late_rollback_does_not_undo_the_acknowledgement_of_the_next_consumer(
     assert consume(ledger, "m0", redelivered=True) == Finding.DUPLICATED_FLAGGED
     ledger.rolled_back("t")
     assert ledger.verdict(drained=True).clean
+
+
+def test_a_message_sent_again_has_left_its_place_in_the_order() -> None:
+    ledger = queue_ledger(3, confirmed=False)
+    ledger.refused("m0")
+    ledger.resent("m0", 1.0)
+    assert [ledger.delivered("q", key, 2.0) for key in ("m1", "m2", "m0")] == [Finding.NONE] * 3
+
+
+def test_what_a_consumer_shows_that_the_broker_has_given_up_proves_nothing() -> None:
+    ledger = queue_ledger(2)
+    consume(ledger, "m0")
+    assert ledger.delivered("q", "m0", 1.0, stale=True) == Finding.NONE
+    assert ledger.verdict(drained=False).clean
+    ledger.refused("m1")
+    assert ledger.delivered("q", "m1", 1.0, stale=True) == Finding.PHANTOM
+
+
+def test_a_first_delivery_is_not_flagged_unless_somebody_may_have_given_the_message_back() -> None:
+    ledger = queue_ledger(1)
+    ledger.interrupted("q")
+    ledger.sent("new", "q", 1.0)
+    assert ledger.delivered("q", "m0", 2.0, redelivered=True) == Finding.NONE
+    assert ledger.delivered("q", "new", 2.0, redelivered=True) == Finding.FLAGGED_AT_ONCE
+
+
+def test_a_dead_lettered_message_must_not_come_back() -> None:
+    ledger = queue_ledger(1)
+    ledger.dead_lettered("q", "m0")
+    assert ledger.shown("q", "m0", now_held=True) == Finding.REAPPEARED
+    assert ledger.delivered("q", "m0", 1.0, redelivered=True) == Finding.REAPPEARED
