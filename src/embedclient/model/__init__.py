@@ -1,4 +1,12 @@
-"""Values that both sides share: messages, properties, destinations, identifiers."""
+"""Values that both sides share: messages, properties, destinations, identifiers.
+
+The classes of JMS messages load when the first of their names is used: a broker needs none of them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from ._connector import IN_VM_CONNECTOR_FACTORY, TCP_CONNECTOR_FACTORY, TransportConfiguration, Xid
 from ._destination import (
@@ -17,30 +25,74 @@ from ._message import Encoding, Message, RoutingType
 from ._properties import Properties, PropertyType, PropertyValue, TypedValue
 from ._time import Entropy, Instant, make_uuid, uuid_text
 
+if TYPE_CHECKING:
+    from ._jms_body import ObjectMessage, TextMessage
+    from ._jms_bytes import BytesMessage
+    from ._jms_map import MapMessage
+    from ._jms_message import BodyValue, DeliveryMode, Headers, JMSMessage, MessageSource
+    from ._jms_properties import MessageProperties
+    from ._jms_selector import filter_for_selector
+    from ._jms_stream import StreamMessage
+    from ._jms_values import message_for
+
 __all__ = [
     "IN_VM_CONNECTOR_FACTORY",
     "TCP_CONNECTOR_FACTORY",
+    "BodyValue",
+    "BytesMessage",
+    "DeliveryMode",
     "Destination",
     "Encoding",
     "Entropy",
+    "Headers",
     "Instant",
+    "JMSMessage",
+    "MapMessage",
     "Message",
+    "MessageProperties",
+    "MessageSource",
+    "ObjectMessage",
     "Properties",
     "PropertyType",
     "PropertyValue",
     "Queue",
     "RoutingType",
+    "StreamMessage",
     "TemporaryQueue",
     "TemporaryTopic",
+    "TextMessage",
     "Topic",
     "TransportConfiguration",
     "TypedValue",
     "Xid",
+    "filter_for_selector",
     "fully_qualified_name",
     "make_uuid",
+    "message_for",
     "parse_destination",
     "split_attributes",
     "split_fully_qualified_name",
     "subscription_queue_name",
     "uuid_text",
 ]
+
+_LATER = {
+    "_jms_body": ("ObjectMessage", "TextMessage"),
+    "_jms_bytes": ("BytesMessage",),
+    "_jms_map": ("MapMessage",),
+    "_jms_message": ("BodyValue", "DeliveryMode", "Headers", "JMSMessage", "MessageSource"),
+    "_jms_properties": ("MessageProperties",),
+    "_jms_selector": ("filter_for_selector",),
+    "_jms_stream": ("StreamMessage",),
+    "_jms_values": ("message_for",),
+}
+_MODULE_OF = {name: module for module, names in _LATER.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f".{module}", __name__), name)
+    globals()[name] = value
+    return value

@@ -38,7 +38,22 @@ class TypedValue(NamedTuple):
     type: PropertyType
 
 
-_INTEGER_BITS = {PropertyType.BYTE: 8, PropertyType.SHORT: 16, PropertyType.INT: 32, PropertyType.LONG: 64}
+# By tag: tuples, because hashing an enum member costs more than the whole check. 0 stands for "no integer".
+_INTEGER_BITS = (0, 0, 0, 8, 0, 16, 32, 64, 0, 0, 0, 0)
+_PYTHON_TYPES: tuple[tuple[type, ...], ...] = (
+    (type(None),),
+    (),
+    (bool,),
+    (),
+    (bytes,),
+    (),
+    (),
+    (),
+    (float, int),
+    (float, int),
+    (str,),
+    (str,),
+)
 
 
 def infer_type(value: PropertyValue) -> PropertyType:
@@ -60,23 +75,20 @@ def infer_type(value: PropertyValue) -> PropertyType:
 
 def check_value(value: PropertyValue, kind: PropertyType) -> None:
     """Raise TypeError or ValueError when ``value`` cannot travel as ``kind``."""
-    if kind in _INTEGER_BITS:
+    bits = _INTEGER_BITS[kind]
+    if bits:
         if isinstance(value, bool) or not isinstance(value, int):
             raise TypeError(f"{kind.name} needs an int, not {type(value).__name__}")
-        limit = 1 << (_INTEGER_BITS[kind] - 1)
+        limit = 1 << (bits - 1)
         if not -limit <= value < limit:
             raise ValueError(f"{value} does not fit {kind.name}")
         return
-    fits = {
-        PropertyType.NULL: value is None,
-        PropertyType.BOOLEAN: isinstance(value, bool),
-        PropertyType.BYTES: isinstance(value, bytes),
-        PropertyType.FLOAT: isinstance(value, (float, int)) and not isinstance(value, bool),
-        PropertyType.DOUBLE: isinstance(value, (float, int)) and not isinstance(value, bool),
-        PropertyType.STRING: isinstance(value, str),
-        PropertyType.CHAR: isinstance(value, str) and len(value) == 1 and ord(value) <= 0xFFFF,
-    }
-    if not fits[kind]:
+    fits = isinstance(value, _PYTHON_TYPES[kind])
+    if kind is PropertyType.CHAR:
+        fits = isinstance(value, str) and len(value) == 1 and ord(value) <= 0xFFFF
+    elif isinstance(value, bool):
+        fits = kind is PropertyType.BOOLEAN
+    if not fits:
         raise TypeError(f"{kind.name} cannot hold {value!r}")
 
 

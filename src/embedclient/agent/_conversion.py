@@ -1,0 +1,243 @@
+"""JMS messages to core messages and back.
+
+Responsible for where each header, property and body of a JMS message lives in a core message. A received message is
+decoded part by part, when somebody asks; the body of one that is only passed on is never decoded. It refuses to know
+sessions and packets.
+
+Hot: ``to_core`` and ``from_core`` run once per message.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Final
+
+from ..errors import MessageFormatException, RemoteProtocolError
+from ..model import (
+    BodyValue,
+    BytesMessage,
+    DeliveryMode,
+    Destination,
+    Headers,
+    JMSMessage,
+    MapMessage,
+    ObjectMessage,
+    Properties,
+    PropertyType,
+    Queue,
+    RoutingType,
+    StreamMessage,
+    TextMessage,
+    Topic,
+    TypedValue,
+    parse_destination,
+    uuid_text,
+)
+from ..wire.core import (
+    ROUTING_TYPE_KEY,
+    CoreMessage,
+    MessageType,
+    decode_map,
+    decode_object,
+    decode_stream,
+    decode_text,
+    encode_map,
+    encode_object,
+    encode_stream,
+    encode_text,
+    property_key,
+)
+
+__all__ = ["INFLATED_BYTES_MAX", "from_core", "to_core"]
+
+INFLATED_BYTES_MAX: Final = 100 * 1024 * 1024
+"""What a compressed body may grow to; it is decoded in one piece."""
+
+_ROUTING_TYPE: Final = "_AMQ_ROUTING_TYPE"
+_CONNECTION_ID: Final = "__AMQ_CID"
+_GROUP_ID: Final = "_AMQ_GROUP_ID"
+_SCHEDULED: Final = "_AMQ_SCHED_DELIVERY"
+_COMPRESSED: Final = "_AMQ_LARGE_COMPRESSED"
+_LARGE_SIZE: Final = "_AMQ_LARGE_SIZE"
+_COMPRESSED_KEY: Final = property_key(_COMPRESSED)
+_SCHEDULED_KEY: Final = property_key(_SCHEDULED)
+_ROUTES: Final = ("_AMQ_ROUTE_TO", "_AMQ_ACK_ROUTE_TO")
+
+_CLASSES: Final[dict[int, type[JMSMessage]]] = {
+    MessageType.DEFAULT: JMSMessage,
+    MessageType.OBJECT: ObjectMessage,
+    MessageType.TEXT: TextMessage,
+    MessageType.BYTES: BytesMessage,
+    MessageType.MAP: MapMessage,
+    MessageType.STREAM: StreamMessage,
+}
+_ROUTING_TYPES: Final = tuple(TypedValue(int(routing), PropertyType.BYTE) for routing in sorted(RoutingType))
+
+
+class _CoreSource:
+    """A core message as the source of a JMS message's parts. ``destination`` is the consumer's or the producer's."""
+
+    __slots__ = ("core", "destination")
+
+    def __init__(self, core: CoreMessage, destination: Destination | None) -> None:
+        self.core = core
+        self.destination = destination
+
+    def headers(self) -> Headers:
+        core = self.core
+        user_id = core.user_id
+        scheduled = self.properties().get(_SCHEDULED) if core.raw.find(_SCHEDULED_KEY) >= 0 else None
+        return Headers(
+            message_id=None if user_id is None else f"ID:{uuid_text(user_id)}",
+            destination=self._destination(),
+            delivery_mode=DeliveryMode.PERSISTENT if core.durable else DeliveryMode.NON_PERSISTENT,
+            priority=core.priority,
+            timestamp=core.timestamp,
+            expiration=core.expiration,
+            delivery_time=scheduled if isinstance(scheduled, int) else 0,
+        )
+
+    def _destination(self) -> Destination | None:
+        core, own = self.core, self.destination
+        routing = core.property_byte(ROUTING_TYPE_KEY)
+        if own is not None and own.name == core.address and routing in (None, own.routing_type):
+            return own  # keeps a temporary destination what it is
+        if not core.address:
+            return None
+        if routing is None:
+            return parse_destination(core.address, Topic if own is not None and _is_topic(own) else Queue)
+        return Queue(core.address) if routing == RoutingType.ANYCAST else Topic(core.address)
+
+    def properties(self) -> Properties:
+        try:
+            return self.core.properties
+        except RemoteProtocolError as error:
+            raise MessageFormatException(f"the properties are malformed: {error}") from error
+
+    def body(self) -> BodyValue:
+        """Raises MessageFormatException when the body is malformed, or larger than may be decoded at once."""
+        core = self.core
+        data: bytes | memoryview = core.body
+        try:
+            if core.raw.find(_COMPRESSED_KEY) >= 0 and self.properties().get(_COMPRESSED) is True:
+                data = _inflated(data)
+            match core.type:
+                case MessageType.TEXT:
+                    return decode_text(data)
+                case MessageType.BYTES:
+                    return bytes(data)
+                case MessageType.MAP:
+                    return decode_map(data)
+                case MessageType.OBJECT:
+                    return decode_object(data)
+                case MessageType.STREAM:
+                    return decode_stream(data)
+                case _:
+                    return None
+        except RemoteProtocolError as error:
+            raise MessageFormatException(f"the body is malformed: {error}") from error
+
+
+def from_core(core: CoreMessage, delivery_count: int, destination: Destination | None = None) -> JMSMessage:
+    """The JMS message for a delivered core message. Bodies and properties are decoded when they are asked for.
+
+    ``destination`` is the consumer's: a message that does not say what it was sent to is taken to be of its kind.
+
+    Raises:
+        MessageFormatException: the message is of a type that JMS does not have.
+    """
+    kind = _CLASSES.get(core.type)
+    if kind is None:
+        raise MessageFormatException(f"a message of type {core.type} is none of JMS")
+    return kind.received(_CoreSource(core, destination), delivery_count)
+
+
+def to_core(
+    message: JMSMessage,
+    destination: Destination,
+    *,
+    connection_id: str,
+    user_id: bytes | None = None,
+    durable: bool = True,
+    priority: int = 4,
+    timestamp: int = 0,
+    expiration: int = 0,
+    delivery_time: int = 0,
+    group_id: str | None = None,
+) -> CoreMessage:
+    """The core message that sends ``message`` to ``destination``; the message's headers will show what was sent.
+
+    Args:
+        connection_id: the client id, or without one the id of the connection; no-local consumers compare it.
+        user_id: 16 bytes behind JMSMessageID; None leaves it out.
+        timestamp, expiration, delivery_time: Unix milliseconds, 0 for none.
+        group_id: of the connection factory; it overrides the message's own.
+
+    Raises:
+        MessageFormatException: a message that was received and is passed on cannot be read.
+    """
+    core_type, body = _encoded_body(message)
+    entries = dict(message.stored().typed_items())
+    if message.delivery_count:
+        _strip_delivery(entries)
+    entries[_CONNECTION_ID] = TypedValue(connection_id, PropertyType.STRING)
+    entries[_ROUTING_TYPE] = _ROUTING_TYPES[destination.routing_type]
+    if delivery_time:
+        entries[_SCHEDULED] = TypedValue(delivery_time, PropertyType.LONG)
+    if group_id is not None:
+        entries[_GROUP_ID] = TypedValue(group_id, PropertyType.STRING)
+    core = CoreMessage.build(
+        type=core_type,
+        address=destination.address,
+        durable=durable,
+        priority=priority,
+        timestamp=timestamp,
+        expiration=expiration,
+        user_id=user_id,
+        properties=Properties.of_entries(entries),
+        body=body,
+    )
+    message.was_sent(_CoreSource(core, destination))
+    return core
+
+
+def _encoded_body(message: JMSMessage) -> tuple[int, bytes | memoryview]:
+    source = message.untouched_body
+    if isinstance(source, _CoreSource) and source.core.raw.find(_COMPRESSED_KEY) < 0:
+        return source.core.type, source.core.body
+    match message:
+        case TextMessage():
+            return MessageType.TEXT, encode_text(message.text)
+        case BytesMessage():
+            return MessageType.BYTES, message.body
+        case MapMessage():
+            return MessageType.MAP, encode_map(message.entries)
+        case StreamMessage():
+            return MessageType.STREAM, encode_stream(message.items)
+        case ObjectMessage():
+            return MessageType.OBJECT, encode_object(message.data)
+        case _:
+            return MessageType.DEFAULT, b""
+
+
+def _strip_delivery(entries: dict[str, TypedValue]) -> None:
+    """What the broker that delivered a message wrote into it for itself does not travel on."""
+    for name in [name for name in entries if name.startswith(_ROUTES) or name in (_COMPRESSED, _LARGE_SIZE)]:
+        del entries[name]
+
+
+def _inflated(data: bytes | memoryview) -> bytes:
+    inflater = zlib.decompressobj()
+    try:
+        inflated = inflater.decompress(data, INFLATED_BYTES_MAX)
+    except zlib.error as error:
+        raise MessageFormatException(f"the compressed body is malformed: {error}") from error
+    if inflater.unconsumed_tail:
+        raise MessageFormatException(f"the compressed body holds more than {INFLATED_BYTES_MAX} bytes")
+    if not inflater.eof:
+        raise MessageFormatException("the compressed body is cut off")
+    return inflated
+
+
+def _is_topic(destination: Destination) -> bool:
+    return destination.routing_type is RoutingType.MULTICAST

@@ -1,0 +1,164 @@
+"""Messages with a body that is one value: TextMessage and ObjectMessage; and what all bodies share.
+
+Responsible for the write protection of bodies that were received. It refuses to know wire formats, and to open
+serialised objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..errors import MessageFormatException, MessageNotReadableException, MessageNotWriteableException
+from ._destination import Destination
+from ._jms_message import BodyValue, JMSMessage
+from ._properties import PropertyValue
+
+__all__ = ["BodiedMessage", "ObjectMessage", "TextMessage"]
+
+
+class BodiedMessage(JMSMessage):
+    """A message with a body: it knows whether the body is being written or read."""
+
+    __slots__ = ("body_is_read_only",)
+
+    body_is_read_only: bool
+
+    def __init__(
+        self,
+        *,
+        properties: Mapping[str, PropertyValue] | None = None,
+        correlation_id: str | bytes | None = None,
+        reply_to: Destination | None = None,
+        type: str | None = None,
+    ) -> None:
+        super().__init__(properties=properties, correlation_id=correlation_id, reply_to=reply_to, type=type)
+        self.body_is_read_only = False
+
+    def _begin_reading(self) -> None:
+        self.body_is_read_only = True
+
+    def clear_body(self) -> None:
+        """Remove the body and make it writable. Headers and properties stay."""
+        super().clear_body()
+        self.body_is_read_only = False
+
+    def _received_body(self) -> BodyValue:
+        """Decodes the body of a received message, once; callers see to it that there is a source."""
+        source = self._body_source
+        assert source is not None
+        body = source.body()
+        self._body_source = None
+        return body
+
+    def _check_writeable(self) -> None:
+        if self.body_is_read_only:
+            raise MessageNotWriteableException("the body is read-only; call clear_body() first")
+
+    def _check_readable(self) -> None:
+        if not self.body_is_read_only:
+            raise MessageNotReadableException("the body is being written; call reset() first")
+
+
+class TextMessage(BodiedMessage):
+    """A message whose body is a text, or None."""
+
+    __slots__ = ("_text",)
+
+    _text: str | None
+
+    def __init__(
+        self,
+        text: str | None = None,
+        *,
+        properties: Mapping[str, PropertyValue] | None = None,
+        correlation_id: str | bytes | None = None,
+        reply_to: Destination | None = None,
+        type: str | None = None,
+    ) -> None:
+        super().__init__(properties=properties, correlation_id=correlation_id, reply_to=reply_to, type=type)
+        self.text = text
+
+    @property
+    def text(self) -> str | None:
+        """The text."""
+        if self._body_source is not None:
+            body = self._received_body()
+            assert body is None or isinstance(body, str)
+            self._text = body
+        return self._text
+
+    @text.setter
+    def text(self, value: str | None) -> None:
+        self._check_writeable()
+        if value is not None and not isinstance(value, str):
+            raise MessageFormatException(f"a text cannot be {value.__class__.__name__}")
+        self._text = value
+
+    @property
+    def body(self) -> str | None:
+        """The text."""
+        return self.text
+
+    @body.setter
+    def body(self, value: str | None) -> None:
+        self.text = value
+
+    def clear_body(self) -> None:
+        """Remove the text and make it writable."""
+        super().clear_body()
+        self._text = None
+
+
+class ObjectMessage(BodiedMessage):
+    """A message whose body is an object that some program serialised; here it is those bytes, or None.
+
+    They are passed through in both directions and never opened. Reading them with ``pickle``, or with any reader of
+    Java objects, would let whoever can send a message run code in this process. Programs that trust their senders can
+    decode ``data`` themselves, in the open.
+    """
+
+    __slots__ = ("_data",)
+
+    _data: bytes | None
+
+    def __init__(
+        self,
+        data: bytes | None = None,
+        *,
+        properties: Mapping[str, PropertyValue] | None = None,
+        correlation_id: str | bytes | None = None,
+        reply_to: Destination | None = None,
+        type: str | None = None,
+    ) -> None:
+        super().__init__(properties=properties, correlation_id=correlation_id, reply_to=reply_to, type=type)
+        self.data = data
+
+    @property
+    def data(self) -> bytes | None:
+        """The serialised object."""
+        if self._body_source is not None:
+            body = self._received_body()
+            assert body is None or isinstance(body, bytes)
+            self._data = body
+        return self._data
+
+    @data.setter
+    def data(self, value: bytes | None) -> None:
+        self._check_writeable()
+        if value is not None and not isinstance(value, bytes | bytearray | memoryview):
+            raise MessageFormatException(f"an object message holds bytes, not {value.__class__.__name__}")
+        self._data = None if value is None else bytes(value)
+
+    @property
+    def body(self) -> bytes | None:
+        """The serialised object."""
+        return self.data
+
+    @body.setter
+    def body(self, value: bytes | None) -> None:
+        self.data = value
+
+    def clear_body(self) -> None:
+        """Remove the object and make the body writable."""
+        super().clear_body()
+        self._data = None

@@ -1,0 +1,191 @@
+"""MapMessage: a body of named values with types.
+
+Responsible for typed access to the entries. It refuses to know how they are encoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..errors import MessageFormatException
+from ._destination import Destination
+from ._jms_body import BodiedMessage
+from ._jms_conversion import (
+    MISSING,
+    inferred,
+    to_boolean,
+    to_bytes,
+    to_char,
+    to_integer,
+    to_real,
+    to_text,
+    typed,
+)
+from ._properties import Properties, PropertyType, PropertyValue, TypedValue
+
+__all__ = ["MapMessage"]
+
+
+class MapMessage(BodiedMessage):
+    """A message whose body is a set of named values.
+
+    ``body`` is a dict of plain values, a copy; assigning one replaces all entries and infers their types. Getters raise
+    ``MessageFormatException`` when the value cannot be converted, those of numbers and characters also when there is
+    none. Setters raise ``MessageNotWriteableException`` on a received message until ``clear_body()``.
+    """
+
+    __slots__ = ("_entries",)
+
+    _entries: Properties
+
+    def __init__(
+        self,
+        entries: Mapping[str, PropertyValue] | None = None,
+        *,
+        properties: Mapping[str, PropertyValue] | None = None,
+        correlation_id: str | bytes | None = None,
+        reply_to: Destination | None = None,
+        type: str | None = None,
+    ) -> None:
+        super().__init__(properties=properties, correlation_id=correlation_id, reply_to=reply_to, type=type)
+        self._entries = Properties()
+        if entries:
+            self.body = dict(entries)
+
+    @property
+    def body(self) -> dict[str, PropertyValue]:
+        """All entries, copied."""
+        return dict(self.entries.items())
+
+    @body.setter
+    def body(self, value: Mapping[str, PropertyValue]) -> None:
+        self._check_writeable()
+        entries = Properties()
+        for name, item in value.items():
+            entries.set(_checked_name(name), *inferred(item))
+        self._entries = entries
+
+    @property
+    def entries(self) -> Properties:
+        """All entries with their types. Not to be changed."""
+        if self._body_source is not None:
+            body = self._received_body()
+            assert isinstance(body, Properties)
+            self._entries = body
+        return self._entries
+
+    @property
+    def map_names(self) -> list[str]:
+        """The names of all entries."""
+        return list(self.entries)
+
+    def item_exists(self, name: str) -> bool:
+        """Whether there is an entry of this name."""
+        return name in self.entries
+
+    def clear_body(self) -> None:
+        """Remove all entries and make the body writable."""
+        super().clear_body()
+        self._entries = Properties()
+
+    def get_boolean(self, name: str) -> bool:
+        """A boolean, False when missing; from a string too."""
+        return to_boolean(self._found(name))
+
+    def get_byte(self, name: str) -> int:
+        """An int of 8 bits."""
+        return to_integer(self._found(name), PropertyType.BYTE)
+
+    def get_short(self, name: str) -> int:
+        """An int of 16 bits."""
+        return to_integer(self._found(name), PropertyType.SHORT)
+
+    def get_char(self, name: str) -> str:
+        """One UTF-16 code unit."""
+        return to_char(self._found(name))
+
+    def get_int(self, name: str) -> int:
+        """An int of 32 bits."""
+        return to_integer(self._found(name), PropertyType.INT)
+
+    def get_long(self, name: str) -> int:
+        """An int of 64 bits."""
+        return to_integer(self._found(name), PropertyType.LONG)
+
+    def get_float(self, name: str) -> float:
+        """A float of single precision."""
+        return to_real(self._found(name), PropertyType.FLOAT)
+
+    def get_double(self, name: str) -> float:
+        """A float of double precision."""
+        return to_real(self._found(name), PropertyType.DOUBLE)
+
+    def get_string(self, name: str) -> str | None:
+        """Any value but bytes as a string, None when missing."""
+        return to_text(self._found(name))
+
+    def get_bytes(self, name: str) -> bytes | None:
+        """Bytes, None when missing."""
+        return to_bytes(self._found(name))
+
+    def get_object(self, name: str) -> PropertyValue:
+        """The value as it is, None when missing."""
+        return self._found(name).value
+
+    def set_boolean(self, name: str, value: bool) -> None:
+        """Set a boolean."""
+        self._set(name, typed(value, PropertyType.BOOLEAN))
+
+    def set_byte(self, name: str, value: int) -> None:
+        """Set an int of 8 bits."""
+        self._set(name, typed(value, PropertyType.BYTE))
+
+    def set_short(self, name: str, value: int) -> None:
+        """Set an int of 16 bits."""
+        self._set(name, typed(value, PropertyType.SHORT))
+
+    def set_char(self, name: str, value: str) -> None:
+        """Set one UTF-16 code unit."""
+        self._set(name, typed(value, PropertyType.CHAR))
+
+    def set_int(self, name: str, value: int) -> None:
+        """Set an int of 32 bits."""
+        self._set(name, typed(value, PropertyType.INT))
+
+    def set_long(self, name: str, value: int) -> None:
+        """Set an int of 64 bits."""
+        self._set(name, typed(value, PropertyType.LONG))
+
+    def set_float(self, name: str, value: float) -> None:
+        """Set a float of single precision."""
+        self._set(name, typed(value, PropertyType.FLOAT))
+
+    def set_double(self, name: str, value: float) -> None:
+        """Set a float of double precision."""
+        self._set(name, typed(value, PropertyType.DOUBLE))
+
+    def set_string(self, name: str, value: str | None) -> None:
+        """Set a string."""
+        self._set(name, typed(value, PropertyType.STRING))
+
+    def set_bytes(self, name: str, value: bytes | bytearray | memoryview | None) -> None:
+        """Set bytes; they are copied."""
+        self._set(name, typed(value, PropertyType.BYTES))
+
+    def set_object(self, name: str, value: PropertyValue) -> None:
+        """Set a value and infer its type."""
+        self._set(name, inferred(value))
+
+    def _found(self, name: str) -> TypedValue:
+        entries = self.entries
+        return TypedValue(entries[name], entries.type_of(name)) if name in entries else MISSING
+
+    def _set(self, name: str, value: TypedValue) -> None:
+        self._check_writeable()
+        self._entries.set(_checked_name(name), value.value, value.type)
+
+
+def _checked_name(name: object) -> str:
+    if not isinstance(name, str) or not name:
+        raise MessageFormatException(f"{name!r} cannot name an entry")
+    return name

@@ -1,0 +1,386 @@
+"""The JMS message: headers, properties, and the two bodies that are a single value.
+
+Responsible for what every message has, and for when a message may be written. A received message reads headers,
+properties and body from its source when they are first asked for. This module refuses to know any wire format; the
+source does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from enum import IntEnum
+from typing import Protocol, Self, TypeAlias, TypeVar
+
+from attrs import define
+
+from ..errors import (
+    IllegalStateException,
+    InvalidDestinationException,
+    JMSException,
+    MessageFormatException,
+    MessageNotWriteableException,
+)
+from ._destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic, parse_destination
+from ._jms_properties import MessageProperties, is_header_name
+from ._jms_property_access import PropertyAccess
+from ._properties import Properties, PropertyType, PropertyValue, TypedValue
+
+__all__ = ["BodyValue", "DeliveryMode", "Headers", "JMSMessage", "MessageSource"]
+
+T = TypeVar("T")
+
+BodyValue: TypeAlias = str | bytes | bytearray | memoryview | Properties | list[TypedValue] | None
+"""Text; the data of a bytes or object message; map entries; stream items; or nothing."""
+
+_CORRELATION_ID = "JMSCorrelationID"
+_REPLY_TO = "JMSReplyTo"
+_TYPE = "JMSType"
+
+
+class DeliveryMode(IntEnum):
+    """Whether a message survives a restart of the broker (JMSDeliveryMode)."""
+
+    NON_PERSISTENT = 1
+    PERSISTENT = 2
+
+
+@define
+class Headers:
+    """The headers that sending sets. What a program writes into them before sending has no effect, as JMS says."""
+
+    message_id: str | None = None
+    destination: Destination | None = None
+    delivery_mode: DeliveryMode = DeliveryMode.PERSISTENT
+    priority: int = 4
+    timestamp: int = 0
+    expiration: int = 0
+    delivery_time: int = 0
+
+
+class MessageSource(Protocol):
+    """Where the parts of a message that crossed the wire come from; each is decoded when asked for."""
+
+    def headers(self) -> Headers:
+        """The headers that were set by sending."""
+
+    def properties(self) -> Properties:
+        """All properties, the broker's own included. Shared: the message copies before it writes."""
+
+    def body(self) -> BodyValue:
+        """The decoded body. Raises MessageFormatException when it is malformed."""
+
+
+class JMSMessage(PropertyAccess):
+    """A message without a body, and what all messages have. ``embedclient.Message`` is this class.
+
+    Body and properties of a received message are read-only until ``clear_body()`` and ``clear_properties()``.
+    """
+
+    __slots__ = (
+        "_body_source",
+        "_headers",
+        "_headers_source",
+        "_properties",
+        "_properties_are_shared",
+        "_properties_source",
+        "delivery_count",
+        "on_acknowledge",
+        "properties_are_read_only",
+    )
+
+    delivery_count: int
+    """How often the message was delivered, this time included (JMSXDeliveryCount); 0 before it was received."""
+    on_acknowledge: Callable[[], Awaitable[None]] | None
+    """Set by the session that delivered the message."""
+    properties_are_read_only: bool
+
+    _headers: Headers | None
+    _headers_source: MessageSource | None
+    _properties: Properties | None
+    _properties_source: MessageSource | None
+    _properties_are_shared: bool
+    _body_source: MessageSource | None
+
+    def __init__(
+        self,
+        *,
+        properties: Mapping[str, PropertyValue] | None = None,
+        correlation_id: str | bytes | None = None,
+        reply_to: Destination | None = None,
+        type: str | None = None,
+    ) -> None:
+        self._headers = None
+        self._headers_source = None
+        self._properties = None
+        self._properties_source = None
+        self._properties_are_shared = False
+        self._body_source = None
+        self.delivery_count = 0
+        self.on_acknowledge = None
+        self.properties_are_read_only = False
+        if properties:
+            view = MessageProperties(self)
+            for name, value in properties.items():
+                view[name] = value
+        if correlation_id is not None:
+            self.correlation_id = correlation_id
+        if reply_to is not None:
+            self.reply_to = reply_to
+        if type is not None:
+            self.type = type
+
+    # --- for the client: how messages come and go ----------------------------------------------------------------
+
+    @classmethod
+    def received(cls, source: MessageSource, delivery_count: int) -> Self:
+        """A message that reads everything from ``source``, on demand."""
+        self = cls.__new__(cls)
+        self._headers = None
+        self._headers_source = source
+        self._properties = None
+        self._properties_source = source
+        self._properties_are_shared = True
+        self._body_source = source
+        self.delivery_count = delivery_count
+        self.on_acknowledge = None
+        self.properties_are_read_only = True
+        self._begin_reading()
+        return self
+
+    def was_sent(self, source: MessageSource) -> None:
+        """Sending sets headers: take them from what went out, when somebody asks."""
+        self._headers = None
+        self._headers_source = source
+
+    @property
+    def untouched_body(self) -> MessageSource | None:
+        """The source, as long as the body was neither decoded nor replaced."""
+        return self._body_source
+
+    def stored(self) -> Properties:
+        """All properties with their types, hidden ones and headers included. Not to be changed."""
+        properties = self._properties
+        if properties is None:
+            source, self._properties_source = self._properties_source, None
+            properties = self._properties = Properties() if source is None else source.properties()
+        return properties
+
+    def stored_for_writing(self) -> Properties:
+        """``stored()`` for writing properties.
+
+        Raises:
+            MessageNotWriteableException: they were received.
+        """
+        if self.properties_are_read_only:
+            raise MessageNotWriteableException("the properties were received; call clear_properties() first")
+        return self._own_properties()
+
+    def _own_properties(self) -> Properties:
+        properties = self.stored()
+        if self._properties_are_shared:
+            properties = self._properties = properties.copy()
+            self._properties_are_shared = False
+        return properties
+
+    # --- headers --------------------------------------------------------------------------------------------------
+
+    @property
+    def _sent_headers(self) -> Headers:
+        headers = self._headers
+        if headers is None:
+            source, self._headers_source = self._headers_source, None
+            headers = self._headers = Headers() if source is None else source.headers()
+        return headers
+
+    @property
+    def message_id(self) -> str | None:
+        """``ID:`` and a unique text, given by sending (JMSMessageID)."""
+        return self._sent_headers.message_id
+
+    @message_id.setter
+    def message_id(self, value: str | None) -> None:
+        if value is not None and not value.startswith("ID:"):
+            raise MessageFormatException("a message id begins with ID:")
+        self._sent_headers.message_id = value
+
+    @property
+    def destination(self) -> Destination | None:
+        """Where the message was sent (JMSDestination)."""
+        return self._sent_headers.destination
+
+    @destination.setter
+    def destination(self, value: Destination | None) -> None:
+        self._sent_headers.destination = _checked_destination(value)
+
+    @property
+    def delivery_mode(self) -> DeliveryMode:
+        """Whether it survives a restart of the broker (JMSDeliveryMode)."""
+        return self._sent_headers.delivery_mode
+
+    @delivery_mode.setter
+    def delivery_mode(self, value: int) -> None:
+        try:
+            self._sent_headers.delivery_mode = DeliveryMode(value)
+        except ValueError as error:
+            raise JMSException(f"{value!r} is no delivery mode") from error
+
+    @property
+    def priority(self) -> int:
+        """0 to 9 (JMSPriority)."""
+        return self._sent_headers.priority
+
+    @priority.setter
+    def priority(self, value: int) -> None:
+        if not 0 <= value <= 9:
+            raise JMSException(f"{value} is no priority; they go from 0 to 9")
+        self._sent_headers.priority = value
+
+    @property
+    def timestamp(self) -> int:
+        """When it was sent, in Unix milliseconds; 0 if the producer leaves that out (JMSTimestamp)."""
+        return self._sent_headers.timestamp
+
+    @timestamp.setter
+    def timestamp(self, value: int) -> None:
+        self._sent_headers.timestamp = value
+
+    @property
+    def expiration(self) -> int:
+        """When it expires, in Unix milliseconds; 0 for never (JMSExpiration)."""
+        return self._sent_headers.expiration
+
+    @expiration.setter
+    def expiration(self, value: int) -> None:
+        self._sent_headers.expiration = value
+
+    @property
+    def delivery_time(self) -> int:
+        """The earliest time of delivery, in Unix milliseconds; 0 for at once (JMSDeliveryTime)."""
+        return self._sent_headers.delivery_time
+
+    @delivery_time.setter
+    def delivery_time(self, value: int) -> None:
+        self._sent_headers.delivery_time = value
+
+    @property
+    def redelivered(self) -> bool:
+        """Whether it was delivered before (JMSRedelivered)."""
+        return self.delivery_count > 1
+
+    @redelivered.setter
+    def redelivered(self, value: bool) -> None:
+        self.delivery_count = max(2, self.delivery_count) if value else 1
+
+    @property
+    def correlation_id(self) -> str | bytes | None:
+        """Links a reply to its request; text, or bytes of another system (JMSCorrelationID)."""
+        value = self.stored().get(_CORRELATION_ID)
+        return value if isinstance(value, str | bytes) else None
+
+    @correlation_id.setter
+    def correlation_id(self, value: str | bytes | None) -> None:
+        if value == b"":
+            raise MessageFormatException("a correlation id of bytes cannot be empty")
+        self._set_header(_CORRELATION_ID, value)
+
+    @property
+    def reply_to(self) -> Destination | None:
+        """Where a reply is awaited (JMSReplyTo)."""
+        value = self.stored().get(_REPLY_TO)
+        return parse_destination(value) if isinstance(value, str) else None
+
+    @reply_to.setter
+    def reply_to(self, value: Destination | None) -> None:
+        checked = _checked_destination(value)
+        self._set_header(_REPLY_TO, None if checked is None else str(checked))
+
+    def _set_header(self, name: str, value: str | bytes | None) -> None:
+        properties = self._own_properties()
+        if value is None:
+            properties.pop(name)
+        elif isinstance(value, bytes):
+            properties.set(name, value, PropertyType.BYTES)
+        elif isinstance(value, str):
+            properties.set(name, value, PropertyType.STRING)
+        else:
+            raise MessageFormatException(f"{name} cannot hold {value!r}")
+
+    # --- properties -----------------------------------------------------------------------------------------------
+
+    @property
+    def properties(self) -> MessageProperties:
+        """The properties as a mapping."""
+        return MessageProperties(self)
+
+    def clear_properties(self) -> None:
+        """Remove all properties and make them writable. Headers and body stay."""
+        kept = Properties()
+        for name, (value, kind) in self.stored().typed_items():
+            if is_header_name(name):
+                kept.set(name, value, kind)
+        self._properties = kept
+        self._properties_are_shared = False
+        self.properties_are_read_only = False
+
+    # --- body -----------------------------------------------------------------------------------------------------
+
+    @property
+    def body(self) -> object:
+        """The body as one Python value: None here."""
+        return None
+
+    def clear_body(self) -> None:
+        """Remove the body and make it writable. Headers and properties stay."""
+        self._body_source = None
+
+    def is_body_assignable_to(self, kind: type[object]) -> bool:
+        """Whether ``get_body(kind)`` gives a value."""
+        body = self.body
+        return body is None or isinstance(body, kind)
+
+    def get_body(self, kind: type[T]) -> T | None:
+        """The body, which has to be of this type.
+
+        Raises:
+            MessageFormatException: it is of another one.
+        """
+        body = self.body
+        if body is None or isinstance(body, kind):
+            return body
+        raise MessageFormatException(f"the body is {type(body).__name__}, not {kind.__name__}")
+
+    def _begin_reading(self) -> None:
+        """A kind of message with a body sets it up for reading; it is not decoded yet."""
+
+    # --- acknowledgement ------------------------------------------------------------------------------------------
+
+    def acknowledge(self) -> Awaitable[None]:
+        """Acknowledge by the rules of the session that delivered it.
+
+        Raises:
+            IllegalStateException: the message was not received.
+        """
+        if self.on_acknowledge is None:
+            raise IllegalStateException("only a received message can be acknowledged")
+        return self.on_acknowledge()
+
+    def __repr__(self) -> str:
+        headers = self._sent_headers
+        return f"<{self.__class__.__name__} {headers.message_id or 'not sent'} to {headers.destination}>"
+
+    # Last, because from here on the name means this header inside the class.
+    @property
+    def type(self) -> str | None:
+        """A name for the kind of message, of the program's choice (JMSType)."""
+        value = self.stored().get(_TYPE)
+        return value if isinstance(value, str) else None
+
+    @type.setter
+    def type(self, value: str | None) -> None:
+        self._set_header(_TYPE, value)
+
+
+def _checked_destination(value: Destination | None) -> Destination | None:
+    if value is None or isinstance(value, Queue | Topic | TemporaryQueue | TemporaryTopic):
+        return value
+    raise InvalidDestinationException(f"{value!r} is no destination")

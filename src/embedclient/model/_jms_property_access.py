@@ -1,0 +1,112 @@
+"""Typed access to properties, method by method as JMS has it.
+
+Responsible for the sixteen typed getters and setters. It refuses to know how properties are kept.
+"""
+
+from __future__ import annotations
+
+from ._jms_conversion import inferred, to_boolean, to_integer, to_real, to_text, typed
+from ._jms_properties import MessageProperties, lookup
+from ._properties import Properties, PropertyType, PropertyValue
+
+__all__ = ["PropertyAccess"]
+
+
+class PropertyAccess:
+    """The part of a message that reads and writes properties by type.
+
+    Getters raise ``MessageFormatException`` when the value cannot be converted, and so do those of numbers when there
+    is no value. Setters raise it for a name or value that cannot be set, and ``MessageNotWriteableException`` while the
+    properties are read-only.
+    """
+
+    __slots__ = ()
+
+    delivery_count: int
+
+    def stored(self) -> Properties:
+        raise AssertionError("a message keeps its properties itself")
+
+    def stored_for_writing(self) -> Properties:
+        raise AssertionError("a message keeps its properties itself")
+
+    def property_exists(self, name: str) -> bool:
+        """Whether there is a property of this name, hidden ones included."""
+        return name in MessageProperties(self) or name in self.stored()
+
+    def get_boolean_property(self, name: str) -> bool:
+        """A boolean, False when missing; from a string too."""
+        return to_boolean(lookup(self, name))
+
+    def get_byte_property(self, name: str) -> int:
+        """An int of 8 bits."""
+        return to_integer(lookup(self, name), PropertyType.BYTE)
+
+    def get_short_property(self, name: str) -> int:
+        """An int of 16 bits."""
+        return to_integer(lookup(self, name), PropertyType.SHORT)
+
+    def get_int_property(self, name: str) -> int:
+        """An int of 32 bits."""
+        return to_integer(lookup(self, name), PropertyType.INT)
+
+    def get_long_property(self, name: str) -> int:
+        """An int of 64 bits."""
+        return to_integer(lookup(self, name), PropertyType.LONG)
+
+    def get_float_property(self, name: str) -> float:
+        """A float of single precision."""
+        return to_real(lookup(self, name), PropertyType.FLOAT)
+
+    def get_double_property(self, name: str) -> float:
+        """A float of double precision."""
+        return to_real(lookup(self, name), PropertyType.DOUBLE)
+
+    def get_string_property(self, name: str) -> str | None:
+        """Any value as a string, None when missing."""
+        return to_text(lookup(self, name))
+
+    def get_object_property(self, name: str) -> PropertyValue:
+        """The value as it is, None when missing."""
+        return lookup(self, name).value
+
+    def set_boolean_property(self, name: str, value: bool) -> None:
+        """Set a boolean."""
+        self._set_property(name, value, PropertyType.BOOLEAN)
+
+    def set_byte_property(self, name: str, value: int) -> None:
+        """Set an int of 8 bits."""
+        self._set_property(name, value, PropertyType.BYTE)
+
+    def set_short_property(self, name: str, value: int) -> None:
+        """Set an int of 16 bits."""
+        self._set_property(name, value, PropertyType.SHORT)
+
+    def set_int_property(self, name: str, value: int) -> None:
+        """Set an int of 32 bits."""
+        self._set_property(name, value, PropertyType.INT)
+
+    def set_long_property(self, name: str, value: int) -> None:
+        """Set an int of 64 bits."""
+        self._set_property(name, value, PropertyType.LONG)
+
+    def set_float_property(self, name: str, value: float) -> None:
+        """Set a float of single precision."""
+        self._set_property(name, value, PropertyType.FLOAT)
+
+    def set_double_property(self, name: str, value: float) -> None:
+        """Set a float of double precision."""
+        self._set_property(name, value, PropertyType.DOUBLE)
+
+    def set_string_property(self, name: str, value: str | None) -> None:
+        """Set a string."""
+        self._set_property(name, value, PropertyType.STRING)
+
+    def set_object_property(self, name: str, value: PropertyValue) -> None:
+        """Set a value and infer its type."""
+        found = inferred(value)
+        MessageProperties(self).set(name, found.value, found.type)
+
+    def _set_property(self, name: str, value: PropertyValue, kind: PropertyType) -> None:
+        found = typed(value, kind)
+        MessageProperties(self).set(name, found.value, found.type)
