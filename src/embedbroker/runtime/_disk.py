@@ -1,0 +1,181 @@
+"""The disk driver: one directory of real files.
+
+Responsible for doing disk operations exactly as the seam in ``embedbroker.storage`` describes them, and for turning
+what the operating system says into ``DiskFault``. Refuses to know what the files mean.
+
+It is synchronous. The two lanes may run on two threads at once: they never touch the same file at the same time, and
+the table of open files is guarded.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from embedbroker.storage import (
+    Allocate,
+    DiskFault,
+    DiskOperation,
+    FaultKind,
+    ListFiles,
+    Read,
+    Remove,
+    Rename,
+    Stat,
+    Sync,
+    SyncDirectory,
+    Truncate,
+    WriteAt,
+)
+
+__all__ = ["FileDisk"]
+
+_OPEN_FILES_MAX = 16
+_BUFFERS_MAX = 1024  # IOV_MAX of Linux
+_KINDS = {
+    errno.ENOSPC: FaultKind.FULL,
+    errno.EDQUOT: FaultKind.FULL,
+    errno.ENOENT: FaultKind.MISSING,
+    errno.EACCES: FaultKind.DENIED,
+    errno.EPERM: FaultKind.DENIED,
+    errno.EROFS: FaultKind.DENIED,
+}
+
+
+class FileDisk:
+    """The files of ``directory``, which must exist. ``close`` releases the descriptors."""
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        self.directory = Path(directory)
+        self._guard = threading.Lock()
+        self._open: dict[str, int] = {}  # least recently used first
+        self._unsynced: set[str] = set()
+        self._directory = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
+
+    def run(self, operations: tuple[DiskOperation, ...]) -> tuple[object, ...]:
+        """Do the operations in order and return one result for each.
+
+        Raises:
+            DiskFault: an operation failed; those after it did not happen.
+        """
+        results: list[object] = []
+        for operation in operations:
+            try:
+                results.append(self._do(operation))
+            except OSError as error:
+                kind = _KINDS.get(error.errno or 0, FaultKind.FAILED)
+                raise DiskFault(kind, getattr(operation, "file", ""), error.strerror or str(error)) from error
+        return tuple(results)
+
+    def close(self) -> None:
+        """Close all files. What was not synced stays in doubt."""
+        with self._guard:
+            descriptors = [*self._open.values(), self._directory]
+            self._open.clear()
+            self._directory = -1
+        for descriptor in descriptors:
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def _do(self, operation: DiskOperation) -> object:
+        match operation:
+            case WriteAt(file, offset, data):
+                self._write(self._descriptor(file, create=True), offset, data)
+                self._unsynced.add(file)
+            case Sync(file):
+                os.fdatasync(self._descriptor(file))
+                self._unsynced.discard(file)
+            case Read(file, offset, length):
+                return self._read(self._descriptor(file), offset, length)
+            case ListFiles():
+                return tuple(sorted(entry.name for entry in os.scandir(self.directory) if entry.is_file()))
+            case Stat(file):
+                try:
+                    return os.stat(self.directory / file).st_size
+                except FileNotFoundError:
+                    return None
+            case Rename(file, new):
+                self._forget(new)
+                os.rename(self.directory / file, self.directory / new)
+                self._renamed(file, new)
+            case Allocate(file, size):
+                if size > 0:
+                    os.posix_fallocate(self._descriptor(file, create=True), 0, size)
+                self._unsynced.add(file)
+            case Truncate(file, size):
+                os.ftruncate(self._descriptor(file), size)
+                self._unsynced.add(file)
+            case Remove(file):
+                self._forget(file)
+                try:
+                    os.unlink(self.directory / file)
+                except FileNotFoundError:
+                    pass  # removing twice is how interrupted work is repeated
+            case SyncDirectory():
+                os.fsync(self._directory)
+        return None
+
+    def _write(self, descriptor: int, offset: int, data: tuple[bytes, ...]) -> None:
+        for group in _groups(data):
+            total = sum(map(len, group))
+            written = os.pwritev(descriptor, group, offset)
+            if written < total:  # interrupted, or the disk is nearly full: then the next attempt says so
+                rest = memoryview(b"".join(group))
+                while written < total:
+                    written += os.pwrite(descriptor, rest[written:], offset + written)
+            offset += total
+
+    def _read(self, descriptor: int, offset: int, length: int) -> bytes:
+        data = os.pread(descriptor, length, offset)
+        if len(data) == length or not data:
+            return data
+        parts = [data]
+        while data and sum(map(len, parts)) < length:
+            got = sum(map(len, parts))
+            data = os.pread(descriptor, length - got, offset + got)
+            parts.append(data)
+        return b"".join(parts)
+
+    def _descriptor(self, file: str, create: bool = False) -> int:
+        with self._guard:
+            descriptor = self._open.pop(file, None)
+            if descriptor is None:
+                flags = os.O_RDWR | (os.O_CREAT if create else 0)
+                descriptor = os.open(self.directory / file, flags, 0o640)
+                self._make_place()
+            self._open[file] = descriptor
+            return descriptor
+
+    def _make_place(self) -> None:
+        """Close a file that was not used for long. One with unsynced bytes stays: its errors must come to its sync."""
+        if len(self._open) >= _OPEN_FILES_MAX:
+            victim = next((name for name in self._open if name not in self._unsynced), None)
+            if victim is not None:
+                os.close(self._open.pop(victim))
+
+    def _forget(self, file: str) -> None:
+        with self._guard:
+            descriptor = self._open.pop(file, None)
+            self._unsynced.discard(file)
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def _renamed(self, file: str, new: str) -> None:
+        with self._guard:
+            descriptor = self._open.pop(file, None)
+            if descriptor is not None:
+                self._open[new] = descriptor
+            if file in self._unsynced:
+                self._unsynced.discard(file)
+                self._unsynced.add(new)
+
+
+def _groups(data: tuple[bytes, ...]) -> Iterator[tuple[bytes, ...]]:
+    if len(data) <= _BUFFERS_MAX:
+        yield data
+        return
+    for start in range(0, len(data), _BUFFERS_MAX):
+        yield data[start : start + _BUFFERS_MAX]

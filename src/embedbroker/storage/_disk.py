@@ -1,0 +1,166 @@
+"""What a disk is to the journal: a few dumb operations on named files, their results and their failures.
+
+Responsible for the operation values, the ``Disk`` seam with its rules, and the unit of work that the journal hands out.
+Refuses to open files itself: the driver over real files lives in ``embedbroker.runtime``, its simulated twin in
+``embedbroker.testing``; one conformance suite runs over both.
+
+Rules of the seam, which the twin enforces and a real disk obeys:
+- Files are flat names inside one directory. A name that does not exist yet is created by ``Allocate`` or ``WriteAt``.
+- Operations of one ``run`` happen in order; the first that fails ends the run and the rest does not happen.
+- Written bytes can be read at once, and survive a power cut only after ``Sync`` of their file. Sectors of 512 bytes are
+  lost or kept independently of each other.
+- A name (creation, rename, removal) survives a power cut only after ``SyncDirectory``.
+- A failed ``Sync`` leaves the disk in doubt: bytes written before it may be gone although they can still be read, and a
+  later ``Sync`` that succeeds says nothing about them.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, IntEnum
+from typing import Protocol
+
+from attrs import frozen
+
+__all__ = [
+    "SECTOR_BYTES",
+    "Allocate",
+    "Disk",
+    "DiskFault",
+    "DiskOperation",
+    "DiskWork",
+    "FaultKind",
+    "Lane",
+    "ListFiles",
+    "Read",
+    "Remove",
+    "Rename",
+    "Stat",
+    "Sync",
+    "SyncDirectory",
+    "Truncate",
+    "WriteAt",
+]
+
+SECTOR_BYTES = 512
+
+
+@frozen
+class WriteAt:
+    """Write all of ``data`` one after the other from ``offset``; the file grows if it must. Result: None."""
+
+    file: str
+    offset: int
+    data: tuple[bytes, ...]
+
+
+@frozen
+class Read:
+    """Result: up to ``length`` bytes from ``offset``, fewer only at the end of the file."""
+
+    file: str
+    offset: int
+    length: int
+
+
+@frozen
+class Sync:
+    """Make everything written to ``file`` so far survive a power cut. Result: None."""
+
+    file: str
+
+
+@frozen
+class ListFiles:
+    """Result: the names of all files, sorted, as a tuple."""
+
+
+@frozen
+class Stat:
+    """Result: the size of ``file`` in bytes, or None when there is no such file."""
+
+    file: str
+
+
+@frozen
+class Rename:
+    """Give ``file`` the name ``new``, replacing a file of that name at once. Result: None."""
+
+    file: str
+    new: str
+
+
+@frozen
+class Allocate:
+    """Make ``file`` at least ``size`` bytes long, with the space reserved; new bytes are zero. Result: None."""
+
+    file: str
+    size: int
+
+
+@frozen
+class Truncate:
+    """Cut ``file`` to ``size`` bytes. Result: None."""
+
+    file: str
+    size: int
+
+
+@frozen
+class Remove:
+    """Remove ``file``; a file that does not exist is no fault. Result: None."""
+
+    file: str
+
+
+@frozen
+class SyncDirectory:
+    """Make all names created, changed and removed so far survive a power cut. Result: None."""
+
+
+DiskOperation = WriteAt | Read | Sync | ListFiles | Stat | Rename | Allocate | Truncate | Remove | SyncDirectory
+
+
+class FaultKind(Enum):
+    """What went wrong, as far as it changes what to say to the operator."""
+
+    FULL = "no space left"
+    MISSING = "no such file"
+    DENIED = "not permitted"
+    FAILED = "input or output error"
+
+
+class DiskFault(Exception):
+    """An operation failed. ``file`` is empty when the directory itself is meant."""
+
+    def __init__(self, kind: FaultKind, file: str, text: str) -> None:
+        super().__init__(f"{file or 'the directory'}: {text}")
+        self.kind = kind
+        self.file = file
+        self.text = text
+
+
+class Disk(Protocol):
+    """One directory. Drivers are synchronous; the caller decides on which thread they run."""
+
+    def run(self, operations: tuple[DiskOperation, ...]) -> tuple[object, ...]:
+        """Do the operations in order and return one result for each.
+
+        Raises:
+            DiskFault: an operation failed; those after it did not happen.
+        """
+
+
+class Lane(IntEnum):
+    """Which work may wait for which: each lane has at most one piece of work under way, lanes do not wait for others."""
+
+    JOURNAL = 0
+    BACKGROUND = 1
+
+
+@frozen
+class DiskWork:
+    """One ``Disk.run`` to do. ``batch`` names it in the answer (``on_disk_done`` or ``on_disk_failed``)."""
+
+    lane: Lane
+    batch: int
+    operations: tuple[DiskOperation, ...]

@@ -1,0 +1,202 @@
+"""What of the journal is still needed: the index of living messages, open transactions and definitions.
+
+Responsible for following each record as it is appended or replayed, so that whole segments can be dropped and garbage
+can be found without reading. Refuses to know bytes and files.
+
+The index runs ahead of the disk: it knows records that are appended but not yet synced. Whoever acts on it (compaction)
+therefore waits until everything appended at that time is durable before the old segments go.
+
+An edge "segment C needs segment A" says: C holds a record that ends something in A (an acknowledgement of a message
+that was added in A, the end of a transaction with records in A, the removal of something defined in A, a delivery
+count). C may go only after A, or the thing would come back to life. A segment may go when nothing in it lives and all
+it needs is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from attrs import Factory, define
+
+from ._record_codec import RecordKind
+from ._segments import Placement, Segment
+
+__all__ = ["Liveness", "OpenTransaction", "transaction_key"]
+
+Key = tuple[int, int]
+
+
+def transaction_key(transaction_id: int) -> Key:
+    """The key under which a segment remembers that a transaction with records in it has ended."""
+    return RecordKind.COMMIT, transaction_id
+
+
+@define(eq=False)
+class OpenTransaction:
+    """A transaction without COMMIT or ROLLBACK so far."""
+
+    adds: list[int] = Factory(list)
+    acknowledgements: list[tuple[int, int]] = Factory(list)
+    # Messages sent so far, per queue: the position a record of a transaction carries.
+    ordinals: dict[int, int] = Factory(dict)
+    # Where its records stand; the value counts those that pin the segment while the transaction is open.
+    segments: dict[Segment, int] = Factory(dict)
+    xid: bytes | None = None
+
+
+@define(eq=False)
+class Liveness:
+    """The state of all records. ``index`` maps the id of every living message to its placement."""
+
+    index: dict[int, Placement] = Factory(dict)
+    # Latest persisted delivery count of living messages that have one.
+    counts: dict[tuple[int, int], int] = Factory(dict)
+    transactions: dict[int, OpenTransaction] = Factory(dict)
+    # Segments with records of a definition that is in force, the latest last.
+    definitions: dict[Key, list[Segment]] = Factory(dict)
+
+    def add(self, message_id: int, queues: Sequence[int], segment: Segment) -> None:
+        """A message without a transaction."""
+        placement = segment.placement(queues[0] if len(queues) == 1 else tuple(queues))
+        placement.count += 1
+        self.index[message_id] = placement
+
+    def add_in_transaction(
+        self, message_id: int, queues: Sequence[int], transaction_id: int, segment: Segment
+    ) -> OpenTransaction:
+        """A message in a transaction; it lives at least as long as the transaction is open."""
+        self.add(message_id, queues, segment)
+        transaction = self._transaction(transaction_id)
+        transaction.adds.append(message_id)
+        transaction.segments.setdefault(segment, 0)
+        return transaction
+
+    def acknowledge(self, message_id: int, queue_id: int, segment: Segment) -> None:
+        """One reference is gone. Unknown ones are no error: compaction may have dropped the message already."""
+        home = self._settle(message_id, queue_id)
+        if home is not None and home is not segment:
+            segment.needs[home] = None
+
+    def acknowledge_in_transaction(self, message_id: int, queue_id: int, transaction_id: int, segment: Segment) -> None:
+        """One reference goes when the transaction commits."""
+        transaction = self._transaction(transaction_id)
+        transaction.acknowledgements.append((message_id, queue_id))
+        transaction.segments[segment] = transaction.segments.get(segment, 0) + 1
+        segment.pins += 1
+        placement = self.index.get(message_id)
+        if placement is not None and placement.segment is not segment:
+            segment.needs[placement.segment] = None
+
+    def update_delivery_count(self, message_id: int, queue_id: int, count: int, segment: Segment) -> None:
+        """A message came back to its queue."""
+        placement = self.index.get(message_id)
+        if placement is None:
+            return
+        self.counts[message_id, queue_id] = count
+        if placement.segment is not segment:
+            segment.needs[placement.segment] = None
+
+    def prepare(self, transaction_id: int, xid: bytes, segment: Segment) -> None:
+        transaction = self._transaction(transaction_id)
+        transaction.xid = xid
+        transaction.segments[segment] = transaction.segments.get(segment, 0) + 1
+        segment.pins += 1
+
+    def commit(self, transaction_id: int, segment: Segment) -> None:
+        transaction = self._end(transaction_id, segment)
+        if transaction is not None:
+            for message_id, queue_id in transaction.acknowledgements:
+                self._settle(message_id, queue_id)
+
+    def rollback(self, transaction_id: int, segment: Segment) -> None:
+        transaction = self._end(transaction_id, segment)
+        if transaction is not None:
+            for message_id in transaction.adds:
+                self.forget(message_id)
+
+    def define(self, kind: RecordKind, identifier: int, segment: Segment) -> None:
+        """An address or queue exists, or changed; ``kind`` is ADDRESS or QUEUE."""
+        history = self.definitions.setdefault((kind, identifier), [])
+        if history:
+            history[-1].pins -= 1
+        if not history or history[-1] is not segment:
+            history.append(segment)
+        segment.pins += 1
+
+    def remove(self, kind: RecordKind, identifier: int, segment: Segment, segments: Iterable[Segment]) -> None:
+        """An address or queue is gone, and with a queue its references."""
+        history = self.definitions.pop((kind, identifier), None)
+        if history is not None:
+            history[-1].pins -= 1
+            for earlier in history:
+                self._note_end((kind, identifier), earlier, segment)
+        if kind == RecordKind.QUEUE:
+            for other in segments:
+                other.remove_queue(identifier)
+
+    def move(self, old: list[Segment], new: Segment, later: Iterable[Segment]) -> None:
+        """Compaction replaced ``old`` by ``new``: whatever spoke of the old segments speaks of the new one."""
+        for segment in old:
+            segment.gone = True
+            for placement in (*segment.placements.values(), *segment.orphans):
+                placement.segment = new
+            for queue_id, placements in segment.by_queue.items():
+                new.by_queue.setdefault(queue_id, []).extend(placements)
+            new.orphans += segment.orphans
+            new.pins += segment.pins
+        replaced = dict.fromkeys(old)
+        for other in later:
+            if replaced.keys() & other.needs.keys():
+                other.needs = {need: None for need in other.needs if need not in replaced} | {new: None}
+        for transaction in self.transactions.values():
+            for segment in old:
+                if segment in transaction.segments:
+                    pins = transaction.segments.pop(segment)
+                    transaction.segments[new] = transaction.segments.get(new, 0) + pins
+        for history in self.definitions.values():
+            if any(segment in replaced for segment in history):
+                history[:] = list(dict.fromkeys([new if segment in replaced else segment for segment in history]))
+
+    def _transaction(self, transaction_id: int) -> OpenTransaction:
+        transaction = self.transactions.get(transaction_id)
+        if transaction is None:
+            transaction = self.transactions[transaction_id] = OpenTransaction()
+        return transaction
+
+    def _end(self, transaction_id: int, segment: Segment) -> OpenTransaction | None:
+        transaction = self.transactions.pop(transaction_id, None)
+        if transaction is not None:
+            for earlier, pins in transaction.segments.items():
+                earlier.pins -= pins
+                self._note_end(transaction_key(transaction_id), earlier, segment)
+        return transaction
+
+    def _note_end(self, key: Key, earlier: Segment, segment: Segment) -> None:
+        if earlier is not segment:
+            segment.needs[earlier] = None
+            earlier.ended.add(key)
+
+    def _settle(self, message_id: int, queue_id: int) -> Segment | None:
+        """Take one queue from a message; returns the message's segment if that changed anything."""
+        placement = self.index.get(message_id)
+        if placement is None or queue_id not in placement.queues:
+            return None
+        if self.counts:
+            self.counts.pop((message_id, queue_id), None)
+        segment = placement.segment
+        placement.count -= 1
+        if len(placement.queues) == 1:
+            del self.index[message_id]
+            segment.dead.append(message_id)
+        else:
+            left = tuple([other for other in placement.queues if other != queue_id])
+            self.index[message_id] = remaining = segment.placement(left[0] if len(left) == 1 else left)
+            remaining.count += 1
+        return segment
+
+    def forget(self, message_id: int) -> None:
+        """A message is gone whatever references it had."""
+        placement = self.index.pop(message_id, None)
+        if placement is not None:
+            placement.count -= 1
+            placement.segment.dead.append(message_id)

@@ -1,0 +1,184 @@
+"""The bytes of journal records: layouts, kinds, and encoders for what is rare.
+
+Responsible for the record format, version 1. Refuses to know what records mean together (replay) and where they stand
+(batches, segments).
+
+All numbers are little-endian. Every record starts with the same eight bytes, so that a reader can step over kinds it
+does not know::
+
+    size u32 (of the whole record) | kind u8 | flags u8 | two bytes that depend on the kind
+
+ADD_MESSAGE, hot, every field at a fixed offset::
+
+     0  size u32 | kind u8 | flags u8 | encoding u8 | priority u8
+     8  message id i64
+    16  transaction id i64             0: none
+    24  expiration i64                 Unix ms, 0: never
+    32  timestamp i64                  Unix ms, the sender's
+    40  wall time i64                  Unix ms, the broker's when it took the message
+    48  deliver at i64                 Unix ms, 0: at once
+    56  reference count u32 | raw size u32
+    64  per reference: queue id i64 | position i64
+        raw bytes of the message, in the encoding that the tag names
+
+In a transaction the position of a reference is its ordinal among the transaction's messages for that queue (0, 1, ...);
+COMMIT brings the first position for each queue, and the sum is the message's position. A record of a transaction thus
+keeps its position when compaction drops its neighbours.
+
+A kind may be added without a new format version. A reader that does not know it steps over the record, and compaction
+keeps it, if the flag SKIPPABLE is set; otherwise the reader refuses the journal, because leaving it out would change
+what the broker promised. Replication ships records in the batches they were written in; large messages and pages stay
+in files of their own, with records that refer to them (flag LARGE is kept for that).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from struct import Struct
+
+from attrs import asdict, fields
+
+from embedbroker.kernel import AddressDefinition, QueueDefinition
+
+__all__ = [
+    "ACKNOWLEDGE",
+    "ADD_MESSAGE",
+    "ADD_ONE",
+    "DURABLE",
+    "LARGE",
+    "PAIR",
+    "PREFIX",
+    "SKIPPABLE",
+    "TRANSACTION",
+    "UPDATE_DELIVERY_COUNT",
+    "RecordKind",
+    "decode_address",
+    "decode_dropped",
+    "decode_pairs",
+    "decode_queue",
+    "decode_segment_start",
+    "encode_commit",
+    "encode_definition",
+    "encode_dropped",
+    "encode_id",
+    "encode_prepare",
+    "encode_rollback",
+    "encode_segment_start",
+]
+
+
+class RecordKind(IntEnum):
+    """Stored numbers: never reuse one."""
+
+    ADD_MESSAGE = 1
+    ACKNOWLEDGE = 2
+    UPDATE_DELIVERY_COUNT = 3
+    PREPARE = 4
+    COMMIT = 5
+    ROLLBACK = 6
+    ADDRESS = 7
+    REMOVE_ADDRESS = 8
+    QUEUE = 9
+    REMOVE_QUEUE = 10
+    RESERVE_IDS = 11
+    # The journal's own bookkeeping.
+    SEGMENT_START = 12
+    SEGMENTS_DROPPED = 13
+    SEAL = 14
+
+
+SKIPPABLE = 0x80
+DURABLE = 0x01
+LARGE = 0x02
+
+PREFIX = Struct("<IBBH")
+ADD_MESSAGE = Struct("<IBBBBqqqqqqII")
+ADD_ONE = Struct("<IBBBBqqqqqqIIqq")  # with the one reference that most messages have
+PAIR = Struct("<qq")
+ACKNOWLEDGE = Struct("<IBBHqqq")  # message id, queue id, transaction id
+UPDATE_DELIVERY_COUNT = Struct("<IBBHqqI")  # message id, queue id, count
+TRANSACTION = Struct("<IBBHq")  # PREPARE (xid bytes follow), COMMIT (pairs follow), ROLLBACK: transaction id
+IDENTIFIER = Struct("<IBBHq")  # REMOVE_ADDRESS, REMOVE_QUEUE: id; RESERVE_IDS: limit; SEAL: wall time in Unix ms
+SEGMENT_START = Struct("<IBBHq")  # id limit; extents follow
+EXTENT = Struct("<QQQ")  # first generation, last generation, last batch number of a segment file
+
+
+def encode_prepare(transaction_id: int, xid: bytes) -> bytes:
+    """PREPARE: the transaction id, then the bytes of the XA branch id."""
+    return TRANSACTION.pack(TRANSACTION.size + len(xid), RecordKind.PREPARE, 0, 0, transaction_id) + xid
+
+
+def encode_commit(transaction_id: int, positions: Sequence[tuple[int, int]]) -> bytes:
+    """COMMIT: the transaction id, then (queue id, first position) pairs."""
+    pairs = b"".join([PAIR.pack(queue_id, position) for queue_id, position in positions])
+    return TRANSACTION.pack(TRANSACTION.size + len(pairs), RecordKind.COMMIT, 0, 0, transaction_id) + pairs
+
+
+def encode_rollback(transaction_id: int) -> bytes:
+    """ROLLBACK: the transaction id."""
+    return TRANSACTION.pack(TRANSACTION.size, RecordKind.ROLLBACK, 0, 0, transaction_id)
+
+
+def encode_id(kind: RecordKind, value: int) -> bytes:
+    """REMOVE_ADDRESS, REMOVE_QUEUE, RESERVE_IDS and SEAL: one number."""
+    return IDENTIFIER.pack(IDENTIFIER.size, kind, 0, 0, value)
+
+
+def encode_definition(definition: AddressDefinition | QueueDefinition) -> bytes:
+    """ADDRESS and QUEUE: UTF-8 JSON, an object of the definition's fields. Rare, so readable beats compact."""
+    kind = RecordKind.ADDRESS if isinstance(definition, AddressDefinition) else RecordKind.QUEUE
+    payload = json.dumps(asdict(definition), ensure_ascii=False, separators=(",", ":")).encode()
+    return PREFIX.pack(PREFIX.size + len(payload), kind, 0, 0) + payload
+
+
+def encode_segment_start(id_limit: int, extents: Iterable[tuple[int, int, int]]) -> bytes:
+    """SEGMENT_START, the first record of a segment: the id limit, and the extents of the segments before this one.
+
+    It makes a missing file detectable although segments go from the middle of the journal, not only from its start.
+    """
+    body = b"".join([EXTENT.pack(*extent) for extent in extents])
+    return SEGMENT_START.pack(SEGMENT_START.size + len(body), RecordKind.SEGMENT_START, 0, 0, id_limit) + body
+
+
+def encode_dropped(generations: Sequence[tuple[int, int]]) -> bytes:
+    """SEGMENTS_DROPPED: (first, last) generation of segments whose files may be gone from now on."""
+    body = b"".join([PAIR.pack(first, last) for first, last in generations])
+    return PREFIX.pack(PREFIX.size + len(body), RecordKind.SEGMENTS_DROPPED, 0, 0) + body
+
+
+def decode_pairs(data: bytes, start: int, end: int) -> list[tuple[int, int]]:
+    """The pairs of a COMMIT or an ADD_MESSAGE record."""
+    return list(PAIR.iter_unpack(memoryview(data)[start:end]))
+
+
+def decode_dropped(data: bytes, start: int, size: int) -> list[tuple[int, int]]:
+    """The (first, last) generations of a SEGMENTS_DROPPED record."""
+    return decode_pairs(data, start + PREFIX.size, start + size)
+
+
+def decode_segment_start(data: bytes, start: int, size: int) -> tuple[int, list[tuple[int, int, int]]]:
+    """The id limit and the extents of a SEGMENT_START record."""
+    id_limit: int = SEGMENT_START.unpack_from(data, start)[4]
+    return id_limit, list(EXTENT.iter_unpack(memoryview(data)[start + SEGMENT_START.size : start + size]))
+
+
+def decode_address(data: bytes, start: int, size: int) -> tuple[AddressDefinition, list[str]]:
+    """The definition in an ADDRESS record, and the names of fields this version does not know."""
+    known, unknown = _fields_of(AddressDefinition, data, start, size)
+    return AddressDefinition(**known), unknown  # type: ignore[arg-type]  # the record holds what asdict gave
+
+
+def decode_queue(data: bytes, start: int, size: int) -> tuple[QueueDefinition, list[str]]:
+    """The definition in a QUEUE record, and the names of fields this version does not know."""
+    known, unknown = _fields_of(QueueDefinition, data, start, size)
+    return QueueDefinition(**known), unknown  # type: ignore[arg-type]  # the record holds what asdict gave
+
+
+def _fields_of(
+    kind: type[AddressDefinition] | type[QueueDefinition], data: bytes, start: int, size: int
+) -> tuple[dict[str, object], list[str]]:
+    payload: dict[str, object] = json.loads(data[start + PREFIX.size : start + size])
+    names = {attribute.name for attribute in fields(kind)}
+    return {name: value for name, value in payload.items() if name in names}, sorted(payload.keys() - names)

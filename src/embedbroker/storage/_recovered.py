@@ -1,0 +1,119 @@
+"""What the journal gives the kernel at the start: definitions, living messages, prepared transactions.
+
+Responsible for handing it over in bounded portions. Refuses to interpret message bytes: they are restored by encoding
+tag.
+
+While a journal is replayed, messages are kept as exact tuples of numbers and bytes in one dictionary: the collector
+stops tracking such tuples, so a full collection does not walk a million recovered messages.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from attrs import Factory, define, frozen
+
+from embedbroker.kernel import AddressDefinition, QueueDefinition
+
+from ._record_codec import DURABLE
+
+__all__ = ["RecoveredMessage", "RecoveredState", "RecoveredTransaction", "StoredMessage", "restore"]
+
+# encoding, priority, flags, expiration, timestamp, wall ms, raw, then queue id and position of each reference
+StoredMessage = tuple[int | bytes, ...]
+REFERENCES = 7
+
+
+class RecoveredMessage(NamedTuple):
+    """One living message. ``references`` holds (queue id, position, delivery count) for each queue that has it."""
+
+    message_id: int
+    encoding: int
+    priority: int
+    durable: bool
+    expiration: int
+    timestamp: int
+    wall_ms: int
+    raw: bytes
+    references: tuple[tuple[int, int, int], ...]
+
+
+@frozen
+class RecoveredTransaction:
+    """A transaction that was prepared and neither committed nor rolled back.
+
+    The positions in ``adds`` are ordinals per queue, as they were before the commit. What ``acknowledgements`` (message
+    id, queue id) speak of is among the living messages.
+    """
+
+    transaction_id: int
+    xid: bytes
+    adds: tuple[RecoveredMessage, ...]
+    acknowledgements: tuple[tuple[int, int], ...]
+
+
+@define(eq=False)
+class RecoveredState:
+    """Everything durable. Take it once; ``take_messages`` empties it portion by portion."""
+
+    addresses: tuple[AddressDefinition, ...]
+    queues: tuple[QueueDefinition, ...]
+    transactions: tuple[RecoveredTransaction, ...]
+    # Ids and positions from here on were never used.
+    id_limit: int
+    # For the log: what was cut, kept as a copy, left out.
+    notes: tuple[str, ...]
+    _messages: dict[int, StoredMessage] = Factory(dict)
+    _counts: dict[tuple[int, int], int] = Factory(dict)
+    _left: list[int] = Factory(list)
+    _queue_ids: frozenset[int] = frozenset()
+
+    def __attrs_post_init__(self) -> None:
+        self._queue_ids = frozenset([queue.id for queue in self.queues])
+        self._left = list(self._messages)
+        self._left.reverse()
+
+    @property
+    def messages_left(self) -> int:
+        """How many messages ``take_messages`` may still return, at most."""
+        return len(self._left)
+
+    def take_messages(self, limit: int) -> list[RecoveredMessage]:
+        """Take up to ``limit`` messages, in the order they were added; an empty list means that all are taken.
+
+        References to queues that do not exist any more are left out, and with the last of them the message.
+        """
+        taken: list[RecoveredMessage] = []
+        queue_ids, counts, messages = self._queue_ids, self._counts, self._messages
+        while self._left and len(taken) < limit:
+            message_id = self._left.pop()
+            message = restore(message_id, messages.pop(message_id), counts, queue_ids)
+            if message.references:
+                taken.append(message)
+        return taken
+
+
+def restore(
+    message_id: int, stored: StoredMessage, counts: dict[tuple[int, int], int], queue_ids: frozenset[int]
+) -> RecoveredMessage:
+    """Turn the compact tuple of replay into the value the kernel takes, with references to these queues only."""
+    encoding, priority, flags, expiration, timestamp, wall_ms, raw = stored[:REFERENCES]
+    pairs = zip(stored[REFERENCES::2], stored[REFERENCES + 1 :: 2], strict=True)
+    references = tuple(
+        [
+            (queue_id, position, counts.get((message_id, queue_id), 0))  # type: ignore[arg-type]  # the tail is ints
+            for queue_id, position in pairs
+            if queue_id in queue_ids
+        ]
+    )
+    return RecoveredMessage(
+        message_id,
+        encoding,  # type: ignore[arg-type]  # the head is as StoredMessage describes
+        priority,  # type: ignore[arg-type]
+        bool(flags & DURABLE),  # type: ignore[operator]
+        expiration,  # type: ignore[arg-type]
+        timestamp,  # type: ignore[arg-type]
+        wall_ms,  # type: ignore[arg-type]
+        raw,  # type: ignore[arg-type]
+        references,
+    )

@@ -1,0 +1,221 @@
+"""Segments: the files of a journal, their names, headers and what of them is still needed.
+
+Responsible for the naming scheme, the segment header and the account of one segment (where its batches end, what in it
+is alive, which older segments its records speak about). Refuses to read or write: it describes files.
+
+Names::
+
+    segment-0000000042.journal             generation 42, as written
+    segment-0000000040-0000000042.journal  what compaction kept of generations 40 to 42; the file takes their place the
+                                           moment it has this name, and files it covers are ignored and removed
+    spare-0000000017.journal               an empty place: a new file, or one whose content nobody needs
+    compacting.journal                     compaction's work in progress, of no value until it is renamed
+    torn-0000000042-<batch>.copy           a torn tail that recovery cut, for people to look at
+
+Header, 4096 bytes, so that no later write touches its page::
+
+     0  magic "EBJS" | format version u8 | flags u8 | header size u16
+     8  journal identity u64
+    16  generation u64                 stands in every batch of the segment
+    24  first generation u64 | last generation u64     what the file stands for; all three equal unless compacted
+    40  first batch number u64 | last batch number u64 of what it stands for; 0 unless compacted
+    56  made at i64                    Unix ms
+  4092 crc u32                        bytes 0 to 4091
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from enum import IntFlag
+from struct import Struct
+from zlib import crc32
+
+from attrs import Factory, define, frozen
+
+from ._batch import FORMAT_VERSION
+
+__all__ = [
+    "COMPACTING",
+    "FIRST_BATCH_OFFSET",
+    "Placement",
+    "Segment",
+    "SegmentFlags",
+    "SegmentHeader",
+    "decode_header",
+    "encode_header",
+    "segment_name",
+    "segment_range",
+    "spare_name",
+    "torn_name",
+]
+
+FIRST_BATCH_OFFSET = 4096
+COMPACTING = "compacting.journal"
+MAGIC = b"EBJS"
+HEADER = Struct("<4sBBHQQQQQQq")
+CHECKED = FIRST_BATCH_OFFSET - 4
+NAME = re.compile(r"segment-(\d{10,})(?:-(\d{10,}))?\.journal\Z")
+
+
+class SegmentFlags(IntFlag):
+    """COMPACTED: written by compaction. REUSED: the file held other batches before, so its tail may hold anything."""
+
+    COMPACTED = 1
+    REUSED = 2
+
+
+def segment_name(first: int, last: int) -> str:
+    """The name of the file that stands for these generations."""
+    return f"segment-{first:010}.journal" if first == last else f"segment-{first:010}-{last:010}.journal"
+
+
+def segment_range(name: str) -> tuple[int, int] | None:
+    """(first, last) generation of a segment's name, None for other names."""
+    match = NAME.match(name)
+    if match is None:
+        return None
+    first = int(match[1])
+    return first, int(match[2]) if match[2] else first
+
+
+def spare_name(generation: int) -> str:
+    """The name of an empty place, made of a number no other file has."""
+    return f"spare-{generation:010}.journal"
+
+
+def torn_name(generation: int, number: int) -> str:
+    """The name of the copy of a torn tail."""
+    return f"torn-{generation:010}-{number}.copy"
+
+
+@frozen
+class SegmentHeader:
+    """What the first 4096 bytes of a segment say."""
+
+    identity: int
+    generation: int
+    first: int
+    last: int
+    first_number: int
+    last_number: int
+    made_at_ms: int
+    flags: int
+
+
+def encode_header(header: SegmentHeader) -> bytes:
+    """Everything in front of the first batch."""
+    head = HEADER.pack(
+        MAGIC,
+        FORMAT_VERSION,
+        header.flags,
+        HEADER.size,
+        header.identity,
+        header.generation,
+        header.first,
+        header.last,
+        header.first_number,
+        header.last_number,
+        header.made_at_ms,
+    ).ljust(CHECKED, b"\0")
+    return head + crc32(head).to_bytes(4, "little")
+
+
+def decode_header(data: bytes) -> SegmentHeader | str:
+    """The header, or what is wrong with it."""
+    if len(data) < FIRST_BATCH_OFFSET:
+        return "the file is shorter than a segment header"
+    if crc32(data[:CHECKED]) != int.from_bytes(data[CHECKED:FIRST_BATCH_OFFSET], "little"):
+        return "the checksum of the segment header does not fit"
+    magic, version, flags, _size, *numbers = HEADER.unpack_from(data)
+    if magic != MAGIC:
+        return "this is no journal segment"
+    if version != FORMAT_VERSION:
+        return f"the segment has format version {version}; this program reads {FORMAT_VERSION}"
+    identity, generation, first, last, first_number, last_number, made_at_ms = numbers
+    return SegmentHeader(identity, generation, first, last, first_number, last_number, made_at_ms, flags)
+
+
+class Placement:
+    """Where messages stand and which queues still have them; shared by all messages of which both are the same.
+
+    ``count`` is the number of those messages. Sharing keeps the index of living messages at one dictionary entry each.
+    """
+
+    __slots__ = ("count", "queues", "segment")
+
+    def __init__(self, segment: Segment, queues: tuple[int, ...]) -> None:
+        self.segment = segment
+        self.queues = queues
+        self.count = 0
+
+
+@define(eq=False)
+class Segment:
+    """The account of one segment file. ``end`` is the offset behind its last batch, ``size`` that of the file."""
+
+    first: int
+    last: int
+    generation: int
+    size: int
+    end: int = FIRST_BATCH_OFFSET
+    first_number: int = 0
+    last_number: int = 0
+    compacted: bool = False
+    reused: bool = False
+    made: bool = True  # the file stands under its name, with its header synced
+    gone: bool = False
+    # Messages ever added here; known from ``close`` on, when no more can come.
+    added: int = 0
+    # Placements by queue id (messages with one reference) or by the tuple of their queue ids.
+    placements: dict[int | tuple[int, ...], Placement] = Factory(dict)
+    # The same by queue, for the day a queue is removed.
+    by_queue: dict[int, list[Placement]] = Factory(dict)
+    # Placements whose last queue was removed: their messages are garbage that nobody acknowledges.
+    orphans: list[Placement] = Factory(list)
+    # Ids of messages added here that nobody references any more. Compaction of a later segment asks whether an
+    # acknowledgement in it still has something to acknowledge.
+    dead: array[int] = Factory(lambda: array("q"))
+    # Definitions in force, and records of open transactions.
+    pins: int = 0
+    # Older segments whose content would be read wrongly without the records in here, as an ordered set.
+    needs: dict[Segment, None] = Factory(dict)
+    # (record kind, id) of transactions and definitions with records here that records in later segments ended.
+    ended: set[tuple[int, int]] = Factory(set)
+
+    @property
+    def name(self) -> str:
+        return segment_name(self.first, self.last)
+
+    def placement(self, key: int | tuple[int, ...]) -> Placement:
+        """The shared placement of messages here that these queues have."""
+        placement = self.placements.get(key)
+        if placement is None:
+            queues = key if isinstance(key, tuple) else (key,)
+            placement = self.placements[key] = Placement(self, queues)
+            for queue_id in queues:
+                self.by_queue.setdefault(queue_id, []).append(placement)
+        return placement
+
+    def remove_queue(self, queue_id: int) -> None:
+        """Drop the queue's references to all messages here."""
+        for placement in self.by_queue.pop(queue_id, ()):
+            placement.queues = tuple([other for other in placement.queues if other != queue_id])
+            if not placement.queues:
+                self.orphans.append(placement)
+        self.placements.pop(queue_id, None)
+
+    def close(self) -> None:
+        """No more records will come."""
+        referenced = sum([placement.count for placement in self.placements.values() if placement.queues])
+        self.added = referenced + len(self.dead) + self.orphaned
+
+    @property
+    def orphaned(self) -> int:
+        """How many messages here lost their queues by removal of the queues."""
+        return sum([placement.count for placement in self.orphans])
+
+    @property
+    def living(self) -> int:
+        """How many messages of this closed segment are still referenced."""
+        return self.added - len(self.dead) - self.orphaned

@@ -1,0 +1,55 @@
+"""Long disk work as a generator: it yields what it needs and is resumed with the answer.
+
+Responsible for the protocol between such work (recovery, preparing segments, compaction, inspection) and whoever runs
+it. Refuses to know what the work is about.
+
+A step yields a tuple of operations and gets their results, or a durability point and gets () once that is reached. What
+it does between two yields is bounded by one slice, so that the caller can put other work in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TypeVar
+
+from ._disk import Disk, DiskOperation, Read
+
+__all__ = ["Corruption", "Request", "Steps", "read", "run_steps"]
+
+Request = tuple[DiskOperation, ...] | int
+T = TypeVar("T")
+Steps = Generator[Request, tuple[object, ...], T]
+
+
+class Corruption(Exception):
+    """Something that was synced is damaged or missing. Going on would lose messages silently."""
+
+    def __init__(self, file: str, offset: int, text: str) -> None:
+        super().__init__(f"{file} at offset {offset}: {text}")
+        self.file = file
+        self.offset = offset
+        self.text = text
+
+
+def read(file: str, offset: int, length: int) -> Steps[bytes]:
+    """Read one stretch of a file."""
+    (data,) = yield (Read(file, offset, length),)
+    assert isinstance(data, bytes)
+    return data
+
+
+def run_steps(steps: Steps[T], disk: Disk) -> T:
+    """Run work that needs no durability points to its end, at once: for tools that look at a stopped journal.
+
+    Raises:
+        DiskFault: an operation failed.
+        Corruption: the work found damage.
+    """
+    try:
+        request = next(steps)
+        while True:
+            assert isinstance(request, tuple)
+            request = steps.send(disk.run(request))
+    except StopIteration as stop:
+        result: T = stop.value
+        return result

@@ -1,0 +1,239 @@
+"""The disk's simulated twin: files in memory that forget what was not synced.
+
+Responsible for being at least as unkind as a real disk: in a crash every unsynced sector is kept or lost on its own,
+one may tear, sizes and names not yet synced may be old or new, and a failed sync loses for good what it should have
+kept. Refuses to know what the files mean. All chance comes from the generator handed in.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from attrs import Factory, define
+
+from embedbroker.storage import (
+    SECTOR_BYTES,
+    Allocate,
+    DiskFault,
+    DiskOperation,
+    FaultKind,
+    ListFiles,
+    Read,
+    Remove,
+    Rename,
+    Stat,
+    Sync,
+    SyncDirectory,
+    Truncate,
+    WriteAt,
+)
+
+__all__ = ["SimulatedDisk"]
+
+
+@define(eq=False)
+class _File:
+    """``content`` is what a read sees. ``older`` holds the durable bytes of sectors that were written since."""
+
+    content: bytearray = Factory(bytearray)
+    durable_size: int = 0
+    older: dict[int, bytes] = Factory(dict)
+    # Sectors that a failed sync gave up: their durable bytes stay the old ones, whatever is synced later.
+    lost: dict[int, bytes] = Factory(dict)
+
+
+# What happens to names at once: new name -> file, old name -> None.
+_Change = dict[str, _File | None]
+
+
+@define(eq=False)
+class SimulatedDisk:
+    """One directory. ``capacity_bytes`` limits the sum of file sizes; None: no limit.
+
+    ``operations`` counts what was done.
+    """
+
+    capacity_bytes: int | None = None
+    operations: int = 0
+    _faults: dict[int, DiskFault] = Factory(dict)
+    _files: dict[str, _File] = Factory(dict)
+    # The directory as the disk has it, and the changes since, oldest first.
+    _durable: dict[str, _File] = Factory(dict)
+    _changes: list[_Change] = Factory(list)
+
+    def run(self, operations: tuple[DiskOperation, ...]) -> tuple[object, ...]:
+        """Do the operations in order and return one result for each.
+
+        Raises:
+            DiskFault: an operation failed; those after it did not happen.
+        """
+        return tuple([self._step(operation) for operation in operations])
+
+    def fail_at(self, operation: int, kind: FaultKind = FaultKind.FAILED) -> None:
+        """Let the operation with this number (``operations`` counts from 0) fail."""
+        self._faults[operation] = DiskFault(kind, "", "simulated: " + kind.value)
+
+    def crash(self, random: Random, tear: bool = True) -> None:
+        """Cut the power: what was not synced is kept or lost sector by sector, names in the order they changed."""
+        kept_changes = random.randrange(len(self._changes) + 1)
+        for change in self._changes[:kept_changes]:
+            _apply(self._durable, change)
+        self._changes.clear()
+        for name in sorted(self._durable):
+            _crash_file(self._durable[name], random, tear)
+        self._files = dict(self._durable)
+
+    def flip(self, file: str, offset: int, mask: int) -> None:
+        """Damage one byte at rest."""
+        self._files[file].content[offset] ^= mask
+
+    def copy(self) -> SimulatedDisk:
+        """An independent disk in the same state."""
+        twins: dict[int, _File] = {}
+
+        def twin(names: _Change) -> _Change:
+            return {name: twins.setdefault(id(file), _copy(file)) if file else None for name, file in names.items()}
+
+        other = SimulatedDisk(self.capacity_bytes, self.operations)
+        _apply(other._files, twin({**self._files}))
+        _apply(other._durable, twin({**self._durable}))
+        other._changes = [twin(change) for change in self._changes]
+        other._faults = dict(self._faults)
+        return other
+
+    def _step(self, operation: DiskOperation) -> object:
+        number = self.operations
+        self.operations += 1
+        fault = self._faults.pop(number, None)
+        if fault is not None:
+            if isinstance(operation, Sync) and operation.file in self._files:
+                _give_up(self._files[operation.file])
+            raise DiskFault(fault.kind, getattr(operation, "file", ""), fault.text)
+        return self._do(operation)
+
+    def _do(self, operation: DiskOperation) -> object:
+        match operation:
+            case WriteAt(file, offset, data):
+                self._write(self._made(file), file, offset, b"".join(data))
+            case Sync(file):
+                _sync(self._existing(file))
+            case Read(file, offset, length):
+                return bytes(self._existing(file).content[offset : offset + length])
+            case ListFiles():
+                return tuple(sorted(self._files))
+            case Stat(file):
+                return len(self._files[file].content) if file in self._files else None
+            case Rename(file, new):
+                self._change({new: self._existing(file), file: None})
+            case Allocate(file, size):
+                made = self._made(file)
+                self._reserve(file, size - len(made.content))
+                _resize(made, max(size, len(made.content)))
+            case Truncate(file, size):
+                _resize(self._existing(file), size)
+            case Remove(file):
+                if file in self._files:
+                    self._change({file: None})
+            case SyncDirectory():
+                for change in self._changes:
+                    _apply(self._durable, change)
+                self._changes.clear()
+        return None
+
+    def _write(self, file: _File, name: str, offset: int, data: bytes) -> None:
+        end = offset + len(data)
+        self._reserve(name, end - len(file.content))
+        if end > len(file.content):
+            _resize(file, end)
+        for sector in range(offset // SECTOR_BYTES, (end + SECTOR_BYTES - 1) // SECTOR_BYTES):
+            _remember(file, sector)
+        file.content[offset:end] = data
+
+    def _reserve(self, name: str, count: int) -> None:
+        if self.capacity_bytes is None or count <= 0:
+            return
+        if sum(len(file.content) for file in self._files.values()) + count > self.capacity_bytes:
+            raise DiskFault(FaultKind.FULL, name, "simulated: no space left")
+
+    def _existing(self, name: str) -> _File:
+        file = self._files.get(name)
+        if file is None:
+            raise DiskFault(FaultKind.MISSING, name, "no such file")
+        return file
+
+    def _made(self, name: str) -> _File:
+        if name not in self._files:
+            self._change({name: _File()})
+        return self._files[name]
+
+    def _change(self, change: _Change) -> None:
+        _apply(self._files, change)
+        self._changes.append(change)
+
+
+def _apply(directory: dict[str, _File], change: _Change) -> None:
+    for name, file in change.items():
+        if file is None:
+            directory.pop(name, None)
+        else:
+            directory[name] = file
+
+
+def _remember(file: _File, sector: int) -> None:
+    if sector not in file.older:
+        start = sector * SECTOR_BYTES
+        durable = file.lost.pop(sector, None)
+        if durable is None:
+            durable = bytes(file.content[start : start + SECTOR_BYTES]).ljust(SECTOR_BYTES, b"\0")
+        file.older[sector] = durable
+
+
+def _resize(file: _File, size: int) -> None:
+    if size < len(file.content):
+        for sector in range(size // SECTOR_BYTES, (len(file.content) + SECTOR_BYTES - 1) // SECTOR_BYTES):
+            _remember(file, sector)
+        del file.content[size:]
+    else:
+        file.content.extend(bytes(size - len(file.content)))
+
+
+def _sync(file: _File) -> None:
+    file.older.clear()
+    file.durable_size = len(file.content)
+
+
+def _give_up(file: _File) -> None:
+    """A failed sync: the system takes the bytes for clean, so no later sync writes them."""
+    for sector, durable in file.older.items():
+        file.lost.setdefault(sector, durable)
+    file.older.clear()
+
+
+def _crash_file(file: _File, random: Random, tear: bool) -> None:
+    older = {**file.older, **file.lost}
+    if len(file.content) != file.durable_size and random.random() < 0.5:
+        size = file.durable_size
+    else:
+        size = len(file.content)
+    file.content.extend(bytes(max(0, size - len(file.content))))
+    del file.content[size:]
+    torn = random.choice(sorted(older)) if tear and older and random.random() < 0.25 else -1
+    share = random.choice((0.0, 0.1, 0.5, 0.9, 1.0))  # of sectors that are kept
+    for sector in sorted(older):
+        start = sector * SECTOR_BYTES
+        durable = older[sector]
+        if sector == torn:
+            cut = random.randrange(1, SECTOR_BYTES)
+            durable = bytes(file.content[start : start + cut]).ljust(cut, b"\0") + durable[cut:]
+        elif sector not in file.lost and random.random() < share:
+            continue
+        stop = min(start + SECTOR_BYTES, size)
+        if stop > start:
+            file.content[start:stop] = durable[: stop - start]
+    file.older.clear()
+    file.lost.clear()
+    file.durable_size = size
+
+
+def _copy(file: _File) -> _File:
+    return _File(bytearray(file.content), file.durable_size, dict(file.older), dict(file.lost))
