@@ -1,1 +1,30 @@
-"""A message broker that lives inside a Python process."""
+"""A message broker that lives inside a Python process.
+
+Everything promised to users is in `__all__`; the rest of the package may change.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .config import AddressFullPolicy, AddressSettings, BrokerConfig
+    from .runtime import EmbeddedBroker
+
+__all__ = ["AddressFullPolicy", "AddressSettings", "BrokerConfig", "EmbeddedBroker"]
+
+# Loaded on first use: importing the package is cheap for programs that need one name of it.
+_HOMES = {
+    "AddressFullPolicy": ".config",
+    "AddressSettings": ".config",
+    "BrokerConfig": ".config",
+    "EmbeddedBroker": ".runtime",
+}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(home, __name__), name)

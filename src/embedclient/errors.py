@@ -12,6 +12,7 @@ from typing import ClassVar
 
 __all__ = [
     "AddressFullException",
+    "BrokerFailed",
     "ConnectionClosedException",
     "ConnectionLostException",
     "ConnectionTimedOutException",
@@ -220,6 +221,12 @@ class UnblockedException(JMSException, ConnectionError):
     """A call in progress was released because its connection failed over; whether it took effect is unknown."""
 
     DEFAULT_CODE = ErrorCode.UNBLOCKED
+
+
+class BrokerFailed(JMSException):
+    """An embedded broker cannot start or go on: its journal, its disk, or an internal error; the text says which."""
+
+    DEFAULT_CODE = ErrorCode.INTERNAL_ERROR
 
 
 class ProtocolError(Exception):

@@ -27,7 +27,8 @@ class QueueDefinition:
     """One queue as it was declared.
 
     ``routing_type`` is 0 for multicast and 1 for anycast, as on the wire. ``max_consumers`` of -1 means unlimited.
-    ``auto_delete_delay`` is in milliseconds. ``auto_delete_message_count`` of -1 means "whatever it holds".
+    ``auto_delete_delay`` is in milliseconds. ``auto_delete_message_count`` of -1 means "whatever it holds". A ``transient``
+    queue goes with its last consumer.
     """
 
     id: int
@@ -36,6 +37,7 @@ class QueueDefinition:
     routing_type: int
     durable: bool = True
     temporary: bool = False
+    transient: bool = False
     filter: str | None = None
     max_consumers: int = -1
     exclusive: bool = False
@@ -44,6 +46,4 @@ class QueueDefinition:
     auto_delete: bool = False
     auto_delete_delay: int = 0
     auto_delete_message_count: int = 0
-    consumers_before_dispatch: int = 0
-    delay_before_dispatch: int = -1
     user: str | None = None

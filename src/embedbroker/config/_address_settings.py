@@ -1,0 +1,138 @@
+"""Address settings: what a match text says, and how several matches combine for one address.
+
+Responsible for the ``address-setting`` vocabulary that exists so far, with Artemis' defaults, and for wildcard
+lookup with first-set-value-wins merging. Refuses to know queues, messages or files.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import Any
+
+from attrs import define, evolve, field, fields, frozen
+
+__all__ = ["AddressFullPolicy", "AddressSettings", "AddressSettingsRepository"]
+
+_CACHE_ENTRIES_MAX = 20_000
+
+
+class AddressFullPolicy(Enum):
+    """What a producer meets at an address that is over its limit."""
+
+    BLOCK = "BLOCK"
+    FAIL = "FAIL"
+
+
+@frozen
+class AddressSettings:
+    """Settings of the addresses that a match covers. ``None`` means unset here: a wider match or the default decides.
+
+    Times are milliseconds, sizes bytes; -1 switches a limit or a scan off. Names and defaults are those of Artemis'
+    ``address-setting`` element.
+    """
+
+    dead_letter_address: str | None = None
+    expiry_address: str | None = None
+    expiry_delay: int | None = None
+    min_expiry_delay: int | None = None
+    max_expiry_delay: int | None = None
+    max_delivery_attempts: int | None = None
+    max_size_bytes: int | None = None
+    address_full_policy: AddressFullPolicy | None = None
+    send_to_dla_on_no_route: bool | None = None
+    auto_create_queues: bool | None = None
+    auto_create_addresses: bool | None = None
+    auto_delete_queues: bool | None = None
+    auto_delete_addresses: bool | None = None
+    auto_delete_created_queues: bool | None = None
+    auto_delete_queues_delay: int | None = None
+    auto_delete_addresses_delay: int | None = None
+    auto_delete_queues_message_count: int | None = None
+    default_queue_routing_type: int | None = None
+    default_max_consumers: int | None = None
+    default_exclusive_queue: bool | None = None
+    default_purge_on_no_consumers: bool | None = None
+    default_consumer_window_size: int | None = None
+
+    def below(self, wider: AddressSettings) -> AddressSettings:
+        """Return these settings with every unset value taken from a wider match."""
+        changes: dict[str, Any] = {
+            attribute.name: getattr(wider, attribute.name)
+            for attribute in fields(AddressSettings)
+            if getattr(self, attribute.name) is None
+        }
+        return evolve(self, **changes)
+
+
+DEFAULT_SETTINGS = AddressSettings(
+    expiry_delay=-1,
+    min_expiry_delay=-1,
+    max_expiry_delay=-1,
+    max_delivery_attempts=10,
+    max_size_bytes=-1,
+    address_full_policy=AddressFullPolicy.BLOCK,
+    send_to_dla_on_no_route=False,
+    auto_create_queues=True,
+    auto_create_addresses=True,
+    auto_delete_queues=True,
+    auto_delete_addresses=True,
+    auto_delete_created_queues=False,
+    auto_delete_queues_delay=0,
+    auto_delete_addresses_delay=0,
+    auto_delete_queues_message_count=0,
+    default_queue_routing_type=0,
+    default_max_consumers=-1,
+    default_exclusive_queue=False,
+    default_purge_on_no_consumers=False,
+    default_consumer_window_size=1024 * 1024,
+)
+
+
+def _pattern(match: str) -> re.Pattern[str]:
+    """``*`` is one or more characters without a dot, ``#`` (last only) any further words; ``news#`` equals ``news.#``."""
+    if match == "#":
+        return re.compile(r".*", re.DOTALL)
+    open_ended = match.endswith("#")
+    stem = match[:-1].removesuffix(".") if open_ended else match
+    text = "".join("[^.]+" if character == "*" else re.escape(character) for character in stem)
+    return re.compile(text + (r"(\..+)*" if open_ended else ""), re.DOTALL)
+
+
+def _rank(match: str) -> tuple[object, ...]:
+    """Sort key, most specific first: without ``#`` before with; longer before shorter among ``#``."""
+    if "#" in match:
+        return (1, -len(match), match)
+    return (0, tuple(word == "*" for word in match.split(".")), len(match), match)
+
+
+@define(eq=False)
+class AddressSettingsRepository:
+    """Looks settings up by address. Merged results are cached by address, at most 20,000 of them."""
+
+    entries: dict[str, AddressSettings] = field(factory=dict)
+    _wildcards: list[tuple[re.Pattern[str], AddressSettings]] = field(init=False, factory=list)
+    _cache: dict[str, AddressSettings] = field(init=False, factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        for match in self.entries:
+            if "#" in match[:-1]:
+                raise ValueError(f"address-setting match {match!r}: '#' is allowed at the end only")
+        wild = sorted((match for match in self.entries if "*" in match or "#" in match), key=_rank)
+        self._wildcards = [(_pattern(match), self.entries[match]) for match in wild]
+
+    def of(self, address: str) -> AddressSettings:
+        """Return the merged settings of one address; every value but the address names is set."""
+        found = self._cache.get(address)
+        if found is None:
+            if len(self._cache) >= _CACHE_ENTRIES_MAX:
+                self._cache.clear()
+            found = self._cache[address] = self._merged(address)
+        return found
+
+    def _merged(self, address: str) -> AddressSettings:
+        settings = self.entries.get(address, AddressSettings()) if "*" not in address and "#" not in address else AddressSettings()
+        for pattern, wider in self._wildcards:
+            if pattern.fullmatch(address):
+                settings = settings.below(wider)
+        return settings.below(DEFAULT_SETTINGS)

@@ -1,0 +1,58 @@
+"""The configuration of one broker as one frozen value.
+
+Refuses to read files or environment; ``embedbroker.configfile`` will do that and end here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attrs import field, frozen
+from attrs.validators import and_, ge, instance_of, optional
+
+from ._address_settings import AddressSettings
+
+__all__ = ["BrokerConfig"]
+
+_DEFAULT_ADDRESS_SETTINGS = {
+    "#": AddressSettings(dead_letter_address="DLQ", expiry_address="ExpiryQueue"),
+}
+
+_whole = and_(instance_of(int), ge(0))
+
+
+def _settings(value: Mapping[str, AddressSettings] | None) -> dict[str, AddressSettings]:
+    return dict(_DEFAULT_ADDRESS_SETTINGS if value is None else value)
+
+
+@frozen
+class BrokerConfig:
+    """Everything a broker is told before it starts.
+
+    ``host`` and ``port`` are where it listens (port 0 takes a free one). ``data_directory`` None keeps everything in
+    memory. ``global_max_size_bytes`` None is half of the memory the process may use; producers wait for credits beyond
+    it. Times end in their unit. ``address_settings`` maps match texts to settings; by default dead letters go to ``DLQ``
+    and expired messages to ``ExpiryQueue``, as in a broker that ``artemis create`` made.
+
+    Raises:
+        ValueError, TypeError: a value is out of its range; the text names the field.
+    """
+
+    name: str = field(default="embedbroker", validator=instance_of(str))
+    host: str = field(default="127.0.0.1", validator=instance_of(str))
+    port: int = field(default=0, validator=_whole)
+    data_directory: str | None = field(default=None, validator=optional(instance_of(str)))
+    address_settings: dict[str, AddressSettings] = field(default=None, converter=_settings)
+    global_max_size_bytes: int | None = field(default=None, validator=optional(_whole))
+    frame_size_bytes_max: int = field(default=100 * 1024 * 1024, validator=_whole)
+    connection_ttl_ms: int = field(default=60_000, validator=instance_of(int))
+    connection_check_interval_ms: int = field(default=2_000, validator=_whole)
+    handshake_timeout_ms: int = field(default=10_000, validator=_whole)
+    connections_max: int = field(default=20_000, validator=_whole)
+    message_expiry_scan_period_ms: int = field(default=30_000, validator=instance_of(int))
+    address_queue_scan_period_ms: int = field(default=30_000, validator=instance_of(int))
+    output_high_water_bytes: int = field(default=1024 * 1024, validator=_whole)
+    output_bytes_max: int = field(default=64 * 1024 * 1024, validator=_whole)
+    resend_bytes_max: int = field(default=256 * 1024 * 1024, validator=_whole)
+    work_per_step_max: int = field(default=2_000, validator=_whole)
+    segment_size_bytes: int = field(default=10 * 1024 * 1024, validator=_whole)

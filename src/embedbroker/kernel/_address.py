@@ -1,0 +1,82 @@
+"""One address: its routing types, its queues, and which of them a message goes to."""
+
+from __future__ import annotations
+
+from embedclient.model import Message
+
+from ._definitions import AddressDefinition
+from ._queue import Queue
+
+__all__ = ["Address"]
+
+_MULTICAST, _ANYCAST = 0, 1
+
+
+class Address:
+    """An address with its bindings. Anycast queues share a round robin; every multicast queue gets the message."""
+
+    __slots__ = ("_next_anycast", "anycast", "definition", "idle_since_ms", "multicast", "name", "routed_count", "swept", "used")
+
+    def __init__(self, definition: AddressDefinition) -> None:
+        self.definition = definition
+        self.name = definition.name
+        self.anycast: list[Queue] = []
+        self.multicast: list[Queue] = []
+        self._next_anycast = 0
+        self.routed_count = 0
+        self.used = False
+        self.swept = False
+        self.idle_since_ms = 0
+
+    @property
+    def queues(self) -> list[Queue]:
+        """All queues, anycast ones first."""
+        return self.anycast + self.multicast
+
+    def serves(self, routing_type: int) -> bool:
+        """Whether the address has this routing type."""
+        return self.definition.anycast if routing_type == _ANYCAST else self.definition.multicast
+
+    def queues_exist(self, routing_type: int | None) -> bool:
+        """Whether a send with this routing type finds a queue here without creating anything."""
+        if routing_type is None:
+            return True
+        return bool(self.anycast) if routing_type == _ANYCAST else self.definition.multicast
+
+    def bind(self, queue: Queue) -> None:
+        """Add a queue."""
+        (self.anycast if queue.definition.routing_type == _ANYCAST else self.multicast).append(queue)
+        self.swept = False
+
+    def unbind(self, queue: Queue, now_ms: int) -> None:
+        """Remove a queue."""
+        bound = self.anycast if queue.definition.routing_type == _ANYCAST else self.multicast
+        if queue in bound:
+            bound.remove(queue)
+        self.used = True
+        self.idle_since_ms = now_ms
+
+    def route(self, message: Message, routing_type: int | None) -> list[Queue]:
+        """Return the queues that take this message; ``routing_type`` None means that the sender named none.
+
+        The round robin moves on only when a queue was chosen; it looks at queue filters, not at consumers.
+        """
+        targets: list[Queue] = []
+        if self.multicast and routing_type != _ANYCAST:
+            for queue in self.multicast:
+                if queue.filter is None or queue.filter.matches(message):
+                    targets.append(queue)
+        anycast = self.anycast
+        if anycast and routing_type != _MULTICAST:
+            count = len(anycast)
+            if count == 1:
+                if anycast[0].filter is None or anycast[0].filter.matches(message):
+                    targets.append(anycast[0])
+            else:
+                for step in range(count):
+                    queue = anycast[(self._next_anycast + step) % count]
+                    if queue.filter is None or queue.filter.matches(message):
+                        self._next_anycast = (self._next_anycast + step + 1) % count
+                        targets.append(queue)
+                        break
+        return targets

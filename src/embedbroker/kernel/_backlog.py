@@ -1,0 +1,341 @@
+"""The messages that wait in a queue, in delivery order.
+
+Responsible for ten priority levels, first in first out inside each, returned messages back at their old place, removal
+from the middle for consumers with filters, and for holding a deep backlog so that the garbage collector does not walk
+it. Refuses to know consumers, settings or time.
+
+How a deep backlog is held: entries stand in chunks of 256. Chunks away from both ends are sealed into exact tuples of
+plain values, which the collector stops tracking after it has seen them once; a full collection then costs per chunk and
+not per message, without touching the host program's collector settings. A sealed chunk is opened again when its first
+message is wanted.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import deque
+from collections.abc import Callable, Iterator
+from operator import attrgetter
+from typing import TypeAlias
+
+from embedclient.model import Message
+
+__all__ = ["Backlog", "Cursor", "Reference", "Restore", "Sealed"]
+
+CHUNK_ENTRIES = 256
+# Chunks at each end that stay open: a queue that is being worked off never pays for sealing.
+_OPEN_CHUNKS = 4
+
+Restore: TypeAlias = Callable[[int, bytes | bytearray], Message]
+"""Builds a message from its encoding tag and its bytes."""
+
+
+class Reference:
+    """One message in one queue. Identity matters: it is in exactly one place (backlog, delivery, transaction)."""
+
+    __slots__ = ("delivery_count", "message", "position")
+
+    def __init__(self, message: Message, position: int, delivery_count: int = 0) -> None:
+        self.message = message
+        self.position = position
+        self.delivery_count = delivery_count
+
+
+Sealed: TypeAlias = tuple[int, int, int, int, bytes | bytearray]
+"""(position, delivery count, expiration, encoding, raw)"""
+
+_position = attrgetter("position")
+
+
+def _seal(reference: Reference) -> Sealed:
+    message = reference.message
+    return (reference.position, reference.delivery_count, message.expiration, message.encoding, message.raw)
+
+
+class Cursor:
+    """How far one reader with a filter, or a browser, has looked into each level."""
+
+    __slots__ = ("chunk", "offset", "returned_seen")
+
+    def __init__(self) -> None:
+        self.chunk = [0] * 10
+        self.offset = [0] * 10
+        # Version of the level's returned list that was searched without a match.
+        self.returned_seen = [-1] * 10
+
+
+class _Level:
+    """One priority. ``chunks`` holds lists (open; None is a gap) or tuples of sealed entries."""
+
+    __slots__ = ("base", "chunks", "head", "live", "returned", "returned_version")
+
+    def __init__(self) -> None:
+        self.chunks: deque[list[Reference | None] | tuple[Sealed, ...]] = deque()
+        self.base = 0
+        self.head = 0
+        self.live = 0
+        self.returned: list[Reference] = []
+        self.returned_version = 0
+
+
+class Backlog:
+    """All waiting messages of one queue."""
+
+    __slots__ = ("_highest", "_levels", "_restore", "size")
+
+    def __init__(self, restore: Restore) -> None:
+        self._levels: list[_Level | None] = [None] * 10
+        self._restore = restore
+        self._highest = -1
+        self.size = 0
+
+    def append(self, reference: Reference) -> None:
+        """Add a new message behind all others of its priority."""
+        priority = reference.message.priority
+        level = self._levels[priority]
+        if level is None:
+            level = self._levels[priority] = _Level()
+        chunks = level.chunks
+        last = chunks[-1] if chunks else None
+        if last is None or len(last) >= CHUNK_ENTRIES or type(last) is tuple:
+            last = []
+            chunks.append(last)
+            if len(chunks) > 2 * _OPEN_CHUNKS:
+                self._seal_chunk(level, len(chunks) - 1 - _OPEN_CHUNKS)
+        last.append(reference)  # type: ignore[union-attr]  # a fresh or open chunk is a list
+        level.live += 1
+        self.size += 1
+        if priority > self._highest:
+            self._highest = priority
+
+    def give_back(self, reference: Reference) -> None:
+        """Put a message that had left back to where it stood."""
+        priority = reference.message.priority
+        level = self._levels[priority]
+        if level is None:
+            level = self._levels[priority] = _Level()
+        insort(level.returned, reference, key=_position)
+        level.returned_version += 1
+        level.live += 1
+        self.size += 1
+        if priority > self._highest:
+            self._highest = priority
+
+    def load(self, priority: int, entries: list[Sealed]) -> None:
+        """Fill an empty priority with sealed entries in order of position."""
+        assert self._levels[priority] is None, priority
+        level = self._levels[priority] = _Level()
+        for start in range(0, len(entries), CHUNK_ENTRIES):
+            level.chunks.append(tuple(entries[start : start + CHUNK_ENTRIES]))
+        level.live = len(entries)
+        self.size += len(entries)
+        self._highest = max(self._highest, priority)
+
+    def pop(self) -> Reference:
+        """Take the first message. The backlog must not be empty."""
+        levels = self._levels
+        priority = self._highest
+        level = levels[priority]
+        while level is None or level.live == 0:
+            priority -= 1
+            self._highest = priority
+            level = levels[priority]
+        level.live -= 1
+        self.size -= 1
+        returned = level.returned
+        if not returned:
+            reference = self._first(level)
+            self._drop_first(level)
+            return reference
+        first = self._first(level) if level.live >= len(returned) else None
+        if first is None or returned[0].position < first.position:
+            return returned.pop(0)
+        self._drop_first(level)
+        return first
+
+    def take_matching(
+        self, cursor: Cursor, matches: Callable[[Message], bool], budget: int
+    ) -> tuple[Reference | None, int]:
+        """Take the first message that matches, looking no further back than the cursor has been.
+
+        At most ``budget`` messages are looked at; returns the message (None: no match, or the budget ended) and what is
+        left of the budget.
+        """
+        for priority in range(self._highest, -1, -1):
+            level = self._levels[priority]
+            if level is None or level.live == 0:
+                continue
+            candidate: Reference | None = None
+            if cursor.returned_seen[priority] != level.returned_version:
+                candidate = next((entry for entry in level.returned if matches(entry.message)), None)
+                budget -= len(level.returned)
+                if candidate is None:
+                    cursor.returned_seen[priority] = level.returned_version
+            found, budget = self._scan(level, priority, cursor, matches, budget)
+            if candidate is not None and (found is None or candidate.position < found.position):
+                level.returned.remove(candidate)
+                found = candidate
+            elif found is not None:
+                self._punch(level, priority, cursor)
+            if found is not None:
+                level.live -= 1
+                self.size -= 1
+                return found, budget
+            if budget <= 0:
+                return None, 0
+        return None, budget
+
+    def browse(self, cursor: Cursor, budget: int) -> tuple[Reference | None, int]:
+        """Return the next message a browser has not seen, without taking it."""
+        for priority in range(9, -1, -1):
+            level = self._levels[priority]
+            if level is None:
+                continue
+            seen = cursor.returned_seen[priority]
+            for entry in level.returned:
+                if entry.position > seen and self._before_cursor(level, cursor, priority, entry):
+                    cursor.returned_seen[priority] = entry.position
+                    return entry, budget - 1
+            found, budget = self._scan(level, priority, cursor, lambda _message: True, budget)
+            if found is not None:
+                cursor.offset[priority] += 1
+                return found, budget
+            if budget <= 0:
+                return None, 0
+        return None, budget
+
+    def remove_if(
+        self, doomed: Callable[[Reference], bool], expired_before: int | None = None
+    ) -> Iterator[Reference | None]:
+        """Remove every message for which ``doomed`` is true, yielding it; None between chunks, for a pause.
+
+        ``expired_before`` (wall ms) narrows the search: sealed chunks without an expiration at or before it stay sealed.
+        """
+        for level in self._levels:
+            if level is None:
+                continue
+            for entry in [entry for entry in level.returned if doomed(entry)]:
+                if entry in level.returned:
+                    level.returned.remove(entry)
+                    level.live -= 1
+                    self.size -= 1
+                    yield entry
+            number = level.base
+            while number < level.base + len(level.chunks):
+                number = max(number, level.base)
+                yield from self._remove_in_chunk(level, number, doomed, expired_before)
+                yield None
+                number += 1
+
+    def __iter__(self) -> Iterator[Reference]:
+        """All messages in delivery order, sealed ones restored for the look. For queries, not for delivery."""
+        for level in reversed(self._levels):
+            if level is None:
+                continue
+            entries = list(level.returned)
+            for index, chunk in enumerate(level.chunks):
+                start = level.head if index == 0 else 0
+                for entry in chunk[start:]:
+                    if type(entry) is tuple:
+                        entries.append(self._restored(entry))
+                    elif entry is not None:
+                        entries.append(entry)  # type: ignore[arg-type]  # gaps and sealed entries are excluded above
+            entries.sort(key=_position)
+            yield from entries
+
+    # -- chunks --------------------------------------------------------------------------------------------------
+
+    def _restored(self, sealed: Sealed) -> Reference:
+        position, delivery_count, _expiration, encoding, raw = sealed
+        return Reference(self._restore(encoding, raw), position, delivery_count)
+
+    def _seal_chunk(self, level: _Level, index: int) -> None:
+        chunk = level.chunks[index]
+        if type(chunk) is list and None not in chunk:
+            level.chunks[index] = tuple([_seal(reference) for reference in chunk if reference is not None])
+
+    def _open(self, level: _Level, index: int) -> list[Reference | None]:
+        chunk = level.chunks[index]
+        if type(chunk) is tuple:
+            chunk = [self._restored(sealed) for sealed in chunk]
+            level.chunks[index] = chunk
+        assert type(chunk) is list
+        return chunk
+
+    def _first(self, level: _Level) -> Reference:
+        """The first entry of the chunks, stepping over gaps; there must be one."""
+        while True:
+            chunk = self._open(level, 0)
+            head = level.head
+            while head < len(chunk):
+                entry = chunk[head]
+                if entry is not None:
+                    level.head = head
+                    return entry
+                head += 1
+            level.chunks.popleft()
+            level.base += 1
+            level.head = 0
+
+    def _drop_first(self, level: _Level) -> None:
+        chunk = level.chunks[0]
+        assert type(chunk) is list
+        chunk[level.head] = None
+        level.head += 1
+        if level.head >= len(chunk):
+            level.chunks.popleft()
+            level.base += 1
+            level.head = 0
+
+    def _scan(
+        self, level: _Level, priority: int, cursor: Cursor, matches: Callable[[Message], bool], budget: int
+    ) -> tuple[Reference | None, int]:
+        """Move the cursor to the next match and return it; the cursor stays on it."""
+        number, offset = cursor.chunk[priority], cursor.offset[priority]
+        if number < level.base or (number == level.base and offset < level.head):
+            number, offset = level.base, level.head
+        found: Reference | None = None
+        while number < level.base + len(level.chunks) and found is None and budget > 0:
+            chunk = self._open(level, number - level.base)
+            while offset < len(chunk) and budget > 0:
+                entry = chunk[offset]
+                if entry is not None:
+                    budget -= 1
+                    if matches(entry.message):
+                        found = entry
+                        break
+                offset += 1
+            else:
+                if budget > 0 and (len(chunk) >= CHUNK_ENTRIES or number + 1 < level.base + len(level.chunks)):
+                    number, offset = number + 1, 0
+                else:
+                    break
+        cursor.chunk[priority], cursor.offset[priority] = number, offset
+        return found, budget
+
+    def _punch(self, level: _Level, priority: int, cursor: Cursor) -> None:
+        """Leave a gap where the cursor stands."""
+        chunk = level.chunks[cursor.chunk[priority] - level.base]
+        assert type(chunk) is list
+        chunk[cursor.offset[priority]] = None
+
+    def _before_cursor(self, level: _Level, cursor: Cursor, priority: int, entry: Reference) -> bool:
+        """Whether a browser should see a returned entry now: its place comes before what the cursor shows next."""
+        upcoming, _budget = self._scan(level, priority, cursor, lambda _message: True, CHUNK_ENTRIES)
+        return upcoming is None or entry.position < upcoming.position
+
+    def _remove_in_chunk(
+        self, level: _Level, number: int, doomed: Callable[[Reference], bool], expired_before: int | None
+    ) -> Iterator[Reference]:
+        chunk = level.chunks[number - level.base]
+        if type(chunk) is tuple:
+            if expired_before is not None and not any(0 < sealed[2] <= expired_before for sealed in chunk):
+                return
+            chunk = self._open(level, number - level.base)
+        assert type(chunk) is list
+        for offset, entry in enumerate(chunk):
+            if entry is not None and doomed(entry):
+                chunk[offset] = None
+                level.live -= 1
+                self.size -= 1
+                yield entry

@@ -1,0 +1,305 @@
+"""All addresses and queues of a broker: creation, deletion, look-up and what is created on demand.
+
+Responsible for names, routing types, defaults from address settings, auto-creation rules and their refusals. Refuses to
+know sessions, messages in flight and protocols; the kernel empties a queue before it is dropped here.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from attrs import define, evolve, field
+
+from embedbroker.config import AddressSettings, AddressSettingsRepository
+from embedclient.errors import ErrorCode
+
+from ._address import Address
+from ._backlog import Restore
+from ._definitions import AddressDefinition, QueueDefinition
+from ._ids import Ids
+from ._queue import Queue, QueueOwner
+from ._refusal import Refused
+from ._selector import InvalidSelector, Selector, SelectorCache
+from ._store import Store
+from ._views import AddressView, QueueRequest, QueueView
+
+__all__ = ["Catalog", "split_fqqn"]
+
+_ANYCAST = 1
+
+T = TypeVar("T")
+
+
+def split_fqqn(name: str) -> tuple[str, str | None]:
+    """Split ``address::queue``; the queue is None when there is no ``::``."""
+    address, separator, queue = name.partition("::")
+    return (address, queue) if separator else (name, None)
+
+
+@define(eq=False)
+class Catalog:
+    """Addresses by name and queues by name; names are case sensitive and queue names unique in the broker."""
+
+    settings: AddressSettingsRepository
+    store: Store
+    ids: Ids
+    owner: QueueOwner
+    restore: Restore
+    selectors: SelectorCache
+    addresses: dict[str, Address] = field(factory=dict)
+    queues: dict[str, Queue] = field(factory=dict)
+
+    def selector(self, text: str | None) -> Selector | None | Refused:
+        """Parse a filter; empty text is no filter."""
+        if text is None or not text.strip():
+            return None
+        try:
+            return self.selectors.find(text)
+        except InvalidSelector as error:
+            return Refused(ErrorCode.INVALID_FILTER_EXPRESSION, f"invalid filter {text!r}: {error}")
+
+    # -- addresses -----------------------------------------------------------------------------------------------
+
+    def create_address(self, name: str, *, anycast: bool, multicast: bool, auto_created: bool) -> Address:
+        """Create an address, or replace the routing types of an existing one."""
+        existing = self.addresses.get(name)
+        if existing is not None:
+            existing.definition = evolve(existing.definition, anycast=anycast, multicast=multicast)
+            self.store.add_address(existing.definition)
+            return existing
+        return self._add_address(AddressDefinition(self.ids.take(), name, anycast, multicast, auto_created))
+
+    def _add_address(self, definition: AddressDefinition) -> Address:
+        address = self.addresses[definition.name] = Address(definition)
+        self.store.add_address(definition)
+        return address
+
+    def restore_address(self, definition: AddressDefinition) -> None:
+        """Bring back an address from the journal, without writing it again."""
+        self.addresses[definition.name] = Address(definition)
+
+    def remove_address(self, address: Address) -> None:
+        """Forget an address without queues."""
+        assert not address.queues, address.name
+        del self.addresses[address.name]
+        self.store.remove_address(address.definition.id)
+
+    def ensure_address(self, name: str, routing_type: int, *, allowed: bool) -> Address | Refused:
+        """Return the address with this routing type, creating either on demand when ``allowed``."""
+        address = self.addresses.get(name)
+        if address is not None and address.serves(routing_type):
+            return address
+        if not allowed:
+            if address is None:
+                return Refused(ErrorCode.ADDRESS_DOES_NOT_EXIST, f"address {name!r} does not exist and is not auto-created")
+            return Refused(
+                ErrorCode.INTERNAL_ERROR,
+                f"address {name!r} does not have routing type {'ANYCAST' if routing_type == _ANYCAST else 'MULTICAST'}",
+            )
+        anycast = routing_type == _ANYCAST
+        if address is None:
+            return self._add_address(AddressDefinition(self.ids.take(), name, anycast, not anycast, True))
+        address.definition = evolve(
+            address.definition,
+            anycast=address.definition.anycast or anycast,
+            multicast=address.definition.multicast or not anycast,
+        )
+        self.store.add_address(address.definition)
+        return address
+
+    # -- queues --------------------------------------------------------------------------------------------------
+
+    def create_queue(self, request: QueueRequest) -> Queue | Refused:
+        """Create a queue by the rules of Artemis (broker-semantics 1.4); an FQQN in either name is split."""
+        address_name, name = _names(request)
+        if not name:
+            return Refused(ErrorCode.INVALID_QUEUE_CONFIGURATION, "a queue needs a name")
+        selector = self.selector(request.filter)
+        if isinstance(selector, Refused):
+            return selector
+        existing = self.queues.get(name)
+        if existing is not None:
+            return self._existing(existing, request, address_name)
+        settings = self.settings.of(address_name)
+        assert settings.default_queue_routing_type is not None
+        routing_type = request.routing_type if request.routing_type is not None else settings.default_queue_routing_type
+        address = self.ensure_address(
+            address_name, routing_type, allowed=request.temporary or bool(settings.auto_create_addresses)
+        )
+        if isinstance(address, Refused):
+            return address
+        definition = self._definition(request, address_name, name, routing_type, settings)
+        queue = Queue(definition, selector, self.owner, self.restore)
+        self.queues[name] = queue
+        address.bind(queue)
+        if queue.durable:
+            self.store.add_queue(definition)
+        return queue
+
+    def _existing(self, queue: Queue, request: QueueRequest, address_name: str) -> Queue | Refused:
+        if not request.shared and not request.ignore_if_exists:
+            return Refused(ErrorCode.QUEUE_EXISTS, f"queue {queue.name!r} already exists on address {queue.definition.address!r}")
+        if request.shared:
+            if queue.definition.address != address_name:
+                return Refused(
+                    ErrorCode.INVALID_TRANSIENT_QUEUE_USE,
+                    f"queue {queue.name!r} exists on address {queue.definition.address!r}, not {address_name!r}",
+                )
+            if (queue.definition.filter or None) != (request.filter or None):
+                return Refused(
+                    ErrorCode.INVALID_TRANSIENT_QUEUE_USE,
+                    f"queue {queue.name!r} exists with filter {queue.definition.filter!r}, not {request.filter!r}",
+                )
+        queue.swept = False
+        return queue
+
+    def _definition(
+        self, request: QueueRequest, address: str, name: str, routing_type: int, settings: AddressSettings
+    ) -> QueueDefinition:
+        def default(value: T | None, otherwise: T | None) -> T:
+            chosen = value if value is not None else otherwise
+            assert chosen is not None
+            return chosen
+
+        auto_delete = settings.auto_delete_queues if request.auto_created else settings.auto_delete_created_queues
+        return QueueDefinition(
+            id=self.ids.take(),
+            name=name,
+            address=address,
+            routing_type=routing_type,
+            durable=request.durable and not request.temporary,
+            temporary=request.temporary,
+            transient=request.shared and not request.durable,
+            filter=request.filter or None,
+            max_consumers=default(request.max_consumers, settings.default_max_consumers),
+            exclusive=default(request.exclusive, settings.default_exclusive_queue),
+            purge_on_no_consumers=default(request.purge_on_no_consumers, settings.default_purge_on_no_consumers),
+            auto_created=request.auto_created,
+            auto_delete=default(request.auto_delete, auto_delete),
+            auto_delete_delay=default(request.auto_delete_delay, settings.auto_delete_queues_delay),
+            auto_delete_message_count=default(
+                request.auto_delete_message_count, settings.auto_delete_queues_message_count
+            ),
+            user=request.user,
+        )
+
+    def drop_queue(self, queue: Queue) -> None:
+        """Forget an emptied queue without consumers; its address stays."""
+        assert not queue.consumers, queue.name
+        queue.deleted = True
+        del self.queues[queue.name]
+        address = self.addresses.get(queue.definition.address)
+        if address is not None:
+            address.unbind(queue, self.owner.now_ms)
+        if queue.durable:
+            self.store.remove_queue(queue.id)
+
+    def restore_queue(self, definition: QueueDefinition) -> Queue:
+        """Bring back a queue from the journal, without writing it again."""
+        selector = self.selector(definition.filter)
+        assert not isinstance(selector, Refused), selector
+        queue = Queue(definition, selector, self.owner, self.restore)
+        self.queues[definition.name] = queue
+        address = self.addresses.get(definition.address)
+        if address is None:
+            anycast = definition.routing_type == _ANYCAST
+            address = self._add_address(AddressDefinition(self.ids.take(), definition.address, anycast, not anycast, True))
+        address.bind(queue)
+        return queue
+
+    # -- on demand -----------------------------------------------------------------------------------------------
+
+    def auto_create(self, address_name: str, queue_name: str | None, routing_type: int | None) -> Refused | None:
+        """Create what a send needs (broker-semantics 1.3). None means: go on, with or without a queue."""
+        if routing_type is None:
+            return None
+        settings = self.settings.of(address_name)
+        address = self.ensure_address(address_name, routing_type, allowed=bool(settings.auto_create_addresses))
+        if isinstance(address, Refused):
+            return Refused(ErrorCode.ADDRESS_DOES_NOT_EXIST, f"no queue or address {address_name!r}: it is not auto-created")
+        if routing_type != _ANYCAST and queue_name is None:
+            return None
+        name = queue_name if queue_name is not None else address_name
+        existing = self.queues.get(name)
+        if existing is not None:
+            if existing.definition.routing_type != _ANYCAST and queue_name is None:
+                return Refused(ErrorCode.ADDRESS_DOES_NOT_EXIST, f"queue {name!r} exists but is not an ANYCAST queue")
+            return None
+        if queue_name is None and address.queues:
+            return None
+        if not settings.auto_create_queues:
+            return Refused(ErrorCode.ADDRESS_DOES_NOT_EXIST, f"queue {name!r} does not exist and is not auto-created")
+        created = self.create_queue(
+            QueueRequest(address_name, name, routing_type=routing_type, auto_created=True, ignore_if_exists=True)
+        )
+        return created if isinstance(created, Refused) else None
+
+    # -- queries -------------------------------------------------------------------------------------------------
+
+    def view_queue(self, name: str) -> QueueView:
+        """Describe a queue, or what it would be; an FQQN names its queue part."""
+        address_name, queue_name = split_fqqn(name)
+        wanted = queue_name if queue_name is not None else name
+        queue = self.queues.get(wanted)
+        address = queue.definition.address if queue is not None else address_name
+        settings = self.settings.of(address)
+        assert settings.default_queue_routing_type is not None
+        assert settings.default_consumer_window_size is not None
+        if queue is not None:
+            definition, consumers, messages = queue.definition, queue.consumer_count, queue.message_count
+        else:
+            request = QueueRequest(address_name, wanted)
+            definition = evolve(
+                self._missing_definition(request, address_name, wanted, settings), durable=True, auto_delete=False
+            )
+            consumers = messages = 0
+        return QueueView(
+            queue is not None,
+            definition,
+            consumers,
+            messages,
+            bool(settings.auto_create_queues),
+            settings.default_consumer_window_size,
+        )
+
+    def _missing_definition(
+        self, request: QueueRequest, address: str, name: str, settings: AddressSettings
+    ) -> QueueDefinition:
+        assert settings.default_queue_routing_type is not None
+        return QueueDefinition(
+            id=0,
+            name=name,
+            address=address,
+            routing_type=settings.default_queue_routing_type,
+            max_consumers=-1 if settings.default_max_consumers is None else settings.default_max_consumers,
+            exclusive=bool(settings.default_exclusive_queue),
+            purge_on_no_consumers=bool(settings.default_purge_on_no_consumers),
+        )
+
+    def view_address(self, name: str) -> AddressView:
+        """Describe an address with the names of its queues; ``#`` lists all of them."""
+        address_name, _queue = split_fqqn(name)
+        settings = self.settings.of(address_name)
+        address = self.addresses.get(address_name)
+        names = [queue.name for queue in address.queues] if address is not None else []
+        if address_name == "#":
+            names = list(self.queues)
+        return AddressView(
+            address is not None,
+            names,
+            bool(settings.auto_create_queues),
+            bool(settings.auto_create_addresses),
+            bool(settings.default_purge_on_no_consumers),
+            -1 if settings.default_max_consumers is None else settings.default_max_consumers,
+            bool(settings.default_exclusive_queue),
+            address is not None and address.definition.multicast,
+            address is not None and address.definition.anycast,
+        )
+
+
+def _names(request: QueueRequest) -> tuple[str, str]:
+    address, from_address = split_fqqn(request.address)
+    name_address, from_name = split_fqqn(request.name)
+    if from_name is not None:
+        return name_address or address, from_name
+    return address, from_address if from_address is not None and not request.name else request.name

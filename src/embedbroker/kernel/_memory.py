@@ -1,0 +1,86 @@
+"""How much memory messages take, and which producers wait for room.
+
+Responsible for the sum over all messages and per address, and for credit requests that wait while a limit is passed.
+Refuses to know how credit travels: a request is a callable that grants it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from attrs import define, field
+
+__all__ = ["MESSAGE_OVERHEAD_BYTES", "MemoryAccount"]
+
+MESSAGE_OVERHEAD_BYTES = 320
+"""What a message costs beside its own bytes: objects, queue entry, ids (measured, see docs/performance.md)."""
+
+
+@define(eq=False)
+class MemoryAccount:
+    """Bytes held by messages. A message in several queues is counted once, on the address it was sent to."""
+
+    limit_bytes: int
+    used_bytes: int = 0
+    _by_address: dict[str, int] = field(factory=dict)
+    _shared: dict[int, int] = field(factory=dict)
+    _waiting: deque[tuple[str, int, Callable[[], None]]] = field(factory=deque)
+
+    def hold(self, message_id: int, address: str, size: int, queues: int) -> None:
+        """A message of ``size`` bytes went into ``queues`` queues."""
+        cost = size + MESSAGE_OVERHEAD_BYTES
+        self.used_bytes += cost
+        by_address = self._by_address
+        by_address[address] = by_address.get(address, 0) + cost
+        if queues > 1:
+            self._shared[message_id] = queues
+
+    def release(self, message_id: int, address: str, size: int) -> None:
+        """One queue is done with a message."""
+        if self._shared:
+            left = self._shared.get(message_id)
+            if left is not None:
+                if left > 1:
+                    self._shared[message_id] = left - 1
+                    return
+                del self._shared[message_id]
+        cost = size + MESSAGE_OVERHEAD_BYTES
+        self.used_bytes -= cost
+        left_bytes = self._by_address[address] - cost
+        assert left_bytes >= 0, (address, left_bytes)
+        if left_bytes:
+            self._by_address[address] = left_bytes
+        else:
+            del self._by_address[address]
+        assert self.used_bytes >= 0, self.used_bytes
+
+    def address_bytes(self, address: str) -> int:
+        """Bytes held by messages that were sent to one address."""
+        return self._by_address.get(address, 0)
+
+    def is_full(self, address: str, address_limit_bytes: int) -> bool:
+        """Whether a producer to this address has to wait."""
+        if self.used_bytes >= self.limit_bytes:
+            return True
+        return 0 <= address_limit_bytes <= self._by_address.get(address, 0)
+
+    def wait(self, address: str, address_limit_bytes: int, grant: Callable[[], None]) -> None:
+        """Keep a credit request until there is room."""
+        self._waiting.append((address, address_limit_bytes, grant))
+
+    def grant_waiting(self) -> None:
+        """Grant the requests for which there is room now, oldest first."""
+        if not self._waiting or self.used_bytes >= self.limit_bytes:
+            return
+        waiting, self._waiting = self._waiting, deque()
+        for address, limit, grant in waiting:
+            if self.is_full(address, limit):
+                self._waiting.append((address, limit, grant))
+            else:
+                grant()
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether any producer waits."""
+        return bool(self._waiting)

@@ -1,0 +1,302 @@
+"""One queue: what waits in it, who consumes from it, who gets the next message.
+
+Responsible for order, round robin inside the highest consumer priority that can take, exclusive consumers, filters of
+consumers, browsers and forced delivery. Refuses to know transactions, records, expiry addresses and protocols: whoever
+removes a message for good tells the kernel.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Protocol
+
+from ._backlog import Backlog, Reference, Restore
+from ._consumer import Consumer
+from ._definitions import QueueDefinition
+from ._selector import Selector
+
+__all__ = ["Queue", "QueueOwner"]
+
+
+class QueueOwner(Protocol):
+    """What a queue needs of the kernel around it."""
+
+    now_ms: int
+
+    def wake(self, queue: Queue) -> None:
+        """Call `dispatch` later in this step."""
+
+    def expire(self, queue: Queue, reference: Reference) -> None:
+        """A message was found expired when it was about to be delivered; it has left the queue."""
+
+    def settle_delivered(self, queue: Queue, reference: Reference) -> None:
+        """A message was delivered to a consumer that acknowledges by taking."""
+
+
+class _ConsumerLevel:
+    """Consumers of one priority that can take a message, the next one first."""
+
+    __slots__ = ("priority", "ready")
+
+    def __init__(self, priority: int) -> None:
+        self.priority = priority
+        self.ready: deque[Consumer] = deque()
+
+
+class Queue:
+    """A queue with its consumers. All public counters count messages."""
+
+    __slots__ = (
+        "_levels",
+        "_waiting_visible",
+        "acknowledged_count",
+        "added_count",
+        "backlog",
+        "browsers",
+        "consumers",
+        "definition",
+        "deleted",
+        "delivering_count",
+        "durable",
+        "exclusive_holder",
+        "filter",
+        "id",
+        "idle_since_ms",
+        "name",
+        "owner",
+        "swept",
+        "used",
+    )
+
+    def __init__(self, definition: QueueDefinition, selector: Selector | None, owner: QueueOwner, restore: Restore) -> None:
+        self.definition = definition
+        self.id = definition.id
+        self.name = definition.name
+        self.durable = definition.durable
+        self.filter = selector
+        self.owner = owner
+        self.backlog = Backlog(restore)
+        self.consumers: dict[Consumer, None] = {}
+        self.browsers: dict[Consumer, None] = {}
+        self._levels: list[_ConsumerLevel] = []
+        self.exclusive_holder: Consumer | None = None
+        # Messages routed here whose durability is still awaited; nobody sees them, later ones may not overtake them.
+        self._waiting_visible = 0
+        self.delivering_count = 0
+        self.added_count = 0
+        self.acknowledged_count = 0
+        self.used = False
+        self.swept = False
+        self.idle_since_ms = 0
+        self.deleted = False
+
+    @property
+    def message_count(self) -> int:
+        """Messages that wait or are in delivery, as Artemis counts them."""
+        return self.backlog.size + self.delivering_count
+
+    @property
+    def consumer_count(self) -> int:
+        """Consumers without browsers."""
+        return len(self.consumers)
+
+    # -- visibility ----------------------------------------------------------------------------------------------
+
+    @property
+    def waiting_visible(self) -> int:
+        """How many routed messages wait for durability."""
+        return self._waiting_visible
+
+    def expect(self) -> None:
+        """A message is on its way into this queue."""
+        self._waiting_visible += 1
+
+    def publish_expected(self, reference: Reference) -> None:
+        """A message announced by `expect` became visible."""
+        self._waiting_visible -= 1
+        self.publish(reference)
+
+    def publish(self, reference: Reference) -> None:
+        """Make a message visible: straight to a consumer when nothing waits, else behind what waits."""
+        self.added_count += 1
+        backlog = self.backlog
+        if backlog.size == 0:
+            message = reference.message
+            for level in self._levels:
+                consumer = self._take_ready(level, reference) if level.ready else None
+                if consumer is not None:
+                    if message.expiration and self.owner.now_ms >= message.expiration:
+                        self.owner.expire(self, reference)
+                    else:
+                        self._hand(consumer, reference)
+                    return
+            backlog.append(reference)
+            if self.browsers:
+                self.owner.wake(self)
+            return
+        backlog.append(reference)
+        if self._levels or self.browsers:
+            self.owner.wake(self)
+
+    # -- consumers -----------------------------------------------------------------------------------------------
+
+    def add_consumer(self, consumer: Consumer) -> None:
+        """Attach a consumer or browser."""
+        if consumer.browse:
+            self.browsers[consumer] = None
+        else:
+            self.consumers[consumer] = None
+            self.swept = False
+        self.consumer_ready(consumer)
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        """Detach a consumer; what it had not settled was returned before."""
+        consumer.closed = True
+        if consumer.browse:
+            self.browsers.pop(consumer, None)
+            return
+        self.consumers.pop(consumer, None)
+        self.used = True
+        self.idle_since_ms = self.owner.now_ms
+        if self.exclusive_holder is consumer:
+            self.exclusive_holder = None
+            for other in self.consumers:
+                self.consumer_ready(other)
+
+    def consumer_ready(self, consumer: Consumer) -> None:
+        """A consumer got credit, was started, or its peer caught up."""
+        if not consumer.ready:
+            return
+        if consumer.browse:
+            self.owner.wake(self)
+            return
+        if not consumer.in_ready:
+            self._level_of(consumer.priority).ready.append(consumer)
+            consumer.in_ready = True
+        if self.backlog.size:
+            self.owner.wake(self)
+
+    def _level_of(self, priority: int) -> _ConsumerLevel:
+        levels = self._levels
+        for index, level in enumerate(levels):
+            if level.priority == priority:
+                return level
+            if level.priority < priority:
+                created = _ConsumerLevel(priority)
+                levels.insert(index, created)
+                return created
+        created = _ConsumerLevel(priority)
+        levels.append(created)
+        return created
+
+    def _usable(self, level: _ConsumerLevel) -> Consumer | None:
+        """The consumer of this level whose turn it is, dropping those that cannot take any more."""
+        ready = level.ready
+        holder = self.exclusive_holder
+        while ready:
+            consumer = ready[0]
+            if consumer.credit > 0 and consumer.started and not consumer.held_back and not consumer.closed:
+                if holder is None or consumer is holder:
+                    return consumer
+            ready.popleft()
+            consumer.in_ready = False
+        return None
+
+    def _take_ready(self, level: _ConsumerLevel, reference: Reference) -> Consumer | None:
+        """The next consumer of the level whose filter lets this message pass; it moves to the end of the turn."""
+        ready = level.ready
+        for _ in range(len(ready)):
+            consumer = self._usable(level)
+            if consumer is None:
+                return None
+            if len(ready) > 1:
+                ready.rotate(-1)
+            if consumer.selector is None or consumer.selector.matches(reference.message):
+                return consumer
+        return None
+
+    # -- delivery ------------------------------------------------------------------------------------------------
+
+    def _hand(self, consumer: Consumer, reference: Reference) -> None:
+        if self.definition.exclusive:
+            self.exclusive_holder = consumer
+        reference.delivery_count += 1
+        self.delivering_count += 1
+        if consumer.pre_acknowledge:
+            consumer.credit -= consumer.port.deliver(consumer, reference)
+            self.owner.settle_delivered(self, reference)
+            return
+        consumer.unsettled[reference.message.message_id] = reference
+        consumer.credit -= consumer.port.deliver(consumer, reference)
+
+    def dispatch(self, budget: int) -> int:
+        """Hand waiting messages to ready consumers and browsers; returns what is left of the budget.
+
+        A consumer with a filter is asked from where it stopped looking; nobody is asked twice about one message.
+        """
+        progress = True
+        while progress and budget > 0 and self.backlog.size:
+            progress = False
+            for level in self._levels:
+                budget, taken = self._dispatch_level(level, budget)
+                progress = progress or taken
+                if budget <= 0 or not self.backlog.size:
+                    break
+        for browser in list(self.browsers):
+            budget = self._browse(browser, budget)
+        if budget <= 0:
+            self.owner.wake(self)
+            return 0
+        for consumer in [consumer for consumer in self.consumers if consumer.marker is not None]:
+            self._answer_marker(consumer)
+        return budget
+
+    def _dispatch_level(self, level: _ConsumerLevel, budget: int) -> tuple[int, bool]:
+        """One message for each consumer of a level, in turn."""
+        taken = False
+        for _ in range(len(level.ready)):
+            consumer = self._usable(level)
+            if consumer is None or budget <= 0 or not self.backlog.size:
+                break
+            if len(level.ready) > 1:
+                level.ready.rotate(-1)
+            if consumer.selector is None:
+                reference: Reference | None = self.backlog.pop()
+                budget -= 1
+            else:
+                reference, budget = self.backlog.take_matching(consumer.cursor, consumer.selector.matches, budget)
+            if reference is None:
+                continue
+            taken = True
+            expiration = reference.message.expiration
+            if expiration and self.owner.now_ms >= expiration:
+                self.owner.expire(self, reference)
+            else:
+                self._hand(consumer, reference)
+        return budget, taken
+
+    def _browse(self, browser: Consumer, budget: int) -> int:
+        matches = browser.selector.matches if browser.selector is not None else None
+        while browser.ready and budget > 0:
+            reference, budget = self.backlog.browse(browser.cursor, budget)
+            if reference is None:
+                break
+            if matches is None or matches(reference.message):
+                shown = Reference(reference.message, reference.position, reference.delivery_count + 1)
+                browser.credit -= browser.port.deliver(browser, shown)
+        if budget > 0 and browser.marker is not None:
+            self._answer_marker(browser)
+        return budget
+
+    def force_delivery(self, consumer: Consumer, sequence: int) -> None:
+        """Answer with a marker once everything that can be delivered now was delivered."""
+        if consumer.marker is None and not consumer.browse and (self.backlog.size == 0 or not consumer.ready):
+            consumer.port.deliver_marker(consumer, sequence)
+            return
+        consumer.marker = sequence
+        self.owner.wake(self)
+
+    def _answer_marker(self, consumer: Consumer) -> None:
+        sequence, consumer.marker = consumer.marker, None
+        assert sequence is not None
+        consumer.port.deliver_marker(consumer, sequence)

@@ -1,0 +1,211 @@
+"""One client session as the broker sees it: its consumers, its transaction, its settlements.
+
+Responsible for acknowledge rules (cumulative, individual, transacted), commit, rollback and close. Refuses to know
+packets; a protocol translates them into these calls and their results into replies.
+"""
+
+from __future__ import annotations
+
+from embedclient.errors import ErrorCode
+from embedclient.model import Message
+
+from ._backlog import Reference
+from ._catalog import split_fqqn
+from ._consumer import Consumer, ConsumerPort
+from ._kernel import Kernel
+from ._refusal import Refused
+from ._transaction import Transaction, TransactionState
+
+__all__ = ["Session"]
+
+
+class Session:
+    """One session. ``auto_commit_sends`` and ``auto_commit_acknowledges`` say what bypasses the transaction."""
+
+    __slots__ = (
+        "auto_commit_acknowledges",
+        "auto_commit_sends",
+        "closed",
+        "consumers",
+        "kernel",
+        "name",
+        "pre_acknowledge",
+        "started",
+        "transaction",
+    )
+
+    def __init__(
+        self, kernel: Kernel, name: str, *, auto_commit_sends: bool, auto_commit_acknowledges: bool, pre_acknowledge: bool
+    ) -> None:
+        self.kernel = kernel
+        self.name = name
+        self.auto_commit_sends = auto_commit_sends
+        self.auto_commit_acknowledges = auto_commit_acknowledges
+        self.pre_acknowledge = pre_acknowledge
+        self.started = False
+        self.closed = False
+        self.consumers: dict[int, Consumer] = {}
+        self.transaction: Transaction | None = None
+
+    def _current(self) -> Transaction:
+        transaction = self.transaction
+        if transaction is None:
+            transaction = self.transaction = self.kernel.begin()
+        return transaction
+
+    # -- sending -------------------------------------------------------------------------------------------------
+
+    def send(self, message: Message, routing_type: int | None) -> Refused | None:
+        """Send one message, inside the transaction unless sends commit by themselves."""
+        return self.kernel.send(message, routing_type, None if self.auto_commit_sends else self._current())
+
+    # -- consumers -----------------------------------------------------------------------------------------------
+
+    def create_consumer(
+        self, key: int, queue_name: str, filter_text: str | None, port: ConsumerPort, *, browse: bool, priority: int
+    ) -> Consumer | Refused:
+        """Attach a consumer or a browser to a queue. A key that is in use is replaced by the new consumer."""
+        _address, qualified = split_fqqn(queue_name)
+        name = qualified if qualified is not None else queue_name
+        queue = self.kernel.catalog.queues.get(name)
+        if queue is None:
+            return Refused(ErrorCode.QUEUE_DOES_NOT_EXIST, f"queue {name!r} does not exist")
+        selector = self.kernel.catalog.selector(filter_text)
+        if isinstance(selector, Refused):
+            return selector
+        limit = queue.definition.max_consumers
+        if not browse and limit != -1 and queue.consumer_count >= limit:
+            return Refused(
+                ErrorCode.MAX_CONSUMER_LIMIT_EXCEEDED, f"queue {name!r} has its maximum of {limit} consumers"
+            )
+        replaced = self.consumers.get(key)
+        if replaced is not None:
+            self.kernel.detach(replaced, seen=False)
+        consumer = Consumer(key, queue, port, selector, browse=browse, priority=priority)
+        consumer.pre_acknowledge = self.pre_acknowledge and not browse
+        consumer.started = browse or self.started
+        self.consumers[key] = consumer
+        queue.add_consumer(consumer)
+        return consumer
+
+    def close_consumer(self, key: int) -> None:
+        """Detach a consumer; what it had not settled returns as if never delivered. Unknown keys are ignored."""
+        consumer = self.consumers.pop(key, None)
+        if consumer is not None and not consumer.closed:
+            self.kernel.detach(consumer, seen=False)
+
+    def start(self) -> None:
+        """Let messages flow."""
+        self.started = True
+        for consumer in self.consumers.values():
+            consumer.started = True
+            consumer.queue.consumer_ready(consumer)
+
+    def stop(self) -> None:
+        """Hold deliveries back; browsers go on."""
+        self.started = False
+        for consumer in self.consumers.values():
+            consumer.started = consumer.browse
+
+    # -- settling ------------------------------------------------------------------------------------------------
+
+    def acknowledge(self, key: int, message_id: int) -> Refused | None:
+        """Acknowledge everything a consumer got up to and including a message."""
+        consumer = self.consumers.get(key)
+        if consumer is None:
+            return Refused(ErrorCode.ILLEGAL_STATE, f"session {self.name} has no consumer {key}")
+        unsettled = consumer.unsettled
+        if message_id not in unsettled:
+            return self._unknown(consumer, message_id)
+        if self.auto_commit_acknowledges:
+            while True:
+                current, reference = unsettled.popitem(last=False)
+                self.kernel.settle(consumer.queue, reference)
+                if current == message_id:
+                    return None
+        transaction = self._current()
+        while True:
+            current, reference = unsettled.popitem(last=False)
+            self.kernel.settle_in(transaction, consumer.queue, reference)
+            if current == message_id:
+                return None
+
+    def acknowledge_individually(self, key: int, message_id: int) -> Refused | None:
+        """Acknowledge just one message."""
+        consumer = self.consumers.get(key)
+        if consumer is None:
+            return Refused(ErrorCode.ILLEGAL_STATE, f"session {self.name} has no consumer {key}")
+        reference = consumer.unsettled.pop(message_id, None)
+        if reference is None:
+            return self._unknown(consumer, message_id)
+        if self.auto_commit_acknowledges:
+            self.kernel.settle(consumer.queue, reference)
+        else:
+            self.kernel.settle_in(self._current(), consumer.queue, reference)
+        return None
+
+    def _unknown(self, consumer: Consumer, message_id: int) -> Refused | None:
+        if consumer.browse or consumer.pre_acknowledge:
+            return None
+        text = f"consumer {consumer.key} of queue {consumer.queue.name!r} was not given message {message_id}, or settled it before"
+        if not self.auto_commit_acknowledges:
+            self._current().fail(text)
+        return Refused(ErrorCode.ILLEGAL_STATE, text)
+
+    def expire(self, key: int, message_id: int) -> None:
+        """The client found a delivered message expired."""
+        consumer = self.consumers.get(key)
+        reference = consumer.unsettled.pop(message_id, None) if consumer is not None else None
+        if consumer is not None and reference is not None:
+            consumer.queue.delivering_count -= 1
+            self.kernel.move_expired(consumer.queue, reference)
+
+    # -- transactions --------------------------------------------------------------------------------------------
+
+    def commit(self) -> Refused | None:
+        """Commit what was done since the last decision; a rollback-only transaction is rolled back and says why."""
+        transaction, self.transaction = self.transaction, None
+        if transaction is None:
+            return None
+        if transaction.state is TransactionState.ROLLBACK_ONLY:
+            self.kernel.rollback(transaction)
+            return Refused(ErrorCode.TRANSACTION_ROLLED_BACK, f"the transaction was rolled back: {transaction.failure}")
+        self.kernel.commit(transaction)
+        return None
+
+    def fail_transaction(self, reason: str) -> None:
+        """Make the current transaction rollback-only; nothing happens where sends commit by themselves."""
+        if not self.auto_commit_sends:
+            self._current().fail(reason)
+
+    def rollback(self, *, last_delivered: bool) -> None:
+        """Undo the transaction and take back what consumers hold.
+
+        Messages that were only prefetched lose the delivery count they got; with ``last_delivered`` the first unsettled
+        message of each consumer keeps it (a listener failed on it, or the application recovers the session).
+        """
+        transaction, self.transaction = self.transaction, None
+        held = [(consumer, list(consumer.unsettled.values())) for consumer in self.consumers.values()]
+        for consumer, references in held:
+            consumer.unsettled.clear()
+            for index, reference in enumerate(references):
+                self.kernel.give_back(consumer.queue, reference, seen=last_delivered and index == 0)
+        if transaction is not None:
+            self.kernel.rollback(transaction)
+
+    def close(self, *, failed: bool) -> None:
+        """End the session. After a lost connection (``failed``) deliveries stay counted."""
+        if self.closed:
+            return
+        self.closed = True
+        for consumer in list(self.consumers.values()):
+            if not consumer.closed:
+                self.kernel.detach(consumer, seen=failed)
+        self.consumers.clear()
+        transaction, self.transaction = self.transaction, None
+        if transaction is not None:
+            self.kernel.rollback(transaction)
+
+    def unsettled(self) -> list[Reference]:
+        """Everything consumers hold, for inspection."""
+        return [reference for consumer in self.consumers.values() for reference in consumer.unsettled.values()]

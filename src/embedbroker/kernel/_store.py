@@ -1,0 +1,102 @@
+"""Where durable facts go: the port that the journal implements, and the store that keeps nothing.
+
+The kernel says what happened; it never sees files, offsets or bytes of records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from attrs import define
+
+from embedclient.model import Message
+
+from ._definitions import AddressDefinition, QueueDefinition
+
+__all__ = ["MemoryStore", "Store"]
+
+
+class Store(Protocol):
+    """Durable facts in the order they happened. ``reached`` is the durability point that is already safe."""
+
+    reached: int
+
+    def point(self) -> int:
+        """Return the durability point that covers everything appended so far."""
+
+    def add_message(self, message: Message, transaction_id: int, references: Sequence[tuple[int, int]]) -> None:
+        """A message went to queues: (queue id, position); in a transaction positions are 0 and come with the commit."""
+
+    def acknowledge(self, message_id: int, queue_id: int, transaction_id: int) -> None:
+        """One queue is done with one message."""
+
+    def update_delivery_count(self, message_id: int, queue_id: int, count: int) -> None:
+        """A message came back to its queue after a delivery."""
+
+    def prepare(self, transaction_id: int, xid: bytes) -> None:
+        """A transaction branch is prepared."""
+
+    def commit(self, transaction_id: int, positions: Sequence[tuple[int, int]]) -> None:
+        """A transaction is committed: (queue id, first position) for every queue it sent to."""
+
+    def rollback(self, transaction_id: int) -> None:
+        """A transaction is undone."""
+
+    def add_address(self, definition: AddressDefinition) -> None:
+        """An address exists, or changed."""
+
+    def remove_address(self, address_id: int) -> None:
+        """An address is gone."""
+
+    def add_queue(self, definition: QueueDefinition) -> None:
+        """A durable queue exists, or changed."""
+
+    def remove_queue(self, queue_id: int) -> None:
+        """A durable queue is gone, with everything in it."""
+
+    def reserve_ids(self, limit: int) -> None:
+        """Ids and positions below ``limit`` may have been used."""
+
+
+@define(eq=False)
+class MemoryStore:
+    """The store of a broker without a directory: everything is as durable as it will ever be, at once."""
+
+    reached: int = 0
+
+    def point(self) -> int:
+        return 0
+
+    def add_message(self, message: Message, transaction_id: int, references: Sequence[tuple[int, int]]) -> None:
+        pass
+
+    def acknowledge(self, message_id: int, queue_id: int, transaction_id: int) -> None:
+        pass
+
+    def update_delivery_count(self, message_id: int, queue_id: int, count: int) -> None:
+        pass
+
+    def prepare(self, transaction_id: int, xid: bytes) -> None:
+        pass
+
+    def commit(self, transaction_id: int, positions: Sequence[tuple[int, int]]) -> None:
+        pass
+
+    def rollback(self, transaction_id: int) -> None:
+        pass
+
+    def add_address(self, definition: AddressDefinition) -> None:
+        pass
+
+    def remove_address(self, address_id: int) -> None:
+        pass
+
+    def add_queue(self, definition: QueueDefinition) -> None:
+        pass
+
+    def remove_queue(self, queue_id: int) -> None:
+        pass
+
+    def reserve_ids(self, limit: int) -> None:
+        pass

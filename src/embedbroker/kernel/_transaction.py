@@ -1,0 +1,43 @@
+"""A transaction: what it sent and what it acknowledged, until it is decided.
+
+Responsible for the list of effects and for the records' transaction id. Refuses to carry them out; the kernel does.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from embedclient.model import Message
+
+from ._backlog import Reference
+from ._queue import Queue
+
+__all__ = ["Transaction", "TransactionState"]
+
+
+class TransactionState(Enum):
+    """Where a transaction stands. A rollback-only one can only be rolled back."""
+
+    ACTIVE = "active"
+    ROLLBACK_ONLY = "rollback only"
+    PREPARED = "prepared"
+
+
+class Transaction:
+    """Undecided work of one session. ``recorded`` says whether the journal knows its id."""
+
+    __slots__ = ("acknowledged", "failure", "id", "recorded", "sent", "state")
+
+    def __init__(self, transaction_id: int) -> None:
+        self.id = transaction_id
+        self.state = TransactionState.ACTIVE
+        self.sent: list[tuple[Message, list[Queue]]] = []
+        self.acknowledged: list[tuple[Queue, Reference]] = []
+        self.recorded = False
+        self.failure: str | None = None
+
+    def fail(self, reason: str) -> None:
+        """Only a rollback is possible from now on; the first reason is kept."""
+        if self.state is TransactionState.ACTIVE:
+            self.state = TransactionState.ROLLBACK_ONLY
+            self.failure = reason

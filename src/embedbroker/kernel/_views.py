@@ -1,0 +1,61 @@
+"""What queries answer: frozen views of queues and addresses."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from ._definitions import QueueDefinition
+
+__all__ = ["AddressView", "QueueRequest", "QueueView"]
+
+
+@frozen
+class QueueRequest:
+    """What a client asks for when it creates a queue. None takes the address settings' default.
+
+    ``routing_type`` None takes the default too. ``shared`` queues may exist already with the same address and filter.
+    """
+
+    address: str
+    name: str
+    filter: str | None = None
+    durable: bool = True
+    temporary: bool = False
+    routing_type: int | None = None
+    auto_created: bool = False
+    max_consumers: int | None = None
+    purge_on_no_consumers: bool | None = None
+    exclusive: bool | None = None
+    auto_delete: bool | None = None
+    auto_delete_delay: int | None = None
+    auto_delete_message_count: int | None = None
+    shared: bool = False
+    ignore_if_exists: bool = False
+    user: str | None = None
+
+
+@frozen
+class QueueView:
+    """One queue as a query reports it; for a missing one the values it would get."""
+
+    exists: bool
+    definition: QueueDefinition
+    consumer_count: int
+    message_count: int
+    auto_create_queues: bool
+    default_consumer_window_size: int
+
+
+@frozen
+class AddressView:
+    """One address as a query reports it, with the defaults a queue on it would get."""
+
+    exists: bool
+    queue_names: list[str]
+    auto_create_queues: bool
+    auto_create_addresses: bool
+    default_purge_on_no_consumers: bool
+    default_max_consumers: int
+    default_exclusive: bool
+    supports_multicast: bool
+    supports_anycast: bool

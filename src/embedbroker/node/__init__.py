@@ -1,0 +1,38 @@
+"""One broker node: the composition of kernel, protocols and journal behind one step function."""
+
+from ._inputs import (
+    Accepted,
+    BytesReceived,
+    Command,
+    CommandKind,
+    DiskDone,
+    DiskFailed,
+    Input,
+    PeerClosed,
+    Tick,
+    Written,
+)
+from ._node import Node, NodeState
+from ._outputs import CloseConnection, Level, Notice, Output, Ready, SendBytes, Stopped
+
+__all__ = [
+    "Accepted",
+    "BytesReceived",
+    "CloseConnection",
+    "Command",
+    "CommandKind",
+    "DiskDone",
+    "DiskFailed",
+    "Input",
+    "Level",
+    "Node",
+    "NodeState",
+    "Notice",
+    "Output",
+    "PeerClosed",
+    "Ready",
+    "SendBytes",
+    "Stopped",
+    "Tick",
+    "Written",
+]

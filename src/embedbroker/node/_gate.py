@@ -1,0 +1,33 @@
+"""The one durability gate: replies wait here until what they confirm is safe.
+
+Responsible for whom to call when more became durable. Refuses to know replies: each holder keeps its own in order.
+"""
+
+from __future__ import annotations
+
+from embedbroker.protocols import Releasable
+
+__all__ = ["DurabilityGate"]
+
+
+class DurabilityGate:
+    """Holders that wait, in the order in which they began to."""
+
+    __slots__ = ("_holders", "reached")
+
+    def __init__(self) -> None:
+        self._holders: dict[Releasable, None] = {}
+        self.reached = 0
+
+    def hold(self, holder: Releasable) -> None:
+        """Remember a holder."""
+        self._holders[holder] = None
+
+    def open(self, reached: int) -> None:
+        """Everything up to ``reached`` is durable."""
+        if reached == self.reached:
+            return
+        self.reached = reached
+        for holder in list(self._holders):
+            if not holder.release(reached):
+                del self._holders[holder]

@@ -1,0 +1,82 @@
+"""Everything that can happen to a node, as a closed union. One value per read or write, never one per message."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TypeAlias
+
+from attrs import frozen
+
+from embedbroker.storage import DiskFault
+
+__all__ = ["Accepted", "BytesReceived", "Command", "CommandKind", "DiskDone", "DiskFailed", "Input", "PeerClosed", "Tick", "Written"]
+
+
+@frozen
+class Accepted:
+    """A peer connected. ``connection`` is a number the host chose and never uses again."""
+
+    connection: int
+    peer: str
+
+
+@frozen
+class BytesReceived:
+    """One read from a peer."""
+
+    connection: int
+    data: bytes
+
+
+@frozen
+class PeerClosed:
+    """A peer's connection is gone, whoever ended it, except after a CloseConnection output."""
+
+    connection: int
+    reason: str
+
+
+@frozen
+class Written:
+    """The transport took ``count`` bytes of what SendBytes outputs carried; several writes may be summed up."""
+
+    connection: int
+    count: int
+
+
+@frozen
+class DiskDone:
+    """All operations of a disk batch succeeded."""
+
+    batch: int
+    results: tuple[object, ...]
+
+
+@frozen
+class DiskFailed:
+    """An operation of a disk batch failed; later ones of the batch were not tried."""
+
+    batch: int
+    fault: DiskFault
+
+
+class CommandKind(Enum):
+    """What the host asks for."""
+
+    START = "start"
+    STOP = "stop"
+
+
+@frozen
+class Command:
+    """A request of the host."""
+
+    kind: CommandKind
+
+
+@frozen
+class Tick:
+    """A deadline passed. Early or spurious ticks are harmless."""
+
+
+Input: TypeAlias = Accepted | BytesReceived | PeerClosed | Written | DiskDone | DiskFailed | Command | Tick

@@ -1,0 +1,59 @@
+"""Everything a node can ask its host to do, as a closed union."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TypeAlias
+
+from attrs import frozen
+
+from embedbroker.storage import DiskWork
+
+__all__ = ["CloseConnection", "Level", "Notice", "Output", "Ready", "SendBytes", "Stopped"]
+
+
+@frozen
+class SendBytes:
+    """Write to a peer; at most one per connection and step."""
+
+    connection: int
+    data: bytes
+
+
+@frozen
+class CloseConnection:
+    """Close a connection after its SendBytes of this step; no PeerClosed follows."""
+
+    connection: int
+    reason: str
+
+
+class Level(Enum):
+    """How much a notice matters."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@frozen
+class Notice:
+    """One line for the operator."""
+
+    level: Level
+    text: str
+
+
+@frozen
+class Ready:
+    """The journal was read; connections are served from now on."""
+
+
+@frozen
+class Stopped:
+    """Nothing more will come out of this node. ``failure`` says why when it was not asked to stop."""
+
+    failure: str | None
+
+
+Output: TypeAlias = SendBytes | CloseConnection | DiskWork | Notice | Ready | Stopped

@@ -1,0 +1,282 @@
+"""One CORE connection on the broker: channels 0 and 1, and the frames of its sessions.
+
+Responsible for pings and time to live, topology, opening and reattaching sessions, and what happens when the connection
+ends. Refuses to know session requests, sockets and clocks.
+
+When a connection is lost while one of its sessions has a confirmation window, everything is kept until the time to live
+is over, for a client that comes back (core-protocol 7.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from embedbroker.kernel import Session
+from embedclient.errors import ErrorCode, RemoteProtocolError
+from embedclient.model import Instant
+from embedclient.wire.core import (
+    FRAME_HEADER,
+    CheckForFailover,
+    CheckForFailoverReply,
+    ClusterTopology,
+    ClusterTopologyV2,
+    ClusterTopologyV4,
+    CreateSession,
+    CreateSessionResponse,
+    CreateSessionV2,
+    Disconnect,
+    DisconnectV2,
+    DisconnectV3,
+    ExceptionResponse,
+    FrameSplitter,
+    Packet,
+    PacketType,
+    Ping,
+    ReattachSession,
+    ReattachSessionResponse,
+    SubscribeTopology,
+    SubscribeTopologyV2,
+    decode_packet,
+    encode_packet,
+)
+
+from ._core_service import SERVER_VERSION, VERSION_MIN, CoreService
+from ._core_session import CoreSession
+from ._link import Link
+
+__all__ = ["CoreConnection"]
+
+_PING_CHANNEL, _SESSION_CHANNEL, _USER_CHANNEL = 0, 1, 10
+_SCALE_DOWN_REASON = 2  # what Artemis sends at every orderly stop (core-protocol 7.10)
+
+
+class CoreConnection:
+    """A connection and its sessions by channel id."""
+
+    __slots__ = (
+        "_last_heard",
+        "_log",
+        "_refused_reattach",
+        "_splitter",
+        "link",
+        "lost",
+        "service",
+        "sessions",
+        "temporary_queues",
+        "time_to_live",
+        "version",
+    )
+
+    def __init__(self, service: CoreService, link: Link, log: Callable[[str], None]) -> None:
+        config = service.kernel.config
+        self.service = service
+        self.link = link
+        link.on_slow = self._hold_back
+        link.on_relieved = self._resume
+        self._log = log
+        self._splitter = FrameSplitter(config.frame_size_bytes_max)
+        self.version = 0
+        self.sessions: dict[int, CoreSession] = {}
+        self.temporary_queues: dict[str, None] = {}
+        # Seconds without a frame after which the peer is gone; None for never.
+        self.time_to_live = config.connection_ttl_ms / 1000 if config.connection_ttl_ms >= 0 else None
+        self._last_heard = service.now.monotonic
+        self._refused_reattach = False
+        # The socket is gone, sessions wait for a reattachment.
+        self.lost = False
+
+    def log(self, text: str) -> None:
+        """One line for the operator, naming the peer."""
+        self._log(f"{self.link.peer}: {text}")
+
+    # -- frames in -----------------------------------------------------------------------------------------------
+
+    def receive(self, data: bytes, now: Instant) -> None:
+        """Handle what one read brought. Bad bytes end this connection and nothing else."""
+        self._last_heard = now.monotonic
+        try:
+            buffer, ends = self._splitter.feed(data)
+            sessions = self.sessions
+            start = 0
+            for end in ends:
+                _size, packet_type, channel_id = FRAME_HEADER.unpack_from(buffer, start)
+                session = sessions.get(channel_id)
+                if session is not None:
+                    session.on_frame(packet_type, buffer, start, end)
+                elif channel_id < _USER_CHANNEL:
+                    self._on_packet(channel_id, decode_packet(buffer, start, end, self.version, True))
+                # A frame for a channel that is not open is dropped, as Artemis drops it.
+                start = end
+                if not self.link.alive:
+                    break
+        except RemoteProtocolError as error:
+            self.fail(f"protocol error: {error}")
+
+    def _on_packet(self, channel_id: int, packet: Packet) -> None:
+        match packet:
+            case Ping():
+                ttl = packet.connection_ttl
+                self.time_to_live = ttl / 1000 if ttl >= 0 else None
+                self._send(packet, _PING_CHANNEL)
+            case SubscribeTopologyV2():
+                self.version = self.version or packet.client_version
+                self._send_topology()
+            case SubscribeTopology():
+                self._send_topology()
+            case CreateSession() | CreateSessionV2():
+                self._create_session(packet)
+            case ReattachSession():
+                self._reattach(packet)
+            case CheckForFailover():
+                self._send(CheckForFailoverReply(True), _SESSION_CHANNEL)
+            case _:
+                # Artemis drops session packets on channels below 10 as it drops those for unknown channels (captured);
+                # but a packet that only brokers exchange means that this peer is no client.
+                if packet.TYPE in _BROKER_ONLY:
+                    raise RemoteProtocolError(f"{PacketType(packet.TYPE).name} on channel {channel_id} is not served")
+
+    def _send(self, packet: Packet, channel_id: int) -> None:
+        self.link.write(encode_packet(packet, channel_id, min(self.version, SERVER_VERSION)))
+
+    def _send_topology(self) -> None:
+        """A broker of its own is one node without connectors: the client takes the one it used."""
+        version = self.version
+        event, node_id = self.service.now.wall_ms, self.service.node_id
+        if version >= 131:
+            packet: Packet = ClusterTopologyV4(False, node_id, event, None, None, True, None, None, SERVER_VERSION)
+        elif version >= 122:
+            packet = ClusterTopologyV2(False, node_id, event, None, None, True)
+        else:
+            packet = ClusterTopology(False, node_id, None, None, True)
+        self._send(packet, _PING_CHANNEL)
+
+    # -- sessions ------------------------------------------------------------------------------------------------
+
+    def _create_session(self, packet: CreateSession | CreateSessionV2) -> None:
+        service = self.service
+        if not VERSION_MIN <= packet.version <= SERVER_VERSION:
+            self._refuse(
+                ErrorCode.INCOMPATIBLE_CLIENT_SERVER_VERSIONS,
+                f"client version {packet.version} is not served, only {VERSION_MIN} to {SERVER_VERSION}",
+            )
+            return
+        if not service.started:
+            self._refuse(ErrorCode.SESSION_CREATION_REJECTED, "the broker is starting")
+            return
+        if packet.session_channel_id < _USER_CHANNEL:
+            raise RemoteProtocolError(f"a session on reserved channel {packet.session_channel_id}")
+        self.version = self.version or packet.version
+        kernel_session = Session(
+            service.kernel,
+            packet.name,
+            auto_commit_sends=packet.auto_commit_sends,
+            auto_commit_acknowledges=packet.auto_commit_acks,
+            pre_acknowledge=packet.pre_acknowledge,
+        )
+        session = CoreSession(
+            service, self, packet.name, packet.session_channel_id, packet.window_size, kernel_session
+        )
+        session.username = packet.username
+        session.default_address = packet.default_address or ""
+        session.rebuilt = self._refused_reattach
+        self.sessions[packet.session_channel_id] = session
+        service.sessions[packet.name] = session
+        self._send(CreateSessionResponse(SERVER_VERSION), _SESSION_CHANNEL)
+
+    def _refuse(self, code: int, text: str) -> None:
+        self._send(ExceptionResponse(code, text), _SESSION_CHANNEL)
+
+    def _reattach(self, packet: ReattachSession) -> None:
+        session = self.service.sessions.get(packet.name)
+        if session is not None and (not session.windowed or session.rebuilt):
+            # The client makes it anew: what it left is returned first, so that nothing is delivered twice at once.
+            session.close(failed=True)
+            session = None
+        if session is None:
+            self._refused_reattach = True
+            self._send(ReattachSessionResponse(-1, False), _SESSION_CHANNEL)
+            return
+        previous = session.connection
+        self.version = self.version or session.version
+        session.reattach(self, packet.last_confirmed_command_id)
+        if previous is not self and not previous.sessions:
+            previous.abandon()
+        response = ReattachSessionResponse(session.channel.last_confirmed, True)
+        frame = encode_packet(response, _SESSION_CHANNEL, self.version)
+        # What is reported as processed must survive a crash: the answer waits behind the records.
+        session.reply_on_connection(frame)
+
+    # -- time ----------------------------------------------------------------------------------------------------
+
+    def check(self, now: Instant) -> None:
+        """The periodic look: confirm what is owed, and give up a peer that was silent for too long."""
+        if self.time_to_live is not None and now.monotonic - self._last_heard >= self.time_to_live:
+            if self.lost:
+                self.log("no reattachment within the time to live")
+                self.abandon()
+            else:
+                self.fail(f"nothing was received for {self.time_to_live:g} s")
+            return
+        if not self.lost:
+            for session in list(self.sessions.values()):
+                session.flush_confirmations()
+
+    def _hold_back(self) -> None:
+        for session in self.sessions.values():
+            session.hold_back(True)
+
+    def _resume(self) -> None:
+        for session in self.sessions.values():
+            session.hold_back(False)
+
+    # -- the end -------------------------------------------------------------------------------------------------
+
+    def disconnect(self) -> None:
+        """Say good-bye because the broker stops in an orderly way."""
+        for session in list(self.sessions.values()):
+            session.flush_confirmations()
+        node_id = self.service.node_id
+        if self.version >= 131:
+            packet: Packet = DisconnectV3(node_id, _SCALE_DOWN_REASON)
+        elif self.version >= 125:
+            packet = DisconnectV2(node_id)
+        else:
+            packet = Disconnect(node_id)
+        self._send(packet, _PING_CHANNEL)
+        self.link.close("the broker stops")
+
+    def fail(self, reason: str) -> None:
+        """End the connection because of what the peer did or did not do."""
+        if not self.link.alive:
+            return
+        self.log(f"connection closed: {reason}")
+        self.link.close(reason)
+        self.abandon()
+
+    def closed(self) -> None:
+        """The peer's socket is gone."""
+        self.link.alive = False
+        if any(session.channel.window > 0 for session in self.sessions.values()) and self.time_to_live is not None:
+            self.lost = True
+            self._hold_back()
+        else:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Forget all sessions as failed, with the temporary queues of this connection."""
+        self.lost = False
+        for session in list(self.sessions.values()):
+            session.close(failed=True)
+        kernel = self.service.kernel
+        for name in list(self.temporary_queues):
+            queue = kernel.catalog.queues.get(name)
+            if queue is not None:
+                kernel.delete_queue(queue)
+        self.temporary_queues.clear()
+
+
+_BROKER_ONLY = frozenset(
+    int(packet_type)
+    for packet_type in PacketType
+    if packet_type.name.startswith(("REPLICATION", "BACKUP", "CLUSTER_CONNECT", "NODE_ANNOUNCE", "QUORUM", "FEDERATION"))
+)

@@ -1,0 +1,408 @@
+"""The rarer requests of a CORE session: queues, queries, consumers, transactions, metadata, producers' credits.
+
+Responsible for translating each packet into kernel calls and each result into the reply its client waits for. Refuses to
+know deliveries and sends, which are in `_core_session`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from embedbroker.config import AddressFullPolicy
+from embedbroker.kernel import Consumer, QueueRequest, Refused, split_fqqn
+from embedclient.errors import ErrorCode, RemoteProtocolError
+from embedclient.wire.core import (
+    CreateAddress,
+    CreateProducer,
+    CreateQueue,
+    CreateQueueV2,
+    CreateSharedQueue,
+    CreateSharedQueueV2,
+    DeleteQueue,
+    NullResponse,
+    Packet,
+    PacketType,
+    RemoveProducer,
+    SessionAddMetadata,
+    SessionAddMetadataV2,
+    SessionBindingQuery,
+    SessionClose,
+    SessionCommit,
+    SessionConsumerClose,
+    SessionCreateConsumer,
+    SessionExpire,
+    SessionForceConsumerDelivery,
+    SessionProducerCredits,
+    SessionProducerCreditsFail,
+    SessionQueueQuery,
+    SessionRequestProducerCredits,
+    SessionRollback,
+    SessionSendContinuation,
+    SessionSendLarge,
+    SessionStart,
+    SessionStop,
+    SessionUniqueAddMetadata,
+    encode_packet,
+)
+
+from ._core_views import address_response, queue_response
+
+if TYPE_CHECKING:
+    from ._core_session import CoreSession
+
+__all__ = ["answer"]
+
+_ANYCAST, _MULTICAST = 1, 0
+_METADATA_MAX = 100
+_OLD_ANYCAST_PREFIXES = ("jms.queue.", "jms.tempqueue.")
+
+
+def answer(session: CoreSession, packet: Packet) -> None:
+    """Carry out one request and answer it. Raises RemoteProtocolError for what no client may send here."""
+    handler = _HANDLERS.get(type(packet))
+    if handler is None:
+        _not_supported(session, packet)
+    else:
+        handler(session, packet)
+
+
+def _done(session: CoreSession, refused: object, wants_reply: bool) -> None:
+    if isinstance(refused, Refused):
+        if wants_reply:
+            session.refuse(refused, None)
+        else:
+            session.connection.log(f"a request was refused: {refused.text}")
+    elif wants_reply:
+        session.reply(NullResponse(-1))
+
+
+def _not_supported(session: CoreSession, packet: Packet) -> None:
+    name = PacketType(packet.TYPE).name
+    if name.startswith("SESS_XA_"):
+        if packet.TYPE != PacketType.SESS_XA_FAILED:
+            session.refuse(
+                Refused(ErrorCode.NOT_IMPLEMTNED_EXCEPTION, f"{name}: XA transactions are not supported by this broker yet"), None
+            )
+        return
+    raise RemoteProtocolError(f"{name} on a session channel")
+
+
+# -- addresses and queues ---------------------------------------------------------------------------------------------
+
+
+def _create_address(session: CoreSession, packet: CreateAddress) -> None:
+    kernel = session.service.kernel
+    name, _queue = split_fqqn(packet.address)
+    allowed = not packet.auto_created or kernel.settings.of(name).auto_create_addresses
+    result: object = None
+    if not allowed:
+        result = Refused(ErrorCode.ADDRESS_DOES_NOT_EXIST, f"address {name!r} does not exist and is not auto-created")
+    else:
+        kernel.catalog.create_address(
+            name,
+            anycast=_ANYCAST in packet.routing_types,
+            multicast=_MULTICAST in packet.routing_types,
+            auto_created=packet.auto_created,
+        )
+    _done(session, result, packet.requires_response)
+
+
+def _routing_type(value: int) -> int | None:
+    return value if value in (_ANYCAST, _MULTICAST) else None
+
+
+def _unsupported_attributes(packet: CreateQueueV2 | CreateSharedQueueV2) -> Refused | None:
+    """Queue kinds that do not exist yet are refused rather than made into something else."""
+    wanted = {
+        "last-value": packet.last_value,
+        "last-value-key": packet.last_value_key,
+        "non-destructive": packet.non_destructive,
+        "consumers-before-dispatch": packet.consumers_before_dispatch,
+        "delay-before-dispatch": packet.delay_before_dispatch not in (None, -1),
+        "group-rebalance": packet.group_rebalance,
+        "group-buckets": packet.group_buckets not in (None, -1),
+        "group-first-key": packet.group_first_key,
+        "ring-size": packet.ring_size not in (None, -1),
+        "enabled=false": packet.enabled is False,
+        "group-rebalance-pause-dispatch": packet.group_rebalance_pause_dispatch,
+    }
+    names = [name for name, value in wanted.items() if value]
+    if not names:
+        return None
+    return Refused(
+        ErrorCode.NOT_IMPLEMTNED_EXCEPTION,
+        f"queue {packet.queue_name!r}: {', '.join(names)} is not supported by this broker yet",
+    )
+
+
+def _create(session: CoreSession, request: QueueRequest, wants_reply: bool) -> None:
+    result = session.service.kernel.catalog.create_queue(request)
+    if not isinstance(result, Refused) and request.temporary:
+        session.connection.temporary_queues[result.name] = None
+    _done(session, result, wants_reply)
+
+
+def _create_queue(session: CoreSession, packet: CreateQueue) -> None:
+    anycast = packet.address.startswith(_OLD_ANYCAST_PREFIXES)
+    request = QueueRequest(
+        packet.address,
+        packet.queue_name,
+        filter=packet.filter,
+        durable=packet.durable,
+        temporary=packet.temporary,
+        routing_type=_ANYCAST if anycast else _MULTICAST,
+        ignore_if_exists=not packet.requires_response,
+        user=session.username,
+    )
+    _create(session, request, packet.requires_response)
+
+
+def _create_queue_v2(session: CoreSession, packet: CreateQueueV2) -> None:
+    unsupported = _unsupported_attributes(packet)
+    if unsupported is not None:
+        _done(session, unsupported, packet.requires_response)
+        return
+    request = QueueRequest(
+        packet.address,
+        packet.queue_name,
+        filter=packet.filter,
+        durable=packet.durable,
+        temporary=packet.temporary,
+        routing_type=_routing_type(packet.routing_type),
+        auto_created=packet.auto_created,
+        max_consumers=packet.max_consumers,
+        purge_on_no_consumers=packet.purge_on_no_consumers,
+        exclusive=packet.exclusive,
+        auto_delete=packet.auto_delete,
+        auto_delete_delay=packet.auto_delete_delay,
+        auto_delete_message_count=packet.auto_delete_message_count,
+        # Rebuilding a session after a failover names queues that may have survived; nobody waits for the answer.
+        ignore_if_exists=not packet.requires_response,
+        user=session.username,
+    )
+    _create(session, request, packet.requires_response)
+
+
+def _create_shared_queue(session: CoreSession, packet: CreateSharedQueue) -> None:
+    request = QueueRequest(
+        packet.address,
+        packet.queue_name,
+        filter=packet.filter,
+        durable=packet.durable,
+        routing_type=_MULTICAST,
+        shared=True,
+        user=session.username,
+    )
+    _create(session, request, packet.requires_response)
+
+
+def _create_shared_queue_v2(session: CoreSession, packet: CreateSharedQueueV2) -> None:
+    unsupported = _unsupported_attributes(packet)
+    if unsupported is not None:
+        _done(session, unsupported, packet.requires_response)
+        return
+    request = QueueRequest(
+        packet.address,
+        packet.queue_name,
+        filter=packet.filter,
+        durable=packet.durable,
+        routing_type=_routing_type(packet.routing_type),
+        max_consumers=packet.max_consumers,
+        purge_on_no_consumers=packet.purge_on_no_consumers,
+        exclusive=packet.exclusive,
+        auto_delete=packet.auto_delete,
+        auto_delete_delay=packet.auto_delete_delay,
+        auto_delete_message_count=packet.auto_delete_message_count,
+        shared=True,
+        user=session.username,
+    )
+    _create(session, request, packet.requires_response)
+
+
+def _delete_queue(session: CoreSession, packet: DeleteQueue) -> None:
+    kernel = session.service.kernel
+    address, qualified = split_fqqn(packet.queue_name)
+    queue = kernel.catalog.queues.get(address if qualified is None else qualified)
+    result: object = None
+    if queue is None:
+        # Artemis answers without a text here, and its clients show what they get.
+        result = Refused(ErrorCode.QUEUE_DOES_NOT_EXIST, "")
+    elif queue.consumers:
+        result = Refused(
+            ErrorCode.ILLEGAL_STATE, f"queue {queue.name!r} has {queue.consumer_count} consumers and cannot be deleted"
+        )
+    else:
+        session.connection.temporary_queues.pop(queue.name, None)
+        kernel.delete_queue(queue)
+    _done(session, result, True)
+
+
+def _query_queue(session: CoreSession, packet: SessionQueueQuery) -> None:
+    view = session.service.kernel.catalog.view_queue(packet.queue_name)
+    session.reply(queue_response(view, session.version))
+
+
+def _query_address(session: CoreSession, packet: SessionBindingQuery) -> None:
+    view = session.service.kernel.catalog.view_address(packet.address)
+    session.reply(address_response(view, packet.address, session.version))
+
+
+# -- consumers --------------------------------------------------------------------------------------------------------
+
+
+def _create_consumer(session: CoreSession, packet: SessionCreateConsumer) -> None:
+    kernel = session.service.kernel
+    result = session.kernel_session.create_consumer(
+        packet.consumer_id,
+        packet.queue_name,
+        packet.filter,
+        session,
+        browse=packet.browse_only,
+        priority=packet.priority,
+    )
+    if isinstance(result, Consumer):
+        result.held_back = session.connection.link.slow
+        if packet.requires_response:
+            session.reply(queue_response(kernel.catalog.view_queue(result.queue.name), session.version))
+    else:
+        _done(session, result, packet.requires_response)
+
+
+def _close_consumer(session: CoreSession, packet: SessionConsumerClose) -> None:
+    session.kernel_session.close_consumer(packet.consumer_id)
+    session.reply(NullResponse(-1))
+
+
+def _force_delivery(session: CoreSession, packet: SessionForceConsumerDelivery) -> None:
+    consumer = session.kernel_session.consumers.get(packet.consumer_id)
+    if consumer is not None:
+        consumer.queue.force_delivery(consumer, packet.sequence)
+
+
+def _expire(session: CoreSession, packet: SessionExpire) -> None:
+    session.kernel_session.expire(packet.consumer_id, packet.message_id)
+
+
+# -- session ----------------------------------------------------------------------------------------------------------
+
+
+def _start(session: CoreSession, _packet: SessionStart) -> None:
+    session.kernel_session.start()
+
+
+def _stop(session: CoreSession, _packet: SessionStop) -> None:
+    session.kernel_session.stop()
+    session.reply(NullResponse(-1))
+
+
+def _close(session: CoreSession, _packet: SessionClose) -> None:
+    session.flush_confirmations()
+    session.close(failed=False)
+    session.reply(NullResponse(-1))
+
+
+def _commit(session: CoreSession, packet: SessionCommit) -> None:
+    refused = session.kernel_session.commit()
+    if refused is not None:
+        session.refuse(refused, packet.correlation_id)
+    else:
+        session.reply(NullResponse(-1 if packet.correlation_id is None else packet.correlation_id))
+
+
+def _rollback(session: CoreSession, packet: SessionRollback) -> None:
+    session.kernel_session.rollback(last_delivered=packet.consider_last_message_as_delivered)
+    session.reply(NullResponse(-1))
+
+
+def _set_metadata(session: CoreSession, key: str, value: str) -> Refused | None:
+    if len(session.metadata) >= _METADATA_MAX and key not in session.metadata:
+        return Refused(ErrorCode.ILLEGAL_STATE, f"a session may carry {_METADATA_MAX} metadata entries at most")
+    session.metadata[key] = value
+    return None
+
+
+def _add_metadata(session: CoreSession, packet: SessionAddMetadata) -> None:
+    _done(session, _set_metadata(session, packet.key, packet.value), True)
+
+
+def _add_metadata_v2(session: CoreSession, packet: SessionAddMetadataV2) -> None:
+    _done(session, _set_metadata(session, packet.key, packet.value), packet.requires_response)
+
+
+def _unique_add_metadata(session: CoreSession, packet: SessionUniqueAddMetadata) -> None:
+    if session.service.holds_metadata(packet.key, packet.value, session):
+        result: Refused | None = Refused(
+            ErrorCode.DUPLICATE_METADATA, f"metadata {packet.key}={packet.value} is in use by another session"
+        )
+    else:
+        result = _set_metadata(session, packet.key, packet.value)
+    _done(session, result, True)
+
+
+# -- producers --------------------------------------------------------------------------------------------------------
+
+
+def _request_credits(session: CoreSession, packet: SessionRequestProducerCredits) -> None:
+    kernel = session.service.kernel
+    address, _queue = split_fqqn(packet.address)
+    settings = kernel.settings.of(address)
+    limit = -1 if settings.max_size_bytes is None else settings.max_size_bytes
+
+    def grant() -> None:
+        granted = SessionProducerCredits(packet.credits, packet.address)
+        session.transmit(encode_packet(granted, session.channel_id, session.version), granted.TYPE)
+
+    if not kernel.memory.is_full(address, limit):
+        grant()
+        return
+    if settings.address_full_policy is AddressFullPolicy.FAIL:
+        failed = SessionProducerCreditsFail(packet.credits, packet.address)
+        session.transmit(encode_packet(failed, session.channel_id, session.version), failed.TYPE)
+    kernel.memory.wait(address, limit, grant)
+
+
+def _nothing(_session: CoreSession, _packet: CreateProducer | RemoveProducer) -> None:
+    """Producers are announced for the management view only; a session needs no state for them."""
+
+
+def _large(session: CoreSession, packet: SessionSendLarge) -> None:
+    session.kernel_session.fail_transaction("large messages are not supported by this broker yet")
+    session.connection.log(f"a large message to {packet.message.address!r} was refused: not supported yet")
+
+
+def _large_chunk(session: CoreSession, packet: SessionSendContinuation) -> None:
+    if packet.requires_response:
+        session.refuse(
+            Refused(ErrorCode.NOT_IMPLEMTNED_EXCEPTION, "large messages are not supported by this broker yet"),
+            packet.correlation_id,
+        )
+
+
+_HANDLERS: dict[type[Packet], Callable[[CoreSession, Any], None]] = {
+    CreateAddress: _create_address,
+    CreateProducer: _nothing,
+    CreateQueue: _create_queue,
+    CreateQueueV2: _create_queue_v2,
+    CreateSharedQueue: _create_shared_queue,
+    CreateSharedQueueV2: _create_shared_queue_v2,
+    DeleteQueue: _delete_queue,
+    RemoveProducer: _nothing,
+    SessionAddMetadata: _add_metadata,
+    SessionAddMetadataV2: _add_metadata_v2,
+    SessionBindingQuery: _query_address,
+    SessionClose: _close,
+    SessionCommit: _commit,
+    SessionConsumerClose: _close_consumer,
+    SessionCreateConsumer: _create_consumer,
+    SessionExpire: _expire,
+    SessionForceConsumerDelivery: _force_delivery,
+    SessionQueueQuery: _query_queue,
+    SessionRequestProducerCredits: _request_credits,
+    SessionRollback: _rollback,
+    SessionSendContinuation: _large_chunk,
+    SessionSendLarge: _large,
+    SessionStart: _start,
+    SessionStop: _stop,
+    SessionUniqueAddMetadata: _unique_add_metadata,
+}

@@ -1,0 +1,59 @@
+"""What all CORE connections of a broker share: the kernel, the broker's identity, sessions by name.
+
+Responsible for the registry that reattachment and metadata need, and for the gate through which replies leave. Refuses
+to know packets.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from embedbroker.kernel import Kernel
+from embedclient.model import Entropy, Instant
+
+if TYPE_CHECKING:
+    from ._core_session import CoreSession
+
+__all__ = ["CoreService", "Gate", "Releasable"]
+
+SERVER_VERSION = 136
+"""The protocol level the broker announces (core-protocol 3.1)."""
+
+VERSION_MIN = 122
+"""The oldest client level that is let in: HornetQ 2.4 speaks 124, Artemis 1.x begins at 126."""
+
+
+class Releasable(Protocol):
+    """Something that holds replies until records are durable."""
+
+    def release(self, reached: int) -> bool:
+        """Let go what is durable; returns whether anything is still held."""
+
+
+class Gate(Protocol):
+    """The one durability gate of a node."""
+
+    def hold(self, holder: Releasable) -> None:
+        """Call ``holder.release`` whenever more became durable."""
+
+
+class CoreService:
+    """Shared state of all CORE connections."""
+
+    __slots__ = ("entropy", "gate", "kernel", "node_id", "now", "sessions", "started")
+
+    def __init__(self, kernel: Kernel, gate: Gate, entropy: Entropy, node_id: str) -> None:
+        self.kernel = kernel
+        self.gate = gate
+        self.entropy = entropy
+        self.node_id = node_id
+        self.now = Instant(0.0, 0)
+        self.sessions: dict[str, CoreSession] = {}
+        # False while the journal is read: sessions are refused with "starting", so that clients try again.
+        self.started = False
+
+    def holds_metadata(self, key: str, value: str, asking: CoreSession) -> bool:
+        """Whether another session carries this pair."""
+        return any(
+            session.metadata.get(key) == value for session in self.sessions.values() if session is not asking
+        )

@@ -1,0 +1,315 @@
+"""One CORE session on the broker: frames of its channel in, deliveries and replies out.
+
+Responsible for the hot lane (sends, acknowledgements, credits, deliveries without an object per packet), for replies
+that wait for durability in order, and for confirmation numbering. Refuses to know routing and settlement, which are the
+kernel's, and the rarer requests, which are in `_core_requests`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from embedbroker.kernel import Consumer, Reference, Refused, Session
+from embedclient.engine.core import Channel
+from embedclient.errors import ErrorCode
+from embedclient.model import Encoding, Properties, PropertyType
+from embedclient.wire.core import (
+    ACKNOWLEDGE_BODY,
+    CREDIT_BODY,
+    FRAME_HEADER,
+    RECEIVE_TRAILER,
+    ROUTING_TYPE_KEY,
+    CoreMessage,
+    DisconnectConsumer,
+    ExceptionResponse,
+    NullResponse,
+    Packet,
+    PacketsConfirmed,
+    PacketType,
+    decode_packet,
+    encode_packet,
+    encode_receive,
+    is_confirmed,
+    message_raw,
+    property_key,
+    send_trailer,
+)
+
+from ._core_requests import answer
+from ._core_service import SERVER_VERSION, CoreService
+
+if TYPE_CHECKING:
+    from ._core_connection import CoreConnection
+
+__all__ = ["CoreSession"]
+
+_SEND = int(PacketType.SESS_SEND)
+_RECEIVE = int(PacketType.SESS_RECEIVE_MSG)
+_ACKNOWLEDGE = int(PacketType.SESS_ACKNOWLEDGE)
+_INDIVIDUAL_ACKNOWLEDGE = int(PacketType.SESS_INDIVIDUAL_ACKNOWLEDGE)
+_FLOWTOKEN = int(PacketType.SESS_FLOWTOKEN)
+_PACKETS_CONFIRMED = int(PacketType.PACKETS_CONFIRMED)
+_HEADER_SIZE = FRAME_HEADER.size
+_RECEIVE_EXTRA = _HEADER_SIZE + RECEIVE_TRAILER.size
+_NULL_RESPONSE = int(PacketType.NULL_RESPONSE)
+
+_FORCED_DELIVERY = "_hornetq.forced.delivery.seq"
+_SCHEDULED_KEY = property_key("_AMQ_SCHED_DELIVERY")
+_DUPLICATE_KEY = property_key("_AMQ_DUPL_ID")
+
+
+class CoreSession:
+    """A session and its channel. It outlives its connection while a reattachment is possible (7.3)."""
+
+    __slots__ = (
+        "_held",
+        "_trailer",
+        "channel",
+        "channel_id",
+        "connection",
+        "default_address",
+        "kernel_session",
+        "metadata",
+        "name",
+        "rebuilt",
+        "service",
+        "username",
+        "version",
+        "windowed",
+    )
+
+    def __init__(
+        self,
+        service: CoreService,
+        connection: CoreConnection,
+        name: str,
+        channel_id: int,
+        window: int,
+        kernel_session: Session,
+    ) -> None:
+        self.service = service
+        self.connection = connection
+        self.name = name
+        self.channel_id = channel_id
+        self.channel = Channel(channel_id, window, service.kernel.config.resend_bytes_max)
+        self.windowed = window != -1
+        self.kernel_session = kernel_session
+        self.version = min(connection.version, SERVER_VERSION)
+        self._trailer = send_trailer(self.version)
+        self.default_address = ""
+        self.username: str | None = None
+        self.metadata: dict[str, str] = {}
+        # Made right after a refused reattachment: the two ends may count differently from here on (pitfall 12.22), so
+        # a later reattachment is refused too and the client builds the session anew instead of losing packets.
+        self.rebuilt = False
+        # Replies that wait for durability, in order; later replies of this channel wait behind them.
+        self._held: deque[tuple[int, bytes]] = deque()
+
+    # -- frames in -----------------------------------------------------------------------------------------------
+
+    def on_frame(self, packet_type: int, buffer: bytes | bytearray, start: int, end: int) -> None:
+        """Handle one frame of this channel. Raises RemoteProtocolError."""
+        if packet_type == _SEND:
+            self._on_send(buffer, start, end)
+        elif packet_type == _ACKNOWLEDGE and end - start >= _HEADER_SIZE + 17:
+            key, message_id, wants_reply = ACKNOWLEDGE_BODY.unpack_from(buffer, start + _HEADER_SIZE)
+            self._on_settled(self.kernel_session.acknowledge(key, message_id), wants_reply)
+        elif packet_type == _FLOWTOKEN and end - start >= _HEADER_SIZE + 12:
+            key, amount = CREDIT_BODY.unpack_from(buffer, start + _HEADER_SIZE)
+            consumer = self.kernel_session.consumers.get(key)
+            if consumer is not None:
+                consumer.add_credit(amount)
+        elif packet_type == _INDIVIDUAL_ACKNOWLEDGE and end - start >= _HEADER_SIZE + 17:
+            key, message_id, wants_reply = ACKNOWLEDGE_BODY.unpack_from(buffer, start + _HEADER_SIZE)
+            self._on_settled(self.kernel_session.acknowledge_individually(key, message_id), wants_reply)
+        else:
+            packet = decode_packet(buffer, start, end, self.version, True)
+            if packet_type == _PACKETS_CONFIRMED:
+                assert isinstance(packet, PacketsConfirmed)
+                self.channel.on_confirmed(packet.command_id)
+                return
+            answer(self, packet)
+            if not self.windowed or not is_confirmed(packet_type):
+                return
+        if self.windowed:
+            self._confirm(self.channel.received(end - start))
+
+    def _on_send(self, buffer: bytes | bytearray, start: int, end: int) -> None:
+        trailer = self._trailer
+        trailer_at = end - trailer.size
+        if self.version >= 129:
+            message = CoreMessage.parse(bytearray(buffer[start + _HEADER_SIZE : trailer_at]))
+        else:
+            message = CoreMessage.parse(message_raw(buffer, start + _HEADER_SIZE, trailer_at, self.version))
+        wants_reply, *numbers = trailer.unpack_from(buffer, trailer_at)
+        if message.address:
+            if not self.default_address:
+                self.default_address = message.address
+        elif self.default_address:
+            message = message.copy_for(self.default_address, changes={}, removals=(), expiration=message.expiration)
+        refused = self._unsupported(message)
+        if refused is None:
+            refused = self.kernel_session.send(message, message.property_byte(ROUTING_TYPE_KEY))
+        if refused is not None and not wants_reply:
+            self.connection.log(f"a message to {message.address!r} was refused: {refused.text}")
+        elif refused is not None:
+            self.refuse(refused, numbers[0] if numbers else None)
+        elif wants_reply:
+            self.reply(NullResponse(numbers[0] if numbers else -1))
+
+    def _unsupported(self, message: CoreMessage) -> Refused | None:
+        raw = message.raw
+        if raw.find(_SCHEDULED_KEY) >= 0:
+            due = message.property("_AMQ_SCHED_DELIVERY")
+            if isinstance(due, int) and due > self.service.now.wall_ms:
+                return self._not_there("scheduled delivery")
+        if raw.find(_DUPLICATE_KEY) >= 0 and message.property("_AMQ_DUPL_ID") is not None:
+            return self._not_there("duplicate detection")
+        return None
+
+    def _not_there(self, feature: str) -> Refused:
+        if not self.kernel_session.auto_commit_sends:
+            self.kernel_session.fail_transaction(f"{feature} is not supported by this broker yet")
+        return Refused(ErrorCode.NOT_IMPLEMTNED_EXCEPTION, f"{feature} is not supported by this broker yet")
+
+    def _on_settled(self, refused: Refused | None, wants_reply: bool) -> None:
+        if refused is None:
+            if wants_reply:
+                self.reply(NullResponse(-1))
+        elif wants_reply:
+            self.refuse(refused, None)
+        else:
+            self.connection.log(f"an acknowledgement was refused: {refused.text}")
+
+    # -- replies -------------------------------------------------------------------------------------------------
+
+    def reply(self, packet: Packet) -> None:
+        """Answer a request once everything it made durable is durable."""
+        point = self.service.kernel.store.point()
+        if not self._held and point <= self.service.kernel.store.reached:
+            self.transmit(encode_packet(packet, self.channel_id, self.version), packet.TYPE)
+            return
+        if not self._held:
+            self.service.gate.hold(self)
+        self._held.append((point, encode_packet(packet, self.channel_id, self.version)))
+
+    def refuse(self, refused: Refused, correlation_id: int | None) -> None:
+        """Answer a request with EXCEPTION."""
+        self.reply(ExceptionResponse(refused.code, refused.text, correlation_id))
+
+    def reply_on_connection(self, frame: bytes) -> None:
+        """Send a frame of channel 1 once everything processed so far is durable."""
+        point = self.service.kernel.store.point()
+        if not self._held and point <= self.service.kernel.store.reached:
+            self.connection.link.write(frame)
+            return
+        if not self._held:
+            self.service.gate.hold(self)
+        self._held.append((point, frame))
+
+    def release(self, reached: int) -> bool:
+        """Send the replies that became durable; returns whether any is still held."""
+        held = self._held
+        while held and held[0][0] <= reached:
+            frame = held.popleft()[1]
+            packet_type = frame[4]
+            self.transmit(frame, packet_type if packet_type < 128 else packet_type - 256)
+        return bool(held)
+
+    def transmit(self, frame: bytes, packet_type: int) -> None:
+        """Send a frame now, keeping it for a reattachment where the session has a window."""
+        if self.windowed and is_confirmed(packet_type):
+            self._keep(frame)
+        self.connection.link.write(frame)
+
+    def _keep(self, frame: bytes) -> None:
+        self.channel.sent(frame)
+        if self.channel.over_limit:
+            self.connection.fail(
+                f"session {self.name} left {self.channel.sent_bytes_cached} bytes unconfirmed, more than resend_bytes_max"
+            )
+
+    def _confirm(self, command_id: int | None) -> None:
+        if command_id is not None:
+            self.reply(PacketsConfirmed(command_id))
+
+    def flush_confirmations(self) -> None:
+        """Confirm what was processed although the window is not reached."""
+        if self.windowed:
+            self._confirm(self.channel.flush())
+
+    # -- deliveries (ConsumerPort) -------------------------------------------------------------------------------
+
+    def deliver(self, consumer: Consumer, reference: Reference) -> int:
+        """Send one message; the charge is the whole frame."""
+        message = reference.message
+        raw = message.raw
+        if self.windowed or self.version < 129 or message.encoding != Encoding.CORE:
+            return self._deliver_slowly(consumer, reference)
+        link = self.connection.link
+        out = link.out
+        if not out:
+            link.dirty.append(link)
+        size = len(raw) + _RECEIVE_EXTRA
+        out.append(FRAME_HEADER.pack(size - 4, _RECEIVE, self.channel_id))
+        out.append(raw)
+        out.append(RECEIVE_TRAILER.pack(consumer.key, reference.delivery_count))
+        link.room -= size
+        if link.room < 0 and not link.slow:
+            link.become_slow()
+        return size
+
+    def _deliver_slowly(self, consumer: Consumer, reference: Reference) -> int:
+        assert reference.message.encoding == Encoding.CORE
+        parts = encode_receive(
+            reference.message.raw, self.channel_id, self.version, consumer.key, reference.delivery_count
+        )
+        frame = b"".join(parts)
+        self.transmit(frame, _RECEIVE)
+        return len(frame)
+
+    def deliver_marker(self, consumer: Consumer, sequence: int) -> None:
+        """Answer a forced delivery (7.6); markers cost no credit."""
+        properties = Properties()
+        properties.set(_FORCED_DELIVERY, sequence, PropertyType.LONG)
+        marker = CoreMessage.build(address=consumer.queue.name, durable=False, body=bytes(4), properties=properties)
+        marker.assign_id(self.service.kernel.ids.take())
+        parts = encode_receive(marker.raw, self.channel_id, self.version, consumer.key, 0)
+        self.transmit(b"".join(parts), _RECEIVE)
+
+    def closed_by_broker(self, consumer: Consumer) -> None:
+        """Tell the client that a queue was deleted under its consumer."""
+        self.kernel_session.consumers.pop(consumer.key, None)
+        if self.version >= 124:
+            packet = DisconnectConsumer(consumer.key)
+            self.transmit(encode_packet(packet, self.channel_id, self.version), packet.TYPE)
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    def hold_back(self, held_back: bool) -> None:
+        """Stop or resume deliveries because of the state of the connection."""
+        for consumer in self.kernel_session.consumers.values():
+            consumer.held_back = held_back
+            if not held_back:
+                consumer.queue.consumer_ready(consumer)
+
+    def reattach(self, connection: CoreConnection, last_confirmed_command_id: int) -> None:
+        """Go on over another connection: what the client has not processed is sent again."""
+        self.connection.sessions.pop(self.channel_id, None)
+        for queue_name in self.connection.temporary_queues:
+            connection.temporary_queues[queue_name] = None
+        self.connection.temporary_queues.clear()
+        self.connection = connection
+        connection.sessions[self.channel_id] = self
+        for frame in self.channel.replay_after(last_confirmed_command_id):
+            connection.link.write(frame)
+        self.hold_back(connection.link.slow)
+
+    def close(self, *, failed: bool) -> None:
+        """End the session."""
+        if self.service.sessions.get(self.name) is self:
+            del self.service.sessions[self.name]
+        self.kernel_session.close(failed=failed)
+        if self.connection.sessions.get(self.channel_id) is self:
+            del self.connection.sessions[self.channel_id]

@@ -1,0 +1,81 @@
+"""Query results as the packet that a client of each version waits for (core-protocol 4.5)."""
+
+from __future__ import annotations
+
+from embedbroker.kernel import AddressView, QueueView
+from embedclient.wire.core import (
+    Packet,
+    SessionBindingQueryResponse,
+    SessionBindingQueryResponseV2,
+    SessionBindingQueryResponseV3,
+    SessionBindingQueryResponseV4,
+    SessionBindingQueryResponseV5,
+    SessionQueueQueryResponse,
+    SessionQueueQueryResponseV2,
+    SessionQueueQueryResponseV3,
+)
+
+__all__ = ["address_response", "queue_response"]
+
+
+def queue_response(view: QueueView, version: int) -> Packet:
+    """Describe a queue, existing or not."""
+    definition = view.definition
+    base = (
+        view.exists,
+        definition.durable,
+        definition.temporary,
+        view.consumer_count,
+        view.message_count,
+        definition.filter,
+        definition.address,
+        definition.name,
+    )
+    if version < 126:
+        return SessionQueueQueryResponse(*base)
+    if version < 129:
+        return SessionQueueQueryResponseV2(*base, view.auto_create_queues)
+    return SessionQueueQueryResponseV3(
+        *base,
+        view.auto_create_queues,
+        definition.auto_created,
+        definition.purge_on_no_consumers,
+        definition.routing_type,
+        definition.max_consumers,
+        exclusive=definition.exclusive,
+        last_value=False,
+        default_consumer_window_size=view.default_consumer_window_size,
+        last_value_key=None,
+        non_destructive=False,
+        consumers_before_dispatch=0,
+        delay_before_dispatch=-1,
+        group_rebalance=False,
+        group_buckets=-1,
+        auto_delete=definition.auto_delete,
+        auto_delete_delay=definition.auto_delete_delay,
+        auto_delete_message_count=definition.auto_delete_message_count,
+        group_first_key=None,
+        ring_size=-1,
+        enabled=True,
+        group_rebalance_pause_dispatch=False,
+        configuration_managed=False,
+    )
+
+
+def address_response(view: AddressView, asked: str, version: int) -> Packet:
+    """Describe an address and its queues."""
+    names = tuple(view.queue_names)
+    if version < 126:
+        return SessionBindingQueryResponse(view.exists, names)
+    if version < 127:
+        return SessionBindingQueryResponseV2(view.exists, names, view.auto_create_queues)
+    if version < 130 and "::" in asked:
+        # Older clients compare the names with the fully qualified one they asked for.
+        names = tuple(f"{asked.partition('::')[0]}::{name}" for name in names)
+    flags = (view.exists, names, view.auto_create_queues, view.auto_create_addresses)
+    if version < 129:
+        return SessionBindingQueryResponseV3(*flags)
+    defaults = (view.default_purge_on_no_consumers, view.default_max_consumers, view.default_exclusive, False, None, False, 0, -1)
+    if version < 135:
+        return SessionBindingQueryResponseV4(*flags, *defaults)
+    return SessionBindingQueryResponseV5(*flags, *defaults, view.supports_multicast, view.supports_anycast)

@@ -1,0 +1,78 @@
+"""The broker's end of one connection as protocols see it: an output buffer with a limit.
+
+Responsible for gathering what one step sends, and for saying when the peer does not keep up. Refuses to know sockets:
+the node takes what was gathered after each step, and says what the peer drained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+__all__ = ["Buffer", "Link"]
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Link:
+    """Output of one connection.
+
+    ``room`` is how many bytes may still be given out before the peer counts as slow; below zero, ``on_slow`` has been
+    called once, and ``on_relieved`` is called when half of the high-water mark is free again. A protocol that sends at
+    speed appends to ``out`` itself, after registering in ``dirty`` when it was empty, and subtracts from ``room``.
+    """
+
+    __slots__ = ("alive", "close_reason", "dirty", "high_water", "id", "on_relieved", "on_slow", "out", "peer", "room", "slow")
+
+    def __init__(self, link_id: int, peer: str, high_water: int, dirty: list[Link]) -> None:
+        self.id = link_id
+        self.peer = peer
+        self.out: list[Buffer] = []
+        self.dirty = dirty
+        self.high_water = high_water
+        self.room = high_water
+        self.slow = False
+        self.alive = True
+        self.close_reason: str | None = None
+        self.on_slow: Callable[[], None] | None = None
+        self.on_relieved: Callable[[], None] | None = None
+
+    def write(self, frame: Buffer) -> None:
+        """Send one frame with the output of this step. Nothing happens on a link that is gone."""
+        if not self.alive:
+            return
+        if not self.out:
+            self.dirty.append(self)
+        self.out.append(frame)
+        self.room -= len(frame)
+        if self.room < 0 and not self.slow:
+            self.become_slow()
+
+    def become_slow(self) -> None:
+        """The peer is behind: whoever feeds it should stop."""
+        self.slow = True
+        if self.on_slow is not None:
+            self.on_slow()
+
+    def written(self, count: int) -> None:
+        """The peer drained that many bytes."""
+        self.room += count
+        assert self.room <= self.high_water, (self.room, self.high_water)
+        if self.slow and self.room >= self.high_water // 2:
+            self.slow = False
+            if self.on_relieved is not None:
+                self.on_relieved()
+
+    def close(self, reason: str) -> None:
+        """End the connection after what was written so far was handed over."""
+        if self.alive:
+            if not self.out:
+                self.dirty.append(self)
+            self.alive = False
+            self.close_reason = reason
+
+    def take(self) -> bytes:
+        """Everything gathered, as one piece."""
+        out = self.out
+        data = bytes(out[0]) if len(out) == 1 else b"".join(out)
+        out.clear()
+        return data

@@ -1,0 +1,47 @@
+"""Time and randomness at the edge: what sync layers are handed.
+
+Under a virtual clock (trio's MockClock) wall time derives from it, so that expiry follows the clock of the test.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+
+import trio
+from trio.testing import MockClock
+
+from embedclient.model import Instant
+
+__all__ = ["EdgeClock", "SystemEntropy"]
+
+
+class EdgeClock:
+    """Reads time inside a trio run."""
+
+    __slots__ = ("_virtual_start",)
+
+    def __init__(self) -> None:
+        clock = trio.lowlevel.current_clock()
+        # A virtual clock starts at a fixed wall time plus its own: the same test sees the same dates.
+        self._virtual_start = 1_700_000_000_000 if isinstance(clock, MockClock) else None
+
+    def now(self) -> Instant:
+        """The present moment."""
+        monotonic = trio.current_time()
+        if self._virtual_start is None:
+            return Instant(monotonic, time.time_ns() // 1_000_000)
+        return Instant(monotonic, self._virtual_start + int(monotonic * 1000))
+
+
+class SystemEntropy:
+    """Randomness of the operating system."""
+
+    def random_bytes(self, count: int) -> bytes:
+        """Return random bytes."""
+        return os.urandom(count)
+
+    def random(self) -> float:
+        """Return a float in [0, 1)."""
+        return random.random()

@@ -1,0 +1,37 @@
+"""Opening a broker's directory: the files as a disk, and the lock that keeps a second broker out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from embedbroker.config import BrokerConfig
+from embedbroker.storage import Disk, JournalSettings
+from embedclient.errors import ResourceAllocationException
+
+from ._clock import SystemEntropy
+from ._disk import FileDisk
+from ._lock import DirectoryLock, DirectoryLocked
+
+__all__ = ["open_directory"]
+
+
+def open_directory(config: BrokerConfig, given: Disk | None) -> tuple[Disk, JournalSettings, DirectoryLock | None]:
+    """Return disk, settings and lock. A given disk needs no directory and no lock.
+
+    Raises:
+        ResourceAllocationException: the directory cannot be made, opened or locked.
+    """
+    identity = int.from_bytes(SystemEntropy().random_bytes(8), "big") >> 1
+    settings = JournalSettings(identity=identity, segment_size_bytes=config.segment_size_bytes)
+    if given is not None:
+        return given, settings, None
+    assert config.data_directory is not None
+    directory = Path(config.data_directory)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = DirectoryLock.acquire(directory, config.name)
+        return FileDisk(directory), settings, lock
+    except DirectoryLocked as error:
+        raise ResourceAllocationException(str(error)) from error
+    except OSError as error:
+        raise ResourceAllocationException(f"cannot use directory {directory}: {error}") from error

@@ -1,0 +1,124 @@
+"""A broker in a thread of its own: the blocking twin of `EmbeddedBroker`.
+
+For synchronous tests and programs, and for asyncio programs. Refuses to add behaviour: every method runs the method of the
+same name inside the thread's trio run.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Self, TypeVar
+
+import trio
+
+from embedbroker.config import BrokerConfig
+from embedclient.errors import BrokerFailed, IllegalStateException
+
+from ._embedded import EmbeddedBroker
+
+__all__ = ["ThreadedBroker"]
+
+T = TypeVar("T")
+
+
+class ThreadedBroker:
+    """An `EmbeddedBroker` that blocks. Use it as ``with EmbeddedBroker.in_thread() as broker``.
+
+    Safe to call from any thread but its own. ``vm_url`` does not reach from another thread; use ``url``.
+    """
+
+    def __init__(self, config: BrokerConfig | None, options: dict[str, object]) -> None:
+        self._broker = EmbeddedBroker(config, **options)  # type: ignore[arg-type]  # checked by EmbeddedBroker itself
+        self._thread: threading.Thread | None = None
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._begun = threading.Event()
+        self._leave: trio.Event | None = None
+        self._error: BaseException | None = None
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The configuration it runs with."""
+        return self._broker.config
+
+    @property
+    def url(self) -> str:
+        """Where clients connect."""
+        return self._broker.url
+
+    @property
+    def port(self) -> int:
+        """The TCP port it listens on."""
+        return self._broker.port
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and neither stopped nor failed."""
+        return self._broker.is_running
+
+    def __enter__(self) -> Self:
+        if self._thread is not None:
+            raise IllegalStateException("the broker is in use by another scope")
+        self._begun.clear()
+        self._error = None
+        self._thread = threading.Thread(target=self._run, name=f"embedbroker {self._broker.config.name}", daemon=True)
+        self._thread.start()
+        self._begun.wait()
+        if self._error is not None:
+            self._join()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._token is not None and self._leave is not None:
+            try:
+                self._token.run_sync_soon(self._leave.set)
+            except trio.RunFinishedError:
+                pass
+        self._join(quiet=value is not None)
+
+    def _join(self, *, quiet: bool = False) -> None:
+        thread, self._thread = self._thread, None
+        assert thread is not None
+        thread.join()
+        self._token = None
+        error, self._error = self._error, None
+        if error is not None and not quiet:
+            raise error
+
+    def start(self) -> None:
+        """Start again after `stop` or `crash`."""
+        self._call(self._broker.start)
+
+    def stop(self) -> None:
+        """Stop in an orderly way."""
+        self._call(self._broker.stop)
+
+    def crash(self) -> None:
+        """End at once, telling nobody."""
+        self._call(self._broker.crash)
+
+    def _call(self, function: Callable[[], Awaitable[T]]) -> T:
+        if self._token is None:
+            raise IllegalStateException("the broker needs its scope: use 'with EmbeddedBroker.in_thread() as broker'")
+        try:
+            return trio.from_thread.run(function, trio_token=self._token)
+        except trio.RunFinishedError:
+            raise BrokerFailed(f"the broker has ended: {self._error!r}") from self._error
+
+    def _run(self) -> None:
+        try:
+            trio.run(self._main)
+        except BaseException as error:  # noqa: BLE001  # carried to the thread that entered or leaves the scope
+            self._error = error
+        finally:
+            self._begun.set()
+
+    async def _main(self) -> None:
+        self._leave = trio.Event()
+        async with self._broker:
+            self._token = trio.lowlevel.current_trio_token()
+            self._begun.set()
+            await self._leave.wait()
