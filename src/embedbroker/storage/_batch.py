@@ -132,7 +132,7 @@ class BatchWalk:
     foreign: str | None = None  # a whole batch that this program cannot read: never to be cut
 
     def feed(self, data: bytes, base: int, at_end: bool) -> list[BatchExtent]:
-        """Walk over what ``data``, read at ``base`` of the file, holds completely; ``at_end``: the file ends with it."""
+        """Walk over the whole batches in ``data``, read at ``base``; ``at_end``: the file ends with it."""
         found: list[BatchExtent] = []
         position = self.offset - base
         available = len(data)

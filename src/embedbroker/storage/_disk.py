@@ -151,7 +151,7 @@ class Disk(Protocol):
 
 
 class Lane(IntEnum):
-    """Which work may wait for which: each lane has at most one piece of work under way, lanes do not wait for others."""
+    """Each lane has at most one piece of work under way; no lane waits for the other."""
 
     JOURNAL = 0
     BACKGROUND = 1

@@ -125,7 +125,7 @@ class Journal:
     # -- the store ---------------------------------------------------------------------------------------------------
 
     def point(self) -> int:
-        """Return the durability point that covers everything appended so far; ``reached`` when nothing is outstanding."""
+        """Return the point that covers everything appended so far; ``reached`` when nothing is outstanding."""
         if self._parts:
             return self._number
         return self._last_number if self._last_number > self.reached else self.reached

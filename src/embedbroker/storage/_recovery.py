@@ -202,8 +202,10 @@ class Recovery:
 
     def _raise_missing(self, segment: Segment) -> None:
         tail = next((tail for tail in self._tails if tail.segment is segment), None)
-        reason = tail.walk.damage if tail is not None and tail.walk.damage else f"the batch after {segment.last_number}
-        is missing" raise Corruption(segment.name, segment.end, f"{reason}, but it was synced: later batches exist")
+        reason = tail.walk.damage if tail is not None else None
+        if reason is None:
+            reason = f"the batch after {segment.last_number} is missing"
+        raise Corruption(segment.name, segment.end, f"{reason}, but it was synced: later batches exist")
 
     def _check_compacted(self, segment: Segment, walk: BatchWalk) -> None:
         if walk.damage or not walk.flags & BatchFlags.SEAL or walk.offset != segment.size:
