@@ -20,7 +20,7 @@ from ._record_codec import DURABLE
 __all__ = ["RecoveredMessage", "RecoveredState", "RecoveredTransaction", "StoredMessage", "restore"]
 
 # encoding, priority, flags, expiration, timestamp, wall ms, raw, then queue id and position of each reference
-StoredMessage = tuple[int | bytes, ...]
+StoredMessage = tuple[int, int, int, int, int, int, bytes, *tuple[int, ...]]
 REFERENCES = 7
 
 
@@ -97,23 +97,13 @@ def restore(
     message_id: int, stored: StoredMessage, counts: dict[tuple[int, int], int], queue_ids: frozenset[int]
 ) -> RecoveredMessage:
     """Turn the compact tuple of replay into the value the kernel takes, with references to these queues only."""
-    encoding, priority, flags, expiration, timestamp, wall_ms, raw = stored[:REFERENCES]
-    pairs = zip(stored[REFERENCES::2], stored[REFERENCES + 1 :: 2], strict=True)
-    references = tuple(
-        [
-            (queue_id, position, counts.get((message_id, queue_id), 0))  # type: ignore[arg-type]  # the tail is ints
-            for queue_id, position in pairs
-            if queue_id in queue_ids
-        ]
-    )
+    encoding, priority, flags, expiration, timestamp, wall_ms, raw, *tail = stored
+    references = [
+        (queue_id, position, counts.get((message_id, queue_id), 0))
+        for queue_id, position in zip(tail[::2], tail[1::2], strict=True)
+        if queue_id in queue_ids
+    ]
+    durable = bool(flags & DURABLE)
     return RecoveredMessage(
-        message_id,
-        encoding,  # type: ignore[arg-type]  # the head is as StoredMessage describes
-        priority,  # type: ignore[arg-type]
-        bool(flags & DURABLE),  # type: ignore[operator]
-        expiration,  # type: ignore[arg-type]
-        timestamp,  # type: ignore[arg-type]
-        wall_ms,  # type: ignore[arg-type]
-        raw,  # type: ignore[arg-type]
-        references,
+        message_id, encoding, priority, durable, expiration, timestamp, wall_ms, raw, tuple(references)
     )

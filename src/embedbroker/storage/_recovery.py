@@ -163,8 +163,6 @@ class Recovery:
             if batches and offset == FIRST_BATCH_OFFSET:
                 self._check_number(segment, segment.first_number or batches[0].number)
             self._apply(segment, data, offset, batches)
-            if not batches and not walk.ended and len(data) < length:
-                raise Corruption(segment.name, offset, "the file is shorter than its size")
         segment.end = walk.offset
         if segment.compacted:
             self._check_compacted(segment, walk)

@@ -213,7 +213,7 @@ class Replay:
         self.liveness.define(kind, definition.id, segment)
 
     def _add(self, message_id: int, transaction_id: int, stored: StoredMessage, segment: Segment) -> None:
-        queues: list[int] = list(stored[REFERENCES::2])  # type: ignore[arg-type]  # the tail is ints
+        queues = [number for number in stored[REFERENCES::2] if isinstance(number, int)]
         if transaction_id:
             self._transaction(transaction_id).adds[message_id] = stored
             self.liveness.add_in_transaction(message_id, queues, transaction_id, segment)
@@ -231,19 +231,21 @@ class Replay:
         stored = self.messages.get(message_id)
         if stored is None:
             return
-        queues = stored[REFERENCES::2]
+        encoding, priority, flags, expiration, timestamp, wall_ms, raw, *tail = stored
+        queues = tail[::2]
         if queue_id not in queues:
             return
         if len(queues) == 1:
             del self.messages[message_id]
         else:
-            at = REFERENCES + 2 * queues.index(queue_id)
-            self.messages[message_id] = stored[:at] + stored[at + 2 :]
+            at = 2 * queues.index(queue_id)
+            del tail[at : at + 2]
+            self.messages[message_id] = (encoding, priority, flags, expiration, timestamp, wall_ms, raw, *tail)
 
 
 def _placed(stored: StoredMessage, first: dict[int, int]) -> StoredMessage:
     """Add the first position of each queue to the ordinals of a transaction's message."""
-    placed = list(stored)
-    for at in range(REFERENCES, len(placed), 2):
-        placed[at + 1] += first.get(placed[at], 0)  # type: ignore[arg-type, operator]  # the tail is ints
-    return tuple(placed)
+    encoding, priority, flags, expiration, timestamp, wall_ms, raw, *tail = stored
+    for at in range(0, len(tail), 2):
+        tail[at + 1] += first.get(tail[at], 0)
+    return encoding, priority, flags, expiration, timestamp, wall_ms, raw, *tail
