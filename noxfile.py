@@ -1,0 +1,137 @@
+"""Everything a contributor runs: `nox` for lint, types and tests; the other sessions by name (`nox -l`).
+
+With `--no-venv` the sessions run in the environment nox itself runs in, as .ci/run does.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import nox
+
+ROOT = Path(__file__).parent
+PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
+FRAGMENT = re.compile(r"[a-z0-9-]+\.(feature|change|bugfix|removal|performance)\.md")
+
+nox.needs_version = ">=2024.4.15"
+nox.options.sessions = ["lint", "types", "tests"]
+nox.options.reuse_existing_virtualenvs = True
+# A missing interpreter is reported as skipped; .ci/run says which versions it tested.
+nox.options.error_on_missing_interpreters = False
+
+
+def _offer_pyenv_versions() -> None:
+    """Puts pyenv's interpreters on the path where only its shims are, which fail for versions not activated."""
+    versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    found = [sorted(versions.glob(f"{python}.*/bin")) for python in PYTHONS]
+    newest = [str(paths[-1]) for paths in found if paths]
+    os.environ["PATH"] = os.pathsep.join([*newest, os.environ["PATH"]])
+
+
+_offer_pyenv_versions()
+
+
+def _install(session: nox.Session, *requirements: str) -> None:
+    if session.virtualenv.is_sandboxed:
+        session.install(*requirements)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """ruff's rules and formatting, and the newsfragments."""
+    _install(session, "ruff>=0.6")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    _check_newsfragments(session)
+
+
+def _check_newsfragments(session: nox.Session) -> None:
+    """Each fragment has a kind and a text; source that changed since the last release has a fragment."""
+    fragments = [path for path in (ROOT / "newsfragments").iterdir() if path.name not in ("README.md", ".gitignore")]
+    for path in fragments:
+        if not FRAGMENT.fullmatch(path.name) or not path.read_text().strip():
+            session.error(f"{path.relative_to(ROOT)}: see newsfragments/README.md for names and texts")
+    if not (ROOT / ".git").exists() or shutil.which("git") is None:
+        session.log("no git repository here: whether a fragment is missing was not checked")
+        return
+    git = ("git", "-C", str(ROOT))
+    release = subprocess.check_output([*git, "log", "-1", "--format=%H", "--", "CHANGELOG.md"], text=True).strip()
+    if release:
+        changed = subprocess.check_output([*git, "diff", "--name-only", release, "HEAD", "--", "src"], text=True)
+        if changed and not fragments:
+            session.error("src changed since the last entry of CHANGELOG.md, and newsfragments/ is empty")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """mypy, strict, on source and tests."""
+    _install(session, "-e", ".[dev]")
+    session.run("mypy")
+
+
+@nox.session(python=PYTHONS)
+def tests(session: nox.Session) -> None:
+    """The test suite without interop; arguments go to pytest."""
+    _install(session, "-e", ".[dev]")
+    session.run("python", "-m", "pytest", *session.posargs)
+
+
+@nox.session
+def simulate(session: nox.Session) -> None:
+    """Simulated crashes: the fixed seeds, or `-- --seeds N [--first-seed N]` for a campaign."""
+    _install(session, "-e", ".[dev]")
+    session.run("python", "-m", "embedbroker.testing", *session.posargs)
+
+
+@nox.session
+def fuzz(session: nox.Session) -> None:
+    """Mutated frames: ten million per family of decoders, or `-- --mutations N`."""
+    _install(session, "-e", ".[dev]")
+    session.run("python", "-m", "tests.fuzz", *session.posargs)
+
+
+@nox.session
+def interop(session: nox.Session) -> None:
+    """Programs by others, from Maven Central: needs Java 17 and Maven. `-- --against artemis` proves the tests."""
+    _install(session, "-e", ".[dev]")
+    session.run("python", "-m", "pytest", "tests/interop", *session.posargs)
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Our broker and client beside Artemis, in one run; `-- --list` names the cases."""
+    _install(session, "-e", ".[dev,bench]")
+    session.run("python", "-m", "benchmarks", *session.posargs)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """The documentation; a warning is an error."""
+    _install(session, "-e", ".[docs]")
+    output = ROOT / "docs" / "_build" / "html"
+    session.run("sphinx-build", "-W", "--keep-going", "-n", "-b", "html", "docs", str(output))
+    session.log(f"{output / 'index.html'}")
+
+
+@nox.session
+def changelog(session: nox.Session) -> None:
+    """Moves the newsfragments into CHANGELOG.md: `-- VERSION`."""
+    if len(session.posargs) != 1:
+        session.error("give the version: nox -s changelog -- 1.2.0")
+    fragments = sorted(path for path in (ROOT / "newsfragments").glob("*.md") if FRAGMENT.fullmatch(path.name))
+    kinds = {"feature": "Added", "change": "Changed", "bugfix": "Fixed", "removal": "Removed", "performance": "Faster"}
+    lines = [f"## {session.posargs[0]}", ""]
+    for kind, title in kinds.items():
+        texts = [path.read_text().strip() for path in fragments if path.name.split(".")[1] == kind]
+        if texts:
+            lines += [f"### {title}", "", *(f"- {' '.join(text.split())}" for text in texts), ""]
+    path = ROOT / "CHANGELOG.md"
+    head, _, rest = path.read_text().partition("\n## ")
+    path.write_text("\n".join([head.rstrip(), "", *lines]) + (f"\n## {rest}" if rest else ""))
+    for fragment in fragments:
+        fragment.unlink()
+    session.log(f"moved {len(fragments)} fragments into {path.name}")
