@@ -1,0 +1,93 @@
+"""The client's classes, written once over a small port (`Edge`) that trio and asyncio implement.
+
+Responsible for scopes, waiting and cancellation; every decision about the protocol is the agent's. Names are loaded on
+first use, because a program pays for each module at its start.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from embedclient._client._browser import QueueBrowser
+    from embedclient._client._connection import Connection, ConnectionMetaData
+    from embedclient._client._connection_factory import ConnectionFactory
+    from embedclient._client._consumer import MessageConsumer
+    from embedclient._client._context import JMSContext, JMSProducer
+    from embedclient._client._conversion import Body
+    from embedclient._client._core_message import ClientMessage
+    from embedclient._client._core_session import ClientConsumer, ClientProducer, ClientSession
+    from embedclient._client._edge import PAUSES_PER_SWITCH, Edge, Loop
+    from embedclient._client._entropy import SystemEntropy
+    from embedclient._client._locator import DEFAULT_URL, ClientSessionFactory, ServerLocator
+    from embedclient._client._modes import AcknowledgeMode
+    from embedclient._client._opening import Opening
+    from embedclient._client._producer import MessageProducer, Receipt
+    from embedclient._client._pump import Pump
+    from embedclient._client._session import Session
+    from embedclient._client._trio_edge import TrioLoop
+    from embedclient._client._url import ClientURL, parse_url
+
+_MODULES = {
+    "_browser": "QueueBrowser",
+    "_connection": "Connection ConnectionMetaData",
+    "_connection_factory": "ConnectionFactory",
+    "_consumer": "MessageConsumer",
+    "_context": "JMSContext JMSProducer",
+    "_conversion": "Body",
+    "_core_message": "ClientMessage",
+    "_core_session": "ClientConsumer ClientProducer ClientSession",
+    "_edge": "PAUSES_PER_SWITCH Edge Loop",
+    "_entropy": "SystemEntropy",
+    "_locator": "DEFAULT_URL ClientSessionFactory ServerLocator",
+    "_modes": "AcknowledgeMode",
+    "_opening": "Opening",
+    "_producer": "MessageProducer Receipt",
+    "_pump": "Pump",
+    "_session": "Session",
+    "_trio_edge": "TrioLoop",
+    "_url": "ClientURL parse_url",
+}
+_HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+__all__ = [
+    "DEFAULT_URL",
+    "PAUSES_PER_SWITCH",
+    "AcknowledgeMode",
+    "Body",
+    "ClientConsumer",
+    "ClientMessage",
+    "ClientProducer",
+    "ClientSession",
+    "ClientSessionFactory",
+    "ClientURL",
+    "Connection",
+    "ConnectionFactory",
+    "ConnectionMetaData",
+    "Edge",
+    "JMSContext",
+    "JMSProducer",
+    "Loop",
+    "MessageConsumer",
+    "MessageProducer",
+    "Opening",
+    "Pump",
+    "QueueBrowser",
+    "Receipt",
+    "ServerLocator",
+    "Session",
+    "SystemEntropy",
+    "TrioLoop",
+    "parse_url",
+]
+
+
+def __getattr__(name: str) -> object:
+    try:
+        module = import_module(f"embedclient._client.{_HOME[name]}")
+    except KeyError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+    value: object = getattr(module, name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,76 @@
+"""The JMS queue browser: each iteration is a fresh look at the queue.
+
+Responsible for ending when the broker has shown everything. Refuses to acknowledge anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+from embedclient._client._conversion import decode
+from embedclient._client._inbox import CLOSE_TIMEOUT_S, Inbox
+from embedclient.errors import ConnectionClosedException, IllegalStateException
+from embedclient.model import JMSMessage, Queue, TemporaryQueue
+
+if TYPE_CHECKING:
+    from embedclient._client._session import Session
+
+
+class QueueBrowser:
+    """Shows the messages of a queue in order: `async for message in browser`."""
+
+    def __init__(
+        self, session: Session, queue: Queue | TemporaryQueue, selector: str | None, condition: str | None
+    ) -> None:
+        self.queue = queue
+        self.selector = selector
+        self._session = session
+        self._condition = condition
+        self._inbox: Inbox | None = None
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        return self._closed or self._session.closed
+
+    def __aiter__(self) -> AsyncIterator[JMSMessage]:
+        return self._look()
+
+    async def _look(self) -> AsyncIterator[JMSMessage]:
+        while (message := await self.next_message()) is not None:
+            yield message
+
+    async def next_message(self) -> JMSMessage | None:
+        """The next message of this look; None at its end, after which the next call begins a new look."""
+        if self._closed:
+            raise ConnectionClosedException("the browser is closed")
+        if self._inbox is None:
+            self._inbox = await self._open()
+        delivery = await self._inbox.take_now()
+        if delivery is None:
+            await self._end_look()
+            return None
+        return decode(delivery, self.queue, _refuse)
+
+    async def close(self) -> None:
+        """Closing twice is fine."""
+        self._closed = True
+        await self._end_look()
+
+    async def _open(self) -> Inbox:
+        session = self._session
+        with session.one_task:
+            call = session.core.agent_session.create_consumer(
+                self.queue.queue_name, filter=self._condition, browse_only=True
+            )
+            return Inbox(session.edge, await session.edge.wait(call), session.one_task)
+
+    async def _end_look(self) -> None:
+        inbox, self._inbox = self._inbox, None
+        if inbox is not None and not inbox.agent_consumer.closed:
+            await self._session.edge.settle(inbox.agent_consumer.close(), CLOSE_TIMEOUT_S)
+
+
+async def _refuse() -> None:
+    raise IllegalStateException("a browsed message cannot be acknowledged")

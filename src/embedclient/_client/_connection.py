@@ -1,0 +1,249 @@
+"""The JMS connection: sessions, the client id, starting and stopping, and who hears of failures.
+
+Responsible for what JMS says about connections, over one session factory of the core layer. Refuses to know the wire.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from inspect import isawaitable
+
+import outcome
+from attrs import frozen
+
+from embedclient._client._core_session import ClientSession
+from embedclient._client._edge import Edge
+from embedclient._client._inbox import CLOSE_TIMEOUT_S
+from embedclient._client._locator import ClientSessionFactory
+from embedclient._client._modes import AcknowledgeMode
+from embedclient._client._opening import Opening
+from embedclient._client._session import Session
+from embedclient.agent import (
+    ConnectionFailed,
+    FailoverCompleted,
+    FailoverFailed,
+    FailureDetected,
+    Notification,
+    SendRefused,
+    SessionMode,
+)
+from embedclient.errors import IllegalStateException, InvalidClientIDException, JMSException
+from embedclient.model import Entropy, make_uuid, uuid_text
+
+_log = logging.getLogger("embedclient")
+_NOTIFICATIONS_MAX = 1_000
+_CLIENT_ID = "jms-client-id"
+_JMS_SESSION = "jms-session"
+
+ExceptionListener = Callable[[JMSException], Awaitable[None] | None]
+FailureListener = Callable[[JMSException, bool], Awaitable[None] | None]
+
+
+@frozen
+class ConnectionMetaData:
+    """What the client says about itself."""
+
+    jms_version: str = "3.1"
+    jms_major_version: int = 3
+    jms_minor_version: int = 1
+    jms_provider_name: str = "embedclient"
+    jmsx_property_names: tuple[str, ...] = ("JMSXGroupID", "JMSXGroupSeq", "JMSXDeliveryCount")
+
+
+class Connection:
+    """A connection to a broker. Opened with `ConnectionFactory.connect`, it ends with that block.
+
+    Set `exception_listener` to hear of lost connections; with `add_failure_listener` also whether the sessions live on.
+    """
+
+    def __init__(
+        self,
+        factory: ClientSessionFactory,
+        entropy: Entropy,
+        *,
+        user: str | None,
+        password: str | None,
+        shared_client_id: bool,
+        auto_start: bool,
+    ) -> None:
+        self.factory = factory
+        self.edge: Edge = factory.edge
+        self.settings = factory.settings
+        self.entropy = entropy
+        self.metadata = ConnectionMetaData()
+        self.exception_listener: ExceptionListener | None = None
+        self._user = user
+        self._password = password
+        self._shared_client_id = shared_client_id
+        self._started = auto_start
+        self._uid = uuid_text(make_uuid(entropy, self.edge.now()))
+        self._client_id: str | None = None
+        self._initial: ClientSession | None = None
+        self._sessions: dict[Session, None] = {}
+        self._failure_listeners: dict[FailureListener, None] = {}
+        self._notifications: deque[Notification] = deque(maxlen=_NOTIFICATIONS_MAX)
+        self._notified = self.edge.signal()
+        self._used = False
+        factory.on_notification(self._on_notification)
+
+    @property
+    def client_id(self) -> str | None:
+        return self._client_id
+
+    @property
+    def connection_id(self) -> str:
+        """What messages of this connection carry, for consumers that want none of their own."""
+        return self._client_id or self._uid
+
+    @property
+    def started(self) -> bool:
+        return self._started
+
+    async def open(self, client_id: str | None) -> None:
+        """The first packets of a JMS connection (core-protocol 8, create JMS connection)."""
+        agent = self.edge.agent
+        call = agent.create_session(
+            username=self._user,
+            password=self._password,
+            auto_commit_sends=False,
+            auto_commit_acks=False,
+            pre_acknowledge=False,
+        )
+        self._initial = ClientSession(self.edge, await self.edge.wait(call))
+        if client_id is not None:
+            await self._claim(client_id)
+        await self._initial.add_metadata(_JMS_SESSION, "")
+        if client_id is not None:
+            await self._initial.add_metadata(_CLIENT_ID, client_id)
+        self.edge.spawn(self._tell_listeners)
+
+    async def set_client_id(self, client_id: str) -> None:
+        """Give the connection its client id, before anything else is done with it.
+
+        Raises:
+            InvalidClientIDException: another connection has it.
+        """
+        if self._client_id is not None or self._used:
+            raise IllegalStateException("the client id is set once, before the connection is used")
+        await self._claim(client_id)
+        assert self._initial is not None
+        await self._initial.add_metadata(_JMS_SESSION, "")
+        await self._initial.add_metadata(_CLIENT_ID, client_id)
+
+    async def _claim(self, client_id: str) -> None:
+        if not client_id:
+            raise InvalidClientIDException("a client id cannot be empty")
+        assert self._initial is not None
+        session = self._initial.agent_session
+        request = session.add_metadata if self._shared_client_id else session.add_unique_metadata
+        await self.edge.wait(request(_CLIENT_ID, client_id))
+        self._client_id = client_id
+
+    def create_session(
+        self,
+        *,
+        transacted: bool = False,
+        acknowledge_mode: AcknowledgeMode = AcknowledgeMode.AUTO,
+    ) -> Opening[Session]:
+        """A session, `async with connection.create_session() as session`."""
+        mode = SessionMode.TRANSACTED if transacted else SessionMode(acknowledge_mode)
+        return self.open_session(mode)
+
+    session = create_session
+
+    def open_session(self, mode: SessionMode) -> Opening[Session]:
+        """A session by its mode alone."""
+
+        async def open_session() -> Session:
+            self._used = True
+            await self.edge.pause()
+            call = self.edge.agent.create_session_for(
+                mode, username=self._user, password=self._password, client_id=self._client_id
+            )
+            core = ClientSession(self.edge, await self.edge.wait(call))
+            session = Session(self, core, mode)
+            self._sessions[session] = None
+            if self._started:
+                await session.start()
+            return session
+
+        return Opening(open_session)
+
+    def forget(self, session: Session) -> None:
+        """A session was closed."""
+        self._sessions.pop(session, None)
+
+    async def start(self) -> None:
+        """Let the consumers of all sessions receive. Connections start themselves unless told otherwise."""
+        self._used = True
+        self._started = True
+        for session in list(self._sessions):
+            await session.start()
+
+    async def stop(self) -> None:
+        """Hold all deliveries back until the next `start`."""
+        self._used = True
+        self._started = False
+        for session in list(self._sessions):
+            await session.core.stop()
+
+    def add_failure_listener(self, listener: FailureListener) -> None:
+        """Have `listener(error, failed_over)` called whenever the connection was lost."""
+        self._failure_listeners[listener] = None
+
+    def remove_failure_listener(self, listener: FailureListener) -> None:
+        self._failure_listeners.pop(listener, None)
+
+    async def close(self) -> None:
+        """Close everything now, and not only at the end of the block. Closing twice is fine."""
+        timeout_s = self.settings.on_message_close_timeout_ms / 1000
+        try:
+            for session in list(self._sessions):
+                await session.listeners.close(timeout_s)
+        finally:
+            # One call closes every session in order, so that the time-out holds for all of them together.
+            await self.edge.settle(self.edge.agent.close(), CLOSE_TIMEOUT_S)
+
+    def _on_notification(self, notification: Notification) -> None:
+        self._notifications.append(notification)
+        self._notified.set()
+
+    async def _tell_listeners(self) -> None:
+        """Listeners run in a task of their own: the agent must not wait for a user's code."""
+        while True:
+            await self._notified.wait()
+            while self._notifications:
+                await self._tell(self._notifications.popleft())
+
+    async def _tell(self, notification: Notification) -> None:
+        match notification:
+            case FailureDetected(error):
+                _log.warning("connection lost: %s", error)
+            case FailoverCompleted(reattached):
+                _log.info("connected again, sessions %s", "reattached" if reattached else "rebuilt")
+            case FailoverFailed(error):
+                _log.warning("giving up on the connection: %s", error)
+            case SendRefused(error):
+                _log.warning("the broker refused a message that nobody waits for: %s", error)
+                if self.exception_listener is not None:
+                    await _call(self.exception_listener, error)
+            case ConnectionFailed(error, failed_over):
+                if self.exception_listener is not None:
+                    await _call(self.exception_listener, error)
+                for listener in list(self._failure_listeners):
+                    await _call(listener, error, failed_over)
+
+
+async def _call(listener: Callable[..., Awaitable[None] | None], *arguments: object) -> None:
+    async def invoke() -> None:
+        result = listener(*arguments)
+        if isawaitable(result):
+            await result
+
+    result = await outcome.acapture(invoke)
+    if isinstance(result, outcome.Error):
+        if not isinstance(result.error, Exception):
+            result.unwrap()  # a cancellation, which must go on
+        _log.error("a listener of the connection failed", exc_info=result.error)

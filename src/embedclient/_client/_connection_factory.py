@@ -1,0 +1,110 @@
+"""The JMS way in: ConnectionFactory, and JMSContext for programs that need one connection with one session.
+
+Responsible for user, password and client id, from the URL or from arguments. Refuses to know the wire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+from embedclient._client._connection import Connection
+from embedclient._client._context import JMSContext
+from embedclient._client._edge import Loop
+from embedclient._client._locator import DEFAULT_URL, ServerLocator, trio_loop
+from embedclient.agent import LoadBalancingPolicy, LocatorSettings, SessionMode
+
+
+class ConnectionFactory:
+    """Makes connections from an Artemis URL: `tcp://host:port`, `(tcp://a:1,tcp://b:2)?ha=true`, `vm://name`.
+
+    `user`, `password` and `client_id` may stand in the URL too; arguments win. Holds no connection and no task.
+    """
+
+    def __init__(
+        self,
+        url: str = DEFAULT_URL,
+        *,
+        user: str | None = None,
+        password: str | None = None,
+        client_id: str | None = None,
+        load_balancing_policy: LoadBalancingPolicy | None = None,
+    ) -> None:
+        self._loop = self._make_loop()
+        self._locator = ServerLocator(url, load_balancing_policy=load_balancing_policy, loop=self._loop)
+        defaults = self._locator.defaults
+        self.client_id = defaults.client_id if client_id is None else client_id
+        self._user = defaults.user if user is None else user
+        self._password = defaults.password if password is None else password
+        self._shared_client_id = defaults.enable_shared_client_id
+
+    def _make_loop(self) -> Loop:
+        return trio_loop()
+
+    @property
+    def url(self) -> str:
+        """The URL, with passwords masked."""
+        return self._locator.url
+
+    @property
+    def settings(self) -> LocatorSettings:
+        return self._locator.settings
+
+    def create_connection(
+        self,
+        user: str | None = None,
+        password: str | None = None,
+        *,
+        client_id: str | None = None,
+        auto_start: bool = True,
+    ) -> AbstractAsyncContextManager[Connection]:
+        """Connect: `async with factory.create_connection() as connection`. Everything ends with the block.
+
+        Raises:
+            ConnectionLostException: no broker could be reached in the allowed attempts.
+            JMSSecurityException: wrong user or password.
+            InvalidClientIDException: another connection has this client id.
+        """
+        return self._connection(user, password, client_id, auto_start)
+
+    connect = create_connection
+
+    def create_context(
+        self,
+        session_mode: SessionMode = SessionMode.AUTO,
+        *,
+        user: str | None = None,
+        password: str | None = None,
+        client_id: str | None = None,
+    ) -> AbstractAsyncContextManager[JMSContext]:
+        """A connection and a session in one: `async with factory.create_context() as context`."""
+        return self._context(session_mode, user, password, client_id)
+
+    @asynccontextmanager
+    async def _connection(
+        self, user: str | None, password: str | None, client_id: str | None, auto_start: bool
+    ) -> AsyncIterator[Connection]:
+        async with self._locator.create_session_factory() as factory:
+            connection = Connection(
+                factory,
+                self._loop.entropy,
+                user=self._user if user is None else user,
+                password=self._password if password is None else password,
+                shared_client_id=self._shared_client_id,
+                auto_start=auto_start,
+            )
+            await connection.open(self.client_id if client_id is None else client_id)
+            try:
+                yield connection
+            finally:
+                await connection.close()
+
+    @asynccontextmanager
+    async def _context(
+        self, mode: SessionMode, user: str | None, password: str | None, client_id: str | None
+    ) -> AsyncIterator[JMSContext]:
+        async with (
+            self._connection(user, password, client_id, True) as connection,
+            connection.open_session(mode) as session,
+        ):
+            yield JMSContext(connection, session)

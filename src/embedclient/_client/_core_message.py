@@ -1,0 +1,98 @@
+"""The core layer's message: a body of bytes with headers and typed properties, and nothing of JMS.
+
+Refuses to know what the body means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Protocol
+
+from embedclient.agent import CoreMessage, Delivery
+from embedclient.errors import IllegalStateException, InvalidDestinationException
+from embedclient.model import Properties
+
+
+class Acknowledge(Protocol):
+    def __call__(self, delivery: Delivery, *, individually: bool) -> Awaitable[None]: ...
+
+
+class ClientMessage:
+    """A message of the core layer. Times are Unix milliseconds; `expiration` 0 means never."""
+
+    def __init__(
+        self,
+        body: bytes = b"",
+        *,
+        address: str | None = None,
+        type: int = 0,
+        durable: bool = True,
+        priority: int = 4,
+        timestamp: int = 0,
+        expiration: int = 0,
+        user_id: bytes | None = None,
+        properties: Properties | None = None,
+    ) -> None:
+        self.body = body
+        self.address = address
+        self.type = type
+        self.durable = durable
+        self.priority = priority
+        self.timestamp = timestamp
+        self.expiration = expiration
+        self.user_id = user_id
+        self.properties = properties if properties is not None else Properties()
+        self.message_id = 0
+        self.delivery_count = 0
+        self._delivery: Delivery | None = None
+        self._acknowledge: Acknowledge | None = None
+
+    @classmethod
+    def received(cls, delivery: Delivery, acknowledge: Acknowledge) -> ClientMessage:
+        core = delivery.message
+        message = cls(
+            bytes(core.body),
+            address=core.address,
+            type=core.type,
+            durable=core.durable,
+            priority=core.priority,
+            timestamp=core.timestamp,
+            expiration=core.expiration,
+            user_id=core.user_id,
+            properties=core.properties,
+        )
+        message.message_id = core.message_id
+        message.delivery_count = delivery.delivery_count
+        message._delivery = delivery
+        message._acknowledge = acknowledge
+        return message
+
+    async def acknowledge(self) -> None:
+        """Acknowledge this message and all received before it by its consumer."""
+        await self._acknowledge_with(individually=False)
+
+    async def acknowledge_individually(self) -> None:
+        """Acknowledge this message alone."""
+        await self._acknowledge_with(individually=True)
+
+    async def _acknowledge_with(self, *, individually: bool) -> None:
+        if self._delivery is None or self._acknowledge is None:
+            raise IllegalStateException("only a received message can be acknowledged")
+        await self._acknowledge(self._delivery, individually=individually)
+
+    def encoded(self, address: str | None) -> CoreMessage:
+        """The message for the wire, to `address` or to its own."""
+        target = address or self.address
+        if target is None:
+            raise InvalidDestinationException("neither the producer nor the message has an address")
+        return CoreMessage.build(
+            type=self.type,
+            address=target,
+            durable=self.durable,
+            priority=self.priority,
+            timestamp=self.timestamp,
+            expiration=self.expiration,
+            user_id=self.user_id,
+            properties=self.properties,
+            body=self.body,
+        )

@@ -1,0 +1,216 @@
+"""The core layer: sessions, producers and consumers as the CORE protocol knows them.
+
+Responsible for waiting on the agent's answers, one user task at a time, and for never losing a message to a cancelled
+receive. Refuses to know JMS: destinations are addresses and queues here, messages are ClientMessages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from embedclient._client._core_message import ClientMessage
+from embedclient._client._edge import Edge
+from embedclient._client._inbox import CLOSE_TIMEOUT_S, Inbox, OneTask, post
+from embedclient._client._opening import Opening
+from embedclient.agent import AddressState, Call, Delivery, QueueAttributes, QueueState
+from embedclient.agent import Consumer as AgentConsumer
+from embedclient.agent import Producer as AgentProducer
+from embedclient.agent import Session as AgentSession
+from embedclient.errors import ConnectionClosedException
+from embedclient.model import Properties, RoutingType
+
+T = TypeVar("T")
+
+
+class ClientConsumer:
+    """Receives messages of one queue."""
+
+    def __init__(self, session: ClientSession, agent_consumer: AgentConsumer) -> None:
+        self._session = session
+        self._edge = session.edge
+        self.agent_consumer = agent_consumer
+        self._inbox = Inbox(session.edge, agent_consumer, session.one_task)
+
+    @property
+    def queue(self) -> str:
+        return self.agent_consumer.queue
+
+    @property
+    def closed(self) -> bool:
+        return self.agent_consumer.closed
+
+    async def receive(self, timeout: float | None = None) -> ClientMessage | None:
+        """Wait for a message, `timeout` seconds at most. None: nothing came in time, or the consumer was closed."""
+        self._check_open()
+        delivery = await self._inbox.take(timeout)
+        return None if delivery is None else ClientMessage.received(delivery, self._acknowledge)
+
+    async def receive_nowait(self) -> ClientMessage | None:
+        """A message that is there now, None if the broker has none for this consumer."""
+        self._check_open()
+        delivery = await self._inbox.take_now()
+        return None if delivery is None else ClientMessage.received(delivery, self._acknowledge)
+
+    def __aiter__(self) -> ClientConsumer:
+        return self
+
+    async def __anext__(self) -> ClientMessage:
+        message = None if self.agent_consumer.closed else await self.receive()
+        if message is None:
+            raise StopAsyncIteration
+        return message
+
+    async def close(self) -> None:
+        """Stop receiving. Unacknowledged messages go back to the queue. Closing twice is fine."""
+        if not self.agent_consumer.closed:
+            call = self.agent_consumer.close()
+            self._inbox.wake()
+            await self._edge.settle(call, CLOSE_TIMEOUT_S)
+
+    async def _acknowledge(self, delivery: Delivery, *, individually: bool) -> None:
+        consumer = self.agent_consumer
+        acknowledge = consumer.acknowledge_individually if individually else consumer.acknowledge
+        call = acknowledge(delivery)
+        if call.done and call.error is None:
+            self._edge.flush_soon()
+            await self._edge.pause()
+        else:
+            await self._edge.wait(call)
+
+    def _check_open(self) -> None:
+        if self.agent_consumer.closed:
+            raise self.agent_consumer.closed_error or ConnectionClosedException("the consumer is closed")
+
+
+class ClientProducer:
+    """Sends messages, to one address or to the address of each message."""
+
+    def __init__(self, session: ClientSession, agent_producer: AgentProducer) -> None:
+        self._edge = session.edge
+        self._one_task = session.one_task
+        self.agent_producer = agent_producer
+
+    @property
+    def address(self) -> str | None:
+        return self.agent_producer.address
+
+    async def send(self, message: ClientMessage, *, address: str | None = None) -> None:
+        """Send. Waits for the broker as `block_on_durable_send` and `block_on_non_durable_send` say."""
+        await post(self._edge, self._one_task, self.agent_producer, message.encoded(address or self.address))
+
+    async def close(self) -> None:
+        call = self.agent_producer.close()
+        self._edge.flush_soon()
+        await self._edge.settle(call, CLOSE_TIMEOUT_S)
+
+
+class ClientSession:
+    """A session of the CORE protocol. Made by `ClientSessionFactory.create_session`."""
+
+    def __init__(self, edge: Edge, agent_session: AgentSession) -> None:
+        self.edge = edge
+        self.agent_session = agent_session
+        self.one_task = OneTask("the session")
+
+    @property
+    def name(self) -> str:
+        return self.agent_session.name
+
+    @property
+    def closed(self) -> bool:
+        return self.agent_session.closed
+
+    async def start(self) -> None:
+        """Let consumers receive."""
+        await self._request(self.agent_session.start)
+
+    async def stop(self) -> None:
+        """Hold deliveries back until the next `start`."""
+        await self._request(self.agent_session.stop)
+
+    async def commit(self) -> None:
+        await self._request(self.agent_session.commit)
+
+    async def rollback(self, *, last_message_as_delivered: bool = False) -> None:
+        """Undo the transaction. The flag keeps the delivery count of the first message of each consumer."""
+        await self._request(lambda: self.agent_session.rollback(last_message_as_delivered=last_message_as_delivered))
+
+    async def query_queue(self, name: str) -> QueueState:
+        return await self._request(lambda: self.agent_session.query_queue(name))
+
+    async def query_address(self, address: str) -> AddressState:
+        return await self._request(lambda: self.agent_session.query_address(address))
+
+    async def create_address(self, address: str, routing_types: Sequence[RoutingType]) -> None:
+        await self._request(lambda: self.agent_session.create_address(address, routing_types))
+
+    async def create_queue(
+        self,
+        address: str,
+        queue: str | None = None,
+        routing_type: RoutingType = RoutingType.ANYCAST,
+        *,
+        durable: bool = True,
+        temporary: bool = False,
+        filter: str | None = None,
+        attributes: QueueAttributes | None = None,
+    ) -> None:
+        """Create a queue; without a name it has the name of its address."""
+        await self._request(
+            lambda: self.agent_session.create_queue(
+                address,
+                queue or address,
+                routing_type,
+                attributes or QueueAttributes(),
+                durable=durable,
+                temporary=temporary,
+                filter=filter,
+            )
+        )
+
+    async def delete_queue(self, name: str) -> None:
+        await self._request(lambda: self.agent_session.delete_queue(name))
+
+    async def add_metadata(self, key: str, value: str) -> None:
+        await self._request(lambda: self.agent_session.add_metadata(key, value))
+
+    def create_producer(self, address: str | None = None) -> ClientProducer:
+        producer = ClientProducer(self, self.agent_session.create_producer(address))
+        self.edge.flush_soon()
+        return producer
+
+    def create_consumer(
+        self,
+        queue: str,
+        *,
+        filter: str | None = None,
+        browse_only: bool = False,
+        priority: int = 0,
+        window: int | None = None,
+    ) -> Opening[ClientConsumer]:
+        async def open_consumer() -> ClientConsumer:
+            call = await self._request(
+                lambda: self.agent_session.create_consumer(
+                    queue, filter=filter, browse_only=browse_only, priority=priority, window=window
+                )
+            )
+            return ClientConsumer(self, call)
+
+        return Opening(open_consumer)
+
+    def create_message(
+        self, body: bytes = b"", *, durable: bool = True, type: int = 0, properties: Properties | None = None
+    ) -> ClientMessage:
+        """A message to send; set its other fields before."""
+        return ClientMessage(body, durable=durable, type=type, properties=properties or Properties())
+
+    async def close(self) -> None:
+        """Close producers, consumers and the session. Closing twice is fine."""
+        if not self.agent_session.closed:
+            await self.edge.settle(self.agent_session.close(), CLOSE_TIMEOUT_S)
+
+    async def _request(self, request: Callable[[], Call[T]]) -> T:
+        with self.one_task:
+            await self.edge.pause()
+            return await self.edge.wait(request())

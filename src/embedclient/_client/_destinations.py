@@ -1,0 +1,88 @@
+"""Destinations as users give them, and what the core layer needs of them.
+
+Responsible for text forms, queue attributes behind a question mark, and the consumer priority among them. Refuses to
+ask the broker anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+
+from attrs import fields_dict, frozen
+
+from embedclient._client._url_parameters import read_boolean, read_integer
+from embedclient.agent import QueueAttributes
+from embedclient.errors import InvalidDestinationException
+from embedclient.model import (
+    Destination,
+    Queue,
+    TemporaryQueue,
+    TemporaryTopic,
+    Topic,
+    parse_destination,
+    split_attributes,
+    split_fully_qualified_name,
+)
+
+_CONSUMER_PRIORITY = "consumer-priority"
+# These two decide what the client asks for and are not attributes of a queue.
+_DECIDED_ELSEWHERE = ("routing-type", "durable", "filter-string", "group-rebalance-pause-dispatch")
+_FIELDS = {name.replace("_", "-"): field for name, field in fields_dict(QueueAttributes).items()}
+
+
+@frozen
+class Place:
+    """Where a destination is: its address, the queue a fully qualified name gives, and what to create it with."""
+
+    address: str
+    queue: str | None
+    attributes: QueueAttributes
+    consumer_priority: int
+
+
+def as_destination(destination: Destination | str) -> Destination:
+    """Text becomes a destination: `queue://a`, `topic://a`, and without a prefix a queue."""
+    if isinstance(destination, str):
+        destination = parse_destination(destination)
+    if not isinstance(destination, Queue | Topic | TemporaryQueue | TemporaryTopic):
+        raise InvalidDestinationException(f"{destination!r} is not a destination")
+    if not destination.name:
+        raise InvalidDestinationException("a destination needs a name")
+    return destination
+
+
+def place_of(destination: Destination) -> Place:
+    name, texts = split_attributes(destination.name)
+    address, queue = split_fully_qualified_name(name)
+    priority = texts.pop(_CONSUMER_PRIORITY, "0")
+    return Place(
+        address or queue,
+        queue if address is not None else None,
+        _attributes(texts, destination.name),
+        int(_read(_CONSUMER_PRIORITY, priority, "int", destination.name) or 0),
+    )
+
+
+def _attributes(texts: Mapping[str, str], where: str) -> QueueAttributes:
+    values: dict[str, bool | int | str | None] = {}
+    for key, text in texts.items():
+        if key in _FIELDS:
+            values[key.replace("-", "_")] = _read(key, text, str(_FIELDS[key].type), where)
+        elif key not in _DECIDED_ELSEWHERE:
+            near = get_close_matches(key, [*_FIELDS, _CONSUMER_PRIORITY], n=1, cutoff=0.0)
+            raise InvalidDestinationException(
+                f"unknown queue attribute {key!r} in destination {where!r}; did you mean {near[0]!r}?"
+            )
+    return QueueAttributes(**values)  # type: ignore[arg-type]  # each value was read as its field's type
+
+
+def _read(key: str, text: str, kind: str, where: str) -> bool | int | str:
+    try:
+        if "bool" in kind:
+            return read_boolean(text)
+        return read_integer(text) if "int" in kind else text
+    except ValueError as error:
+        raise InvalidDestinationException(
+            f"queue attribute {key!r} in destination {where!r} is {text!r}: {error}"
+        ) from None

@@ -1,0 +1,144 @@
+"""One user task at a time through one session: taking messages and posting them.
+
+Responsible for waiting on the agent's consumers and producers without a task switch per message, and for never losing a
+message to a cancelled receive. Both layers of the client use it. Refuses to know what a message means.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from embedclient._client._edge import Edge
+from embedclient.agent import Consumer as AgentConsumer
+from embedclient.agent import CoreMessage, Delivery
+from embedclient.agent import Producer as AgentProducer
+from embedclient.errors import IllegalStateException, JMSException
+
+CLOSE_TIMEOUT_S = 5.0
+
+
+class OneTask:
+    """Refuses a second task while the first one waits inside a session: sessions are single-threaded (JMS)."""
+
+    __slots__ = ("busy", "what")
+
+    def __init__(self, what: str) -> None:
+        self.busy = False
+        self.what = what
+
+    def check(self) -> None:
+        if self.busy:
+            raise IllegalStateException(f"{self.what} is in use by another task; give every task a session of its own")
+
+    def __enter__(self) -> None:
+        self.check()
+        self.busy = True
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.busy = False
+
+
+class Inbox:
+    """Takes messages of one agent consumer, waiting where there are none. Shared by both layers."""
+
+    __slots__ = ("_signal", "agent_consumer", "edge", "one_task")
+
+    def __init__(self, edge: Edge, agent_consumer: AgentConsumer, one_task: OneTask) -> None:
+        self.edge = edge
+        self.agent_consumer = agent_consumer
+        self.one_task = one_task
+        self._signal = edge.signal()
+        self.attach()
+
+    def attach(self) -> None:
+        """Be told of arrivals."""
+        self.agent_consumer.on_ready = self._on_ready
+
+    def _on_ready(self, _: AgentConsumer) -> None:
+        self._signal.set()
+
+    def wake(self) -> None:
+        """Let a waiting receive look again, because the consumer was closed."""
+        self._signal.set()
+
+    async def take(self, timeout_s: float | None) -> Delivery | None:
+        """The next delivery; None once closed by its owner, or after the time-out when nothing could be delivered.
+
+        Nothing waits between taking a delivery and returning it, so a cancellation finds it either still buffered or
+        with the caller. Raises the error that closed the consumer, if one did.
+        """
+        edge, consumer = self.edge, self.agent_consumer
+        self.one_task.check()
+        await edge.pause()
+        delivery = consumer.next(edge.now())
+        if delivery is not None:
+            return delivery
+        with self.one_task:
+            consumer.want()
+            edge.flush_soon()
+            try:
+                delivery = await self._wait_and_take(timeout_s)
+            finally:
+                self._give_up_without(delivery)
+        return delivery
+
+    async def take_now(self) -> Delivery | None:
+        """What is there, asking the broker if nothing is buffered."""
+        edge, consumer = self.edge, self.agent_consumer
+        self.one_task.check()
+        await edge.pause()
+        delivery = consumer.next(edge.now())
+        if delivery is not None:
+            return delivery
+        with self.one_task:
+            consumer.want()
+            try:
+                delivery = await self._ask_and_take()
+            finally:
+                self._give_up_without(delivery)
+        return delivery
+
+    def _give_up_without(self, delivery: Delivery | None) -> None:
+        if delivery is None:
+            self.agent_consumer.give_up()
+            self.edge.flush_soon()
+
+    async def _wait_and_take(self, timeout_s: float | None) -> Delivery | None:
+        edge, consumer = self.edge, self.agent_consumer
+        deadline = None if timeout_s is None else edge.now().monotonic + timeout_s
+        while not consumer.closed:
+            remaining_s = None if deadline is None else max(0.0, deadline - edge.now().monotonic)
+            in_time = await self._signal.wait(remaining_s)
+            delivery = consumer.next(edge.now())
+            if delivery is not None:
+                return delivery
+            if not in_time:
+                return await self._ask_and_take()
+        if consumer.closed_error is not None:
+            raise consumer.closed_error
+        return None
+
+    async def _ask_and_take(self) -> Delivery | None:
+        """A forced delivery: the broker first sends everything it can, then its mark (core-protocol 7.6)."""
+        edge, consumer = self.edge, self.agent_consumer
+        try:
+            await edge.wait(consumer.force_delivery())
+        except JMSException:
+            # Lost with its connection. What a new connection brings is for the next receive, unless this is the end.
+            if consumer.closed_error is not None:
+                raise consumer.closed_error from None
+        return consumer.next(edge.now())
+
+
+async def post(edge: Edge, one_task: OneTask, producer: AgentProducer, message: CoreMessage) -> None:
+    """Send one message and wait no longer than the settings ask for; many sends need no wait at all."""
+    one_task.check()
+    await edge.pause()
+    call = producer.send(message)
+    if call.done and call.error is None:
+        edge.flush_soon()
+        return
+    with one_task:
+        await edge.wait(call)

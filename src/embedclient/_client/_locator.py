@@ -1,0 +1,136 @@
+"""The core layer's way in: ServerLocator, ClientSessionFactory.
+
+Responsible for turning a URL or settings into an agent inside a scope of tasks. Refuses to know JMS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+from embedclient._client._core_session import ClientSession
+from embedclient._client._edge import Edge, Loop
+from embedclient._client._inbox import CLOSE_TIMEOUT_S
+from embedclient._client._opening import Opening
+from embedclient._client._url import ClientURL, parse_url
+from embedclient.agent import (
+    Agent,
+    FirstElementPolicy,
+    LoadBalancingPolicy,
+    LocatorSettings,
+    Notification,
+    RandomPolicy,
+    RandomStickyPolicy,
+    RoundRobinPolicy,
+)
+from embedclient.model import Entropy, TransportConfiguration
+
+DEFAULT_URL = "tcp://localhost:61616"
+
+
+class ServerLocator:
+    """Knows how to reach brokers. Holds no connection and no task; any number of factories can come from one locator.
+
+    Give a URL, or connectors and settings. A load-balancing policy is any callable that gets the number of connectors
+    and returns an index; without one the URL decides, and the default is round robin from a random start.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        connectors: Iterable[TransportConfiguration] = (),
+        settings: LocatorSettings | None = None,
+        load_balancing_policy: LoadBalancingPolicy | None = None,
+        loop: Loop | None = None,
+    ) -> None:
+        given = tuple(connectors)
+        assert not (url and given), "a locator takes a URL or connectors"
+        parsed: ClientURL = parse_url(url or DEFAULT_URL)
+        self._loop = loop or self._make_loop()
+        self.url = "" if given else parsed.text
+        self.connectors = given or parsed.connectors
+        self.settings = settings or parsed.settings
+        self.defaults = parsed.factory
+        self.load_balancing_policy = load_balancing_policy or _policy(parsed.factory.policy, self._loop.entropy)
+
+    def _make_loop(self) -> Loop:
+        return trio_loop()
+
+    def create_session_factory(self) -> AbstractAsyncContextManager[ClientSessionFactory]:
+        """Connect. The factory and everything made with it ends with the block.
+
+        Raises:
+            ConnectionLostException: no broker could be reached in the allowed attempts.
+        """
+        return self._open()
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[ClientSessionFactory]:
+        agent = Agent(self.settings, self.connectors, self.load_balancing_policy, self._loop.entropy)
+        async with self._loop.open_edge(agent, CLOSE_TIMEOUT_S) as edge:
+            await edge.wait(agent.connect())
+            yield ClientSessionFactory(edge, self.settings)
+
+
+class ClientSessionFactory:
+    """One connection to a broker, made again when it is lost as far as the settings say."""
+
+    def __init__(self, edge: Edge, settings: LocatorSettings) -> None:
+        self.edge = edge
+        self.settings = settings
+
+    @property
+    def connector(self) -> TransportConfiguration | None:
+        """The connector in use, None while there is no connection."""
+        return self.edge.agent.connector
+
+    def on_notification(self, listener: Callable[[Notification], None] | None) -> None:
+        """Set the callable that hears of failures and failovers. It runs inside the event loop and must not block."""
+        self.edge.agent.on_notification = listener
+
+    def create_session(
+        self,
+        *,
+        username: str | None = None,
+        password: str | None = None,
+        auto_commit_sends: bool = True,
+        auto_commit_acks: bool = True,
+        pre_acknowledge: bool | None = None,
+        ack_batch_size: int | None = None,
+    ) -> Opening[ClientSession]:
+        """A core session. Both commit flags False make it transacted."""
+
+        async def open_session() -> ClientSession:
+            call = self.edge.agent.create_session(
+                username=username,
+                password=password,
+                auto_commit_sends=auto_commit_sends,
+                auto_commit_acks=auto_commit_acks,
+                pre_acknowledge=pre_acknowledge,
+                ack_batch_size=ack_batch_size,
+            )
+            return ClientSession(self.edge, await self.edge.wait(call))
+
+        return Opening(open_session)
+
+    async def close(self) -> None:
+        """Close the sessions and the connection now, and not only at the end of the block."""
+        await self.edge.settle(self.edge.agent.close(), CLOSE_TIMEOUT_S)
+
+
+def trio_loop() -> Loop:
+    # Imported here, so that asyncio programs do not load trio.
+    from embedclient._client._trio_edge import TrioLoop
+
+    return TrioLoop()
+
+
+def _policy(name: str, entropy: Entropy) -> LoadBalancingPolicy:
+    policies: dict[str, Callable[[], LoadBalancingPolicy]] = {
+        "RoundRobin": lambda: RoundRobinPolicy(entropy),
+        "Random": lambda: RandomPolicy(entropy),
+        "RandomSticky": lambda: RandomStickyPolicy(entropy),
+        "FirstElement": FirstElementPolicy,
+    }
+    return policies[name]()

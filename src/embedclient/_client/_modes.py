@@ -1,0 +1,20 @@
+"""The acknowledge modes of JMS. Refuses to know what they do: the agent does."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class AcknowledgeMode(IntEnum):
+    """Who acknowledges received messages, and when."""
+
+    AUTO = 1
+    """Each message when `receive` returns it, or after its listener returned."""
+    CLIENT = 2
+    """`message.acknowledge()` acknowledges everything the session has received."""
+    DUPS_OK = 3
+    """Like AUTO, in batches: after a failure some messages may come twice."""
+    PRE = 100
+    """The broker itself, before it sends a message."""
+    INDIVIDUAL = 101
+    """`message.acknowledge()` acknowledges that message alone."""

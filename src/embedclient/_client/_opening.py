@@ -1,0 +1,45 @@
+"""Things that are opened with `async with`, or with a plain `await` when their parent's scope is enough.
+
+Refuses to know what is opened: a coroutine function makes it and its `close()` ends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from types import TracebackType
+from typing import Generic, Protocol, TypeVar
+
+
+class Closeable(Protocol):
+    def close(self) -> Awaitable[None]: ...
+
+
+C = TypeVar("C", bound=Closeable)
+
+
+class Opening(Generic[C]):
+    """The result of a `create_...` method.
+
+    `async with` closes the thing at the end of the block. `await` gives it to the caller; it then lives until its own
+    `close()` or its parent's.
+    """
+
+    __slots__ = ("_open", "_opened")
+
+    def __init__(self, open_it: Callable[[], Coroutine[None, None, C]]) -> None:
+        self._open = open_it
+        self._opened: C | None = None
+
+    def __await__(self) -> Generator[None, None, C]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> C:
+        assert self._opened is None, "an Opening is used once"
+        self._opened = await self._open()
+        return self._opened
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._opened is not None
+        await self._opened.close()

@@ -1,0 +1,356 @@
+"""The trio edge: sockets, tasks and timers for one agent.
+
+Responsible for tasks that live in one nursery, for waiting without a task switch per message, and for a scope that an
+exception of the user leaves unchanged. Refuses to decide anything about the protocol: every decision is the agent's.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from typing import TypeVar
+
+import trio
+
+from embedclient._client._edge import PAUSES_PER_SWITCH, READ_BYTES_MAX
+from embedclient._client._entropy import SystemEntropy
+from embedclient._client._pump import Pump
+from embedclient.agent import Agent, BytesReceived, Call, Dial, Dialed, DialFailed, PeerClosed, Written
+from embedclient.model import IN_VM_CONNECTOR_FACTORY, Entropy, Instant, TransportConfiguration
+from embedclient.transport import ByteStream, TransportLost, connect_tcp, vm_connect
+
+T = TypeVar("T")
+
+
+class TrioSignal:
+    """A Signal for trio."""
+
+    __slots__ = ("_set", "_task")
+
+    def __init__(self) -> None:
+        self._set = False
+        self._task: trio.lowlevel.Task | None = None
+
+    def set(self) -> None:
+        if self._task is not None:
+            trio.lowlevel.reschedule(self._task)
+            self._task = None
+        else:
+            self._set = True
+
+    async def wait(self, timeout_s: float | None = None) -> bool:
+        if self._set:
+            await trio.lowlevel.checkpoint()
+            self._set = False
+            return True
+        if timeout_s is None:
+            await self._park()
+            return True
+        with trio.move_on_after(timeout_s):
+            await self._park()
+            return True
+        return False
+
+    async def _park(self) -> None:
+        assert self._task is None, "one task waits for a signal at a time"
+        self._task = trio.lowlevel.current_task()
+
+        def abort(_: Callable[[], None]) -> trio.lowlevel.Abort:
+            self._task = None
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(abort)
+        self._set = False
+
+
+class TrioTask:
+    """A SpawnedTask for trio."""
+
+    def __init__(self) -> None:
+        self._scope = trio.CancelScope()
+        self._done = trio.Event()
+
+    async def run(self, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            with self._scope:
+                await work()
+        finally:
+            self._done.set()
+
+    def cancel(self) -> None:
+        self._scope.cancel()
+
+    async def finished(self) -> None:
+        await self._done.wait()
+
+
+class TrioWire:
+    """One pipe: written to at once, with a writer task only while the pipe is full."""
+
+    __slots__ = ("_backlog", "_edge", "_finishing", "connection", "lost_reason", "stream")
+
+    def __init__(self, edge: TrioEdge, connection: int, stream: ByteStream) -> None:
+        self._edge = edge
+        self.connection = connection
+        self.stream = stream
+        self._backlog = bytearray()
+        self._finishing = False
+        self.lost_reason: str | None = None
+
+    def write(self, data: bytes) -> int:
+        if self._backlog:
+            self._backlog += data
+            return 0
+        taken = self._send(data)
+        if taken < len(data) and self.lost_reason is None:
+            self._backlog += memoryview(data)[taken:]
+            self._edge.start(self._write_backlog)
+        return taken
+
+    def finish(self) -> None:
+        """Close as soon as everything is written."""
+        self._finishing = True
+        if not self._backlog:
+            self.close("closed here")
+
+    def close(self, reason: str) -> None:
+        self.lost_reason = self.lost_reason or reason
+        self._backlog.clear()
+        self.stream.close()
+
+    def _send(self, data: bytes | bytearray) -> int:
+        try:
+            return self.stream.send_nowait(data)
+        except TransportLost as lost:
+            self.close(lost.reason)  # wakes the reader, which reports it
+            return 0
+
+    async def _write_backlog(self) -> None:
+        while self._backlog:
+            await self.stream.wait_writable()
+            taken = self._send(self._backlog)
+            del self._backlog[:taken]  # empty already if the pipe was lost
+            if taken and not self._finishing:
+                self._edge.pump.step(Written(self.connection, taken))
+        if self._finishing:
+            self.close("closed here")
+
+
+class TrioEdge:
+    """An Edge on trio. Opened with `open_trio_edge`."""
+
+    def __init__(self, agent: Agent, nursery: trio.Nursery) -> None:
+        self.agent = agent
+        self.pump = Pump(agent, self)
+        self._nursery = nursery
+        self._dials: dict[int, trio.CancelScope] = {}
+        self._timer = trio.CancelScope()
+        self._flush_wanted = TrioSignal()
+        self._pauses = 0
+
+    # What the client's classes use
+
+    def now(self) -> Instant:
+        return trio_now()
+
+    def flush_soon(self) -> None:
+        self.pump.flush_soon()
+
+    async def pause(self) -> None:
+        self._pauses += 1
+        if self._pauses % PAUSES_PER_SWITCH:
+            await trio.lowlevel.checkpoint_if_cancelled()
+        else:
+            await trio.lowlevel.checkpoint()
+
+    async def wait(self, call: Call[T]) -> T:
+        self.pump.flush()
+        if call.done:
+            await self.pause()
+            return call.value()
+        task = trio.lowlevel.current_task()
+
+        def abort(_: Callable[[], None]) -> trio.lowlevel.Abort:
+            call.on_done = None
+            call.cancel()
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        call.on_done = partial(_reschedule, task)
+        await trio.lowlevel.wait_task_rescheduled(abort)
+        return call.value()
+
+    async def settle(self, call: Call[T], timeout_s: float) -> bool:
+        self.pump.flush()
+        if not call.done:
+            ended = trio.Event()
+            call.on_done = lambda _: ended.set()
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + timeout_s):
+                await ended.wait()
+            call.on_done = None
+        return call.done
+
+    def signal(self) -> TrioSignal:
+        return TrioSignal()
+
+    def spawn(self, work: Callable[[], Awaitable[None]]) -> TrioTask:
+        task = TrioTask()
+        self._nursery.start_soon(task.run, work)
+        return task
+
+    # What the pump uses
+
+    def start(self, work: Callable[[], Awaitable[None]]) -> None:
+        self._nursery.start_soon(work)
+
+    def dial(self, order: Dial) -> None:
+        self._nursery.start_soon(self._run_connection, order)
+
+    def stop_dialing(self, connection: int) -> None:
+        if connection in self._dials:
+            self._dials[connection].cancel()
+
+    def arm_timer(self, deadline: float) -> None:
+        self._timer.deadline = deadline
+
+    def schedule_flush(self) -> None:
+        self._flush_wanted.set()
+
+    # Tasks
+
+    async def run_timer(self) -> None:
+        while True:
+            with self._timer:
+                await trio.sleep_forever()
+            self._timer = trio.CancelScope()
+            self.pump.on_timer()
+
+    async def run_flusher(self) -> None:
+        while True:
+            await self._flush_wanted.wait()
+            self.pump.flush()
+
+    async def _run_connection(self, order: Dial) -> None:
+        connection = order.connection
+        with trio.CancelScope() as scope:
+            self._dials[connection] = scope
+            try:
+                stream = await dial(order.configuration, order.timeout_s)
+            except TransportLost as lost:
+                self.pump.step(DialFailed(connection, lost.reason))
+                return
+            finally:
+                del self._dials[connection]
+        if scope.cancelled_caught:
+            return
+        wire = TrioWire(self, connection, stream)
+        self.pump.connected(connection, wire)
+        try:
+            self.pump.step(Dialed(connection))
+            reason = await self._read(wire)
+        finally:
+            stream.close()
+        if self.pump.disconnected(connection):
+            self.pump.step(PeerClosed(connection, reason))
+
+    async def _read(self, wire: TrioWire) -> str:
+        stream, step, connection = wire.stream, self.pump.step, wire.connection
+        try:
+            while data := await stream.receive(READ_BYTES_MAX):
+                step(BytesReceived(connection, data))
+        except TransportLost as lost:
+            return wire.lost_reason or lost.reason
+        return f"connection to {stream.peer}: closed by the peer"
+
+
+def trio_now() -> Instant:
+    return Instant(trio.current_time(), int(time.time() * 1000))
+
+
+async def dial(configuration: TransportConfiguration, timeout_s: float) -> ByteStream:
+    """Open the byte pipe that a connector names."""
+    parameters = configuration.parameters
+    if configuration.factory == IN_VM_CONNECTOR_FACTORY:
+        await trio.lowlevel.checkpoint()
+        return vm_connect(str(parameters["serverId"]))
+    local_address = (str(parameters.get("localAddress", "")), int(parameters.get("localPort", 0)))
+    return await connect_tcp(
+        configuration.host,
+        configuration.port,
+        timeout_s=timeout_s,
+        no_delay=bool(parameters.get("tcpNoDelay", True)),
+        local_address=local_address if any(local_address) else None,
+        send_buffer_bytes=_size(parameters.get("tcpSendBufferSize")),
+        receive_buffer_bytes=_size(parameters.get("tcpReceiveBufferSize")),
+    )
+
+
+def _size(value: bool | int | str | None) -> int | None:
+    return None if value is None or int(value) < 0 else int(value)
+
+
+def _reschedule(task: trio.lowlevel.Task, _: Call[T]) -> None:
+    trio.lowlevel.reschedule(task)
+
+
+@asynccontextmanager
+async def open_trio_edge(agent: Agent, close_timeout_s: float) -> AsyncIterator[TrioEdge]:
+    """The scope of one agent: its tasks end with the block, after an orderly close of at most `close_timeout_s`.
+
+    An exception from the block leaves as the same object, never in a group.
+    """
+    failure: BaseException | None = None
+    breakdown: BaseException | None = None
+    try:
+        async with trio.open_nursery() as nursery:
+            edge = TrioEdge(agent, nursery)
+            nursery.start_soon(edge.run_timer)
+            nursery.start_soon(edge.run_flusher)
+            try:
+                yield edge
+            finally:
+                failure = sys.exc_info()[1]
+                await edge.settle(agent.close(), close_timeout_s)
+                agent.abort("closed")
+                edge.pump.flush()
+                edge.pump.close_all("closed")
+                nursery.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        breakdown = _breakdown(group, failure)
+    # Raised outside the handler, or the group would become the context of the user's own exception.
+    if breakdown is not None and (failure is None or _is_cancellation(failure)):
+        raise breakdown
+    if failure is not None:
+        failure.__context__ = failure.__context__ or breakdown
+        raise failure
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for part in error.exceptions for leaf in _leaves(part)]
+    return [error]
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    return all(isinstance(leaf, trio.Cancelled) for leaf in _leaves(error))
+
+
+def _breakdown(group: BaseExceptionGroup[BaseException], failure: BaseException | None) -> BaseException | None:
+    """What went wrong beside the user's own exception: nearly always nothing, else a defect of ours."""
+    known = [] if failure is None else _leaves(failure)
+    for leaf in _leaves(group):
+        if not any(leaf is other for other in known) and not isinstance(leaf, trio.Cancelled):
+            return leaf
+    return None
+
+
+class TrioLoop:
+    """A Loop for trio."""
+
+    def __init__(self) -> None:
+        self.entropy: Entropy = SystemEntropy()
+
+    def open_edge(self, agent: Agent, close_timeout_s: float) -> AbstractAsyncContextManager[TrioEdge]:
+        return open_trio_edge(agent, close_timeout_s)

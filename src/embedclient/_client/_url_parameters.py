@@ -1,0 +1,183 @@
+"""The parameter names of Artemis URLs, where each value goes, and how its text is read.
+
+A table and four readers; refuses to know the grammar around them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+Value = bool | int | float | str
+Reader = Callable[[str], Value]
+
+
+def read_boolean(text: str) -> bool:
+    lowered = text.lower()
+    if lowered in ("true", "false"):
+        return lowered == "true"
+    raise ValueError("expected true or false")
+
+
+def read_integer(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError("expected a whole number") from None
+
+
+def read_number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise ValueError("expected a number") from None
+    if not 0 < number < float("inf"):
+        raise ValueError("expected a number above 0")
+    return number
+
+
+def read_text(text: str) -> str:
+    return text
+
+
+_POLICIES = ("RoundRobin", "Random", "RandomSticky", "FirstElement")
+
+
+def read_policy(text: str) -> str:
+    """A policy by its Java class name, with or without the package and the common ending."""
+    simple = text.rpartition(".")[2].removesuffix("ConnectionLoadBalancingPolicy").replace("_", "").lower()
+    for policy in _POLICIES:
+        if policy.lower() == simple:
+            return policy
+    raise ValueError("expected RoundRobin, Random, RandomSticky or FirstElement; other policies are given in Python")
+
+
+# URL name -> (field of LocatorSettings, reader)
+LOCATOR_PARAMETERS: dict[str, tuple[str, Reader]] = {
+    "callTimeout": ("call_timeout_ms", read_integer),
+    "callFailoverTimeout": ("call_failover_timeout_ms", read_integer),
+    "clientFailureCheckPeriod": ("client_failure_check_period_ms", read_integer),
+    "connectionTTL": ("connection_ttl_ms", read_integer),
+    "initialConnectAttempts": ("initial_connect_attempts", read_integer),
+    "reconnectAttempts": ("reconnect_attempts", read_integer),
+    "failoverAttempts": ("failover_attempts", read_integer),
+    "retryInterval": ("retry_interval_ms", read_integer),
+    "retryIntervalMultiplier": ("retry_interval_multiplier", read_number),
+    "maxRetryInterval": ("max_retry_interval_ms", read_integer),
+    "ha": ("ha", read_boolean),
+    "useTopologyForLoadBalancing": ("use_topology_for_load_balancing", read_boolean),
+    "consumerWindowSize": ("consumer_window_size", read_integer),
+    "consumerMaxRate": ("consumer_max_rate", read_integer),
+    "producerWindowSize": ("producer_window_size", read_integer),
+    "producerMaxRate": ("producer_max_rate", read_integer),
+    "confirmationWindowSize": ("confirmation_window_size", read_integer),
+    "minLargeMessageSize": ("min_large_message_size", read_integer),
+    "blockOnAcknowledge": ("block_on_acknowledge", read_boolean),
+    "blockOnDurableSend": ("block_on_durable_send", read_boolean),
+    "blockOnNonDurableSend": ("block_on_non_durable_send", read_boolean),
+    "preAcknowledge": ("pre_acknowledge", read_boolean),
+    "ackBatchSize": ("ack_batch_size", read_integer),
+    "autoGroup": ("auto_group", read_boolean),
+    "groupID": ("group_id", read_text),
+    "connect-timeout-millis": ("connect_timeout_ms", read_integer),
+    "dupsOKBatchSize": ("dups_ok_batch_size", read_integer),
+    "transactionBatchSize": ("transaction_batch_size", read_integer),
+    "compressLargeMessage": ("compress_large_message", read_boolean),
+    "compressionLevel": ("compression_level", read_integer),
+    "cacheLargeMessagesClient": ("cache_large_messages_client", read_boolean),
+    "initialMessagePacketSize": ("initial_message_packet_size", read_integer),
+    "onMessageCloseTimeout": ("on_message_close_timeout_ms", read_integer),
+}
+
+# URL name -> (field of FactorySettings, reader); an empty field means: known, and of no consequence here.
+FACTORY_PARAMETERS: dict[str, tuple[str, Reader]] = {
+    "connectionLoadBalancingPolicyClassName": ("policy", read_policy),
+    "user": ("user", read_text),
+    "password": ("password", read_text),
+    "clientID": ("client_id", read_text),
+    "enable1xPrefixes": ("enable_1x_prefixes", read_boolean),
+    "enableSharedClientID": ("enable_shared_client_id", read_boolean),
+}
+_WITHOUT_CONSEQUENCE = (
+    "type failoverOnInitialConnection useGlobalPools threadPoolMaxSize scheduledThreadPoolMaxSize "
+    "flowControlThreadPoolMaxSize ignoreJTA cacheDestinations deserializationAllowList deserializationDenyList"
+)
+FACTORY_PARAMETERS |= dict.fromkeys(_WITHOUT_CONSEQUENCE.split(), ("", read_text))
+
+TRANSPORT_PARAMETERS: dict[str, Callable[[str], bool | int | str]] = {
+    "name": read_text,
+    "localAddress": read_text,
+    "localPort": read_integer,
+    "tcpNoDelay": read_boolean,
+    "tcpSendBufferSize": read_integer,
+    "tcpReceiveBufferSize": read_integer,
+    "handshake-timeout": read_integer,
+    "writeBufferLowWaterMark": read_integer,
+    "writeBufferHighWaterMark": read_integer,
+    "batchDelay": read_integer,
+    "useGlobalWorkerPool": read_boolean,
+    "remotingThreads": read_integer,
+    "nioRemotingThreads": read_integer,
+    "useEpoll": read_boolean,
+    "useKQueue": read_boolean,
+}
+
+# Known to Artemis and not to this client. What would change nothing (`sslEnabled=false`) is accepted; anything else is
+# refused, because going on without TLS or through the wrong proxy would be worse than an error.
+_TLS = "TLS is not supported by this client version"
+_HTTP = "HTTP tunnelling is not supported by this client version"
+_SOCKS = "SOCKS proxies are not supported by this client version"
+_JAVA = "it names Java classes, which mean nothing here"
+UNSUPPORTED: dict[str, str] = {
+    **dict.fromkeys(
+        [
+            "sslEnabled",
+            "sslProvider",
+            "keyStorePath",
+            "keyStorePassword",
+            "keyStoreType",
+            "keyStoreProvider",
+            "keyStoreAlias",
+            "trustStorePath",
+            "trustStorePassword",
+            "trustStoreType",
+            "trustStoreProvider",
+            "verifyHost",
+            "trustAll",
+            "enabledCipherSuites",
+            "enabledProtocols",
+            "sniHost",
+            "useDefaultSslContext",
+            "forceSSLParameters",
+            "crlPath",
+            "trustManagerFactoryPlugin",
+        ],
+        _TLS,
+    ),
+    **dict.fromkeys(
+        [
+            "httpEnabled",
+            "httpClientIdleTime",
+            "httpClientIdleScanPeriod",
+            "httpRequiresSessionId",
+            "useServlet",
+            "servletPath",
+            "httpUpgradeEnabled",
+            "httpUpgradeEndpoint",
+            "activemqServerName",
+        ],
+        _HTTP,
+    ),
+    **dict.fromkeys(
+        ["socksEnabled", "socksHost", "socksPort", "socksVersion", "socksUsername", "socksPassword", "socksRemoteDNS"],
+        _SOCKS,
+    ),
+    **dict.fromkeys(
+        ["incomingInterceptorList", "outgoingInterceptorList", "passwordCodec", "protocolManagerFactoryStr"], _JAVA
+    ),
+}
+VM_PARAMETERS: dict[str, Callable[[str], bool | int | str]] = {
+    "connectionsAllowed": read_integer,
+    "securityDomain": read_text,
+}
+
+SYNONYMS = {"HA": "ha", "clientId": "clientID", "groupId": "groupID", "userName": "user", "username": "user"}

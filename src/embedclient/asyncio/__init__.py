@@ -1,0 +1,26 @@
+"""The client for asyncio programs: the same classes as `embedclient`, driven by an asyncio edge.
+
+Only the two ways in are different, because they choose the event loop; everything they lead to is the same code, so the
+facades cannot drift apart. `vm://` belongs to trio: use `broker.url` here.
+"""
+
+from __future__ import annotations
+
+from embedclient import _client
+from embedclient.asyncio._edge import AsyncioLoop
+
+__all__ = ["ConnectionFactory", "ServerLocator"]
+
+
+class ConnectionFactory(_client.ConnectionFactory):
+    """`embedclient.ConnectionFactory` for asyncio."""
+
+    def _make_loop(self) -> _client.Loop:
+        return AsyncioLoop()
+
+
+class ServerLocator(_client.ServerLocator):
+    """`embedclient.ServerLocator` for asyncio."""
+
+    def _make_loop(self) -> _client.Loop:
+        return AsyncioLoop()

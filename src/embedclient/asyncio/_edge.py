@@ -1,0 +1,318 @@
+"""The asyncio edge: transports, futures and timers for one agent.
+
+Responsible for driving the agent straight from asyncio's protocol callbacks, and for a scope that an exception of the
+user leaves unchanged. Refuses to decide anything about the protocol: every decision is the agent's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from typing import TypeVar
+
+from embedclient._client import PAUSES_PER_SWITCH, Pump, SystemEntropy
+from embedclient.agent import Agent, BytesReceived, Call, Dial, Dialed, DialFailed, PeerClosed, Written
+from embedclient.model import IN_VM_CONNECTOR_FACTORY, Entropy, Instant
+
+T = TypeVar("T")
+
+
+class AsyncioSignal:
+    """A Signal for asyncio."""
+
+    __slots__ = ("_future", "_set")
+
+    def __init__(self) -> None:
+        self._set = False
+        self._future: asyncio.Future[None] | None = None
+
+    def set(self) -> None:
+        self._set = True
+        if self._future is not None and not self._future.done():
+            self._future.set_result(None)
+
+    async def wait(self, timeout_s: float | None = None) -> bool:
+        if not self._set:
+            assert self._future is None, "one task waits for a signal at a time"
+            self._future = asyncio.get_running_loop().create_future()
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self._future
+            except TimeoutError:
+                return False
+            finally:
+                self._future = None
+        self._set = False
+        return True
+
+
+class AsyncioTask:
+    """A SpawnedTask for asyncio."""
+
+    def __init__(self, task: asyncio.Task[None]) -> None:
+        self._task = task
+
+    def cancel(self) -> None:
+        self._task.cancel()
+
+    async def finished(self) -> None:
+        await asyncio.wait([self._task])
+
+
+class AsyncioWire(asyncio.Protocol):
+    """One pipe. asyncio writes at once and keeps what does not fit; this counts what the peer has taken."""
+
+    def __init__(self, edge: AsyncioEdge, connection: int) -> None:
+        self._edge = edge
+        self.connection = connection
+        self._transport: asyncio.Transport | None = None
+        self._unreported = 0
+        self._reason = "closed by the peer"
+
+    # What the pump calls
+
+    def write(self, data: bytes) -> int:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return 0
+        self._unreported += len(data)
+        transport.write(data)
+        taken = self._unreported - transport.get_write_buffer_size()
+        self._unreported -= taken
+        return taken
+
+    def finish(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def close(self, reason: str) -> None:
+        self._reason = reason
+        if self._transport is not None:
+            self._transport.abort()
+
+    # What asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        # Told whenever the buffer has become empty, whatever it held.
+        transport.set_write_buffer_limits(high=0)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._edge.guarded_step(BytesReceived(self.connection, data))
+
+    def resume_writing(self) -> None:
+        taken, self._unreported = self._unreported, 0
+        if taken:
+            self._edge.guarded_step(Written(self.connection, taken))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._edge.pump.disconnected(self.connection):
+            reason = str(error) if error is not None else self._reason
+            self._edge.guarded_step(PeerClosed(self.connection, reason))
+
+
+class AsyncioEdge:
+    """An Edge on asyncio. Opened with `open_asyncio_edge`."""
+
+    def __init__(self, agent: Agent, group: asyncio.TaskGroup) -> None:
+        self.agent = agent
+        self.pump = Pump(agent, self)
+        self._group = group
+        self._loop = asyncio.get_running_loop()
+        self._dials: dict[int, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._defect: asyncio.Future[None] = self._loop.create_future()
+        self._pauses = 0
+
+    # What the client's classes use
+
+    def now(self) -> Instant:
+        return Instant(self._loop.time(), int(time.time() * 1000))
+
+    def flush_soon(self) -> None:
+        self.pump.flush_soon()
+
+    async def pause(self) -> None:
+        self._pauses += 1
+        if self._pauses % PAUSES_PER_SWITCH == 0:
+            await asyncio.sleep(0)
+
+    async def wait(self, call: Call[T]) -> T:
+        self.pump.flush()
+        if call.done:
+            await self.pause()
+            return call.value()
+        ended: asyncio.Future[None] = self._loop.create_future()
+        call.on_done = partial(_release, ended)
+        try:
+            await ended
+        except asyncio.CancelledError:
+            call.on_done = None
+            call.cancel()
+            raise
+        return call.value()
+
+    async def settle(self, call: Call[T], timeout_s: float) -> bool:
+        self.pump.flush()
+        if not call.done:
+            ended: asyncio.Future[None] = self._loop.create_future()
+            call.on_done = partial(_release, ended)
+            await self._outlast_cancellation(ended, timeout_s)
+            call.on_done = None
+        return call.done
+
+    async def _outlast_cancellation(self, ended: asyncio.Future[None], timeout_s: float) -> None:
+        """Wait although the task is cancelled meanwhile; the cancellation then comes with its next wait."""
+        deadline = self._loop.time() + timeout_s
+        cancelled = False
+        while not ended.done() and (remaining_s := deadline - self._loop.time()) > 0:
+            try:
+                await asyncio.wait([ended], timeout=remaining_s)
+            except asyncio.CancelledError:
+                cancelled = True
+        task = asyncio.current_task()
+        if cancelled and task is not None:
+            task.uncancel()  # so that the request counts once
+            task.cancel()
+
+    def signal(self) -> AsyncioSignal:
+        return AsyncioSignal()
+
+    def spawn(self, work: Callable[[], Awaitable[None]]) -> AsyncioTask:
+        async def run() -> None:
+            await work()
+
+        return AsyncioTask(self._start(run()))
+
+    # What the pump uses
+
+    def dial(self, order: Dial) -> None:
+        self._dials[order.connection] = self._start(self._dial(order))
+
+    def stop_dialing(self, connection: int) -> None:
+        if connection in self._dials:
+            self._dials.pop(connection).cancel()
+
+    def arm_timer(self, deadline: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(deadline, self._guarded, self.pump.on_timer)
+
+    def schedule_flush(self) -> None:
+        self._loop.call_soon(self._guarded, self.pump.flush)
+
+    # Inside
+
+    def guarded_step(self, event: BytesReceived | PeerClosed | Written) -> None:
+        self._guarded(lambda: self.pump.step(event))
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        """Run a callback of the loop; a defect ends the connection's scope instead of a line in the loop's log."""
+        try:
+            work()
+        except BaseException as defect:
+            if not self._defect.done():
+                self._defect.set_exception(defect)
+                return
+            raise
+
+    async def watch(self) -> None:
+        """Ends the scope with the first defect that a callback met."""
+        await self._defect
+
+    def cancel_all(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._defect.cancel()
+        for task in self._tasks:
+            task.cancel()
+
+    def _start(self, work: Awaitable[None]) -> asyncio.Task[None]:
+        async def run() -> None:
+            await work
+
+        task = self._group.create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _dial(self, order: Dial) -> None:
+        connection = order.connection
+        try:
+            wire = await self._open(order)
+        except (OSError, TimeoutError) as error:
+            self.pump.step(DialFailed(connection, str(error) or f"no answer within {order.timeout_s:g} s"))
+            return
+        finally:
+            self._dials.pop(connection, None)
+        self.pump.connected(connection, wire)
+        self.pump.step(Dialed(connection))
+
+    async def _open(self, order: Dial) -> AsyncioWire:
+        configuration = order.configuration
+        parameters = configuration.parameters
+        if configuration.factory == IN_VM_CONNECTOR_FACTORY:
+            name = parameters["serverId"]
+            raise OSError(f"cannot connect to vm://{name}: vm:// works inside a trio program only; use broker.url")
+        local = (str(parameters.get("localAddress", "")), int(parameters.get("localPort", 0)))
+        async with asyncio.timeout(order.timeout_s):
+            _, wire = await self._loop.create_connection(
+                lambda: AsyncioWire(self, order.connection),
+                configuration.host,
+                configuration.port,
+                local_addr=local if any(local) else None,
+            )
+        return wire
+
+
+def _release(ended: asyncio.Future[None], _: Call[T]) -> None:
+    if not ended.done():
+        ended.set_result(None)
+
+
+@asynccontextmanager
+async def open_asyncio_edge(agent: Agent, close_timeout_s: float) -> AsyncIterator[AsyncioEdge]:
+    """The scope of one agent: its tasks end with the block, after an orderly close of at most `close_timeout_s`.
+
+    An exception from the block leaves as the same object, never in a group.
+    """
+    failure: BaseException | None = None
+    breakdown: BaseException | None = None
+    try:
+        async with asyncio.TaskGroup() as group:
+            edge = AsyncioEdge(agent, group)
+            edge.spawn(edge.watch)
+            try:
+                yield edge
+            finally:
+                failure = sys.exc_info()[1]
+                try:
+                    await edge.settle(agent.close(), close_timeout_s)
+                finally:
+                    agent.abort("closed")
+                    edge.pump.flush()
+                    edge.pump.close_all("closed")
+                    edge.cancel_all()
+    except BaseExceptionGroup as errors:
+        breakdown = next((error for error in errors.exceptions if error is not failure), None)
+    if breakdown is not None and (failure is None or isinstance(failure, asyncio.CancelledError)):
+        raise breakdown
+    if failure is not None:
+        failure.__context__ = failure.__context__ or breakdown
+        raise failure
+
+
+class AsyncioLoop:
+    """A Loop for asyncio."""
+
+    def __init__(self) -> None:
+        self.entropy: Entropy = SystemEntropy()
+
+    def open_edge(self, agent: Agent, close_timeout_s: float) -> AbstractAsyncContextManager[AsyncioEdge]:
+        return open_asyncio_edge(agent, close_timeout_s)

@@ -1,0 +1,150 @@
+"""Artemis URLs: what they mean, and what is said about the ones that mean nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from embedclient._client import parse_url
+from embedclient.agent import LocatorSettings
+from embedclient.errors import InvalidURLException, JMSException
+from embedclient.model import IN_VM_CONNECTOR_FACTORY, TCP_CONNECTOR_FACTORY
+
+
+def places(text: str) -> list[tuple[str, int]]:
+    return [(connector.host, connector.port) for connector in parse_url(text).connectors]
+
+
+def test_a_plain_url_has_artemis_defaults() -> None:
+    url = parse_url("tcp://broker:5445")
+    assert url.settings == LocatorSettings()
+    (connector,) = url.connectors
+    assert (connector.host, connector.port, connector.factory) == ("broker", 5445, TCP_CONNECTOR_FACTORY)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("tcp://localhost", ("localhost", 61616)),
+        ("tcp://localhost/", ("localhost", 61616)),
+        ("tcp://:7000", ("localhost", 7000)),
+        ("TCP://h:1", ("h", 1)),
+        ("tcp://[::1]:61617", ("::1", 61617)),
+        ("tcp://[fe80::1%25eth0]", ("fe80::1%eth0", 61616)),
+        (" tcp://h:2 ", ("h", 2)),
+    ],
+)
+def test_host_and_port(text: str, place: tuple[str, int]) -> None:
+    assert places(text) == [place]
+
+
+def test_parameters_of_all_kinds_reach_their_settings() -> None:
+    url = parse_url(
+        "tcp://h:1?HA=true;reconnectAttempts=-1&retryIntervalMultiplier=1.5&groupID=a%20b&callTimeout=5&connectionTTL=70"
+        "&consumerWindowSize=0&connect-timeout-millis=12&user=me&password=s%26cret&clientID=me"
+    )
+    settings = url.settings
+    assert settings == LocatorSettings(
+        ha=True,
+        reconnect_attempts=-1,
+        retry_interval_multiplier=1.5,
+        group_id="a b",
+        call_timeout_ms=5,
+        connection_ttl_ms=70,
+        consumer_window_size=0,
+        connect_timeout_ms=12,
+    )
+    assert (url.factory.user, url.factory.password, url.factory.client_id) == ("me", "s&cret", "me")
+
+
+def test_transport_parameters_stay_with_the_connector() -> None:
+    (connector,) = parse_url("tcp://h:1?tcpNoDelay=false&name=first&localPort=99").connectors
+    assert connector.name == "first"
+    assert dict(connector.parameters) == {"host": "h", "port": 1, "tcpNoDelay": False, "localPort": 99}
+
+
+def test_a_list_shares_its_query_and_its_members_keep_their_own() -> None:
+    url = parse_url("(tcp://a:1?localPort=9, tcp://b)?ha=true&tcpNoDelay=false")
+    assert [(c.host, c.port) for c in url.connectors] == [("a", 1), ("b", 61616)]
+    assert [c.parameters.get("localPort") for c in url.connectors] == [9, None]
+    assert [c.parameters["tcpNoDelay"] for c in url.connectors] == [False, False]
+    assert url.settings.ha
+
+
+def test_the_fragment_form_inherits_and_overrides() -> None:
+    url = parse_url("tcp://a:1?ha=true&tcpNoDelay=false#tcp://b:2?tcpNoDelay=true,tcp://c:3")
+    assert [(c.host, c.parameters["tcpNoDelay"]) for c in url.connectors] == [("a", False), ("b", True), ("c", False)]
+    assert url.settings.ha
+
+
+def test_a_name_in_the_vm_is_unwatched_unless_asked_for() -> None:
+    url = parse_url("vm://broker")
+    (connector,) = url.connectors
+    assert connector.factory == IN_VM_CONNECTOR_FACTORY
+    assert connector.parameters["serverId"] == "broker"
+    assert (url.settings.connection_ttl_ms, url.settings.client_failure_check_period_ms) == (-1, -1)
+    assert parse_url("vm://broker?connectionTTL=9").settings.connection_ttl_ms == 9
+
+
+@pytest.mark.parametrize(
+    ("text", "policy"),
+    [
+        ("org.apache.activemq.artemis.api.core.client.loadbalance.RandomConnectionLoadBalancingPolicy", "Random"),
+        ("RandomStickyConnectionLoadBalancingPolicy", "RandomSticky"),
+        ("FirstElement", "FirstElement"),
+        ("round_robin", "RoundRobin"),
+    ],
+)
+def test_policies_go_by_their_java_names(text: str, policy: str) -> None:
+    assert parse_url(f"tcp://h?connectionLoadBalancingPolicyClassName={text}").factory.policy == policy
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("tcp://h?reconectAttempts=1", "unknown parameter 'reconectAttempts' .*did you mean 'reconnectAttempts'"),
+        ("tcp://h?HA_=true", "did you mean 'ha'"),
+        ("tcp://h?callTimeout=soon", "'callTimeout' in .* is 'soon': expected a whole number"),
+        ("tcp://h?callTimeout=-5", r"'callTimeout' in .* is '-5': must be >= 1"),
+        ("tcp://h?ha=yes", "'ha' in .* is 'yes': expected true or false"),
+        ("tcp://h?retryIntervalMultiplier=0", "'retryIntervalMultiplier' in .* is '0': expected a number above 0"),
+        ("tcp://h?ha", "parameter 'ha' in .* has no value"),
+        ("tcp://h?connectionLoadBalancingPolicyClassName=com.acme.Mine", "expected RoundRobin"),
+        ("(tcp://a,tcp://b?ha=true)", "'ha' concerns the whole list"),
+        ("(tcp://a,tcp://b?tcpNoDelai=true)", "unknown parameter 'tcpNoDelai' in tcp://b.*'tcpNoDelay'"),
+        ("(tcp://a,tcp://b", "no closing bracket"),
+        ("(tcp://a)ha=true", "unexpected text after the list"),
+        ("()", "empty"),
+        ("", "no scheme"),
+        ("broker:61616", "no scheme"),
+        ("http://h:1", "unknown scheme 'http'"),
+        ("udp://231.7.7.7:9876", "udp://.*not supported"),
+        ("jgroups://x", "jgroups://.*not supported"),
+        ("tcp://h:port", "the port 'port' is not a number from 1 to 65535"),
+        ("tcp://h:0", "the port '0'"),
+        ("tcp://h:70000", "the port '70000'"),
+        ("tcp://::1", "needs brackets"),
+        ("tcp://[::1", "an IPv6 address is written as"),
+        ("tcp://me:secret@h", "user and password"),
+        ("vm://", "no broker name"),
+        ("tcp://h?sslEnabled=true", "'sslEnabled' in .*TLS is not supported"),
+        ("tcp://h?socksHost=proxy", "'socksHost' in .*SOCKS"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_place(text: str, said: str) -> None:
+    with pytest.raises(InvalidURLException, match=said) as caught:
+        parse_url(text)
+    assert isinstance(caught.value, JMSException | ValueError)
+
+
+def test_what_would_change_nothing_is_accepted() -> None:
+    parse_url(
+        "tcp://h?sslEnabled=false&httpEnabled=false&useGlobalPools=true&type=CF&useEpoll=true&cacheDestinations=true"
+    )
+
+
+def test_passwords_are_never_shown() -> None:
+    url = parse_url("tcp://h?user=me&password=hunter2")
+    assert "hunter2" not in url.text + repr(url)
+    with pytest.raises(InvalidURLException) as caught:
+        parse_url("tcp://h?password=hunter2&nonsense=1")
+    assert "hunter2" not in str(caught.value)
