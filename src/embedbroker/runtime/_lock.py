@@ -1,0 +1,77 @@
+"""The lock on a broker's directory: one broker at a time, in whatever process.
+
+Responsible for refusing the second broker with the name of the first. Refuses to wait or to break a lock.
+
+It is an flock: tied to the open file description, so it also keeps out a second broker of the same process (a POSIX
+lock, ``lockf``, is granted to its own process again), and the system drops it when the process dies, however that
+happens. The lock file stays behind when it is released: removing it could hand two brokers a lock on two different
+files.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+__all__ = ["LOCK_FILE", "DirectoryLock", "DirectoryLocked"]
+
+LOCK_FILE = "broker.lock"
+_HOLDER_BYTES_MAX = 4096
+
+
+class DirectoryLocked(Exception):
+    """Another broker uses the directory. ``holder`` describes it as far as it is known."""
+
+    def __init__(self, directory: Path, holder: str) -> None:
+        super().__init__(f"directory {directory} is used by {holder}")
+        self.directory = directory
+        self.holder = holder
+
+
+class DirectoryLock:
+    """The right to use a directory, from ``acquire`` to ``release`` or the end of the process."""
+
+    def __init__(self, directory: Path, descriptor: int) -> None:
+        self.directory = directory
+        self._descriptor = descriptor
+
+    @classmethod
+    def acquire(cls, directory: Path, name: str) -> DirectoryLock:
+        """Lock ``directory`` for the broker called ``name``.
+
+        Raises:
+            DirectoryLocked: another broker has it, in this process or in another.
+            OSError: the lock file cannot be made or written.
+        """
+        descriptor = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o640)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Shorten after writing, not before: a reader finds the old holder or the new one, never nobody.
+            text = f"{os.getpid()} {name}\n".encode()
+            os.pwrite(descriptor, text, 0)
+            os.ftruncate(descriptor, len(text))
+        except BlockingIOError:
+            holder = _holder(os.pread(descriptor, _HOLDER_BYTES_MAX, 0))
+            os.close(descriptor)
+            raise DirectoryLocked(directory, holder) from None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return cls(directory, descriptor)
+
+    def release(self) -> None:
+        """Let the next broker in. Releasing twice is no error."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            # Unlocked by name as well: a forked child may still hold a copy of the descriptor.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)
+
+
+def _holder(content: bytes) -> str:
+    pid, _, name = content.decode(errors="replace").partition("\n")[0].partition(" ")
+    if not pid.isdigit():
+        return "another broker"
+    place = f"this process ({pid})" if int(pid) == os.getpid() else f"process {pid}"
+    return f"broker {name!r} in {place}"

@@ -1,0 +1,65 @@
+"""A directory belongs to one broker at a time, whether the second one is in this process or in another."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from embedbroker.runtime._lock import LOCK_FILE, DirectoryLock, DirectoryLocked
+
+HOLD = """
+import sys
+from pathlib import Path
+from embedbroker.runtime._lock import DirectoryLock
+lock = DirectoryLock.acquire(Path(sys.argv[1]), "the other")
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_second_broker_of_this_process_is_refused_with_the_name_of_the_first(tmp_path: Path) -> None:
+    lock = DirectoryLock.acquire(tmp_path, "first one")
+    with pytest.raises(DirectoryLocked) as refused:
+        DirectoryLock.acquire(tmp_path, "second")
+    lock.release()
+    assert str(refused.value) == f"directory {tmp_path} is used by broker 'first one' in this process ({os.getpid()})"
+
+
+def test_a_released_directory_can_be_locked_again(tmp_path: Path) -> None:
+    first = DirectoryLock.acquire(tmp_path, "a broker with a long name")
+    first.release()
+    first.release()
+    second = DirectoryLock.acquire(tmp_path, "b")
+    assert (tmp_path / LOCK_FILE).read_text() == f"{os.getpid()} b\n"
+    second.release()
+
+
+def test_a_broker_in_another_process_is_refused_until_that_one_is_killed(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdin is not None and process.stdout is not None
+    with process.stdin, process.stdout:
+        assert process.stdout.readline() == "locked\n"
+        with pytest.raises(DirectoryLocked, match=f"broker 'the other' in process {process.pid}"):
+            DirectoryLock.acquire(tmp_path, "mine")
+        process.kill()
+        process.wait()
+    DirectoryLock.acquire(tmp_path, "mine").release()
+
+
+def test_a_holder_that_wrote_nothing_is_still_a_holder(tmp_path: Path) -> None:
+    lock = DirectoryLock.acquire(tmp_path, "first")
+    (tmp_path / LOCK_FILE).write_text("")
+    with pytest.raises(DirectoryLocked, match="is used by another broker"):
+        DirectoryLock.acquire(tmp_path, "second")
+    lock.release()
+
+
+def test_a_directory_that_is_not_there_is_an_error_of_the_system(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        DirectoryLock.acquire(tmp_path / "missing", "name")
