@@ -1,0 +1,81 @@
+"""Which connector to try next, and after which pause (core-protocol 10.3).
+
+Responsible for the order and number of attempts of a first connection and of a reconnect. Refuses to know connections
+and time: a pause is a number of seconds in front of a connector.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+
+from attrs import frozen
+
+from embedclient.agent._policies import LoadBalancingPolicy
+from embedclient.agent._settings import LocatorSettings
+from embedclient.agent._topology import same_server
+from embedclient.model import TransportConfiguration
+
+
+@frozen
+class Attempt:
+    """Wait `pause_s`, then try `connector`."""
+
+    pause_s: float
+    connector: TransportConfiguration
+
+
+def _rounds(limit: int) -> Iterator[int]:
+    return count() if limit < 0 else iter(range(limit))
+
+
+def _pauses(settings: LocatorSettings) -> Iterator[float]:
+    interval_ms: float = settings.retry_interval_ms
+    longest_ms = settings.max_retry_interval_ms
+    while True:
+        yield min(interval_ms, longest_ms) / 1000
+        # Bounded before it is multiplied again: an unlimited number of rounds must not overflow.
+        interval_ms = min(interval_ms * settings.retry_interval_multiplier, longest_ms)
+
+
+def first_attempts(
+    settings: LocatorSettings, connectors: Sequence[TransportConfiguration], policy: LoadBalancingPolicy
+) -> Iterator[Attempt]:
+    """Attempts of a first connection: by policy, so many times per connector, with a pause between any two."""
+    per_connector = settings.initial_connect_attempts or 1
+    pauses = _pauses(settings)
+    for number in _rounds(per_connector * len(connectors) if per_connector > 0 else -1):
+        yield Attempt(next(pauses) if number else 0.0, connectors[policy(len(connectors))])
+
+
+def reconnect_attempts(
+    settings: LocatorSettings,
+    near: Callable[[], Sequence[TransportConfiguration]],
+    everywhere: Callable[[], Sequence[TransportConfiguration]],
+    policy: LoadBalancingPolicy,
+) -> Iterator[Attempt]:
+    """Attempts after a lost connection.
+
+    First rounds over the servers that may have the sessions (`near`: current, backup, previous, initial connector),
+    then rounds over all connectors in the order of the policy. The pause comes between rounds.
+    """
+    pauses = _pauses(settings)
+    pause = 0.0
+    for _ in _rounds(settings.reconnect_attempts):
+        for connector in distinct_servers(near()):
+            yield Attempt(pause, connector)
+            pause = 0.0
+        pause = next(pauses)
+    for _ in _rounds(settings.failover_attempts):
+        connectors = list(everywhere())
+        for _ in range(len(connectors)):
+            yield Attempt(pause, connectors[policy(len(connectors))])
+            pause = 0.0
+        pause = next(pauses)
+
+
+def distinct_servers(connectors: Sequence[TransportConfiguration]) -> list[TransportConfiguration]:
+    """The connectors in order, without those that lead to a server named before."""
+    distinct: list[TransportConfiguration] = []
+    for connector in connectors:
+        if not any(same_server(connector, other) for other in distinct):
+            distinct.append(connector)
+    return distinct

@@ -1,0 +1,171 @@
+"""A request and its outcome, without threads, tasks or callbacks that run at a bad moment.
+
+Responsible for `Call`, for the queue of callbacks that are due, and for running a sequence of calls written as a
+generator. Refuses to know packets, sessions and time.
+
+Two kinds of followers wait for a call. Sequences inside the agent go on at once, in the middle of the step that
+completed their call. The edge's `on_done` runs when the step is over, because it may make requests of its own.
+"""
+
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import Final, Generic, TypeVar
+
+from embedclient.errors import JMSException
+
+T = TypeVar("T")
+
+Continuation = Callable[[], None]
+Steps = Generator[Callable[[Continuation], None], None, T]
+"""A sequence of calls: a generator that uses `yield from wait(call)` and returns the result of the whole."""
+
+
+class DueCallbacks:
+    """Callbacks of the edge that wait for the end of the step."""
+
+    __slots__ = ("_due", "on_first")
+
+    def __init__(self) -> None:
+        self._due: deque[Continuation] = deque()
+        self.on_first: Continuation | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._due)
+
+    def add(self, callback: Continuation) -> None:
+        if not self._due and self.on_first is not None:
+            self.on_first()
+        self._due.append(callback)
+
+    def run(self) -> None:
+        """Runs what is due, and what becomes due meanwhile."""
+        due = self._due
+        while due:
+            due.popleft()()
+
+
+class Call(Generic[T]):
+    """The outcome of a request, now or later.
+
+    When `done`, either `error` is set or `result` holds what the request gives. `on_done` is set by the edge and fires
+    once, at the end of the step that completes the call; it never fires for a call that is done already.
+    """
+
+    __slots__ = ("_due", "_followers", "_result", "_withdraw", "done", "error", "on_done")
+
+    def __init__(self, due: DueCallbacks | None) -> None:
+        self.done = False
+        self.error: JMSException | None = None
+        self.on_done: Callable[[Call[T]], None] | None = None
+        self._result: T | None = None
+        self._due = due
+        self._followers: list[Continuation] | None = None
+        self._withdraw: Callable[[], bool] | None = None
+
+    @property
+    def result(self) -> T:
+        """What the request gave; only when done without error."""
+        assert self.done
+        assert self.error is None
+        return self._result  # type: ignore[return-value]  # None is a T whenever it is the result
+
+    def value(self) -> T:
+        """The result of a call that is done. Raises its error."""
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+    def cancel(self) -> bool:
+        """Withdraws a request that has not left yet; True means that nothing was and nothing will be sent."""
+        if self.done or self._withdraw is None or not self._withdraw():
+            return False
+        self.on_done = None
+        self.fail(JMSException("the request was withdrawn"))
+        return True
+
+    def withdraw_with(self, withdraw: Callable[[], bool] | None) -> None:
+        """Says how the request can be taken back while it waits; None once it has left."""
+        self._withdraw = withdraw
+
+    def when_done(self, continuation: Continuation) -> None:
+        """Runs `continuation` at once or as soon as the call is done (inside the agent only)."""
+        if self.done:
+            continuation()
+        elif self._followers is None:
+            self._followers = [continuation]
+        else:
+            self._followers.append(continuation)
+
+    def succeed(self, result: T) -> None:
+        if not self.done:
+            self._result = result
+            self._finish()
+
+    def fail(self, error: JMSException) -> None:
+        if not self.done:
+            self.error = error
+            self._finish()
+
+    def _finish(self) -> None:
+        self.done = True
+        self._withdraw = None
+        followers, self._followers = self._followers, None
+        if followers is not None:
+            for follower in followers:
+                follower()
+        if self.on_done is not None:
+            assert self._due is not None
+            self._due.add(self._tell)
+
+    def _tell(self) -> None:
+        on_done, self.on_done = self.on_done, None
+        if on_done is not None:
+            on_done(self)
+
+
+def done_call(result: T) -> Call[T]:
+    call: Call[T] = Call(None)
+    call.succeed(result)
+    return call
+
+
+def failed_call(error: JMSException) -> "Call[T]":
+    call: Call[T] = Call(None)
+    call.fail(error)
+    return call
+
+
+DONE: Final[Call[None]] = done_call(None)
+"""Shared by every request that needs no answer."""
+
+
+def wait(call: Call[T]) -> Steps[T]:
+    """Inside a sequence: waits for one call and returns its result. Raises its error."""
+    if not call.done:
+        yield call.when_done
+    return call.value()
+
+
+def settled(call: Call[T]) -> Steps[JMSException | None]:
+    """Inside a sequence: waits for one call and returns its error, None when it succeeded."""
+    if not call.done:
+        yield call.when_done
+    return call.error
+
+
+def run_sequence(steps: Steps[T], due: DueCallbacks) -> Call[T]:
+    """Runs a sequence as far as it goes and returns the call for its outcome."""
+    outcome: Call[T] = Call(due)
+
+    def advance() -> None:
+        try:
+            subscribe = next(steps)
+        except StopIteration as stop:
+            outcome.succeed(stop.value)
+        except JMSException as error:
+            outcome.fail(error)
+        else:
+            subscribe(advance)
+
+    advance()
+    return outcome

@@ -1,0 +1,321 @@
+"""One connection to a broker: bytes in and out, and what concerns the connection as a whole.
+
+Responsible for the opening sequence (core-protocol 1.5), cutting reads into frames and handing them to their channel,
+gathering frames into one write, calls on the session channel (1), pings and failure detection (7.9), DISCONNECT (7.10).
+Refuses to know sessions, whether and where to reconnect, and any socket.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from embedclient.agent._call import Call, DueCallbacks
+from embedclient.agent._deadlines import Deadlines
+from embedclient.agent._settings import LocatorSettings
+from embedclient.errors import ErrorCode, JMSException, ProtocolError, RemoteProtocolError, exception_for
+from embedclient.model import IN_VM_CONNECTOR_FACTORY, Instant, TransportConfiguration
+from embedclient.wire.core import (
+    FRAME_HEADER,
+    HANDSHAKE,
+    CheckForFailover,
+    CheckForFailoverReply,
+    ClusterTopologyV4,
+    Disconnect,
+    DisconnectV2,
+    DisconnectV3,
+    ExceptionResponse,
+    FrameSplitter,
+    Packet,
+    Ping,
+    SubscribeTopologyV2,
+    decode_packet,
+    encode_packet,
+)
+
+CHANNEL_PING: Final = 0
+CHANNEL_SESSION: Final = 1
+CHANNEL_USER_FIRST: Final = 10
+
+FrameReceiver = Callable[[bytes | bytearray, int, int, int], None]
+"""Called with buffer, start and end of one frame and its packet type."""
+
+
+class ChannelCall:
+    """One request on channel 1 that waits for its turn or for its reply."""
+
+    __slots__ = ("call", "expected", "packet")
+
+    def __init__(self, packet: Packet, expected: type[Packet], call: Call[Packet]) -> None:
+        self.packet = packet
+        self.expected = expected
+        self.call = call
+
+
+class Connection:
+    """A connection from the dial to its end. `number` names it towards the driver."""
+
+    def __init__(
+        self,
+        number: int,
+        configuration: TransportConfiguration,
+        settings: LocatorSettings,
+        due: DueCallbacks,
+        deadlines: Deadlines,
+    ) -> None:
+        self.number = number
+        self.configuration = configuration
+        self.closed = False
+        self.opened = False
+        # The broker's version as recorded from topology or session creation, 0 while unknown.
+        self.server_version = 0
+        self.receivers: dict[int, FrameReceiver] = {}
+        self.on_subscribed: Callable[[Connection], None] | None = None
+        self.on_topology: Callable[[Connection, Packet], None] | None = None
+        self.on_failed: Callable[[Connection, JMSException, Packet | None], None] | None = None
+        self.on_ping_sent: Callable[[], None] | None = None
+        self.on_first_output: Callable[[], None] | None = None
+        self.drain_waiters: list[Call[None]] = []
+        self._until_end: list[Call[None]] = []
+        self._settings = settings
+        self._due = due
+        self._deadlines = deadlines
+        self._splitter = FrameSplitter(settings.frame_size_bytes_max)
+        self._out: list[bytes | bytearray] = []
+        self.out_bytes = 0
+        self._unwritten_bytes = 0
+        self._calls: deque[ChannelCall] = deque()
+        self._topology_call: Call[None] | None = None
+        self._received_since_check = True
+        self._next_ping: float | None = None
+        self._last_check = 0.0
+
+    # --- opening ---
+
+    def open(self, node_id: str | None, now: Instant) -> None:
+        """Begins the conversation; on a reconnect `node_id` names the broker that the sessions lived on."""
+        self.opened = True
+        if self.configuration.factory != IN_VM_CONNECTOR_FACTORY:
+            self.write(HANDSHAKE)
+        settings = self._settings
+        self.send_packet(Ping(settings.connection_ttl_ms), CHANNEL_PING)
+        self._last_check = now.monotonic
+        if settings.client_failure_check_period_ms >= 0:
+            self._next_ping = now.monotonic + settings.client_failure_check_period_ms / 1000
+        if node_id is None:
+            self._subscribe()
+            return
+        check = self.request(CheckForFailover(node_id), CheckForFailoverReply)
+        check.when_done(lambda: self._on_failover_check(check))
+
+    def _on_failover_check(self, check: Call[Packet]) -> None:
+        if self.closed:
+            return
+        if check.error is not None:
+            self.fail(check.error)
+            return
+        reply = check.result
+        assert isinstance(reply, CheckForFailoverReply)
+        if reply.ok_to_failover:
+            self._subscribe()
+        else:
+            self.fail(exception_for(ErrorCode.NOT_CONNECTED, "the broker does not take over the lost node's sessions"))
+
+    def _subscribe(self) -> None:
+        self.send_packet(SubscribeTopologyV2(False, self._settings.client_version), CHANNEL_PING)
+        if self.on_subscribed is not None:
+            self.on_subscribed(self)
+
+    def await_topology(self) -> None:
+        """Fails the connection unless the first topology packets end within the call time-out."""
+        self._topology_call = Call(self._due)
+        self.bound(self._topology_call)
+
+    def on_topology_complete(self) -> None:
+        if self._topology_call is not None:
+            self._topology_call.succeed(None)
+
+    # --- sending ---
+
+    def write(self, data: bytes | bytearray) -> None:
+        if not self._out and self.on_first_output is not None:
+            self.on_first_output()
+        self._out.append(data)
+        self.out_bytes += len(data)
+
+    def write_parts(self, parts: Iterable[bytes | bytearray], size: int) -> None:
+        """Sends one frame given in parts, `size` bytes in all; the parts must not change before outputs are taken."""
+        if not self._out and self.on_first_output is not None:
+            self.on_first_output()
+        self._out += parts
+        self.out_bytes += size
+
+    def send_packet(self, packet: Packet, channel_id: int) -> None:
+        self.write(encode_packet(packet, channel_id, self.version))
+
+    @property
+    def version(self) -> int:
+        """The version both sides understand, 0 while the broker's is unknown."""
+        return min(self.server_version, self._settings.client_version)
+
+    @property
+    def congested(self) -> bool:
+        """More is waiting for the socket than the high-water mark allows."""
+        return self.out_bytes + self._unwritten_bytes > self._settings.send_high_water_bytes
+
+    def take(self) -> bytes:
+        """Everything to send since the last take."""
+        data = b"".join(self._out)
+        self._out.clear()
+        self.out_bytes = 0
+        self._unwritten_bytes += len(data)
+        return data
+
+    def on_written(self, count: int) -> None:
+        self._unwritten_bytes -= count
+        assert self._unwritten_bytes >= 0
+        if self.drain_waiters and not self.congested:
+            waiters, self.drain_waiters = self.drain_waiters, []
+            for call in waiters:
+                call.succeed(None)
+
+    # --- calls on channel 1 ---
+
+    def request(self, packet: Packet, expected: type[Packet]) -> Call[Packet]:
+        """Sends a request on channel 1, one at a time, and waits for the expected packet."""
+        call: Call[Packet] = Call(self._due)
+        self._calls.append(ChannelCall(packet, expected, call))
+        if len(self._calls) == 1:
+            self._issue_next_call()
+        return call
+
+    def _issue_next_call(self) -> None:
+        head = self._calls[0]
+        self.send_packet(head.packet, CHANNEL_SESSION)
+        self._deadlines.start(head.call, self._on_call_timeout)
+
+    def _on_call_timeout(self) -> None:
+        head = self._calls.popleft()
+        milliseconds = self._settings.call_timeout_ms
+        text = f"no reply to {type(head.packet).__name__} within {milliseconds} ms"
+        error = exception_for(ErrorCode.CONNECTION_TIMEDOUT, text)
+        head.call.fail(error)
+        self.fail(error)
+
+    def _on_session_channel(self, packet: Packet) -> None:
+        if not self._calls:
+            return
+        head = self._calls[0]
+        if not isinstance(packet, (head.expected, ExceptionResponse)):
+            return
+        self._calls.popleft()
+        self._deadlines.stop(head.call)
+        # Replies complete their call before the next request leaves: a session that was just answered speaks first.
+        if isinstance(packet, ExceptionResponse):
+            head.call.fail(exception_for(packet.code, packet.message or ""))
+        else:
+            head.call.succeed(packet)
+        if self._calls and not self.closed:
+            self._issue_next_call()
+
+    # --- receiving ---
+
+    def on_bytes(self, data: bytes | bytearray) -> None:
+        """Handles one read of any size. A peer's mistake fails the connection, nothing else."""
+        self._received_since_check = True
+        try:
+            self._handle_frames(data)
+        except RemoteProtocolError as error:
+            self.fail(_broken_by_peer(error))
+
+    def _handle_frames(self, data: bytes | bytearray) -> None:
+        buffer, ends = self._splitter.feed(data)
+        unpack_header = FRAME_HEADER.unpack_from
+        receivers = self.receivers
+        start = 0
+        for end in ends:
+            _, packet_type, channel_id = unpack_header(buffer, start)
+            receive = receivers.get(channel_id)
+            if receive is not None:
+                receive(buffer, start, end, packet_type)
+            elif channel_id == CHANNEL_PING:
+                self._on_ping_channel(decode_packet(buffer, start, end, self.version, from_client=False))
+            elif channel_id == CHANNEL_SESSION:
+                self._on_session_channel(decode_packet(buffer, start, end, self.version, from_client=False))
+            # A packet for any other channel belongs to a session that is closed: dropped, as both sides do.
+            if self.closed:
+                return
+            start = end
+
+    def _on_ping_channel(self, packet: Packet) -> None:
+        match packet:
+            case Ping():
+                pass
+            case Disconnect() | DisconnectV2() | DisconnectV3():
+                self.fail(exception_for(ErrorCode.DISCONNECTED, "the broker ended the connection"), packet)
+            case _:
+                if isinstance(packet, ClusterTopologyV4):
+                    self.server_version = packet.server_version
+                if self.on_topology is not None:
+                    self.on_topology(self, packet)
+
+    # --- time and end ---
+
+    def next_deadline(self) -> float | None:
+        return self._next_ping
+
+    def on_time(self, now: Instant) -> None:
+        """Pings when due; fails the connection when nothing came for a TTL, checked along with the pings."""
+        if self._next_ping is None or now.monotonic < self._next_ping:
+            return
+        settings = self._settings
+        ttl_ms = settings.connection_ttl_ms
+        if ttl_ms >= 0 and now.monotonic >= self._last_check + ttl_ms / 1000:
+            if not self._received_since_check:
+                text = f"nothing received from the broker for {ttl_ms} ms"
+                self.fail(exception_for(ErrorCode.CONNECTION_TIMEDOUT, text))
+                return
+            self._received_since_check = False
+            self._last_check = now.monotonic
+        self._next_ping = now.monotonic + settings.client_failure_check_period_ms / 1000
+        if self.on_ping_sent is not None:
+            self.on_ping_sent()
+        self.send_packet(Ping(ttl_ms), CHANNEL_PING)
+
+    def bound(self, call: Call[None]) -> None:
+        """Ties a call that waits for something on another channel to this connection and to the call time-out."""
+        self._until_end.append(call)
+        error = exception_for(ErrorCode.CONNECTION_TIMEDOUT, "the broker did not answer in time")
+        self._deadlines.start(call, lambda: self.fail(error))
+        call.when_done(lambda: self._deadlines.stop(call))
+
+    def close(self) -> None:
+        """Ends it on this side; callers in the middle of a call on channel 1 are released."""
+        self.closed = True
+        self._next_ping = None
+        self.receivers.clear()
+        calls, self._calls = self._calls, deque()
+        for entry in calls:
+            self._deadlines.stop(entry.call)
+            entry.call.fail(exception_for(ErrorCode.UNBLOCKED, "the connection was lost"))
+        for until_end in self._until_end:
+            until_end.fail(exception_for(ErrorCode.UNBLOCKED, "the connection was lost"))
+        waiters, self.drain_waiters = self.drain_waiters, []
+        for call in waiters:
+            call.succeed(None)
+
+    def fail(self, error: JMSException, disconnect: Packet | None = None) -> None:
+        """The connection is of no use any more; whoever owns it decides what follows."""
+        if self.closed:
+            return
+        on_failed = self.on_failed
+        if on_failed is None:
+            self.close()
+        else:
+            on_failed(self, error, disconnect)
+        assert self.closed
+
+
+def _broken_by_peer(error: ProtocolError) -> JMSException:
+    failure = exception_for(ErrorCode.NOT_CONNECTED, f"the broker sent what the protocol does not allow: {error}")
+    failure.linked_exception = error
+    return failure

@@ -1,0 +1,432 @@
+"""A consumer: its buffer, its credit window, its acknowledgements.
+
+Responsible for core-protocol 7.5 (windows), 7.6 (forced delivery) and 7.7 (batched and individual acknowledgement,
+expiry on this side, what a close or a rollback gives back). Refuses to know session modes: who acknowledges when is
+decided by the session and its user.
+
+Acknowledgements and credits are packets without a reply and may overtake requests that wait in the session's line.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from embedclient.agent._call import DONE, Call, DueCallbacks, Steps, failed_call, run_sequence, wait
+from embedclient.agent._large import LargeDelivery
+from embedclient.agent._line import SessionLine
+from embedclient.agent._prefetch import Delivery, Prefetch
+from embedclient.agent._queue_state import QueueState
+from embedclient.agent._settings import SessionFlags
+from embedclient.errors import ConnectionClosedException, ErrorCode, JMSException
+from embedclient.model import Instant
+from embedclient.wire.core import (
+    CoreMessage,
+    DeleteQueue,
+    NullResponse,
+    SessionAcknowledge,
+    SessionConsumerClose,
+    SessionConsumerFlowCredit,
+    SessionCreateConsumer,
+    SessionExpire,
+    SessionForceConsumerDelivery,
+    SessionIndividualAcknowledge,
+    encode_acknowledge,
+    encode_consumer_credit,
+)
+
+FORCED_DELIVERY_PROPERTY: Final = "_hornetq.forced.delivery.seq"
+DEFAULT_PRIORITY: Final = 4
+CONNECTION_ERRORS: Final = frozenset(
+    (
+        ErrorCode.NOT_CONNECTED,
+        ErrorCode.CONNECTION_TIMEDOUT,
+        ErrorCode.DISCONNECTED,
+        ErrorCode.UNBLOCKED,
+        ErrorCode.OBJECT_CLOSED,
+    )
+)
+"""Codes of calls that ended because the connection or the session did, not because the broker refused."""
+
+
+class Consumer:
+    """One consumer of a session. Create it with `Session.create_consumer`."""
+
+    __slots__ = (
+        "_ack_batch_size",
+        "_acknowledges",
+        "_blocks_on_acknowledge",
+        "_consumed_bytes",
+        "_due",
+        "_forced",
+        "_forced_count",
+        "_individual",
+        "_large",
+        "_large_bytes_max",
+        "_line",
+        "_on_end",
+        "_pending_ack",
+        "_pending_ack_bytes",
+        "_prefetch",
+        "_ready_due",
+        "_sequence",
+        "_stopped",
+        "_threshold",
+        "_valid_from",
+        "_wanted",
+        "_window",
+        "browse_only",
+        "closed",
+        "closed_error",
+        "consumer_id",
+        "filter",
+        "on_ready",
+        "owns_queue",
+        "priority",
+        "queue",
+        "queue_state",
+    )
+
+    def __init__(
+        self,
+        consumer_id: int,
+        queue: str,
+        queue_state: QueueState,
+        line: SessionLine,
+        due: DueCallbacks,
+        flags: SessionFlags,
+        *,
+        window: int,
+        filter: str | None,
+        browse_only: bool,
+        priority: int,
+        blocks_on_acknowledge: bool,
+        started: bool,
+        large_bytes_max: int,
+        on_end: Callable[["Consumer"], None],
+    ) -> None:
+        self.consumer_id = consumer_id
+        self.queue = queue
+        self.queue_state = queue_state
+        self.filter = filter
+        self.browse_only = browse_only
+        self.priority = priority
+        self.owns_queue = False
+        self.closed = False
+        self.closed_error: JMSException | None = None
+        self.on_ready: Callable[[Consumer], None] | None = None
+        self._line = line
+        self._due = due
+        self._on_end = on_end
+        self._acknowledges = not browse_only and not flags.pre_acknowledge
+        self._ack_batch_size = flags.ack_batch_size
+        self._blocks_on_acknowledge = blocks_on_acknowledge
+        self._prefetch = Prefetch()
+        self._large: LargeDelivery | None = None
+        self._large_bytes_max = large_bytes_max
+        self._ready_due = False
+        # Browsers work in a session that was never started.
+        self._stopped = not started and not browse_only
+        self._sequence = 0
+        # Deliveries before this one belong to a session that was rebuilt, or were rolled back.
+        self._valid_from = 0
+        self._individual = False
+        self._pending_ack: Delivery | None = None
+        self._pending_ack_bytes = 0
+        self._window = window
+        self._threshold = window // 2 if window > 1 else window
+        self._consumed_bytes = 0
+        self._wanted = False
+        self._forced: Call[None] | None = None
+        self._forced_count = 0
+
+    # --- deliveries ---
+
+    @property
+    def buffered(self) -> int:
+        """How many messages `next` has at hand, expired ones included."""
+        return len(self._prefetch)
+
+    def on_message(self, message: CoreMessage, delivery_count: int, frame_size: int) -> None:
+        """Takes in one delivery from the broker."""
+        # Markers carry count 0. So may messages of browsers, whose deliveries do not count.
+        if delivery_count == 0:
+            marker = message.property(FORCED_DELIVERY_PROPERTY)
+            if isinstance(marker, int):
+                self._on_forced_delivery(marker)
+                return
+        sequence = self._sequence
+        self._sequence = sequence + 1
+        if message.priority != DEFAULT_PRIORITY:
+            # From now on the buffer may hand out messages in another order than the broker delivered them, so that "up
+            # to this one" would acknowledge messages nobody has seen.
+            if not self._individual:
+                self.flush_acknowledgements()
+            self._individual = True
+        if self._threshold == 0:
+            # A message that crossed the credits of `give_up` was paid for with them: returning its size would let
+            # the broker send to nobody.
+            if not self._wanted:
+                frame_size = 1
+            self._wanted = False
+        self._prefetch.put(Delivery(message, delivery_count, self, frame_size, sequence))
+        if not self._ready_due:
+            self._become_ready()
+
+    def on_large_message(self, message: CoreMessage, delivery_count: int, frame_size: int) -> None:
+        """Takes in the headers of a large delivery."""
+        self._large = LargeDelivery(message, delivery_count, frame_size, self._large_bytes_max)
+
+    def on_continuation(self, chunk: bytes, continues: bool, frame_size: int) -> None:
+        """Takes in one chunk. All but the last are paid for at once, or the broker would stop in the middle.
+
+        Raises RemoteProtocolError for a body beyond the limit.
+        """
+        large = self._large
+        if large is None:
+            return
+        large.add(chunk)
+        if continues:
+            self._pay_for_chunk(large.frame_size)
+            large.frame_size = frame_size
+            return
+        self._large = None
+        self._pay_for_chunk(large.frame_size)
+        self.on_message(large.finish(), large.delivery_count, frame_size)
+
+    def _pay_for_chunk(self, frame_size: int) -> None:
+        if self._window == 0:
+            self._grant(frame_size)
+        elif self._window > 0:
+            self._return_credit(frame_size)
+
+    def _become_ready(self) -> None:
+        self._ready_due = True
+        self._due.add(self._tell_ready)
+
+    def _tell_ready(self) -> None:
+        self._ready_due = False
+        if self.on_ready is not None:
+            self.on_ready(self)
+
+    def next(self, now: Instant) -> Delivery | None:
+        """The next message that is not expired; None when there is none or the session is stopped."""
+        prefetch = self._prefetch
+        while prefetch.highest >= 0 and not self._stopped and not self.closed:
+            delivery = prefetch.take()
+            self._return_credit(delivery.frame_size)
+            expiration = delivery.message.expiration
+            if not expiration or expiration > now.wall_ms:
+                return delivery
+            self._expire(delivery)
+        return None
+
+    def _expire(self, delivery: Delivery) -> None:
+        if self._acknowledges:
+            self._line.post(SessionExpire(self.consumer_id, delivery.message.message_id))
+
+    # --- credits ---
+
+    def open_window(self) -> None:
+        """Grants the first credits."""
+        if self._window != 0:
+            self._grant(self._window)
+
+    def _grant(self, credits: int) -> None:
+        line = self._line
+        if line.closed_error is None:
+            line.post_frame(encode_consumer_credit(line.channel_id, self.consumer_id, credits))
+
+    def _return_credit(self, frame_size: int) -> None:
+        threshold = self._threshold
+        if threshold > 0:
+            consumed = self._consumed_bytes + frame_size
+            if consumed < threshold:
+                self._consumed_bytes = consumed
+            else:
+                self._consumed_bytes = 0
+                self._grant(consumed)
+        elif threshold == 0 and frame_size > 1:
+            # One credit let the message through and left the broker's balance negative; the rest makes it 0 again.
+            self._grant(frame_size - 1)
+
+    def want(self) -> None:
+        """A caller waits. With window 0 this asks the broker for one message, once."""
+        if self._window == 0 and not self._wanted and not self.closed and self._prefetch.highest < 0:
+            self._wanted = True
+            self._grant(1)
+
+    def give_up(self) -> None:
+        """The caller stopped waiting. With window 0 the broker must not send to nobody; what is underway is kept."""
+        if self._wanted:
+            self._wanted = False
+            self._grant(0)
+
+    # --- forced delivery ---
+
+    def force_delivery(self) -> Call[None]:
+        """Asks for everything that can be delivered now; done when the broker has nothing more."""
+        if self.closed:
+            return failed_call(self._closed_failure())
+        if self._forced is None:
+            self._forced = Call(self._due)
+            self._request_forced_delivery()
+        return self._forced
+
+    def _request_forced_delivery(self) -> None:
+        sequence = self._forced_count
+        self._forced_count = sequence + 1
+        self._line.post(SessionForceConsumerDelivery(self.consumer_id, sequence))
+
+    def _on_forced_delivery(self, sequence: int) -> None:
+        # Markers of earlier requests, which a rebuilt session asks for again, mean nothing.
+        if self._forced is not None and sequence == self._forced_count - 1:
+            forced, self._forced = self._forced, None
+            forced.succeed(None)
+            if not self._ready_due:
+                self._become_ready()
+
+    # --- acknowledgement ---
+
+    def acknowledge(self, delivery: Delivery) -> Call[None]:
+        """Acknowledges this delivery and all before it, in batches; each one alone once priorities are mixed."""
+        if not self._acknowledges or delivery.sequence < self._valid_from:
+            return DONE
+        if self._individual:
+            return self.acknowledge_individually(delivery)
+        self._pending_ack_bytes += delivery.message.size
+        pending = self._pending_ack
+        if pending is None or delivery.sequence > pending.sequence:
+            self._pending_ack = delivery
+        if self._pending_ack_bytes < self._ack_batch_size:
+            return DONE
+        return self._send_pending_acknowledgement(self._blocks_on_acknowledge)
+
+    def acknowledge_individually(self, delivery: Delivery) -> Call[None]:
+        """Acknowledges this delivery only."""
+        if not self._acknowledges or delivery.sequence < self._valid_from:
+            return DONE
+        message_id = delivery.message.message_id
+        if self._blocks_on_acknowledge:
+            return self._answered(SessionIndividualAcknowledge(self.consumer_id, message_id, True))
+        self._post_acknowledgement(message_id, individual=True)
+        return DONE
+
+    def flush_acknowledgements(self) -> None:
+        """Sends what the batch holds, without waiting."""
+        if self._pending_ack is not None:
+            self._send_pending_acknowledgement(False)
+
+    def _send_pending_acknowledgement(self, blocking: bool) -> Call[None]:
+        delivery = self._pending_ack
+        assert delivery is not None
+        self._pending_ack = None
+        self._pending_ack_bytes = 0
+        # A second cumulative acknowledgement of the same message would take everything the broker has delivered.
+        self._valid_from = delivery.sequence + 1
+        if blocking:
+            return self._answered(SessionAcknowledge(self.consumer_id, delivery.message.message_id, True))
+        self._post_acknowledgement(delivery.message.message_id, individual=False)
+        return DONE
+
+    def _post_acknowledgement(self, message_id: int, *, individual: bool) -> None:
+        line = self._line
+        if line.closed_error is None:
+            line.post_frame(encode_acknowledge(line.channel_id, self.consumer_id, message_id, False, individual))
+
+    def _answered(self, packet: SessionAcknowledge | SessionIndividualAcknowledge) -> Call[None]:
+        def steps() -> Steps[None]:
+            yield from wait(self._line.request(packet, NullResponse))
+
+        return run_sequence(steps(), self._due)
+
+    # --- stop, rollback, rebuild, close ---
+
+    def stop(self) -> None:
+        self._stopped = not self.browse_only
+
+    def start(self) -> None:
+        self._stopped = False
+        if self._prefetch.highest >= 0 and not self._ready_due:
+            self._become_ready()
+
+    def roll_back(self) -> None:
+        """The broker will deliver again what was not committed: forgets it and returns the credits it holds.
+
+        Browsers keep their buffer, nothing of theirs comes back; so do consumers of pre-acknowledged messages.
+        """
+        if not self._acknowledges:
+            return
+        returned = 0
+        for delivery in self._prefetch.clear():
+            returned += delivery.frame_size
+        self.flush_acknowledgements()
+        self._valid_from = self._sequence
+        if returned:
+            self._return_credit(returned)
+
+    def rebuild(self) -> None:
+        """Makes the consumer again in a rebuilt session (core-protocol 7.3); its queue exists again by now."""
+        self._forget_deliveries()
+        self._pending_ack = None
+        self._pending_ack_bytes = self._consumed_bytes = 0
+        self._valid_from = self._sequence
+        line = self._line
+        line.post_rebuilding(
+            SessionCreateConsumer(self.consumer_id, self.queue, self.filter, self.browse_only, False, self.priority)
+        )
+        if self._window == 0:
+            # Only a caller that waits may be sent something; a message nobody asked for would be stuck here.
+            credits = 1 if self._wanted else 0
+        else:
+            credits = self._threshold
+        if credits:
+            line.post_rebuilding(SessionConsumerFlowCredit(self.consumer_id, credits))
+        if self._forced is not None:
+            line.post_rebuilding(SessionForceConsumerDelivery(self.consumer_id, self._forced_count - 1))
+
+    def _forget_deliveries(self) -> None:
+        for _ in self._prefetch.clear():
+            pass
+        self._large = None
+
+    def on_disconnected(self, error: JMSException) -> None:
+        """The broker closed the consumer, because its queue was deleted or by management."""
+        if not self.closed:
+            self._end(error)
+            self._line.request(SessionConsumerClose(self.consumer_id), NullResponse)
+
+    def close(self) -> Call[None]:
+        """Closes it; unacknowledged messages go back to the queue. Never fails for a connection that is gone."""
+        if self.closed:
+            return DONE
+        self.flush_acknowledgements()
+        self._end(ConnectionClosedException("the consumer is closed"))
+        return run_sequence(self._close_steps(), self._due)
+
+    def _close_steps(self) -> Steps[None]:
+        try:
+            yield from wait(self._line.request(SessionConsumerClose(self.consumer_id), NullResponse))
+            if self.owns_queue:
+                yield from wait(self._line.request(DeleteQueue(self.queue), NullResponse))
+        except JMSException as error:
+            # With its session or connection the consumer is closed too.
+            if error.error_code not in CONNECTION_ERRORS:
+                raise
+
+    def end(self, error: JMSException) -> None:
+        """The session is closed."""
+        if not self.closed:
+            self._end(error)
+
+    def _end(self, error: JMSException) -> None:
+        self.closed = True
+        self.closed_error = error
+        self._forget_deliveries()
+        self._on_end(self)
+        forced, self._forced = self._forced, None
+        if forced is not None:
+            forced.fail(error)
+        if not self._ready_due:
+            self._become_ready()
+
+    def _closed_failure(self) -> JMSException:
+        return self.closed_error or ConnectionClosedException("the consumer is closed")

@@ -1,0 +1,127 @@
+"""Producer credits per address (core-protocol 7.4): how many message bytes may still be sent to it.
+
+Responsible for balance, requests and the refusal of a full address. Refuses to know messages and who waits; a caller
+that gets no credit keeps its place in its session's line and tries again when credits arrive.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from attrs import define
+
+from embedclient.errors import ErrorCode, exception_for
+
+UNUSED_ADDRESSES_MAX: Final = 1000
+"""Balances kept per session for addresses without an open producer."""
+
+
+@define(eq=False)
+class AddressCredits:
+    """Balance of one address in one session. `request` sends SESS_PRODUCER_REQUEST_CREDITS."""
+
+    address: str
+    _half_window: int
+    _request: Callable[[int, str], None]
+    balance: int = 0
+    _arriving: int = 0
+    _refused: bool = False
+    producers: int = 0
+
+    def open(self) -> None:
+        """The first use of the address asks for half a window."""
+        self._ask(self._half_window)
+
+    def take(self, size: int) -> bool:
+        """Takes credit for one message if there is enough, and asks for more in good time.
+
+        Raises AddressFullException when the broker refused credits; what was granted before is given up then and asked
+        for again at the next send.
+        """
+        needed = max(size, self._half_window)
+        missing = needed - self.balance - self._arriving
+        if missing > 0:
+            self._ask(needed - self._arriving)
+        if self.balance < size:
+            return False
+        if self._refused:
+            self._refused = False
+            self.balance = 0
+            raise exception_for(ErrorCode.ADDRESS_FULL, f"address {self.address!r} is full")
+        self.balance -= size
+        return True
+
+    def on_granted(self, credits: int) -> None:
+        self.balance += credits
+        # A refused request is granted once more with a packet of its own, which nobody counts as arriving.
+        self._arriving = max(0, self._arriving - credits)
+
+    def on_refused(self, credits: int) -> None:
+        self.on_granted(credits)
+        self._refused = True
+
+    def restart(self) -> None:
+        """A rebuilt session has no credits: asks for a full window, or for what was asked before if that is more."""
+        asked = max(2 * self._half_window, self._arriving)
+        self.balance = self._arriving = 0
+        self._refused = False
+        self._ask(asked)
+
+    def _ask(self, credits: int) -> None:
+        self._arriving += credits
+        self._request(credits, self.address)
+
+
+class CreditTable:
+    """The balances of one session, by address."""
+
+    __slots__ = ("_balances", "_half_window", "_request", "_unused")
+
+    def __init__(self, producer_window_size: int, request: Callable[[int, str], None]) -> None:
+        assert producer_window_size >= 0
+        self._half_window = producer_window_size // 2
+        self._request = request
+        self._balances: dict[str, AddressCredits] = {}
+        # Addresses without an open producer, least recently used first.
+        self._unused: dict[str, None] = {}
+
+    def get(self, address: str) -> AddressCredits:
+        """The balance of an address, for a message of an anonymous producer."""
+        credits = self._balances.get(address)
+        if credits is None:
+            credits = AddressCredits(address, self._half_window, self._request)
+            self._balances[address] = credits
+            credits.open()
+        if credits.producers == 0:
+            self._unused.pop(address, None)
+            self._unused[address] = None
+            if len(self._unused) > UNUSED_ADDRESSES_MAX:
+                oldest = next(iter(self._unused))
+                del self._unused[oldest]
+                del self._balances[oldest]
+        return credits
+
+    def acquire(self, address: str) -> AddressCredits:
+        """The balance of an address for a producer of its own; give it back with `release`."""
+        credits = self.get(address)
+        credits.producers += 1
+        self._unused.pop(address, None)
+        return credits
+
+    def release(self, credits: AddressCredits) -> None:
+        credits.producers -= 1
+        if credits.producers == 0:
+            self._unused[credits.address] = None
+
+    def on_granted(self, address: str, credits: int) -> None:
+        balance = self._balances.get(address)
+        if balance is not None:
+            balance.on_granted(credits)
+
+    def on_refused(self, address: str, credits: int) -> None:
+        balance = self._balances.get(address)
+        if balance is not None:
+            balance.on_refused(credits)
+
+    def restart(self) -> None:
+        for credits in self._balances.values():
+            credits.restart()

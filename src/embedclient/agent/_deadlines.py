@@ -1,0 +1,54 @@
+"""Time-outs of calls: all alike, so the oldest call always expires first.
+
+Responsible for remembering when which call gives up. Refuses to read a clock: calls are stamped when the driver takes
+the outputs that carry them, so that requests need no time argument.
+"""
+
+from collections.abc import Callable, Hashable
+
+from embedclient.model import Instant
+
+
+class Deadlines:
+    """Deadlines of one duration; -1 ms switches them off."""
+
+    __slots__ = ("_expiry_of", "_timeout_s", "_unstamped")
+
+    def __init__(self, timeout_ms: int) -> None:
+        self._timeout_s = timeout_ms / 1000 if timeout_ms >= 0 else None
+        # Insertion order is expiry order, because every entry waits equally long.
+        self._expiry_of: dict[Hashable, tuple[float, Callable[[], None]]] = {}
+        self._unstamped: dict[Hashable, Callable[[], None]] = {}
+
+    def start(self, key: Hashable, on_timeout: Callable[[], None]) -> None:
+        """Begins to wait; the time runs from the next `stamp`."""
+        if self._timeout_s is not None:
+            self._unstamped[key] = on_timeout
+
+    def stop(self, key: Hashable) -> None:
+        if self._unstamped.pop(key, None) is None:
+            self._expiry_of.pop(key, None)
+
+    def stamp(self, now: Instant) -> None:
+        """Lets the time of everything started since the last stamp run from `now`."""
+        if self._unstamped:
+            assert self._timeout_s is not None
+            expiry = now.monotonic + self._timeout_s
+            for key, on_timeout in self._unstamped.items():
+                self._expiry_of[key] = (expiry, on_timeout)
+            self._unstamped.clear()
+
+    def next(self) -> float | None:
+        for expiry, _ in self._expiry_of.values():
+            return expiry
+        return None
+
+    def expire(self, now: Instant) -> None:
+        """Runs what is due, oldest first."""
+        while self._expiry_of:
+            key = next(iter(self._expiry_of))
+            expiry, on_timeout = self._expiry_of[key]
+            if expiry > now.monotonic:
+                return
+            del self._expiry_of[key]
+            on_timeout()

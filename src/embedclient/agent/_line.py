@@ -1,0 +1,525 @@
+"""The ordered conversation of one session with its broker: what may leave now, what waits, which reply is whose.
+
+Responsible for the resend cache and both counters of the session's channel, one blocking call at a time, correlation
+ids (core-protocol 4.4), asynchronous sends, and for holding requests back while credits or the connection are missing.
+Refuses to know consumers, transactions and what the requests mean.
+
+A session without connection is *locked*. Requests and sends then wait in the backlog; packets that need no reply go
+into the resend cache only, from where a reattachment sends them. A rebuilt session drops them with the cache: they
+were about deliveries that no longer exist.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from embedclient.agent._call import DONE, Call, DueCallbacks, failed_call
+from embedclient.agent._connection import Connection
+from embedclient.agent._credits import AddressCredits
+from embedclient.agent._deadlines import Deadlines
+from embedclient.agent._settings import LocatorSettings
+from embedclient.engine.core import Channel, PeerCount
+from embedclient.errors import ErrorCode, JMSException, exception_for
+from embedclient.wire.core import (
+    CoreMessage,
+    ExceptionResponse,
+    NullResponse,
+    Packet,
+    PacketsConfirmed,
+    SessionAddMetadataV2,
+    SessionCommit,
+    SessionUniqueAddMetadata,
+    encode_packet,
+    encode_send,
+    is_confirmed,
+)
+
+VERSION_WITH_CORRELATION: Final = 130
+VERSION_WITH_COMMIT_CORRELATION: Final = 132
+_FIRST_BLOCKING_ID: Final = -2
+
+
+class Request:
+    """A blocking call: waiting for its turn, or in flight when `number` is set."""
+
+    __slots__ = ("call", "correlation_id", "expected", "number", "packet")
+
+    def __init__(
+        self, call: Call[Packet], packet: Packet | None, expected: tuple[type[Packet], ...], number: int = -1
+    ) -> None:
+        self.call = call
+        self.packet = packet
+        self.expected = expected
+        self.number = number
+        # The id that the reply must repeat; 0 for a packet that has no field for it.
+        self.correlation_id = 0
+
+
+class Send:
+    """A message on its way out."""
+
+    __slots__ = ("blocking", "call", "confirmed", "credits", "message", "sender_id")
+
+    def __init__(
+        self,
+        call: Call[None],
+        message: CoreMessage,
+        sender_id: int,
+        credits: AddressCredits | None,
+        blocking: bool,
+        confirmed: bool,
+    ) -> None:
+        self.call = call
+        self.message = message
+        self.sender_id = sender_id
+        self.credits = credits
+        self.blocking = blocking
+        self.confirmed = confirmed
+
+
+class AsyncSend:
+    """A send in flight that nobody blocks for; `call` is None when nobody waits at all."""
+
+    __slots__ = ("call", "number")
+
+    def __init__(self, call: Call[None] | None, number: int) -> None:
+        self.call = call
+        self.number = number
+
+
+class SessionLine:
+    """The line of one session; it survives reconnects and ends with the session."""
+
+    def __init__(
+        self,
+        channel_id: int,
+        settings: LocatorSettings,
+        due: DueCallbacks,
+        deadlines: Deadlines,
+        failover_deadlines: Deadlines,
+    ) -> None:
+        self.channel_id = channel_id
+        self.version = 0
+        self.connection: Connection | None = None
+        self.locked = True
+        self.closed_error: JMSException | None = None
+        self.on_send_refused: Callable[[JMSException], None] | None = None
+        window = settings.confirmation_window_size
+        self.numbered = window >= 0
+        self._channel = Channel(channel_id, window, settings.resend_bytes_max)
+        self._peer_count = PeerCount()
+        self._settings = settings
+        self._due = due
+        self._deadlines = deadlines
+        self._failover_deadlines = failover_deadlines
+        self._backlog: deque[Request | Send] = deque()
+        self._pumping = False
+        self._in_flight: Request | None = None
+        self._async_sends: dict[int, AsyncSend] = {}
+        self._next_blocking_id = _FIRST_BLOCKING_ID
+        self._next_async_id = 1
+
+    # --- connection ---
+
+    def attach(self, connection: Connection, version: int) -> None:
+        """Moves the session to a connection; it stays locked until `unlock`."""
+        self.connection = connection
+        self.version = version
+
+    def lock(self) -> None:
+        """The connection is gone: whatever waits begins to wait for the failover."""
+        self.locked = True
+        self.connection = None
+        for entry in self._backlog:
+            self._wait_for_failover(entry)
+
+    def unlock(self) -> None:
+        self.locked = False
+        for entry in self._backlog:
+            self._failover_deadlines.stop(entry)
+        self.pump()
+
+    def _wait_for_failover(self, entry: Request | Send) -> None:
+        self._failover_deadlines.start(entry, lambda: self._on_failover_timeout(entry))
+
+    def _on_failover_timeout(self, entry: Request | Send) -> None:
+        self._backlog.remove(entry)
+        milliseconds = self._settings.call_failover_timeout_ms
+        text = f"no connection came back within {milliseconds} ms"
+        entry.call.fail(exception_for(ErrorCode.CONNECTION_TIMEDOUT, text))
+
+    @property
+    def last_received(self) -> int:
+        """Command id of the last packet processed here, as REATTACH_SESSION names it."""
+        return self._channel.last_confirmed
+
+    def replay(self, command_id: int) -> bool:
+        """Sends again what the peer, which named its last `command_id`, has not processed.
+
+        False when the peer's count leaves open which packets those are (see PeerCount); nothing is sent then and the
+        session has to be rebuilt, because a second cumulative acknowledgement or a left out send would lose messages.
+        """
+        assert self.connection is not None
+        channel = self._channel
+        unanswered = channel.next_command_id
+        if self._in_flight is not None:
+            unanswered = self._in_flight.number
+        if self.version >= VERSION_WITH_CORRELATION:
+            for send in self._async_sends.values():
+                unanswered = min(unanswered, send.number)
+                break
+        low, high = self._peer_count.certain_range(channel.unwrapped(command_id), unanswered)
+        if low != high:
+            return False
+        for frame in channel.replay_after(low):
+            self.connection.write(frame)
+        self._complete_confirmed(low)
+        return True
+
+    def restart(self, cause: JMSException) -> None:
+        """The peer has forgotten the session: numbers start again, and calls in flight are released with UNBLOCKED."""
+        self._channel.reset()
+        self._peer_count.reset()
+        request, self._in_flight = self._in_flight, None
+        sends, self._async_sends = self._async_sends, {}
+        if request is not None:
+            self._deadlines.stop(request)
+            request.call.fail(_unblocked(cause))
+        for send in sends.values():
+            if send.call is not None:
+                send.call.fail(_unblocked(cause))
+
+    def close(self, error: JMSException, cause: JMSException | None = None) -> None:
+        """Ends the line; whatever waits fails with `error`, whatever is in flight is released because of `cause`."""
+        if self.closed_error is not None:
+            return
+        self.closed_error = error
+        self.locked = True
+        self.connection = None
+        self.restart(cause or error)
+        backlog, self._backlog = self._backlog, deque()
+        for entry in backlog:
+            self._failover_deadlines.stop(entry)
+            entry.call.fail(error)
+
+    def abandon_backlog(self, error: JMSException) -> None:
+        """Fails what has not left yet; calls in flight go on."""
+        backlog, self._backlog = self._backlog, deque()
+        for entry in backlog:
+            self._failover_deadlines.stop(entry)
+            entry.call.fail(error)
+
+    def fail_waiting(self, packet_type: type[Packet], error: JMSException) -> None:
+        """Fails requests of one kind that have not left yet."""
+        for entry in list(self._backlog):
+            if isinstance(entry, Request) and isinstance(entry.packet, packet_type):
+                self._backlog.remove(entry)
+                self._failover_deadlines.stop(entry)
+                entry.call.fail(error)
+
+    # --- packets that need no reply ---
+
+    def post(self, packet: Packet, *, counted: bool = True) -> None:
+        """Sends a packet at once, in front of whatever waits. `counted` is false for the few that are not numbered."""
+        if self.closed_error is None:
+            self.post_frame(encode_packet(packet, self.channel_id, self.version), counted=counted)
+
+    def post_frame(self, frame: bytes, *, counted: bool = True) -> None:
+        if counted and self.numbered:
+            self._channel.sent(frame)
+        if not self.locked:
+            assert self.connection is not None
+            self.connection.write(frame)
+
+    def post_rebuilding(self, packet: Packet) -> None:
+        """Sends a packet that rebuilds the session while it is still locked.
+
+        History of the fault that this avoids (recorded as `reattach-after-recreate-lost-send`):
+
+        1. The broker is restarted; the session is rebuilt with CREATE_QUEUE, CREATE_CONSUMER, FLOWTOKEN and START.
+        2. An Artemis broker counts those four packets: its last command id is 3. A client that keeps them out of its
+           cache goes on with number 0.
+        3. The client sends message A as its number 0 and gets the reply, then message B as its number 1; B's frame is
+           lost with the connection.
+        4. REATTACH_SESSION_RESPONSE names 4. The client drops its numbers 0 to 4 as processed: B is never sent again.
+
+        Here the rebuilding packets are numbered and cached like all others, so both sides count the same packets.
+        """
+        assert self.connection is not None
+        frame = encode_packet(packet, self.channel_id, self.version)
+        self._channel.sent(frame)
+        self.connection.write(frame)
+
+    # --- requests and sends ---
+
+    @property
+    def clear(self) -> bool:
+        """A non-blocking send may leave at once: nothing is in front of it."""
+        return not self.locked and not self._backlog
+
+    def request(self, packet: Packet, *expected: type[Packet]) -> Call[Packet]:
+        """Sends a request and waits for one of the expected packets; EXCEPTION fails the call."""
+        if self.closed_error is not None:
+            return failed_call(self.closed_error)
+        call: Call[Packet] = Call(self._due)
+        self._enter(Request(call, packet, expected))
+        return call
+
+    def send(self, entry: Send) -> Call[None]:
+        """Sends a message as soon as everything before it has left and credits are there."""
+        if self.closed_error is not None:
+            entry.call.fail(self.closed_error)
+        else:
+            self._enter(entry)
+        return entry.call
+
+    def send_at_once(self, message: CoreMessage, sender_id: int) -> Call[None]:
+        """The fast lane: line is `clear`, credits are taken, nobody waits for a reply."""
+        connection = self.connection
+        assert connection is not None
+        if self.numbered:
+            self._send_numbered(connection, message, sender_id, None)
+        else:
+            parts = encode_send(message.raw, self.channel_id, self.version, False, 0, sender_id)
+            connection.write_parts(parts, len(parts[0]) + len(parts[1]) + len(parts[2]))
+        return self._accepted(connection)
+
+    def _accepted(self, connection: Connection) -> Call[None]:
+        if not connection.congested:
+            return DONE
+        call: Call[None] = Call(self._due)
+        connection.drain_waiters.append(call)
+        return call
+
+    def _enter(self, entry: Request | Send) -> None:
+        backlog = self._backlog
+        if len(backlog) >= self._settings.pending_requests_max:
+            entry.call.fail(exception_for(ErrorCode.GENERIC_EXCEPTION, f"{len(backlog)} requests are waiting already"))
+            return
+        backlog.append(entry)
+        if len(backlog) == 1:
+            self.pump()
+        if not entry.call.done and backlog and backlog[-1] is entry:
+            entry.call.withdraw_with(lambda: self._withdraw(entry))
+            if self.locked:
+                self._wait_for_failover(entry)
+
+    def _withdraw(self, entry: Request | Send) -> bool:
+        if entry not in self._backlog:
+            return False
+        self._backlog.remove(entry)
+        self._failover_deadlines.stop(entry)
+        self.pump()
+        return True
+
+    def pump(self) -> None:
+        """Lets leave what can leave, in order."""
+        if self._pumping:
+            return
+        self._pumping = True
+        backlog = self._backlog
+        try:
+            while backlog and not self.locked:
+                entry = backlog[0]
+                if not (self._issue_request(entry) if isinstance(entry, Request) else self._issue_send(entry)):
+                    return
+                entry.call.withdraw_with(None)
+                # Closing in a follower of the call replaces the backlog.
+                if self._backlog is not backlog:
+                    return
+                backlog.popleft()
+        finally:
+            self._pumping = False
+
+    def _issue_request(self, request: Request) -> bool:
+        if self._in_flight is not None:
+            return False
+        packet = request.packet
+        assert packet is not None
+        correlation_id = self._take_blocking_id()
+        if isinstance(packet, SessionCommit) and self.version >= VERSION_WITH_COMMIT_CORRELATION:
+            request.correlation_id = correlation_id
+            packet = SessionCommit(correlation_id)
+        self._in_flight = request
+        request.number = self._channel.next_command_id
+        self._deadlines.start(request, lambda: self._on_timeout(request))
+        self.post_frame(encode_packet(packet, self.channel_id, self.version), counted=is_counted(packet))
+        return True
+
+    def _issue_send(self, send: Send) -> bool:
+        if send.blocking and self._in_flight is not None:
+            return False
+        try:
+            if send.credits is not None and not send.credits.take(send.message.size):
+                return False
+        except JMSException as error:
+            send.call.fail(error)
+            return True
+        connection = self.connection
+        assert connection is not None
+        if send.blocking:
+            self._send_blocking(connection, send)
+        elif self.numbered:
+            self._send_numbered(connection, send.message, send.sender_id, send.call if send.confirmed else None)
+        else:
+            connection.write_parts(*self._frame_parts(send.message, False, 0, send.sender_id))
+        if not send.blocking and not (send.confirmed and self.numbered):
+            if send.confirmed or not connection.congested:
+                send.call.succeed(None)
+            else:
+                connection.drain_waiters.append(send.call)
+        return True
+
+    def _send_blocking(self, connection: Connection, send: Send) -> None:
+        reply: Call[Packet] = Call(self._due)
+        request = Request(reply, None, (NullResponse,), self._channel.next_command_id)
+        correlation_id = self._take_blocking_id()
+        if self.version >= VERSION_WITH_CORRELATION:
+            request.correlation_id = correlation_id
+        self._in_flight = request
+        self._deadlines.start(request, lambda: self._on_timeout(request))
+        call = send.call
+        reply.when_done(lambda: call.succeed(None) if reply.error is None else call.fail(reply.error))
+        parts, size = self._frame_parts(send.message, True, correlation_id, send.sender_id)
+        if self.numbered:
+            frame = b"".join(parts)
+            self._channel.sent(frame)
+            connection.write(frame)
+        else:
+            connection.write_parts(parts, size)
+
+    def _send_numbered(
+        self, connection: Connection, message: CoreMessage, sender_id: int, call: Call[None] | None
+    ) -> None:
+        """With a confirmation window every send is answered and kept until it is confirmed."""
+        correlation_id = self._next_async_id
+        self._next_async_id = correlation_id + 1
+        self._async_sends[correlation_id] = AsyncSend(call, self._channel.next_command_id)
+        answered = self.version >= VERSION_WITH_CORRELATION
+        frame = b"".join(self._frame_parts(message, answered, correlation_id, sender_id)[0])
+        self._channel.sent(frame)
+        connection.write(frame)
+
+    def _frame_parts(
+        self, message: CoreMessage, answered: bool, correlation_id: int, sender_id: int
+    ) -> tuple[tuple[bytes, bytes | bytearray, bytes], int]:
+        parts = encode_send(message.raw, self.channel_id, self.version, answered, correlation_id, sender_id)
+        return parts, len(parts[0]) + len(parts[1]) + len(parts[2])
+
+    def _take_blocking_id(self) -> int:
+        """Every blocking call takes a number, also those whose packet has no field for it."""
+        correlation_id = self._next_blocking_id
+        self._next_blocking_id = correlation_id - 1
+        return correlation_id
+
+    def _on_timeout(self, request: Request) -> None:
+        """A call without reply means a connection that cannot be trusted (core-protocol 7.2)."""
+        milliseconds = self._settings.call_timeout_ms
+        name = "a send" if request.packet is None else type(request.packet).__name__
+        error = exception_for(ErrorCode.CONNECTION_TIMEDOUT, f"no reply to {name} within {milliseconds} ms")
+        # The reply may still come after a reattachment: the request keeps its place, only its caller goes on.
+        request.call.fail(error)
+        if self.connection is not None:
+            self.connection.fail(error)
+
+    # --- replies ---
+
+    def on_reply(self, packet: Packet) -> None:
+        """Gives a reply to the request it belongs to; what belongs to nobody is dropped.
+
+        A reply with correlation id -1 can belong only to a call whose packet carries none. Without that rule the reply
+        to one request may release the caller of another (an Artemis broker answers a commit that nobody waits for, and
+        that reply arrives in front of the next one).
+        """
+        if isinstance(packet, (NullResponse, ExceptionResponse)) and (packet.correlation_id or -1) > 0:
+            self._on_async_reply(packet)
+            return
+        request = self._in_flight
+        if request is None:
+            return
+        if isinstance(packet, ExceptionResponse):
+            if request.correlation_id and packet.correlation_id not in (None, -1, request.correlation_id):
+                return
+            self._release(request)
+            self._peer_count.on_exception(request.number)
+            request.call.fail(exception_for(packet.code, packet.message or ""))
+        elif isinstance(packet, request.expected):
+            if isinstance(packet, NullResponse) and packet.correlation_id != (request.correlation_id or -1):
+                return
+            self._release(request)
+            self._peer_count.on_reply(request.number)
+            request.call.succeed(packet)
+        self.pump()
+
+    def _release(self, request: Request) -> None:
+        self._in_flight = None
+        self._deadlines.stop(request)
+
+    def _on_async_reply(self, packet: NullResponse | ExceptionResponse) -> None:
+        correlation_id = packet.correlation_id
+        assert correlation_id is not None
+        send = self._async_sends.pop(correlation_id, None)
+        if send is None:
+            return
+        if isinstance(packet, NullResponse):
+            self._peer_count.on_reply(send.number)
+            if send.call is not None:
+                send.call.succeed(None)
+            return
+        self._peer_count.on_exception(send.number)
+        error = exception_for(packet.code, packet.message or "")
+        if send.call is not None:
+            send.call.fail(error)
+        elif self.on_send_refused is not None:
+            self.on_send_refused(error)
+
+    def count_received(self, size: int) -> None:
+        """One numbered packet was processed; confirms when the window is reached."""
+        due = self._channel.received(size)
+        if due is not None:
+            self._confirm(due)
+
+    def flush_confirmation(self) -> None:
+        """Confirms what is owed, with each ping."""
+        if self.connection is not None and not self.locked:
+            due = self._channel.flush()
+            if due is not None:
+                self._confirm(due)
+
+    def _confirm(self, command_id: int) -> None:
+        assert self.connection is not None
+        self.connection.send_packet(PacketsConfirmed(command_id), self.channel_id)
+
+    def on_confirmed(self, packet: PacketsConfirmed) -> None:
+        """Drops confirmed packets from the cache, as far as the peer's count is certain."""
+        channel = self._channel
+        newest_sent = channel.next_command_id - 1
+        certain = self._peer_count.on_confirmed(channel.unwrapped(packet.command_id), newest_sent)
+        certain = min(certain, newest_sent)
+        channel.on_confirmed(certain)
+        self._complete_confirmed(certain)
+
+    def _complete_confirmed(self, certain: int) -> None:
+        """Before version 130 confirmations are all that asynchronous sends ever hear; later each gets its reply."""
+        if self.version >= VERSION_WITH_CORRELATION:
+            return
+        while self._async_sends:
+            correlation_id = next(iter(self._async_sends))
+            if self._async_sends[correlation_id].number > certain:
+                return
+            call = self._async_sends.pop(correlation_id).call
+            if call is not None:
+                call.succeed(None)
+
+
+def is_counted(packet: Packet) -> bool:
+    """Whether a packet takes part in the numbering; two kinds of metadata say so themselves."""
+    if isinstance(packet, (SessionAddMetadataV2, SessionUniqueAddMetadata)):
+        return is_confirmed(packet.TYPE, packet.requires_response)
+    return is_confirmed(packet.TYPE)
+
+
+def _unblocked(cause: JMSException) -> JMSException:
+    error = exception_for(ErrorCode.UNBLOCKED, f"the call was released because the connection was lost: {cause}")
+    error.linked_exception = cause
+    return error

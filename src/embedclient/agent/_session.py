@@ -1,0 +1,503 @@
+"""One session: its consumers and producers, what the broker says to it, and how it is rebuilt.
+
+Responsible for dispatching the packets of the session's channel, for creating and ending consumers and producers, for
+start, stop, close and metadata, and for the packets that make the session again on a broker that forgot it
+(core-protocol 7.3). Refuses to know when a reconnect happens and how replies find their requests.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from embedclient.agent._call import DONE, Call, DueCallbacks, Steps, failed_call, run_sequence, settled, wait
+from embedclient.agent._consumer import Consumer
+from embedclient.agent._credits import CreditTable
+from embedclient.agent._line import SessionLine
+from embedclient.agent._prefetch import Delivery
+from embedclient.agent._producer import VERSION_WITH_PRODUCERS, Producer
+from embedclient.agent._queue_state import (
+    ADDRESS_ANSWERS,
+    QUEUE_ANSWERS,
+    VERSION_WITH_ADDRESSING,
+    AddressState,
+    QueueAttributes,
+    QueueState,
+    address_state,
+    create_queue_packet,
+    create_shared_queue_packet,
+    queue_state,
+)
+from embedclient.agent._settings import DEFAULT_CONSUMER_WINDOW_SIZE, LocatorSettings, SessionFlags, SessionMode
+from embedclient.agent._transaction import commit_steps, rollback_steps, rolled_back
+from embedclient.errors import ConnectionClosedException, JMSException
+from embedclient.model import RoutingType
+from embedclient.wire.core import (
+    FRAME_HEADER_SIZE,
+    RECEIVE_TRAILER,
+    RECEIVE_TRAILER_SIZE,
+    CoreMessage,
+    CreateAddress,
+    CreateProducer,
+    DeleteQueue,
+    DisconnectConsumer,
+    NullResponse,
+    Packet,
+    PacketsConfirmed,
+    SessionAddMetadataV2,
+    SessionBindingQuery,
+    SessionClose,
+    SessionCommit,
+    SessionCreateConsumer,
+    SessionProducerCredits,
+    SessionProducerCreditsFail,
+    SessionQueueQuery,
+    SessionReceiveContinuation,
+    SessionReceiveLarge,
+    SessionRequestProducerCredits,
+    SessionStart,
+    SessionStop,
+    SessionUniqueAddMetadata,
+    decode_packet,
+    message_raw,
+)
+
+_SESS_RECEIVE_MSG: Final = 75
+_PACKETS_CONFIRMED: Final = 22
+
+
+class Session:
+    """One session of an agent. Create it with `Agent.create_session`."""
+
+    def __init__(
+        self,
+        name: str,
+        line: SessionLine,
+        flags: SessionFlags,
+        settings: LocatorSettings,
+        due: DueCallbacks,
+        *,
+        username: str | None,
+        password: str | None,
+        new_name: Callable[[], str],
+        on_closed: Callable[["Session"], None],
+    ) -> None:
+        self.name = name
+        self.line = line
+        self.flags = flags
+        self.username = username
+        self.password = password
+        self.started = False
+        self.closed = False
+        self.work_done = False
+        self.rollback_only = False
+        self.consumers: dict[int, Consumer] = {}
+        self.producers: dict[int, Producer] = {}
+        self.new_name = new_name
+        self._settings = settings
+        self._due = due
+        self._on_closed = on_closed
+        self._metadata: dict[str, str] = {}
+        self._next_consumer_id = 0
+        self._next_producer_id = 1
+        window = settings.producer_window_size
+        self._credits = None if window < 0 else CreditTable(window, self._request_credits)
+
+    # --- what it is ---
+
+    @property
+    def channel_id(self) -> int:
+        return self.line.channel_id
+
+    @property
+    def mode(self) -> SessionMode | None:
+        """The acknowledge mode it was made for, None for a session with flags of its own."""
+        return self.flags.mode
+
+    @property
+    def auto_commit_sends(self) -> bool:
+        return self.flags.auto_commit_sends
+
+    @property
+    def auto_commit_acks(self) -> bool:
+        return self.flags.auto_commit_acks
+
+    @property
+    def closed_error(self) -> JMSException | None:
+        """Why it is closed, None while it is not."""
+        return self.line.closed_error
+
+    def open_consumers(self) -> list[Consumer]:
+        return list(self.consumers.values())
+
+    # --- packets from the broker ---
+
+    def receive(self, buffer: bytes | bytearray, start: int, end: int, packet_type: int) -> None:
+        """Handles one frame of this session's channel. Raises RemoteProtocolError."""
+        line = self.line
+        if packet_type == _SESS_RECEIVE_MSG:
+            trailer = end - RECEIVE_TRAILER_SIZE
+            consumer_id, delivery_count = RECEIVE_TRAILER.unpack_from(buffer, trailer)
+            consumer = self.consumers.get(consumer_id)
+            # A closed consumer's messages may still be underway; the broker has them back by now.
+            if consumer is not None:
+                raw = message_raw(buffer, start + FRAME_HEADER_SIZE, trailer, line.version)
+                consumer.on_message(CoreMessage.parse(raw), delivery_count, end - start)
+        else:
+            self._on_packet(decode_packet(buffer, start, end, line.version, from_client=False), end - start)
+        if line.numbered and packet_type != _PACKETS_CONFIRMED:
+            line.count_received(end - start)
+
+    def _on_packet(self, packet: Packet, frame_size: int) -> None:
+        match packet:
+            case PacketsConfirmed():
+                self.line.on_confirmed(packet)
+            case SessionProducerCredits() | SessionProducerCreditsFail():
+                self._on_credits(packet)
+            case SessionReceiveLarge():
+                consumer = self.consumers.get(packet.consumer_id)
+                if consumer is not None:
+                    consumer.on_large_message(packet.message, packet.delivery_count, frame_size)
+            case SessionReceiveContinuation():
+                consumer = self.consumers.get(packet.consumer_id)
+                if consumer is not None:
+                    consumer.on_continuation(packet.chunk, packet.continues, frame_size)
+            case DisconnectConsumer():
+                consumer = self.consumers.get(packet.consumer_id)
+                if consumer is not None:
+                    consumer.on_disconnected(ConnectionClosedException("the broker closed the consumer"))
+            case _:
+                self.line.on_reply(packet)
+
+    def _on_credits(self, packet: SessionProducerCredits | SessionProducerCreditsFail) -> None:
+        if self._credits is None:
+            return
+        if isinstance(packet, SessionProducerCredits):
+            self._credits.on_granted(packet.address, packet.credits)
+        else:
+            self._credits.on_refused(packet.address, packet.credits)
+        self.line.pump()
+
+    def _request_credits(self, credits: int, address: str) -> None:
+        self.line.post(SessionRequestProducerCredits(credits, address))
+
+    # --- requests ---
+
+    def _ask(self, packet: Packet) -> Call[None]:
+        """A request whose reply says nothing but that it was done."""
+
+        def steps() -> Steps[None]:
+            yield from wait(self.line.request(packet, NullResponse))
+
+        return run_sequence(steps(), self._due)
+
+    def run(self, steps: Steps[object]) -> Call[object]:
+        return run_sequence(steps, self._due)
+
+    def start(self) -> Call[None]:
+        """Lets deliveries flow."""
+        if self.closed:
+            return failed_call(self._closed_failure())
+        if not self.started:
+            self.started = True
+            self.line.post(SessionStart())
+            for consumer in self.open_consumers():
+                consumer.start()
+        return DONE
+
+    def stop(self) -> Call[None]:
+        """Holds deliveries; consumers give nothing out from now on."""
+        if self.closed:
+            return failed_call(self._closed_failure())
+        if not self.started:
+            return DONE
+        self.started = False
+        for consumer in self.open_consumers():
+            consumer.stop()
+        return self._ask(SessionStop())
+
+    def query_queue(self, name: str) -> Call[QueueState]:
+        """What the broker knows about a queue, or what it would be if it existed."""
+
+        def steps() -> Steps[QueueState]:
+            return queue_state((yield from wait(self.line.request(SessionQueueQuery(name), *QUEUE_ANSWERS))))
+
+        return run_sequence(steps(), self._due)
+
+    def query_address(self, address: str) -> Call[AddressState]:
+        """What the broker knows about an address and the queues bound to it."""
+
+        def steps() -> Steps[AddressState]:
+            return address_state((yield from wait(self.line.request(SessionBindingQuery(address), *ADDRESS_ANSWERS))))
+
+        return run_sequence(steps(), self._due)
+
+    def create_address(
+        self, address: str, routing_types: Sequence[RoutingType], *, auto_created: bool = False
+    ) -> Call[None]:
+        """Creates an address; brokers before version 129 have none, their queues are enough."""
+        if 0 < self.line.version < VERSION_WITH_ADDRESSING:
+            return DONE
+        return self._ask(CreateAddress(address, tuple(int(kind) for kind in routing_types), True, auto_created))
+
+    def create_queue(
+        self,
+        address: str,
+        queue: str,
+        routing_type: int,
+        attributes: QueueAttributes | None = None,
+        *,
+        durable: bool = True,
+        temporary: bool = False,
+        auto_created: bool = False,
+        filter: str | None = None,
+    ) -> Call[None]:
+        """Creates a queue; fails with QUEUE_EXISTS. A routing type of -1 leaves the choice to the broker."""
+        packet = create_queue_packet(
+            self.line.version,
+            address,
+            queue,
+            routing_type,
+            attributes or QueueAttributes(),
+            filter=filter,
+            durable=durable,
+            temporary=temporary,
+            auto_created=auto_created,
+        )
+        return self._ask(packet)
+
+    def create_shared_queue(
+        self,
+        address: str,
+        queue: str,
+        routing_type: int,
+        attributes: QueueAttributes | None = None,
+        *,
+        durable: bool = True,
+        filter: str | None = None,
+    ) -> Call[None]:
+        """Makes sure of the queue of a shared subscription."""
+        packet = create_shared_queue_packet(
+            self.line.version,
+            address,
+            queue,
+            routing_type,
+            attributes or QueueAttributes(),
+            filter=filter,
+            durable=durable,
+        )
+        return self._ask(packet)
+
+    def delete_queue(self, name: str) -> Call[None]:
+        return self._ask(DeleteQueue(name))
+
+    def add_metadata(self, key: str, value: str) -> Call[None]:
+        """Attaches a text to the session, now and after every reconnect."""
+        return self._add_metadata(SessionAddMetadataV2(key, value, True))
+
+    def add_unique_metadata(self, key: str, value: str) -> Call[None]:
+        """The same, but fails with DUPLICATE_METADATA when another session has this text."""
+        return self._add_metadata(SessionUniqueAddMetadata(key, value, True))
+
+    def _add_metadata(self, packet: SessionAddMetadataV2 | SessionUniqueAddMetadata) -> Call[None]:
+        def steps() -> Steps[None]:
+            yield from wait(self.line.request(packet, NullResponse))
+            self._metadata[packet.key] = packet.value
+
+        return run_sequence(steps(), self._due)
+
+    # --- consumers and producers ---
+
+    def create_consumer(
+        self,
+        queue: str,
+        *,
+        filter: str | None = None,
+        browse_only: bool = False,
+        priority: int = 0,
+        window: int | None = None,
+    ) -> Call[Consumer]:
+        """Opens a consumer on an existing queue. `window` replaces the consumer window of the settings."""
+        consumer_id = self._next_consumer_id
+        self._next_consumer_id += 1
+
+        def steps() -> Steps[Consumer]:
+            request = SessionCreateConsumer(consumer_id, queue, filter, browse_only, True, priority)
+            state = queue_state((yield from wait(self.line.request(request, *QUEUE_ANSWERS))))
+            consumer = Consumer(
+                consumer_id,
+                queue,
+                state,
+                self.line,
+                self._due,
+                self.flags,
+                window=consumer_window(self._settings, state) if window is None else window,
+                filter=filter,
+                browse_only=browse_only,
+                priority=priority,
+                blocks_on_acknowledge=self._settings.block_on_acknowledge,
+                started=self.started,
+                large_bytes_max=self._settings.frame_size_bytes_max,
+                on_end=self._on_consumer_end,
+            )
+            if self.closed:
+                raise self._closed_failure()
+            self.consumers[consumer_id] = consumer
+            consumer.open_window()
+            return consumer
+
+        return run_sequence(steps(), self._due)
+
+    def _on_consumer_end(self, consumer: Consumer) -> None:
+        del self.consumers[consumer.consumer_id]
+
+    def create_producer(self, address: str | None) -> Producer:
+        """Opens a producer for one address, or for any (None). Nothing waits for a reply."""
+        producer_id = self._next_producer_id
+        self._next_producer_id += 1
+        line = self.line
+        producer = Producer(
+            producer_id,
+            address,
+            line,
+            self._due,
+            self._credits,
+            self._settings,
+            self.flags,
+            on_work=self._on_work if not self.flags.auto_commit_sends else None,
+            on_end=self._on_producer_end,
+        )
+        self.producers[producer_id] = producer
+        if line.version >= VERSION_WITH_PRODUCERS:
+            line.post(CreateProducer(producer_id, address))
+        return producer
+
+    def _on_producer_end(self, producer: Producer) -> None:
+        del self.producers[producer.producer_id]
+
+    def _on_work(self) -> None:
+        self.work_done = True
+
+    # --- transactions and acknowledgement by mode ---
+
+    def commit(self) -> Call[None]:
+        """Commits sends and acknowledgements. Raises 111 or 115 when a reconnect got in between."""
+        return run_sequence(commit_steps(self), self._due)
+
+    def rollback(self, *, last_message_as_delivered: bool = False) -> Call[None]:
+        """Rolls back sends and acknowledgements; everything unacknowledged is delivered again."""
+        return run_sequence(rollback_steps(self, last_message_as_delivered), self._due)
+
+    def flush_acknowledgements(self) -> None:
+        for consumer in self.open_consumers():
+            consumer.flush_acknowledgements()
+
+    def consumed(self, delivery: Delivery) -> Call[None]:
+        """What the session's mode does when a message is handed to the program."""
+        mode = self.flags.mode
+        if mode is SessionMode.INDIVIDUAL or mode is SessionMode.PRE:
+            return DONE
+        if not self.flags.auto_commit_acks:
+            self.work_done = True
+        return delivery.consumer.acknowledge(delivery)
+
+    def acknowledge(self, delivery: Delivery) -> Call[None]:
+        """What the session's mode does when the program acknowledges a message itself."""
+        mode = self.flags.mode
+        if mode is SessionMode.CLIENT:
+            return self.commit()
+        if mode is SessionMode.INDIVIDUAL:
+            self.work_done = True
+            delivery.consumer.acknowledge_individually(delivery)
+            return self.commit()
+        return DONE
+
+    # --- end and rebuild ---
+
+    def close(self) -> Call[None]:
+        """Closes consumers, producers and the session. Never fails for a connection that is gone."""
+        if self.closed:
+            return DONE
+        self.flush_acknowledgements()
+        self.line.abandon_backlog(self._closed_failure())
+        return run_sequence(self._close_steps(), self._due)
+
+    def _close_steps(self) -> Steps[None]:
+        for consumer in self.open_consumers():
+            if consumer.owns_queue:
+                yield from settled(consumer.close())
+        if self.closed:
+            return
+        self.closed = True
+        call = self.line.request(SessionClose(), NullResponse)
+        self._end_children()
+        yield from settled(call)
+        self.line.close(self._closed_failure())
+        self._on_closed(self)
+
+    def _end_children(self) -> None:
+        error = self._closed_failure()
+        for consumer in self.open_consumers():
+            consumer.end(error)
+        for producer in list(self.producers.values()):
+            producer.end()
+
+    def end(self, error: JMSException, cause: JMSException) -> None:
+        """The connection is gone for good: nothing can be said to the broker any more."""
+        self.closed = True
+        self.line.close(error, cause)
+        self._end_children()
+
+    def _closed_failure(self) -> JMSException:
+        return self.line.closed_error or ConnectionClosedException("the session is closed")
+
+    def rebuild(self, name: str, cause: JMSException) -> None:
+        """Makes everything again in the new session `name`, which exists on the broker by now.
+
+        What was in flight is released; an open transaction is lost and can only be rolled back.
+        """
+        self.name = name
+        line = self.line
+        if self.work_done and self.flags.transactional:
+            self.rollback_only = True
+            # A commit that waits would commit the half of the transaction that was sent after the rebuild.
+            line.fail_waiting(SessionCommit, rolled_back())
+        line.restart(cause)
+        for consumer in self.open_consumers():
+            state = consumer.queue_state
+            if not state.durable or state.auto_created:
+                line.post_rebuilding(_create_again(line.version, consumer))
+        for consumer in self.open_consumers():
+            consumer.rebuild()
+        if self.started:
+            line.post_rebuilding(SessionStart())
+
+    def resume(self, rebuilt: bool) -> None:
+        """The reconnect is complete: what waits may leave again."""
+        for key, value in self._metadata.items():
+            self.line.post(SessionAddMetadataV2(key, value, False), counted=False)
+        if rebuilt and self._credits is not None:
+            self._credits.restart()
+        self.line.unlock()
+
+
+def consumer_window(settings: LocatorSettings, state: QueueState) -> int:
+    """The window of the settings, unless it is the default and the broker has one of its own for the queue."""
+    own = settings.consumer_window_size
+    if own == DEFAULT_CONSUMER_WINDOW_SIZE and state.default_consumer_window_size is not None:
+        return state.default_consumer_window_size
+    return own
+
+
+def _create_again(version: int, consumer: Consumer) -> Packet:
+    state = consumer.queue_state
+    return create_queue_packet(
+        version,
+        state.address or consumer.queue,
+        state.name or consumer.queue,
+        -1 if state.routing_type is None else state.routing_type,
+        state.attributes,
+        filter=state.filter,
+        durable=state.durable,
+        temporary=state.temporary,
+        auto_created=state.auto_created,
+        requires_response=False,
+    )

@@ -1,0 +1,128 @@
+"""Settings of one session factory with Artemis' defaults (core-protocol 10.1, 10.2), and the flags of session modes.
+
+Responsible for values and their limits. Refuses to know URLs: the edge maps names to these fields.
+"""
+
+from enum import IntEnum
+
+from attrs import field, frozen
+from attrs.validators import ge, in_
+
+DEFAULT_CONSUMER_WINDOW_SIZE = 1024 * 1024
+VERSION_MAX = 136
+VERSION_MIN = 126
+
+
+@frozen(kw_only=True)
+class LocatorSettings:
+    """Settings of one session factory. Times are milliseconds, sizes bytes, -1 means off or unlimited."""
+
+    call_timeout_ms: int = field(default=30000, validator=ge(1))
+    call_failover_timeout_ms: int = field(default=30000, validator=ge(-1))
+    client_failure_check_period_ms: int = field(default=30000, validator=ge(-1))
+    connection_ttl_ms: int = field(default=60000, validator=ge(-1))
+    connect_timeout_ms: int = field(default=-1, validator=ge(-1))
+    initial_connect_attempts: int = field(default=1, validator=ge(-1))
+    reconnect_attempts: int = field(default=0, validator=ge(-1))
+    failover_attempts: int = field(default=0, validator=ge(-1))
+    retry_interval_ms: int = field(default=2000, validator=ge(0))
+    retry_interval_multiplier: float = field(default=1.0, validator=ge(0.0))
+    max_retry_interval_ms: int = field(default=2000, validator=ge(0))
+    ha: bool = False
+    use_topology_for_load_balancing: bool = True
+
+    consumer_window_size: int = field(default=DEFAULT_CONSUMER_WINDOW_SIZE, validator=ge(-1))
+    consumer_max_rate: int = field(default=-1, validator=ge(-1))
+    producer_window_size: int = field(default=65536, validator=ge(-1))
+    producer_max_rate: int = field(default=-1, validator=ge(-1))
+    confirmation_window_size: int = field(default=-1, validator=ge(-1))
+    min_large_message_size: int = field(default=102400, validator=ge(1))
+    compress_large_message: bool = False
+    compression_level: int = field(default=-1, validator=in_(range(-1, 10)))
+    cache_large_messages_client: bool = False
+    block_on_acknowledge: bool = False
+    block_on_durable_send: bool = True
+    block_on_non_durable_send: bool = False
+    pre_acknowledge: bool = False
+    ack_batch_size: int = field(default=1024 * 1024, validator=ge(0))
+    auto_group: bool = False
+    group_id: str | None = None
+    initial_message_packet_size: int = field(default=1500, validator=ge(0))
+    on_message_close_timeout_ms: int = field(default=10000, validator=ge(-1))
+    dups_ok_batch_size: int = field(default=1024 * 1024, validator=ge(0))
+    transaction_batch_size: int = field(default=1024 * 1024, validator=ge(0))
+
+    client_version: int = field(default=VERSION_MAX, validator=in_(range(VERSION_MIN, VERSION_MAX + 1)))
+    frame_size_bytes_max: int = field(default=100 * 1024 * 1024, validator=ge(1024))
+    send_high_water_bytes: int = field(default=1024 * 1024, validator=ge(1))
+    resend_bytes_max: int = field(default=256 * 1024 * 1024, validator=ge(1))
+    pending_requests_max: int = field(default=65536, validator=ge(1))
+
+    @property
+    def connect_timeout_s(self) -> float:
+        """Seconds one dial may take: its own setting, else the connection TTL, else the call time-out."""
+        for milliseconds in (self.connect_timeout_ms, self.connection_ttl_ms):
+            if milliseconds >= 0:
+                return milliseconds / 1000
+        return self.call_timeout_ms / 1000
+
+    @property
+    def reconnects(self) -> bool:
+        """Whether a lost connection is made again at all."""
+        return self.reconnect_attempts != 0 or self.failover_attempts != 0
+
+
+class SessionMode(IntEnum):
+    """Acknowledge modes, numbered as in JMS and Artemis."""
+
+    TRANSACTED = 0
+    AUTO = 1
+    CLIENT = 2
+    DUPS_OK = 3
+    PRE = 100
+    INDIVIDUAL = 101
+
+
+@frozen(kw_only=True)
+class SessionFlags:
+    """What CREATESESSION says about a session, and what stays on this side."""
+
+    auto_commit_sends: bool = True
+    auto_commit_acks: bool = True
+    pre_acknowledge: bool = False
+    ack_batch_size: int = field(default=1024 * 1024, validator=ge(0))
+    xa: bool = False
+    mode: SessionMode | None = None
+
+    @property
+    def transactional(self) -> bool:
+        """Whether work of this session waits for a commit, so that it is lost with the session."""
+        return not (self.auto_commit_sends and self.auto_commit_acks)
+
+
+def flags_of_mode(mode: SessionMode, settings: LocatorSettings) -> SessionFlags:
+    """The table of core-protocol 9.5."""
+    pre = settings.pre_acknowledge
+    transaction_batch = settings.transaction_batch_size
+    client_batch = transaction_batch if settings.block_on_acknowledge else settings.ack_batch_size
+    match mode:
+        case SessionMode.TRANSACTED:
+            return SessionFlags(
+                auto_commit_sends=False,
+                auto_commit_acks=False,
+                pre_acknowledge=pre,
+                ack_batch_size=transaction_batch,
+                mode=mode,
+            )
+        case SessionMode.AUTO:
+            return SessionFlags(pre_acknowledge=pre, ack_batch_size=0, mode=mode)
+        case SessionMode.DUPS_OK:
+            return SessionFlags(pre_acknowledge=pre, ack_batch_size=settings.dups_ok_batch_size, mode=mode)
+        case SessionMode.CLIENT:
+            return SessionFlags(auto_commit_acks=False, pre_acknowledge=pre, ack_batch_size=client_batch, mode=mode)
+        case SessionMode.PRE:
+            return SessionFlags(
+                auto_commit_acks=False, pre_acknowledge=True, ack_batch_size=transaction_batch, mode=mode
+            )
+        case SessionMode.INDIVIDUAL:
+            return SessionFlags(auto_commit_acks=False, ack_batch_size=client_batch, mode=mode)

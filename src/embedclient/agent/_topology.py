@@ -1,0 +1,92 @@
+"""The nodes of a cluster as the client hears of them (core-protocol 7.13).
+
+Responsible for which news about a node counts and for the connectors they give. Refuses to know connections; the agent
+says which connector it uses itself.
+"""
+
+from attrs import define, evolve, field, frozen
+
+from embedclient.model import TransportConfiguration
+from embedclient.wire.core import (
+    ClusterTopology,
+    ClusterTopologyV2,
+    ClusterTopologyV3,
+    ClusterTopologyV4,
+    Packet,
+)
+
+TOPOLOGY_PACKETS = (ClusterTopology, ClusterTopologyV2, ClusterTopologyV3, ClusterTopologyV4)
+DELETED_NODES_MAX = 1000
+
+
+@frozen
+class TopologyNode:
+    """One node: its primary and, when it has one, its backup."""
+
+    node_id: str
+    event_id: int
+    primary: TransportConfiguration | None
+    backup: TransportConfiguration | None
+
+
+def same_server(one: TransportConfiguration, other: TransportConfiguration) -> bool:
+    """Two connectors lead to the same server when host and port are equal; other transports compare as a whole."""
+    if one.factory != other.factory:
+        return False
+    if "host" in one.parameters or "host" in other.parameters:
+        return (one.host, one.port) == (other.host, other.port)
+    return dict(one.parameters) == dict(other.parameters)
+
+
+@define(eq=False)
+class Topology:
+    """What is known of the cluster. `complete` once the first batch has ended."""
+
+    nodes: dict[str, TopologyNode] = field(factory=dict)
+    complete: bool = False
+    # When a node was reported as gone, so that older news about it can be told apart.
+    _deleted: dict[str, int] = field(factory=dict)
+
+    def on_packet(self, packet: Packet, used: TransportConfiguration, ha: bool) -> None:
+        """Takes in one topology packet that came over a connection to `used`."""
+        assert isinstance(packet, TOPOLOGY_PACKETS), packet
+        event_id = 0 if isinstance(packet, ClusterTopology) else packet.unique_event_id
+        if packet.exit:
+            self._on_down(packet.node_id, event_id, ha)
+            return
+        # A broker outside any cluster names no connector: it is the one the client reached it by.
+        alone = packet.primary is None and packet.backup is None
+        self._on_up(TopologyNode(packet.node_id, event_id, used if alone else packet.primary, packet.backup))
+        self.complete = self.complete or packet.last
+
+    def _on_up(self, news: TopologyNode) -> None:
+        deleted = self._deleted.get(news.node_id)
+        if deleted is not None and news.event_id < deleted:
+            return
+        known = self.nodes.get(news.node_id)
+        if known is None or news.event_id > known.event_id or (known.primary is None and news.primary is not None):
+            primary = news.primary or (known.primary if known else None)
+            backup = news.backup or (known.backup if known else None)
+            self.nodes[news.node_id] = evolve(news, primary=primary, backup=backup)
+        elif known.backup is None and news.backup is not None:
+            self.nodes[news.node_id] = evolve(known, backup=news.backup)
+
+    def _on_down(self, node_id: str, event_id: int, ha: bool) -> None:
+        self._deleted.pop(node_id, None)
+        self._deleted[node_id] = event_id
+        if len(self._deleted) > DELETED_NODES_MAX:
+            del self._deleted[next(iter(self._deleted))]
+        known = self.nodes.get(node_id)
+        if ha and known is not None and known.event_id <= event_id:
+            del self.nodes[node_id]
+
+    def node_of(self, connector: TransportConfiguration) -> TopologyNode | None:
+        """The node whose primary is reached by `connector`."""
+        for node in self.nodes.values():
+            if node.primary is not None and same_server(node.primary, connector):
+                return node
+        return None
+
+    def connectors(self) -> list[TransportConfiguration]:
+        """The primaries, in the order in which they became known."""
+        return [node.primary for node in self.nodes.values() if node.primary is not None]

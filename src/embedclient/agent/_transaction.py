@@ -1,0 +1,69 @@
+"""Commit and rollback as sequences of packets (core-protocol 7.2, 7.7, 8).
+
+Responsible for their order and for what a reconnect in the middle means. Refuses to know consumers' buffers and credits
+beyond asking for them to be rolled back.
+
+A commit never travels in the form without correlation id that nobody waits for: an Artemis broker answers that form
+too, and its reply would release whichever call is made next.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from embedclient.agent._call import Steps, settled, wait
+from embedclient.errors import ErrorCode, JMSException, exception_for
+from embedclient.wire.core import NullResponse, SessionCommit, SessionRollback, SessionStart, SessionStop
+
+if TYPE_CHECKING:
+    from embedclient.agent._session import Session
+
+_INTERRUPTED: Final = (ErrorCode.UNBLOCKED, ErrorCode.CONNECTION_TIMEDOUT)
+
+
+def commit_steps(session: "Session") -> Steps[None]:
+    """Commits; raises 111 for a transaction whose work was lost, 115 for a commit whose reply was lost."""
+    session.flush_acknowledgements()
+    try:
+        if session.rollback_only:
+            raise rolled_back()
+        yield from wait(session.line.request(SessionCommit(), NullResponse))
+    except JMSException as error:
+        code = error.error_code
+        if code not in _INTERRUPTED and code != ErrorCode.TRANSACTION_ROLLED_BACK:
+            raise
+        yield from settled(session.rollback())
+        if code in _INTERRUPTED:
+            text = "the connection was lost during the commit: the transaction is committed or rolled back"
+            unknown = exception_for(ErrorCode.TRANSACTION_OUTCOME_UNKNOWN, text)
+            unknown.linked_exception = error
+            raise unknown from error
+        raise
+    session.work_done = False
+
+
+def rolled_back() -> JMSException:
+    text = "the transaction was rolled back because its session was lost in a reconnect"
+    return exception_for(ErrorCode.TRANSACTION_ROLLED_BACK, text)
+
+
+def rollback_steps(session: "Session", last_message_as_delivered: bool) -> Steps[None]:
+    """Stops deliveries, forgets what will come again, rolls back and goes on."""
+    line = session.line
+    started = session.started
+    consumers = session.open_consumers()
+    if started:
+        for consumer in consumers:
+            consumer.stop()
+        # A reply that a reconnect swallows is of no interest: a rebuilt session has not delivered anything yet.
+        yield from settled(line.request(SessionStop(), NullResponse))
+    for consumer in consumers:
+        consumer.roll_back()
+    error = yield from settled(line.request(SessionRollback(last_message_as_delivered), NullResponse))
+    if started and session.started:
+        line.post(SessionStart())
+        for consumer in consumers:
+            consumer.start()
+    # Released by a rebuild means rolled back: the broker has dropped the old session with its transaction.
+    if error is not None and (error.error_code != ErrorCode.UNBLOCKED or session.closed_error is not None):
+        raise error
+    session.rollback_only = False
+    session.work_done = False
