@@ -12,7 +12,10 @@ from typing import Protocol
 
 from embedbroker.testing._world import World
 
-__all__ = ["Link", "Network", "Peer"]
+__all__ = ["Dialer", "Link", "Listener", "Network", "Peer"]
+
+#: What a connection takes at once, like a socket's buffer; the rest counts as written when it has arrived.
+SOCKET_BUFFER_BYTES = 65_536
 
 
 class Peer(Protocol):
@@ -20,11 +23,34 @@ class Peer(Protocol):
 
     name: str
 
+    def on_written(self, connection: int, count: int) -> None:
+        """The connection took ``count`` more of the bytes that were sent."""
+
     def on_bytes(self, connection: int, data: bytes) -> None:
         """The next bytes arrived."""
 
     def on_closed(self, connection: int, reason: str) -> None:
         """The other end closed, or the connection broke. Nothing follows."""
+
+
+class Listener(Peer, Protocol):
+    """A host that can be connected to."""
+
+    def accept(self) -> int | None:
+        """The number for a new connection, or None if nothing listens."""
+
+    def on_accepted(self, connection: int, link: Link) -> None:
+        """The new connection is open."""
+
+
+class Dialer(Peer, Protocol):
+    """A host that opens connections."""
+
+    def on_dialed(self, connection: int, link: Link) -> None:
+        """The connection is open."""
+
+    def on_dial_failed(self, connection: int, reason: str) -> None:
+        """The connection could not be opened."""
 
 
 class Network:
@@ -37,6 +63,19 @@ class Network:
         self.split_chance = 0.1
         self.links: list[Link] = []
         self._held: dict[tuple[str, str], None] = {}
+        self._listeners: dict[str, Listener] = {}
+
+    def listen(self, listener: Listener) -> None:
+        """Makes a host known by its name. Whether it takes connections at a moment is its own affair."""
+        self._listeners[listener.name] = listener
+
+    def dial(self, dialer: Dialer, connection: int, name: str, timeout_s: float) -> None:
+        """Connects a host to the listener of that name. It is told the outcome, within ``timeout_s``."""
+        dialing = _Dialing(self, dialer, connection, self._listeners[name])
+        if self.holds(dialer.name, name) or self.holds(name, dialer.name):
+            self.world.after(timeout_s, dialing, "timed out")
+        else:
+            self.world.after(self.delay_s(), dialing, None)
 
     def connect(self, near: Peer, near_connection: int, far: Peer, far_connection: int) -> Link:
         """A new link between two hosts."""
@@ -81,12 +120,14 @@ class Link:
         self.near = near
         self.far = far
         self.open = True
-        self._pipes = (_Pipe(network, near, far, far_connection), _Pipe(network, far, near, near_connection))
+        self._pipes = (
+            _Pipe(network, near, near_connection, far, far_connection),
+            _Pipe(network, far, far_connection, near, near_connection),
+        )
 
-    def send(self, sender: Peer, data: bytes) -> None:
-        """Sends bytes to the other end; on a dead link they go nowhere."""
-        if self.open:
-            self._outgoing(sender).send(data)
+    def send(self, sender: Peer, data: bytes) -> int:
+        """Sends bytes to the other end; on a dead link they go nowhere. Returns how many were taken at once."""
+        return self._outgoing(sender).send(data) if self.open else 0
 
     def close(self, closer: Peer) -> None:
         """An orderly close: the other end gets what was sent, then the end. The closer gets nothing any more."""
@@ -128,24 +169,46 @@ class Link:
 class _Pipe:
     """One direction of a link: pieces under way, each with its time of arrival, and perhaps an end behind them."""
 
-    __slots__ = ("_arrival", "_connection", "_dead", "_end", "_network", "_pieces", "_scheduled", "receiver", "sender")
+    __slots__ = (
+        "_arrival",
+        "_connection",
+        "_dead",
+        "_end",
+        "_network",
+        "_owed",
+        "_pieces",
+        "_scheduled",
+        "_sender_connection",
+        "_under_way",
+        "receiver",
+        "sender",
+    )
 
-    def __init__(self, network: Network, sender: Peer, receiver: Peer, connection: int) -> None:
+    def __init__(
+        self, network: Network, sender: Peer, sender_connection: int, receiver: Peer, receiver_connection: int
+    ) -> None:
         self.sender = sender
         self.receiver = receiver
         self._network = network
-        self._connection = connection
+        self._sender_connection = sender_connection
+        self._connection = receiver_connection
+        self._under_way = 0
+        self._owed = 0
         self._pieces: deque[tuple[float, bytes]] = deque()
         self._arrival = 0.0
         self._end: str | None = None
         self._dead = False
         self._scheduled = False
 
-    def send(self, data: bytes) -> None:
+    def send(self, data: bytes) -> int:
+        taken = min(len(data), max(0, SOCKET_BUFFER_BYTES - self._under_way))
+        self._under_way += len(data)
+        self._owed += len(data) - taken
         for piece in self._split(data):
             self._arrival = max(self._arrival, self._network.world.now + self._network.delay_s())
             self._pieces.append((self._arrival, piece))
         self.schedule()
+        return taken
 
     def end(self, reason: str) -> None:
         self._end = reason
@@ -192,9 +255,19 @@ class _Pipe:
         ended = self._end is not None and not pieces
         self.schedule()
         data = due[0] if len(due) == 1 else b"".join(due)
+        self._under_way -= len(data)
         if data:
             self.receiver.on_bytes(self._connection, data)
-        if ended and not self._dead:
+        self._after_arrival(len(data), ended)
+
+    def _after_arrival(self, count: int, ended: bool) -> None:
+        """The receiver may have closed the link, or crashed, because of what it got."""
+        if self._dead:
+            return
+        if self._owed and self._end is None:
+            written, self._owed = min(self._owed, count), max(0, self._owed - count)
+            self.sender.on_written(self._sender_connection, written)
+        if ended:
             self._dead = True
             self.receiver.on_closed(self._connection, self._end or "")
 
@@ -208,3 +281,27 @@ class _Pipe:
         cuts = sorted(chance.randrange(1, len(data)) for _ in range(chance.randint(1, 3)))
         edges = [0, *cuts, len(data)]
         return [data[start:end] for start, end in pairwise(edges) if end > start]
+
+
+class _Dialing:
+    """One attempt to connect, on its way."""
+
+    __slots__ = ("_connection", "_dialer", "_listener", "_network")
+
+    def __init__(self, network: Network, dialer: Dialer, connection: int, listener: Listener) -> None:
+        self._network = network
+        self._dialer = dialer
+        self._connection = connection
+        self._listener = listener
+
+    def on_event(self, event: object) -> None:
+        if isinstance(event, str):
+            self._dialer.on_dial_failed(self._connection, event)
+            return
+        accepted = self._listener.accept()
+        if accepted is None:
+            self._dialer.on_dial_failed(self._connection, "connection refused")
+            return
+        link = self._network.connect(self._dialer, self._connection, self._listener, accepted)
+        self._listener.on_accepted(accepted, link)
+        self._dialer.on_dialed(self._connection, link)

@@ -1,0 +1,223 @@
+"""Checkers that look at the broker: after each step, when it has recovered, and at its journal when all is quiet.
+
+What users see is judged by the ledger at each delivery. A checker claims only what the broker promises: what was
+confirmed is there, what was settled is gone, the journal says what the kernel says, no counter is negative, and no
+message leaves for a consumer after its expiration or with a delivery count that skips.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import define, field
+
+from embedbroker.kernel import Kernel, Queue
+from embedbroker.storage import Journal, JournalState
+from embedbroker.testing._disk import SimulatedDisk
+from embedbroker.testing._node_host import NodeHost
+from embedbroker.testing._scene import Moment, Scene, Topic
+from embedclient.wire.core import (
+    FRAME_HEADER,
+    RECEIVE_TRAILER,
+    RECEIVE_TRAILER_SIZE,
+    CoreMessage,
+    FrameSplitter,
+    PacketType,
+)
+
+__all__ = ["BrokerChecker"]
+
+_RECEIVE = int(PacketType.SESS_RECEIVE_MSG)
+
+#: Message ids of one queue, in the order of their positions, with their priorities.
+_Durable = dict[str, list[tuple[int, int]]]
+
+
+@define(eq=False)
+class BrokerChecker:
+    """Watches one broker through all its lives."""
+
+    scene: Scene
+    broker: NodeHost
+    topics: Sequence[Topic]
+    _sessions: int = field(default=0, init=False)
+    _comparisons: int = field(default=0, init=False)
+    _splitters: dict[int, FrameSplitter] = field(factory=dict, init=False)
+    _life: int = field(default=0, init=False)
+    #: Consumer, message and delivery count of everything that left for a consumer in this life.
+    _left: set[tuple[int, int, int]] = field(factory=set, init=False)
+    deliveries: dict[str, int] = field(factory=dict, init=False)
+
+    def watch(self) -> None:
+        """Registers with the broker."""
+        self.broker.after_step.append(self._check_step)
+        self.broker.on_ready.append(self._check_recovered)
+        self.broker.on_send.append(self._check_frames)
+
+    def compare_replay_soon(self) -> None:
+        """The next time nothing is on its way to the disk, a replay of the journal is compared with the kernel."""
+        self._comparisons += 1
+
+    @property
+    def compared(self) -> bool:
+        """True if every comparison that was asked for has been made."""
+        return self._comparisons == 0
+
+    # After each step
+
+    def _check_step(self) -> None:
+        node = self.broker.node
+        if node is None:
+            return  # it has stopped in this step
+        sessions = len(node.core.sessions)
+        if sessions < self._sessions:
+            # Whatever those sessions held goes back to its place, behind what others have got since.
+            for topic in self.topics:
+                for subscription in topic.subscriptions:
+                    self.scene.ledger.interrupted(subscription)
+        self._sessions = sessions
+        for queue in node.kernel.catalog.queues.values():
+            if queue.delivering_count < 0 or queue.backlog.size < 0 or queue.waiting_visible < 0:
+                self.scene.fail(f"queue {queue.name} has a negative counter")
+        if self._comparisons and self._is_quiet():
+            self._comparisons -= 1
+            self._compare_replay()
+
+    # When it has recovered
+
+    def _check_recovered(self) -> None:
+        """Everything owed is there; nothing settled or never sent is."""
+        node, ledger = self.broker.node, self.scene.ledger
+        assert node is not None, "only a living node becomes ready"
+        self._sessions = 0
+        for topic in self.topics:
+            for subscription in topic.subscriptions:
+                queue = node.kernel.catalog.queues.get(subscription)
+                if queue is None:
+                    self.scene.fail(f"queue {subscription} is gone after recovery")
+                    return
+                found: dict[str, None] = {}
+                for reference in queue.backlog:
+                    key = reference.message.property("key")
+                    assert isinstance(key, str), "every message carries its key"
+                    finding = ledger.shown(subscription, key, now_held=True)
+                    self.scene.judge(finding, f"recovery of {subscription}", key)
+                    found[key] = None
+                dead = _dead_letters(node.kernel, subscription)
+                for key in ledger.missing(subscription):
+                    if key not in found and key not in dead:
+                        self.scene.fail(f"recovery of {subscription}: {key} is missing")
+
+    # What leaves
+
+    def _check_frames(self, connection: int, data: bytes) -> None:
+        if self._life != self.broker.life:
+            self._life = self.broker.life
+            self._splitters.clear()
+            self._left.clear()
+        splitter = self._splitters.get(connection)
+        if splitter is None:
+            splitter = self._splitters[connection] = FrameSplitter()
+        buffer, ends = splitter.feed(data)
+        start = 0
+        for end in ends:
+            if buffer[start + 4] == _RECEIVE:
+                self._check_delivery(connection, buffer, start, end)
+            start = end
+
+    def _check_delivery(self, connection: int, buffer: bytes | bytearray, start: int, end: int) -> None:
+        body_end = end - RECEIVE_TRAILER_SIZE
+        consumer, count = RECEIVE_TRAILER.unpack_from(buffer, body_end)
+        message = CoreMessage.parse(bytearray(memoryview(buffer)[start + FRAME_HEADER.size : body_end]))
+        key = message.property("key")
+        if not isinstance(key, str):
+            return  # the marker of a forced delivery
+        delivery = (consumer, message.message_id, count)
+        if delivery in self._left:
+            return  # repeated after a reattachment
+        self._left.add(delivery)
+        self.deliveries[key] = self.deliveries.get(key, 0) + 1
+        if message.expiration and message.expiration < self.scene.world.instant.wall_ms:
+            self.scene.fail(
+                f"{key} left for a consumer {self.scene.world.instant.wall_ms - message.expiration} ms late"
+            )
+        if count < 1:
+            self.scene.fail(f"{key} left for a consumer with the delivery count {count}")
+
+    # When all is quiet
+
+    def _is_quiet(self) -> bool:
+        node = self.broker.node
+        if node is None or node.journal is None or self.broker.under_way:
+            return False
+        return node.journal.state is JournalState.READY and node.journal.point() == node.journal.reached
+
+    def _compare_replay(self) -> None:
+        """What a replay of the disk as it is now gives, against what the kernel holds."""
+        node = self.broker.node
+        assert node is not None, "a quiet broker runs"
+        self.scene.hit(Moment.REPLAY_COMPARED)
+        names, replayed = self._replay(self.broker.disk.copy())
+        held = self._held(node.kernel)
+        for name in {**held, **replayed}:
+            if held.get(name) != replayed.get(name):
+                self.scene.fail(f"queue {name}: the kernel holds {held.get(name)}, the journal {replayed.get(name)}")
+        if sorted(names) != sorted(address for address in node.kernel.catalog.addresses):
+            self.scene.fail(f"addresses: the journal has {sorted(names)}")
+
+    def _held(self, kernel: Kernel) -> _Durable:
+        held: _Durable = {}
+        for queue in kernel.catalog.queues.values():
+            if queue.durable:
+                held[queue.name] = self._held_in(queue)
+        return held
+
+    def _held_in(self, queue: Queue) -> list[tuple[int, int]]:
+        """Waiting, delivered, and acknowledged in a transaction that is still open."""
+        node = self.broker.node
+        assert node is not None, "a quiet broker runs"
+        references = list(queue.backlog)
+        for consumer in queue.consumers:
+            references.extend(consumer.unsettled.values())
+        for session in node.core.sessions.values():
+            transaction = session.kernel_session.transaction
+            if transaction is not None:
+                references.extend(reference for acked, reference in transaction.acknowledged if acked is queue)
+        durable = [reference for reference in references if reference.message.durable]
+        return sorted((reference.message.message_id, reference.position) for reference in durable)
+
+    def _replay(self, disk: SimulatedDisk) -> tuple[list[str], _Durable]:
+        disk.capacity_bytes = None
+        journal = Journal(self.broker.settings)
+        now = self.scene.world.instant
+        journal.open(now)
+        while journal.state is JournalState.RECOVERING:
+            for work in journal.take_work():
+                journal.on_disk_done(work.batch, disk.run(work.operations), now)
+        if journal.state is not JournalState.READY or journal.recovered is None:
+            self.scene.fail(f"a replay of the journal fails: {journal.failure}")
+            raise AssertionError
+        recovered = journal.recovered
+        by_id = {queue.id: queue.name for queue in recovered.queues}
+        replayed: _Durable = {name: [] for name in by_id.values()}
+        while messages := recovered.take_messages(1000):
+            for message in messages:
+                for queue_id, position, _ in message.references:
+                    replayed[by_id[queue_id]].append((message.message_id, position))
+        return [address.name for address in recovered.addresses], {
+            name: sorted(entries) for name, entries in replayed.items()
+        }
+
+
+def _dead_letters(kernel: Kernel, subscription: str) -> set[str]:
+    """Keys of messages that came to the dead letter queue from a subscription."""
+    queue = kernel.catalog.queues.get("DLQ")
+    if queue is None:
+        return set()
+    keys = set()
+    for reference in queue.backlog:
+        if reference.message.property("_AMQ_ORIG_QUEUE") == subscription:
+            key = reference.message.property("key")
+            assert isinstance(key, str), "every message carries its key"
+            keys.add(key)
+    return keys

@@ -1,0 +1,282 @@
+"""Simulated consumers: every acknowledge mode, filters, durable and other subscriptions, browsers, early leavers.
+
+They tell the ledger what their user saw and asked for, and let the scene judge it at once.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from attrs import define, field, frozen
+
+from embedbroker.testing._clients import ClientHost
+from embedbroker.testing._messages import Letter, key_of, selector_of
+from embedbroker.testing._node_host import NodeHost
+from embedbroker.testing._scene import Moment, Phase, Scene, Topic
+from embedbroker.testing._scripts import Arrival, Steps
+from embedclient.agent import Consumer, Delivery, FailoverCompleted, Notification, Producer, Session, SessionMode
+from embedclient.errors import ErrorCode, JMSException
+
+__all__ = ["ConsumerKind", "ConsumerPlan", "SimulatedConsumer"]
+
+
+class ConsumerKind(IntEnum):
+    AUTO = 0
+    CLIENT = 1
+    DUPS_OK = 2
+    TRANSACTED = 3
+    INDIVIDUAL = 4
+
+
+_MODES = {
+    ConsumerKind.AUTO: SessionMode.AUTO,
+    ConsumerKind.CLIENT: SessionMode.CLIENT,
+    ConsumerKind.DUPS_OK: SessionMode.DUPS_OK,
+    ConsumerKind.TRANSACTED: SessionMode.TRANSACTED,
+    ConsumerKind.INDIVIDUAL: SessionMode.INDIVIDUAL,
+}
+
+
+@frozen
+class ConsumerPlan:
+    """What one consumer does. ``color`` is its filter; ``forward_to`` is where a transacted one sends what it took."""
+
+    kind: ConsumerKind
+    think_s: float
+    color: str | None = None
+    window_bytes: int | None = None
+    batch_max: int = 5
+    rollback_chance: float = 0.15
+    leave_chance: float = 0.02
+    forward_to: Topic | None = None
+
+
+@define(eq=False)
+class SimulatedConsumer:
+    """One user of one queue or subscription, through all its sessions, until the scene's last phase."""
+
+    scene: Scene
+    host: ClientHost
+    broker: NodeHost
+    name: str
+    subscription: str
+    plan: ConsumerPlan
+    _lives: int = field(default=0, init=False)
+    _batches: int = field(default=0, init=False)
+    _forwarded: int = field(default=0, init=False)
+    #: Seen and not yet asked to be acknowledged: given back in order if the consumer leaves in order.
+    _seen: dict[str, None] = field(factory=dict, init=False)
+    _transaction: str | None = field(default=None, init=False)
+    _in_batch: int = field(default=0, init=False)
+    _committing: bool = field(default=False, init=False)
+    _acknowledging: str | None = field(default=None, init=False)
+
+    def steps(self) -> Steps:
+        """The script of this consumer."""
+        world = self.scene.world
+        self.host.on_notification.append(self._on_notification)
+        while self.scene.phase is not Phase.LEAVE:
+            try:
+                session: Session = yield self.host.agent().create_session_for(_MODES[self.plan.kind])
+                yield from self._open(session)
+                yield session.close()
+            except JMSException as error:
+                world.note(self.name, "loses its session", f"{error.error_code} {error}")
+                self.give_up()
+            yield world.random.random() * 0.1
+        self.host.on_notification.remove(self._on_notification)
+
+    def give_up(self) -> None:
+        """The session is gone, or the whole client: nothing that is pending will be answered."""
+        ledger = self.scene.ledger
+        ledger.interrupted(self.subscription)
+        self._seen.clear()
+        if self._acknowledging is not None:
+            ledger.acknowledgement_in_doubt(self.subscription, self._acknowledging)
+            self._acknowledging = None
+        if self._transaction is not None:
+            if self._committing:
+                ledger.transaction_in_doubt(self._transaction)
+                self.scene.hit(Moment.COMMIT_IN_DOUBT)
+            else:
+                ledger.rolled_back(self._transaction)
+        self._transaction = None
+        self._committing = False
+        self._in_batch = 0
+
+    def _open(self, session: Session) -> Steps:
+        """Consumes on one session until the user leaves or the session fails."""
+        plan, scene = self.plan, self.scene
+        self._lives += 1
+        filter_text = selector_of(plan.color) if plan.color is not None else None
+        consumer: Consumer = yield session.create_consumer(
+            self.subscription, filter=filter_text, window=plan.window_bytes
+        )
+        producer = session.create_producer(plan.forward_to.address) if plan.forward_to is not None else None
+        yield session.start()
+        while not session.closed and not consumer.closed:
+            delivery = consumer.next(scene.world.instant)
+            if delivery is None:
+                if self._in_batch:
+                    yield from self._end_batch(session, None)
+                    continue
+                if scene.phase is Phase.LEAVE or (self._seen and scene.phase is Phase.DRAIN):
+                    break
+                consumer.want()
+                yield Arrival(consumer, 0.5)
+                continue
+            yield from self._take(session, producer, delivery)
+            # In the end everybody settles what he sees: who still sits on something leaves, and comes again.
+            if scene.chance(plan.leave_chance) if scene.phase is Phase.WORK else bool(self._seen):
+                break
+            if plan.think_s:
+                yield scene.world.random.random() * 2 * plan.think_s
+        yield from self._leave(consumer)
+
+    def _leave(self, consumer: Consumer) -> Steps:
+        """Closes the consumer in order, with what it holds: buffered messages and, perhaps, an unfinished batch."""
+        ledger = self.scene.ledger
+        self.scene.operate(self.name, "leaves")
+        if self._transaction is not None:
+            ledger.rolled_back(self._transaction)
+            self._transaction = None
+            self._in_batch = 0
+        ledger.interrupted(self.subscription, self._seen)
+        self._seen.clear()
+        yield consumer.close()
+
+    def _take(self, session: Session, producer: Producer | None, delivery: Delivery) -> Steps:
+        scene, ledger = self.scene, self.scene.ledger
+        key = key_of(delivery.message)
+        scene.operate(self.name, "takes", f"{key} {delivery.delivery_count}")
+        if self.plan.color is not None and delivery.message.property("color") != self.plan.color:
+            scene.fail(f"{self.name}: {key} passed the filter {self.plan.color}")
+        finding = ledger.delivered(
+            self.subscription,
+            key,
+            scene.world.now,
+            redelivered=delivery.redelivered,
+            consumer=f"{self.name}/{self._lives}",
+            stale=not self.broker.knows_session(session.name),
+        )
+        scene.judge(finding, self.name, key)
+        match self.plan.kind:
+            case ConsumerKind.AUTO | ConsumerKind.DUPS_OK:
+                yield from self._acknowledge_now(session, delivery, key)
+            case ConsumerKind.INDIVIDUAL:
+                self._seen[key] = None
+                yield session.consumed(delivery)
+                if scene.phase is not Phase.WORK or scene.chance(0.9):
+                    yield from self._acknowledge_one(session, delivery, key)
+            case ConsumerKind.CLIENT | ConsumerKind.TRANSACTED:
+                if self._transaction is None:
+                    self._batches += 1
+                    self._transaction = f"{self.name}#{self._batches}"
+                ledger.acknowledging(self.subscription, key, transaction=self._transaction)
+                yield session.consumed(delivery)
+                self._in_batch += 1
+                if producer is not None:
+                    yield from self._forward(producer)
+                if self._in_batch >= self.plan.batch_max or scene.chance(0.2):
+                    yield from self._end_batch(session, delivery)
+
+    def _acknowledge_now(self, session: Session, delivery: Delivery, key: str) -> Steps:
+        """One acknowledgement at once. It is confirmed only where the settings make it wait for an answer."""
+        ledger = self.scene.ledger
+        ledger.acknowledging(self.subscription, key)
+        call = session.consumed(delivery)
+        if call.done and call.error is None:
+            return
+        self._acknowledging = key
+        try:
+            yield call
+        except JMSException as error:
+            self.scene.world.note(self.name, "acknowledgement fails", f"{key} {error.error_code}")
+            ledger.acknowledgement_in_doubt(self.subscription, key)
+            ledger.interrupted(self.subscription)
+        else:
+            finding = ledger.acknowledged(self.subscription, key, self.scene.world.now)
+            self.scene.judge(finding, self.name, key)
+        self._acknowledging = None
+
+    def _acknowledge_one(self, session: Session, delivery: Delivery, key: str) -> Steps:
+        """An acknowledgement with a commit of its own."""
+        ledger = self.scene.ledger
+        self._batches += 1
+        self._transaction = f"{self.name}#{self._batches}"
+        self._seen.pop(key, None)
+        ledger.acknowledging(self.subscription, key, transaction=self._transaction)
+        yield from self._finish(session, delivery)
+
+    def _end_batch(self, session: Session, delivery: Delivery | None) -> Steps:
+        """Commits or rolls back what was taken since the last time."""
+        scene, transaction = self.scene, self._transaction
+        assert transaction is not None, "a batch is a transaction"
+        if self.plan.kind is ConsumerKind.CLIENT and delivery is None:
+            # Nothing to call acknowledge() on any more: the user recovers the session.
+            roll_back = True
+        else:
+            roll_back = scene.phase is Phase.WORK and scene.chance(self.plan.rollback_chance)
+        self._in_batch = 0
+        if roll_back:
+            scene.operate(self.name, "rolls back", transaction)
+            scene.hit(Moment.ROLLBACK)
+            scene.ledger.rolled_back(transaction)
+            scene.ledger.interrupted(self.subscription)
+            self._transaction = None
+            yield session.rollback()
+            return
+        yield from self._finish(session, delivery)
+
+    def _finish(self, session: Session, delivery: Delivery | None) -> Steps:
+        """Asks for the commit, or for the acknowledgement that is one, and notes its outcome."""
+        scene, transaction = self.scene, self._transaction
+        assert transaction is not None, "only work is committed"
+        scene.operate(self.name, "commits", transaction)
+        self._committing = True
+        failovers = self.host.failovers
+        try:
+            if self.plan.kind is ConsumerKind.TRANSACTED:
+                yield session.commit()
+            else:
+                assert delivery is not None, "acknowledge() is called on a message"
+                yield session.acknowledge(delivery)
+        except JMSException as error:
+            scene.world.note(self.name, "commit fails", f"{transaction} {error.error_code}")
+            scene.ledger.interrupted(self.subscription)
+            if error.error_code == ErrorCode.TRANSACTION_ROLLED_BACK:
+                scene.ledger.rolled_back(transaction)
+            else:
+                scene.ledger.transaction_in_doubt(transaction)
+                scene.hit(Moment.COMMIT_IN_DOUBT)
+        else:
+            scene.world.note(self.name, "has committed", transaction)
+            if self.plan.kind is ConsumerKind.INDIVIDUAL and self.host.failovers != failovers:
+                scene.ledger.transaction_in_doubt(transaction)
+            else:
+                scene.judge(scene.ledger.committed(transaction, scene.world.now), self.name, transaction)
+        self._transaction = None
+        self._committing = False
+
+    def _forward(self, producer: Producer) -> Steps:
+        """Sends a message of its own inside the transaction."""
+        scene, target = self.scene, self.plan.forward_to
+        assert target is not None, "only forwarders have a producer"
+        self._forwarded += 1
+        letter = Letter(key=f"{self.name}+{self._forwarded}", address=target.address, color=scene.color())
+        scene.ledger.sent(
+            letter.key,
+            letter.address,
+            scene.world.now,
+            producer=self.name,
+            transaction=self._transaction,
+            reaches=target.reached_by(letter.color),
+        )
+        scene.operate(self.name, "forwards", letter.key)
+        yield producer.send(letter.build(scene.world.instant.wall_ms))
+
+    def _on_notification(self, notification: Notification) -> None:
+        if isinstance(notification, FailoverCompleted) and not notification.reattached:
+            # What it had seen and not acknowledged comes again, flagged; what it had buffered may come behind others.
+            self.scene.ledger.interrupted(self.subscription)
+            self._seen.clear()

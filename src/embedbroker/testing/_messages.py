@@ -1,0 +1,64 @@
+"""Messages of simulated users: built from a plan, recognised and verified when they come back.
+
+Every message carries its ledger key, and a body that follows from the key, so that bytes of one message never pass
+for another's. How messages are encoded is the codec's affair.
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from embedclient.model import Properties
+from embedclient.wire.core import CoreMessage, MessageType
+
+__all__ = ["COLORS", "Letter", "key_of", "selector_of"]
+
+COLORS = ("red", "green", "blue")
+
+
+@frozen
+class Letter:
+    """What one simulated message is to be. ``expiration`` is wall time in milliseconds, 0 for never."""
+
+    key: str
+    address: str
+    color: str = "red"
+    priority: int = 4
+    durable: bool = True
+    expiration: int = 0
+    size: int = 32
+
+    def build(self, wall_ms: int) -> CoreMessage:
+        """The message to send; a new one each time, because a send takes it over."""
+        properties = Properties()
+        properties["key"] = self.key
+        properties["color"] = self.color
+        return CoreMessage.build(
+            type=MessageType.BYTES,
+            address=self.address,
+            durable=self.durable,
+            priority=self.priority,
+            timestamp=wall_ms,
+            expiration=self.expiration,
+            properties=properties,
+            body=_body(self.key, self.size),
+        )
+
+
+def key_of(message: CoreMessage) -> str:
+    """The ledger key of a message that was received; asserts that its body is the one it was sent with."""
+    key = message.property("key")
+    assert isinstance(key, str), f"a message without a key: {message!r}"
+    body = bytes(message.body)
+    assert body == _body(key, len(body)), f"the body of {key} was changed on its way"
+    return key
+
+
+def selector_of(color: str) -> str:
+    """A filter that takes one color."""
+    return f"color = '{color}'"
+
+
+def _body(key: str, size: int) -> bytes:
+    pattern = key.encode() + b"|"
+    return (pattern * (size // len(pattern) + 1))[:size]

@@ -1,0 +1,261 @@
+"""A simulated broker process: one host that drives the real Node over the simulated network and disk.
+
+It is the twin of the broker's trio edge, with a power switch: it can crash, with the disk losing what was not synced,
+be stopped in order, and start again on the same disk. It decides nothing about messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import define, frozen
+
+from embedbroker.config import BrokerConfig
+from embedbroker.node import (
+    Accepted,
+    BytesReceived,
+    CloseConnection,
+    Command,
+    CommandKind,
+    DiskDone,
+    DiskFailed,
+    Input,
+    Node,
+    NodeState,
+    Notice,
+    Output,
+    PeerClosed,
+    Ready,
+    SendBytes,
+    Stopped,
+    Tick,
+    Written,
+)
+from embedbroker.storage import Allocate, DiskFault, DiskWork, JournalSettings, Lane, Read, Rename, Sync, WriteAt
+from embedbroker.testing._disk import SimulatedDisk
+from embedbroker.testing._network import Link, Network
+
+__all__ = ["NodeHost"]
+
+MEMORY_LIMIT_BYTES = 8 * 1024 * 1024
+
+
+@frozen(eq=False)
+class _DiskCompletion:
+    """The disk has done a piece of work that a life of the broker asked for."""
+
+    life: int
+    work: DiskWork
+
+
+@define
+class DiskSpeed:
+    """How long disk work takes: a fixed part, a part per sync, and a factor for bad days."""
+
+    base_s: float = 0.00005
+    sync_s: float = 0.0004
+    factor: float = 1.0
+
+
+class NodeHost:
+    """One broker, life after life, on one disk."""
+
+    def __init__(self, network: Network, config: BrokerConfig, disk: SimulatedDisk, settings: JournalSettings) -> None:
+        self.name = config.name
+        self.network = network
+        self.world = network.world
+        self.config = config
+        self.disk = disk
+        self.settings = settings
+        self.speed = DiskSpeed()
+        self.node: Node | None = None
+        self.life = 0
+        self.under_way: dict[Lane, DiskWork] = {}
+        #: Called after every step, when recovery is over, and with what the node sends to a connection.
+        self.after_step: list[Callable[[], None]] = []
+        self.on_ready: list[Callable[[], None]] = []
+        self.on_stopped: list[Callable[[], None]] = []
+        self.on_send: list[Callable[[int, bytes], None]] = []
+        self.notices: list[str] = []
+        self._links: dict[int, Link] = {}
+        self._connections = 0
+        self._armed: float | None = None
+        network.listen(self)
+
+    # The power switch
+
+    def start(self) -> None:
+        """A new life on what the disk holds."""
+        assert self.node is None, "a broker runs once at a time"
+        self.life += 1
+        self.world.note(self.name, "starts", self.life)
+        self.node = Node(self.config, self.world.entropy(), MEMORY_LIMIT_BYTES, self.settings)
+        self.step(Command(CommandKind.START))
+
+    def crash(self) -> None:
+        """The power fails: work under way happens in part, the disk loses what was not synced, every link breaks."""
+        assert self.node is not None, "only a running broker crashes"
+        self.world.note(self.name, "crashes")
+        self.node = None
+        for work in self.under_way.values():
+            done = self.world.random.randint(0, len(work.operations))
+            try:
+                self.disk.run(work.operations[:done])
+            except DiskFault as fault:
+                self.world.note(self.name, "disk fault", fault)
+        self.under_way.clear()
+        self.disk.crash(self.world.random)
+        self._forget_links("connection reset")
+
+    def stop(self) -> None:
+        """An orderly stop; ``node`` is None when it is over."""
+        self.world.note(self.name, "is asked to stop")
+        self.step(Command(CommandKind.STOP))
+
+    # What goes on inside, for faults that wait for their moment, and for checkers
+
+    @property
+    def ready(self) -> bool:
+        """True while it serves clients."""
+        return self.node is not None and self.node.state is NodeState.RUNNING
+
+    @property
+    def recovering(self) -> bool:
+        """True while it reads its journal."""
+        return self.node is not None and self.node.state is NodeState.RECOVERING
+
+    def writing(self) -> bool:
+        """True while a batch of the journal is on its way to the disk."""
+        work = self.under_way.get(Lane.JOURNAL)
+        return work is not None and any(isinstance(operation, WriteAt) for operation in work.operations)
+
+    @property
+    def stopping(self) -> bool:
+        """True while an orderly stop is under way."""
+        return self.node is not None and self.node.state is NodeState.STOPPING
+
+    def compacting(self) -> bool:
+        """True while the journal rewrites a segment beside traffic."""
+        work = self.under_way.get(Lane.BACKGROUND)
+        return work is not None and any(isinstance(operation, Read) for operation in work.operations)
+
+    def knows_session(self, name: str) -> bool:
+        """True if this life of the broker has a session of that name."""
+        return self.node is not None and name in self.node.core.sessions
+
+    def switching_segments(self) -> bool:
+        """True while segments are made, reused or renamed."""
+        return any(
+            isinstance(operation, Allocate | Rename)
+            for work in self.under_way.values()
+            for operation in work.operations
+        )
+
+    # The network's side
+
+    def accept(self) -> int | None:
+        if self.node is None:
+            return None
+        self._connections += 1
+        return self._connections
+
+    def on_accepted(self, connection: int, link: Link) -> None:
+        self._links[connection] = link
+        self.step(Accepted(connection, link.near.name))
+
+    def on_bytes(self, connection: int, data: bytes) -> None:
+        if connection in self._links:
+            self.world.trace.add_bytes(self.world.now, self.name, "receives", data)
+            self.step(BytesReceived(connection, data))
+
+    def on_closed(self, connection: int, reason: str) -> None:
+        if self._links.pop(connection, None) is not None:
+            self.world.note(self.name, "connection lost", reason)
+            self.step(PeerClosed(connection, reason))
+
+    def on_written(self, connection: int, count: int) -> None:
+        if connection in self._links:
+            self.step(Written(connection, count))
+
+    def on_event(self, event: object) -> None:
+        """The timer, or the disk."""
+        if isinstance(event, _DiskCompletion):
+            if event.life == self.life and self.node is not None:
+                self._complete(event.work)
+        elif event == self._armed:
+            self._armed = None
+            if self.node is not None:
+                self.step(Tick())
+
+    # Inside
+
+    def step(self, event: Input) -> None:
+        """One step of the node, and everything it asks for."""
+        if self.node is not None:
+            self._carry_out(self.node.step(event, self.world.instant))
+            for check in self.after_step:
+                check()
+        self._arm()
+
+    def _carry_out(self, outputs: list[Output]) -> None:
+        node = self.node
+        assert node is not None, "outputs come from a node"
+        for output in outputs:
+            match output:
+                case SendBytes(connection, data):
+                    link = self._links.get(connection)
+                    if link is not None:
+                        for tap in self.on_send:
+                            tap(connection, data)
+                        taken = link.send(self, data)
+                        if taken:
+                            self._carry_out(node.step(Written(connection, taken), self.world.instant))
+                case CloseConnection(connection, reason):
+                    self.world.note(self.name, "closes connection", reason)
+                    link = self._links.pop(connection, None)
+                    if link is not None:
+                        link.close(self)
+                case DiskWork():
+                    self._begin(output)
+                case Ready():
+                    self.world.note(self.name, "is ready")
+                    for look in self.on_ready:
+                        look()
+                case Notice():
+                    self.notices.append(output.text)
+                    self.world.note(self.name, "says", output.text)
+                case Stopped():
+                    self.world.note(self.name, "has stopped")
+                    self.node = None
+                    self.under_way.clear()
+                    self._forget_links("closed by peer")
+                    for look in self.on_stopped:
+                        look()
+
+    def _begin(self, work: DiskWork) -> None:
+        assert work.lane not in self.under_way, f"two pieces of work on {work.lane!r}"
+        self.under_way[work.lane] = work
+        syncs = sum(1 for operation in work.operations if isinstance(operation, Sync))
+        duration = (self.speed.base_s + syncs * self.speed.sync_s) * self.speed.factor
+        self.world.after(duration * (0.5 + self.world.random.random()), self, _DiskCompletion(self.life, work))
+
+    def _complete(self, work: DiskWork) -> None:
+        del self.under_way[work.lane]
+        try:
+            results = self.disk.run(work.operations)
+        except DiskFault as fault:
+            self.world.note(self.name, "disk fault", fault)
+            self.step(DiskFailed(work.batch, fault))
+        else:
+            self.step(DiskDone(work.batch, results))
+
+    def _arm(self) -> None:
+        deadline = self.node.next_deadline() if self.node is not None else None
+        if deadline is not None and (self._armed is None or deadline < self._armed or self._armed <= self.world.now):
+            self._armed = max(deadline, self.world.now)
+            self.world.at(self._armed, self, self._armed)
+
+    def _forget_links(self, reason: str) -> None:
+        for link in self._links.values():
+            link.vanish(self, reason)
+        self._links.clear()

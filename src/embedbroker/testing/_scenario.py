@@ -1,0 +1,265 @@
+"""One scenario: a seed becomes a workload under faults, then everything heals, and what is owed must arrive in time.
+
+Safety is checked all the way by the ledger and the broker checker. Convergence is bounded in virtual time.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+
+from attrs import define, field, frozen
+
+from embedbroker.ledger import Ledger, Verdict
+from embedbroker.testing._cast import DEAD_LETTERS, Cast, broker_config, choose_cast, journal_settings
+from embedbroker.testing._checkers import BrokerChecker
+from embedbroker.testing._clients import ClientHost
+from embedbroker.testing._consumers import ConsumerKind, ConsumerPlan, SimulatedConsumer
+from embedbroker.testing._dead_letters import DeadLetterReader
+from embedbroker.testing._disk import SimulatedDisk
+from embedbroker.testing._faults import FaultPlan, choose_faults
+from embedbroker.testing._network import Network
+from embedbroker.testing._node_host import NodeHost
+from embedbroker.testing._producers import SimulatedProducer
+from embedbroker.testing._scene import Phase, Scene, SimulationFailure
+from embedbroker.testing._scripts import Steps
+from embedbroker.testing._world import World
+from embedclient.agent import LocatorSettings, Session
+from embedclient.model import RoutingType
+
+__all__ = ["ScenarioFailed", "SeedResult", "run_seed"]
+
+#: Virtual seconds that each phase may last.
+_SETUP_S, _WORK_S, _DRAIN_S, _LEAVE_S = 10.0, 300.0, 120.0, 60.0
+_FAULTS_MIN, _FAULTS_MAX = 3, 7
+_POLL_S = 0.2
+
+
+@frozen
+class SeedResult:
+    """What one seed did. ``hits`` counts the interesting moments by their number."""
+
+    seed: int
+    digest: str
+    operations: int
+    faults: int
+    events: int
+    virtual_s: float
+    hits: tuple[int, ...]
+    verdict: Verdict
+
+
+class ScenarioFailed(Exception):
+    """A seed broke a promise, or did not converge. ``trace`` holds the last lines of what happened before."""
+
+    def __init__(self, seed: int, text: str, trace: list[str]) -> None:
+        super().__init__(f"seed {seed}: {text}")
+        self.seed = seed
+        self.text = text
+        self.trace = trace
+
+
+def run_seed(seed: int, *, trace_tail_lines: int = 200) -> SeedResult:
+    """Runs the scenario of one seed.
+
+    Raises:
+        ScenarioFailed: whatever went wrong, an assertion inside the broker or the client included.
+    """
+    scenario = _Scenario.of(seed, trace_tail_lines)
+    try:
+        return scenario.run()
+    except SimulationFailure as failure:
+        raise ScenarioFailed(seed, str(failure), scenario.world.trace.tail()) from failure
+    except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as failure:
+        # Bugs of the broker or the client, and of the simulation itself, with the place where they showed.
+        text = "".join(traceback.format_exception(failure)[-6:])
+        raise ScenarioFailed(seed, text, scenario.world.trace.tail()) from failure
+
+
+@define(eq=False)
+class _Poll:
+    """Looks every now and then whether a phase is over."""
+
+    world: World
+    condition: Callable[[], bool]
+    met: bool = False
+    ended: bool = False
+
+    def on_event(self, event: object) -> None:
+        if not self.ended:
+            self.met = self.condition()
+            if not self.met:
+                self.world.after(_POLL_S, self, None)
+
+
+@define(eq=False)
+class _Scenario:
+    world: World
+    scene: Scene
+    network: Network
+    broker: NodeHost
+    cast: Cast
+    checker: BrokerChecker
+    faults: FaultPlan
+    _sweeper_host: ClientHost = field(init=False)
+
+    @classmethod
+    def of(cls, seed: int, trace_tail_lines: int) -> _Scenario:
+        world = World(seed, trace_tail_lines=trace_tail_lines)
+        scene = Scene(world, Ledger(expiry_tolerance_s=0.001))
+        network = Network(world, latency_s=world.random.choice((0.0001, 0.0005, 0.002)))
+        network.split_chance = world.random.choice((0.02, 0.1, 0.3))
+        broker = NodeHost(network, broker_config(scene, "broker"), SimulatedDisk(), journal_settings(scene))
+        cast = choose_cast(scene, network, broker)
+        checker = BrokerChecker(scene, broker, cast.topics)
+        scenario = cls(world, scene, network, broker, cast, checker, None)  # type: ignore[arg-type]  # set next
+        scenario.faults = FaultPlan(scene, network, broker, cast.hosts, scenario._crash_client)
+        return scenario
+
+    def run(self) -> SeedResult:
+        """All phases."""
+        self._set_up()
+        self._work()
+        self._drain()
+        self._leave()
+        verdict = self.scene.ledger.verdict(drained=True)
+        if not verdict.clean or verdict.flagged_at_once:
+            self.scene.fail(f"verdict: {verdict.losses()} {verdict.faults()}")
+        return SeedResult(
+            seed=self.world.seed,
+            digest=self.world.trace.digest(),
+            operations=self.scene.operations,
+            faults=self.faults.struck,
+            events=self.world.events,
+            virtual_s=self.world.now,
+            hits=tuple(self.scene.hits),
+            verdict=verdict,
+        )
+
+    # Phases
+
+    def _set_up(self) -> None:
+        """Addresses, queues and subscriptions exist before anybody counts on them."""
+        self.broker.start()
+        host = ClientHost(self.network, "founder", self.broker.name, LocatorSettings(initial_connect_attempts=-1))
+        host.run("found", self._found(host))
+        self._run_until(lambda: host.idle, _SETUP_S, "the set-up does not end")
+        for topic in self.cast.topics:
+            for subscription in topic.subscriptions:
+                self.scene.ledger.subscribe(subscription, topic.address)
+
+    def _found(self, host: ClientHost) -> Steps:
+        while not self.broker.ready:
+            yield 0.01
+        session: Session = yield host.agent().create_session()
+        yield session.create_queue(DEAD_LETTERS, DEAD_LETTERS, RoutingType.ANYCAST)
+        for topic in self.cast.topics:
+            routing = RoutingType.MULTICAST if topic.is_topic else RoutingType.ANYCAST
+            yield session.create_address(topic.address, [routing])
+            for subscription, color in topic.subscriptions.items():
+                filter_text = None if color is None else f"color = '{color}'"
+                yield session.create_queue(topic.address, subscription, routing, filter=filter_text)
+        yield session.close()
+        yield host.agent().close()
+
+    def _work(self) -> None:
+        self.checker.watch()
+        for producer in self.cast.producers:
+            producer.host.run(producer.name, producer.steps())
+        for consumer in self.cast.consumers:
+            consumer.host.run(consumer.name, consumer.steps())
+        kinds = choose_faults(self.scene, self.world.random.randint(_FAULTS_MIN, _FAULTS_MAX))
+        self.faults.schedule(kinds, span_s=self.world.random.choice((0.5, 1.5, 3.0)))
+        self.checker.compare_replay_soon()
+        self._run_until(
+            lambda: self.faults.over and all(producer.finished for producer in self.cast.producers),
+            _WORK_S,
+            "the workload does not end",
+        )
+
+    def _drain(self) -> None:
+        """Everything works again; sweepers take what the consumers' filters leave behind."""
+        self.network.heal()
+        self.scene.phase = Phase.DRAIN
+        self.checker.compare_replay_soon()
+        self._sweeper_host = host = ClientHost(
+            self.network,
+            "sweeper",
+            self.broker.name,
+            LocatorSettings(initial_connect_attempts=-1, reconnect_attempts=-1),
+        )
+        plan = ConsumerPlan(kind=ConsumerKind.AUTO, think_s=0.0, rollback_chance=0.0, leave_chance=0.0)
+        for topic in self.cast.topics:
+            for subscription in topic.subscriptions:
+                sweeper = SimulatedConsumer(
+                    self.scene, host, self.broker, f"sweeper-{subscription}", subscription, plan
+                )
+                host.run(sweeper.name, sweeper.steps())
+        reader = DeadLetterReader(self.scene, host, self.checker)
+        host.run("dead letters", reader.steps())
+        self._run_until(self._is_drained, _DRAIN_S, self._owed)
+
+    def _leave(self) -> None:
+        self.scene.phase = Phase.LEAVE
+        hosts = [*self.cast.hosts, self._sweeper_host]
+        self._run_until(lambda: all(host.idle for host in hosts), _LEAVE_S, "clients do not come to an end")
+        self.checker.compare_replay_soon()
+        self._run_until(lambda: self.checker.compared, _LEAVE_S, "the broker does not come to rest")
+
+    # Conditions
+
+    def _is_drained(self) -> bool:
+        node, ledger = self.broker.node, self.scene.ledger
+        if node is None or not self.broker.ready:
+            return False
+        for queue in node.kernel.catalog.queues.values():
+            if queue.message_count or queue.waiting_visible:
+                return False
+        return not any(ledger.missing(name) for topic in self.cast.topics for name in topic.subscriptions)
+
+    def _owed(self) -> str:
+        """Why the scenario does not converge."""
+        node, ledger = self.broker.node, self.scene.ledger
+        owed = {name: ledger.missing(name) for topic in self.cast.topics for name in topic.subscriptions}
+        queues = {} if node is None else node.kernel.catalog.queues
+        held = {
+            name: (queue.backlog.size, queue.delivering_count, queue.waiting_visible) for name, queue in queues.items()
+        }
+        return f"queues do not drain: owed {owed}, held (waiting, delivering, not visible yet) {held}"
+
+    def _run_until(self, condition: Callable[[], bool], limit_s: float, complaint: str | Callable[[], str]) -> None:
+        poll = _Poll(self.world, condition)
+        self.world.after(0.0, poll, None)
+        self.world.run(self.world.now + limit_s, stop=lambda: poll.met)
+        poll.ended = True
+        if not poll.met:
+            text = complaint if isinstance(complaint, str) else complaint()
+            self.scene.fail(f"after {limit_s} s: {text}")
+
+    # Client crashes
+
+    def _crash_client(self, host: ClientHost) -> None:
+        host.crash()
+        for role in self._roles(host):
+            role.give_up()
+        self.world.after(self.world.random.random() * 0.5, _Restart(self, host), None)
+
+    def _roles(self, host: ClientHost) -> list[SimulatedProducer | SimulatedConsumer]:
+        roles: list[SimulatedProducer | SimulatedConsumer] = [*self.cast.producers, *self.cast.consumers]
+        return [role for role in roles if role.host is host]
+
+    def revive(self, host: ClientHost) -> None:
+        """The client process starts again, with what its users remember."""
+        self.world.note(host.name, "starts again")
+        for role in self._roles(host):
+            host.run(role.name, role.steps())
+
+
+@define(eq=False)
+class _Restart:
+    scenario: _Scenario
+    host: ClientHost
+
+    def on_event(self, event: object) -> None:
+        if self.host.idle:
+            self.scenario.revive(self.host)

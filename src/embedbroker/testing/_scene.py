@@ -1,0 +1,126 @@
+"""What the actors of one scenario share: the world, the ledger, the phase of the run, and the verdict on findings.
+
+It holds no behaviour of users, faults or brokers.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from attrs import define, field
+
+from embedbroker.ledger import Finding, Ledger
+from embedbroker.testing._messages import COLORS
+from embedbroker.testing._world import WALL_START_MS, World
+
+__all__ = ["Moment", "Phase", "Scene", "SimulationFailure", "Topic"]
+
+
+class SimulationFailure(AssertionError):
+    """A checker found a broken promise. The text says which; the seed and the trace come from the scenario."""
+
+
+class Phase(IntEnum):
+    """Where a scenario is: users work under faults, then everything is healed and drained, then clients leave."""
+
+    WORK = 0
+    DRAIN = 1
+    LEAVE = 2
+
+
+class Moment(IntEnum):
+    """The situations a campaign must have met; their hits are counted and a minimum is asserted."""
+
+    CRASH = 0
+    CRASH_WITH_UNSYNCED_RECORDS = 1
+    CRASH_WITH_OPEN_TRANSACTIONS = 2
+    CRASH_DURING_SEGMENT_SWITCH = 3
+    CRASH_DURING_COMPACTION = 4
+    CRASH_DURING_RECOVERY = 5
+    TORN_TAIL_CUT = 6
+    ORDERLY_RESTART = 7
+    DISK_FULL = 8
+    DISK_ERROR = 9
+    SLOW_DISK = 10
+    CONNECTION_CUT = 11
+    DIRECTION_HELD = 12
+    NETWORK_DELAYED = 13
+    CLIENT_CRASH = 14
+    REATTACHED = 15
+    RECREATED = 16
+    SEND_IN_DOUBT = 17
+    COMMIT_IN_DOUBT = 18
+    ROLLBACK = 19
+    REDELIVERY = 20
+    DEAD_LETTER = 21
+    EXPIRED_BEFORE_DELIVERY = 22
+    REPLAY_COMPARED = 23
+
+
+@define(eq=False)
+class Topic:
+    """One address with the subscriptions (or the one queue) behind it: name -> color it takes, None for all."""
+
+    address: str
+    is_topic: bool
+    subscriptions: dict[str, str | None] = field(factory=dict)
+
+    def reached_by(self, color: str) -> list[str]:
+        """The subscriptions whose filter takes a color."""
+        return [name for name, taken in self.subscriptions.items() if taken is None or taken == color]
+
+
+# At the end of a delivery: broken promises that end the run at once.
+_FATAL = (
+    Finding.DUPLICATED_UNFLAGGED
+    | Finding.REAPPEARED
+    | Finding.REORDERED
+    | Finding.PHANTOM
+    | Finding.MISROUTED
+    | Finding.LATE
+    | Finding.FLAGGED_AT_ONCE
+)
+_AGAIN = Finding.REDELIVERED | Finding.DUPLICATED_FLAGGED
+
+
+@define(eq=False)
+class Scene:
+    """The shared state of one scenario."""
+
+    world: World
+    ledger: Ledger
+    phase: Phase = Phase.WORK
+    operations: int = 0
+    hits: list[int] = field(factory=lambda: [0] * len(Moment))
+
+    def hit(self, moment: Moment) -> None:
+        """Counts an interesting moment."""
+        self.hits[moment] += 1
+
+    def operate(self, actor: str, what: str, detail: object = "") -> None:
+        """Counts and traces one operation of a user."""
+        self.operations += 1
+        self.world.trace.add(self.world.now, actor, what, detail)
+
+    def judge(self, finding: Finding, where: str, key: str) -> None:
+        """Ends the run if a finding is a broken promise."""
+        if finding & _AGAIN:
+            self.hit(Moment.REDELIVERY)
+        if finding & _FATAL:
+            raise SimulationFailure(f"{where}: message {key}: {finding & _FATAL!r}")
+
+    def fail(self, text: str) -> None:
+        """Ends the run."""
+        raise SimulationFailure(text)
+
+    def color(self) -> str:
+        """A random color."""
+        return self.world.random.choice(COLORS)
+
+    def chance(self, probability: float) -> bool:
+        """True with the given probability."""
+        return self.world.random.random() < probability
+
+    def wall_to_virtual(self, wall_ms: int) -> float:
+        """The virtual time of a wall time."""
+        return (wall_ms - WALL_START_MS) / 1000
