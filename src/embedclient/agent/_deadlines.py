@@ -21,8 +21,8 @@ class Deadlines:
         self._unstamped: dict[Hashable, Callable[[], None]] = {}
 
     def start(self, key: Hashable, on_timeout: Callable[[], None]) -> None:
-        """Begins to wait; the time runs from the next `stamp`."""
-        if self._timeout_s is not None:
+        """Begins to wait; the time runs from the next `stamp`. What waits already goes on as it is."""
+        if self._timeout_s is not None and key not in self._expiry_of:
             self._unstamped[key] = on_timeout
 
     def stop(self, key: Hashable) -> None:

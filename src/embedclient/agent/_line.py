@@ -476,7 +476,8 @@ class SessionLine:
     def count_received(self, size: int) -> None:
         """One numbered packet was processed; confirms when the window is reached."""
         due = self._channel.received(size)
-        if due is not None:
+        # The packet may have been the one that closed the session.
+        if due is not None and self.connection is not None:
             self._confirm(due)
 
     def flush_confirmation(self) -> None:
