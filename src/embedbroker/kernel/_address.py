@@ -15,7 +15,7 @@ _MULTICAST, _ANYCAST = 0, 1
 class Address:
     """An address with its bindings. Anycast queues share a round robin; every multicast queue gets the message."""
 
-    __slots__ = ("_next_anycast", "anycast", "definition", "idle_since_ms", "multicast", "name", "routed_count", "swept", "used")
+    __slots__ = ("_next_anycast", "adjusts_expiration", "anycast", "definition", "idle_since_ms", "multicast", "name", "routed_count", "swept", "used")
 
     def __init__(self, definition: AddressDefinition) -> None:
         self.definition = definition
@@ -24,6 +24,8 @@ class Address:
         self.multicast: list[Queue] = []
         self._next_anycast = 0
         self.routed_count = 0
+        # Whether the address settings change expirations here; None until the first message asks.
+        self.adjusts_expiration: bool | None = None
         self.used = False
         self.swept = False
         self.idle_since_ms = 0

@@ -112,7 +112,13 @@ class Kernel:
         if address is None:
             targets = self._fully_qualified(message, routing_type)
         else:
-            message = self.apply_expiry_settings(message)
+            if address.adjusts_expiration is None:
+                settings = self.settings.of(address.name)
+                address.adjusts_expiration = (
+                    not settings.expiry_delay == settings.min_expiry_delay == settings.max_expiry_delay == -1
+                )
+            if address.adjusts_expiration:
+                message = self.apply_expiry_settings(message)
             targets = address.route(message, routing_type)
             address.routed_count += 1
         if targets:
@@ -155,8 +161,6 @@ class Kernel:
         """Apply expiry-delay, min- and max-expiry-delay of the address (broker-semantics 4.6)."""
         settings = self.settings.of(message.address)
         delay, shortest, longest = settings.expiry_delay, settings.min_expiry_delay, settings.max_expiry_delay
-        if delay == shortest == longest == -1:
-            return message
         assert delay is not None and shortest is not None and longest is not None
         expiration = message.expiration
         if expiration == 0:

@@ -160,11 +160,12 @@ class CoreSession:
 
     def _unsupported(self, message: CoreMessage) -> Refused | None:
         raw = message.raw
-        if raw.find(_SCHEDULED_KEY) >= 0:
+        properties_at = message.properties_at
+        if raw.find(_SCHEDULED_KEY, properties_at) >= 0:
             due = message.property("_AMQ_SCHED_DELIVERY")
             if isinstance(due, int) and due > self.service.now.wall_ms:
                 return self._not_there("scheduled delivery")
-        if raw.find(_DUPLICATE_KEY) >= 0 and message.property("_AMQ_DUPL_ID") is not None:
+        if raw.find(_DUPLICATE_KEY, properties_at) >= 0 and message.property("_AMQ_DUPL_ID") is not None:
             return self._not_there("duplicate detection")
         return None
 

@@ -192,7 +192,8 @@ class CoreMessage:
         return bytes(self.raw[at + 1 : at + 17]) if self.raw[at] == 1 else None
 
     @property
-    def _properties_at(self) -> int:
+    def properties_at(self) -> int:
+        """Offset of the properties in ``raw``."""
         at = self._user_id_at
         return at + (_PROPERTIES_AFTER_USER_ID if self.raw[at] == 1 else _PROPERTIES_AFTER_FLAG)
 
@@ -201,7 +202,7 @@ class CoreMessage:
         """All properties, decoded once. Read only: changes do not reach ``raw``. Raises RemoteProtocolError."""
         properties = self._properties
         if properties is None:
-            properties = self._properties = Reader(self.raw, self._properties_at).properties()
+            properties = self._properties = Reader(self.raw, self.properties_at).properties()
         return properties
 
     def property_byte(self, key: bytes) -> int | None:
@@ -235,7 +236,7 @@ class CoreMessage:
     @property
     def duplicate_id(self) -> bytes | None:
         """The duplicate detection id; text is compared by its UTF-16LE bytes. Raises RemoteProtocolError."""
-        if self.raw.find(DUPLICATE_ID_KEY, self._properties_at) < 0:
+        if self.raw.find(DUPLICATE_ID_KEY, self.properties_at) < 0:
             return None
         value = self.properties.get(_DUPLICATE_ID)
         if isinstance(value, str):
@@ -260,7 +261,7 @@ class CoreMessage:
         raw += bytes(8)
         raw.append(1)
         raw += encode_simple_string(address)
-        flag_at = self._properties_at
+        flag_at = self.properties_at
         raw += self.raw[self._user_id_at : flag_at - _FIXED_WRITE.size]
         raw += _FIXED_WRITE.pack(self.type, self.durable, expiration, self.timestamp, self.priority)
         if changes or removals:
@@ -272,7 +273,7 @@ class CoreMessage:
     def amend(self, *, changes: Mapping[str, PropertyValue | TypedValue], removals: Collection[str] = ()) -> None:
         """Change properties in place; everything else stays. Raises RemoteProtocolError."""
         properties = changed_properties(self.properties, changes, removals)
-        raw = self.raw[: self._properties_at]
+        raw = self.raw[: self.properties_at]
         append_properties(raw, properties)
         self.raw = raw
         self._properties = properties
@@ -280,7 +281,7 @@ class CoreMessage:
     # Below every @property: from here on the name means this method inside the class.
     def property(self, name: str) -> PropertyValue:
         """Return one property, None when it is missing. Raises RemoteProtocolError."""
-        if self._properties is None and self.raw.find(encode_simple_string(name), self._properties_at) < 0:
+        if self._properties is None and self.raw.find(encode_simple_string(name), self.properties_at) < 0:
             return None
         return self.properties.get(name)
 
