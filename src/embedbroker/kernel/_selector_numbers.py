@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from embedclient.model import number_text
+
 __all__ = ["OPERATIONS", "NotANumber", "is_number", "number_in", "read_as", "text_of", "wrapped"]
 
 
@@ -67,21 +69,8 @@ def text_of(value: object) -> str:
     if value is True or value is False:
         return "true" if value else "false"
     if isinstance(value, float):
-        return _float_text(value)
+        return number_text(value)
     return str(value)
-
-
-def _float_text(value: float) -> str:
-    if not math.isfinite(value):
-        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
-    if value == 0 or 1e-3 <= abs(value) < 1e7:
-        return repr(value)
-    digits, _, exponent = repr(value).partition("e")
-    sign, digits = ("-", digits[1:]) if digits[0] == "-" else ("", digits)
-    whole, _, fraction = digits.partition(".")
-    scale = int(exponent or 0) + len(whole) - 1
-    figures = (whole + fraction).rstrip("0")
-    return f"{sign}{figures[0]}.{figures[1:] or '0'}E{scale}"
 
 
 def read_as(text: str, example: object) -> object:

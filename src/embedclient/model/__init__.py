@@ -22,6 +22,7 @@ from ._destination import (
     subscription_queue_name,
 )
 from ._message import Encoding, Message, RoutingType
+from ._number_text import number_text
 from ._properties import Properties, PropertyType, PropertyValue, TypedValue
 from ._time import Entropy, Instant, make_uuid, uuid_text
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from ._jms_properties import MessageProperties
     from ._jms_selector import filter_for_selector
     from ._jms_stream import StreamMessage
-    from ._jms_values import message_for
 
 __all__ = [
     "IN_VM_CONNECTOR_FACTORY",
@@ -68,7 +68,7 @@ __all__ = [
     "filter_for_selector",
     "fully_qualified_name",
     "make_uuid",
-    "message_for",
+    "number_text",
     "parse_destination",
     "split_attributes",
     "split_fully_qualified_name",
@@ -84,7 +84,6 @@ _LATER = {
     "_jms_properties": ("MessageProperties",),
     "_jms_selector": ("filter_for_selector",),
     "_jms_stream": ("StreamMessage",),
-    "_jms_values": ("message_for",),
 }
 _MODULE_OF = {name: module for module, names in _LATER.items() for name in names}
 

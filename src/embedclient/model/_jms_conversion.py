@@ -1,23 +1,22 @@
 """Which value may be read as which type: the conversion table of Jakarta Messaging 3.1, sections 3.5.4 and 3.11.3.
 
-Responsible for typed values of properties, map entries and stream items, and for how numbers are spelled in strings.
+Responsible for typed values of properties, map entries and stream items, and for reading numbers from strings.
 It refuses to know where the values are kept.
 """
 
 from __future__ import annotations
 
 import re
-from struct import Struct
 from struct import error as StructError
 from typing import Final
 
 from ..errors import MessageFormatException
+from ._number_text import number_text, rounded_to_single
 from ._properties import PropertyType, TypedValue, check_value, infer_type
 
 __all__ = [
     "MISSING",
     "inferred",
-    "number_text",
     "to_boolean",
     "to_bytes",
     "to_char",
@@ -38,7 +37,6 @@ _INTEGER_TEXT: Final = re.compile(r"[+-]?0*[0-9]{1,20}", re.ASCII)
 _REAL_TEXT: Final = re.compile(
     r"\s*[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?|NaN|Infinity)\s*", re.ASCII
 )
-_SINGLE: Final = Struct(">f")
 
 
 def _refusal(found: TypedValue, wanted: str) -> MessageFormatException:
@@ -127,7 +125,7 @@ def typed(value: object, kind: PropertyType) -> TypedValue:
         if kind is PropertyType.DOUBLE:
             value = float(value or 0.0)
         elif kind is PropertyType.FLOAT:
-            value = _rounded(float(value or 0.0))
+            value = rounded_to_single(float(value or 0.0))
     except (TypeError, ValueError, OverflowError, StructError) as error:
         raise MessageFormatException(str(error)) from error
     return TypedValue(value, kind)
@@ -150,33 +148,3 @@ def inferred(value: object) -> TypedValue:
     except ValueError as error:
         raise MessageFormatException(str(error)) from error
     return TypedValue(value, kind)
-
-
-def _rounded(value: float) -> float:
-    """To the precision that FLOAT has, so that the sender reads what the receiver will."""
-    rounded: float = _SINGLE.unpack(_SINGLE.pack(value))[0]
-    return rounded
-
-
-def number_text(value: float, *, single: bool = False) -> str:
-    """A float as Java spells it: shortest digits, an exponent outside 0.001 to 10,000,000."""
-    if value != value or value in (float("inf"), float("-inf")):
-        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
-    text = _shortest(value) if single else repr(value)
-    if value == 0 or (1e-3 <= abs(value) < 1e7 and "e" not in text):
-        return text if "." in text else f"{text}.0"
-    mantissa, _, exponent = text.partition("e")
-    sign = "-" if mantissa.startswith("-") else ""
-    whole, _, fraction = mantissa.lstrip("-").partition(".")
-    digits = (whole + fraction).lstrip("0")
-    scale = int(exponent or 0) + len(whole) - 1 - (len(whole + fraction) - len(digits))
-    digits = digits.rstrip("0") or "0"
-    if 1e-3 <= abs(value) < 1e7:
-        return repr(float(text))
-    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{scale}"
-
-
-def _shortest(value: float) -> str:
-    """The fewest digits that still name this FLOAT."""
-    texts = (f"{value:.{digits}g}" for digits in range(1, 10))
-    return next((text for text in texts if _rounded(float(text)) == value), repr(value))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.embedbroker.kernel.selector_message import Letter
 
 from embedbroker.kernel._selector import InvalidSelector, SelectorCache, parse_selector
 from embedclient.errors import RemoteProtocolError
 from embedclient.model import PropertyValue
+from tests.embedbroker.kernel.selector_message import Letter
 
 LETTER = Letter(
     properties={

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 
 import pytest
-from tests.embedbroker.kernel.selector_message import Letter
 
 from embedbroker.kernel._selector import InvalidSelector, parse_selector
 from embedbroker.kernel._selector_grammar import DEPTH_MAX, LENGTH_MAX
+from tests.embedbroker.kernel.selector_message import Letter
 
 LETTER = Letter(properties={"n": 7, "yes": True})
 

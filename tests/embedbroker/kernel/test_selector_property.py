@@ -9,10 +9,10 @@ import re
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.embedbroker.kernel.selector_message import Letter
 
 from embedbroker.kernel._selector import InvalidSelector, parse_selector
 from embedclient.model import PropertyValue
+from tests.embedbroker.kernel.selector_message import Letter
 
 # A tree is a tuple: its first item names the operation, the others are trees, names or constants.
 Tree = tuple[object, ...]

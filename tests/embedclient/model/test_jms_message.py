@@ -30,7 +30,6 @@ from embedclient.model import (
     TextMessage,
     Topic,
     TypedValue,
-    message_for,
 )
 from embedclient.model import PropertyType as Type
 
@@ -229,25 +228,3 @@ async def test_acknowledging_is_left_to_the_session() -> None:
     assert calls == ["acknowledged"]
     with pytest.raises(IllegalStateException):
         TextMessage("new").acknowledge()
-
-
-def test_plain_values_become_messages() -> None:
-    message = TextMessage("kept")
-    assert message_for(message) is message
-    values: list[tuple[object, type[JMSMessage]]] = [
-        ("text", TextMessage),
-        (b"bytes", BytesMessage),
-        ({"a": 1}, MapMessage),
-        ([1, "a", None], StreamMessage),
-        (None, JMSMessage),
-    ]
-    for value, kind in values:
-        made = message_for(value)
-        assert type(made) is kind
-        assert made.body == value
-    assert message_for(bytearray(b"x")).body == b"x"
-    assert message_for((1, 2)).body == [1, 2]
-    wrong: list[object] = [1, 2.5, object(), {1}, {"a": object()}, [[]]]
-    for value in wrong:
-        with pytest.raises(MessageFormatException):
-            message_for(value)

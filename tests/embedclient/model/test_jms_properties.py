@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from embedclient.errors import JMSException, MessageFormatException
-from embedclient.model import JMSMessage, Properties, PropertyType, TextMessage
-from embedclient.model._jms_conversion import number_text
+from embedclient.model import JMSMessage, Properties, PropertyType, TextMessage, number_text
 
 VALUES: dict[str, object] = {
     "boolean": True,
@@ -224,7 +223,15 @@ def test_numbers_in_strings_are_spelled_as_java_clients_spell_them(value: float,
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.1, "0.1"), (1.1, "1.1"), (16777216.0, "1.6777216E7"), (3.0, "3.0"), (100.0, "100.0"), (1e6, "1000000.0")],
+    [
+        (0.1, "0.1"),
+        (1.1, "1.1"),
+        (16777216.0, "1.6777216E7"),
+        (3.0, "3.0"),
+        (100.0, "100.0"),
+        (1e6, "1000000.0"),
+        (3.4028234663852886e38, "3.4028235E38"),
+    ],
 )
 def test_floats_of_single_precision_are_spelled_with_their_own_digits(value: float, text: str) -> None:
     message = JMSMessage()
