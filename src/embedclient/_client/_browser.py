@@ -6,33 +6,38 @@ Responsible for ending when the broker has shown everything. Refuses to acknowle
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
 
 from embedclient._client._conversion import decode
 from embedclient._client._inbox import CLOSE_TIMEOUT_S, Inbox
+from embedclient._client._session_context import SessionContext
 from embedclient.errors import ConnectionClosedException, IllegalStateException
 from embedclient.model import JMSMessage, Queue, TemporaryQueue
-
-if TYPE_CHECKING:
-    from embedclient._client._session import Session
 
 
 class QueueBrowser:
     """Shows the messages of a queue in order: `async for message in browser`."""
 
     def __init__(
-        self, session: Session, queue: Queue | TemporaryQueue, selector: str | None, condition: str | None
+        self, context: SessionContext, queue: Queue | TemporaryQueue, selector: str | None, condition: str | None
     ) -> None:
-        self.queue = queue
-        self.selector = selector
-        self._session = session
+        self._context = context
+        self._queue = queue
+        self._selector = selector
         self._condition = condition
         self._inbox: Inbox | None = None
         self._closed = False
 
     @property
+    def queue(self) -> Queue | TemporaryQueue:
+        return self._queue
+
+    @property
+    def selector(self) -> str | None:
+        return self._selector
+
+    @property
     def closed(self) -> bool:
-        return self._closed or self._session.closed
+        return self._closed or self._context.agent_session.closed
 
     def __aiter__(self) -> AsyncIterator[JMSMessage]:
         return self._look()
@@ -51,7 +56,7 @@ class QueueBrowser:
         if delivery is None:
             await self._end_look()
             return None
-        return decode(delivery, self.queue, _refuse)
+        return decode(delivery, self._queue, _refuse)
 
     async def close(self) -> None:
         """Closing twice is fine."""
@@ -59,17 +64,18 @@ class QueueBrowser:
         await self._end_look()
 
     async def _open(self) -> Inbox:
-        session = self._session
-        with session.one_task:
-            call = session.core.agent_session.create_consumer(
-                self.queue.queue_name, filter=self._condition, browse_only=True
+        context = self._context
+        consumer = await context.request(
+            lambda: context.agent_session.create_consumer(
+                self._queue.queue_name, filter=self._condition, browse_only=True
             )
-            return Inbox(session.edge, await session.edge.wait(call), session.one_task)
+        )
+        return Inbox(context.edge, consumer, context.one_task)
 
     async def _end_look(self) -> None:
         inbox, self._inbox = self._inbox, None
         if inbox is not None and not inbox.agent_consumer.closed:
-            await self._session.edge.settle(inbox.agent_consumer.close(), CLOSE_TIMEOUT_S)
+            await self._context.edge.settle(inbox.agent_consumer.close(), CLOSE_TIMEOUT_S)
 
 
 async def _refuse() -> None:

@@ -8,27 +8,30 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from inspect import isawaitable
 
 import outcome
 from attrs import frozen
 
-from embedclient._client._core_session import ClientSession
 from embedclient._client._edge import Edge
 from embedclient._client._inbox import CLOSE_TIMEOUT_S
 from embedclient._client._locator import ClientSessionFactory
 from embedclient._client._modes import AcknowledgeMode
 from embedclient._client._opening import Opening
 from embedclient._client._session import Session
+from embedclient._client._session_context import SessionContext
 from embedclient.agent import (
     ConnectionFailed,
     FailoverCompleted,
     FailoverFailed,
     FailureDetected,
+    LocatorSettings,
     Notification,
     SendRefused,
     SessionMode,
 )
+from embedclient.agent import Session as AgentSession
 from embedclient.errors import IllegalStateException, InvalidClientIDException, JMSException
 from embedclient.model import Entropy, make_uuid, uuid_text
 
@@ -60,7 +63,8 @@ class Connection:
 
     def __init__(
         self,
-        factory: ClientSessionFactory,
+        edge: Edge,
+        settings: LocatorSettings,
         entropy: Entropy,
         *,
         user: str | None,
@@ -68,56 +72,39 @@ class Connection:
         shared_client_id: bool,
         auto_start: bool,
     ) -> None:
-        self.factory = factory
-        self.edge: Edge = factory.edge
-        self.settings = factory.settings
-        self.entropy = entropy
-        self.metadata = ConnectionMetaData()
         self.exception_listener: ExceptionListener | None = None
+        self._edge = edge
+        self._settings = settings
+        self._entropy = entropy
         self._user = user
         self._password = password
         self._shared_client_id = shared_client_id
         self._started = auto_start
-        self._uid = uuid_text(make_uuid(entropy, self.edge.now()))
+        self._uid = uuid_text(make_uuid(entropy, edge.now()))
         self._client_id: str | None = None
-        self._initial: ClientSession | None = None
+        self._initial: AgentSession | None = None
         self._sessions: dict[Session, None] = {}
         self._failure_listeners: dict[FailureListener, None] = {}
         self._notifications: deque[Notification] = deque(maxlen=_NOTIFICATIONS_MAX)
-        self._notified = self.edge.signal()
+        self._notified = edge.signal()
         self._used = False
-        factory.on_notification(self._on_notification)
+        edge.agent.on_notification = self._on_notification
 
     @property
     def client_id(self) -> str | None:
         return self._client_id
 
     @property
-    def connection_id(self) -> str:
-        """What messages of this connection carry, for consumers that want none of their own."""
-        return self._client_id or self._uid
+    def metadata(self) -> ConnectionMetaData:
+        return ConnectionMetaData()
+
+    @property
+    def settings(self) -> LocatorSettings:
+        return self._settings
 
     @property
     def started(self) -> bool:
         return self._started
-
-    async def open(self, client_id: str | None) -> None:
-        """The first packets of a JMS connection (core-protocol 8, create JMS connection)."""
-        agent = self.edge.agent
-        call = agent.create_session(
-            username=self._user,
-            password=self._password,
-            auto_commit_sends=False,
-            auto_commit_acks=False,
-            pre_acknowledge=False,
-        )
-        self._initial = ClientSession(self.edge, await self.edge.wait(call))
-        if client_id is not None:
-            await self._claim(client_id)
-        await self._initial.add_metadata(_JMS_SESSION, "")
-        if client_id is not None:
-            await self._initial.add_metadata(_CLIENT_ID, client_id)
-        self.edge.spawn(self._tell_listeners)
 
     async def set_client_id(self, client_id: str) -> None:
         """Give the connection its client id, before anything else is done with it.
@@ -127,19 +114,7 @@ class Connection:
         """
         if self._client_id is not None or self._used:
             raise IllegalStateException("the client id is set once, before the connection is used")
-        await self._claim(client_id)
-        assert self._initial is not None
-        await self._initial.add_metadata(_JMS_SESSION, "")
-        await self._initial.add_metadata(_CLIENT_ID, client_id)
-
-    async def _claim(self, client_id: str) -> None:
-        if not client_id:
-            raise InvalidClientIDException("a client id cannot be empty")
-        assert self._initial is not None
-        session = self._initial.agent_session
-        request = session.add_metadata if self._shared_client_id else session.add_unique_metadata
-        await self.edge.wait(request(_CLIENT_ID, client_id))
-        self._client_id = client_id
+        await self._name(client_id)
 
     def create_session(
         self,
@@ -148,46 +123,23 @@ class Connection:
         acknowledge_mode: AcknowledgeMode = AcknowledgeMode.AUTO,
     ) -> Opening[Session]:
         """A session, `async with connection.create_session() as session`."""
-        mode = SessionMode.TRANSACTED if transacted else SessionMode(acknowledge_mode)
-        return self.open_session(mode)
+        return self._session_in_mode(SessionMode.TRANSACTED if transacted else SessionMode(acknowledge_mode))
 
     session = create_session
-
-    def open_session(self, mode: SessionMode) -> Opening[Session]:
-        """A session by its mode alone."""
-
-        async def open_session() -> Session:
-            self._used = True
-            await self.edge.pause()
-            call = self.edge.agent.create_session_for(
-                mode, username=self._user, password=self._password, client_id=self._client_id
-            )
-            core = ClientSession(self.edge, await self.edge.wait(call))
-            session = Session(self, core, mode)
-            self._sessions[session] = None
-            if self._started:
-                await session.start()
-            return session
-
-        return Opening(open_session)
-
-    def forget(self, session: Session) -> None:
-        """A session was closed."""
-        self._sessions.pop(session, None)
 
     async def start(self) -> None:
         """Let the consumers of all sessions receive. Connections start themselves unless told otherwise."""
         self._used = True
         self._started = True
         for session in list(self._sessions):
-            await session.start()
+            await session._start()
 
     async def stop(self) -> None:
         """Hold all deliveries back until the next `start`."""
         self._used = True
         self._started = False
         for session in list(self._sessions):
-            await session.core.stop()
+            await session._stop()
 
     def add_failure_listener(self, listener: FailureListener) -> None:
         """Have `listener(error, failed_over)` called whenever the connection was lost."""
@@ -198,13 +150,61 @@ class Connection:
 
     async def close(self) -> None:
         """Close everything now, and not only at the end of the block. Closing twice is fine."""
-        timeout_s = self.settings.on_message_close_timeout_ms / 1000
         try:
             for session in list(self._sessions):
-                await session.listeners.close(timeout_s)
+                await session._finish_listeners()
         finally:
             # One call closes every session in order, so that the time-out holds for all of them together.
-            await self.edge.settle(self.edge.agent.close(), CLOSE_TIMEOUT_S)
+            await self._edge.settle(self._edge.agent.close(), CLOSE_TIMEOUT_S)
+
+    # Inside
+
+    async def _open(self, client_id: str | None) -> None:
+        """The first packets of a JMS connection (core-protocol 8, create JMS connection)."""
+        call = self._edge.agent.create_session(
+            username=self._user,
+            password=self._password,
+            auto_commit_sends=False,
+            auto_commit_acks=False,
+            pre_acknowledge=False,
+        )
+        self._initial = await self._edge.wait(call)
+        await self._name(client_id)
+        self._edge.spawn(self._tell_listeners)
+
+    async def _name(self, client_id: str | None) -> None:
+        initial = self._initial
+        assert initial is not None
+        if client_id is not None:
+            if not client_id:
+                raise InvalidClientIDException("a client id cannot be empty")
+            claim = initial.add_metadata if self._shared_client_id else initial.add_unique_metadata
+            await self._edge.wait(claim(_CLIENT_ID, client_id))
+        await self._edge.wait(initial.add_metadata(_JMS_SESSION, ""))
+        if client_id is not None:
+            await self._edge.wait(initial.add_metadata(_CLIENT_ID, client_id))
+            self._client_id = client_id
+
+    def _session_in_mode(self, mode: SessionMode) -> Opening[Session]:
+        return Opening(partial(self._open_session, mode))
+
+    async def _open_session(self, mode: SessionMode) -> Session:
+        self._used = True
+        await self._edge.pause()
+        call = self._edge.agent.create_session_for(
+            mode, username=self._user, password=self._password, client_id=self._client_id
+        )
+        agent_session = await self._edge.wait(call)
+        connection_id = self._client_id or self._uid
+        context = SessionContext(self._edge, agent_session, mode, self._settings, self._entropy, connection_id)
+        session = Session(context, self._client_id, self._forget)
+        self._sessions[session] = None
+        if self._started:
+            await session._start()
+        return session
+
+    def _forget(self, session: Session) -> None:
+        self._sessions.pop(session, None)
 
     def _on_notification(self, notification: Notification) -> None:
         self._notifications.append(notification)
@@ -247,3 +247,32 @@ async def _call(listener: Callable[..., Awaitable[None] | None], *arguments: obj
         if not isinstance(result.error, Exception):
             result.unwrap()  # a cancellation, which must go on
         _log.error("a listener of the connection failed", exc_info=result.error)
+
+
+async def open_connection(
+    factory: ClientSessionFactory,
+    entropy: Entropy,
+    *,
+    client_id: str | None,
+    user: str | None,
+    password: str | None,
+    shared_client_id: bool,
+    auto_start: bool,
+) -> Connection:
+    """A JMS connection over a session factory, ready for use."""
+    connection = Connection(
+        factory._edge,
+        factory.settings,
+        entropy,
+        user=user,
+        password=password,
+        shared_client_id=shared_client_id,
+        auto_start=auto_start,
+    )
+    await connection._open(client_id)
+    return connection
+
+
+def session_in_mode(connection: Connection, mode: SessionMode) -> Opening[Session]:
+    """A session by its mode alone."""
+    return connection._session_in_mode(mode)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from embedclient._client._connection import Connection
+from embedclient._client._connection import Connection, open_connection, session_in_mode
 from embedclient._client._context import JMSContext
 from embedclient._client._edge import Loop
 from embedclient._client._locator import DEFAULT_URL, ServerLocator, trio_loop
@@ -85,15 +85,15 @@ class ConnectionFactory:
         self, user: str | None, password: str | None, client_id: str | None, auto_start: bool
     ) -> AsyncIterator[Connection]:
         async with self._locator.create_session_factory() as factory:
-            connection = Connection(
+            connection = await open_connection(
                 factory,
                 self._loop.entropy,
+                client_id=self.client_id if client_id is None else client_id,
                 user=self._user if user is None else user,
                 password=self._password if password is None else password,
                 shared_client_id=self._shared_client_id,
                 auto_start=auto_start,
             )
-            await connection.open(self.client_id if client_id is None else client_id)
             try:
                 yield connection
             finally:
@@ -105,6 +105,6 @@ class ConnectionFactory:
     ) -> AsyncIterator[JMSContext]:
         async with (
             self._connection(user, password, client_id, True) as connection,
-            connection.open_session(mode) as session,
+            session_in_mode(connection, mode) as session,
         ):
             yield JMSContext(connection, session)

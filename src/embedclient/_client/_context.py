@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Self
 
 from embedclient._client._browser import QueueBrowser
-from embedclient._client._connection import Connection
+from embedclient._client._connection import Connection, session_in_mode
 from embedclient._client._consumer import MessageConsumer
 from embedclient._client._conversion import Body, as_message
 from embedclient._client._opening import Opening
@@ -77,12 +77,20 @@ class JMSContext:
     """A connection and its session. Made by `ConnectionFactory.create_context`."""
 
     def __init__(self, connection: Connection, session: Session) -> None:
-        self.connection = connection
-        self.session = session
+        self._connection = connection
+        self._session = session
+
+    @property
+    def connection(self) -> Connection:
+        return self._connection
+
+    @property
+    def session(self) -> Session:
+        return self._session
 
     @property
     def session_mode(self) -> SessionMode:
-        return self.session.mode
+        return SessionMode(self.session.acknowledge_mode or SessionMode.TRANSACTED)
 
     @property
     def client_id(self) -> str | None:
@@ -94,7 +102,7 @@ class JMSContext:
 
     @asynccontextmanager
     async def _another(self, session_mode: SessionMode) -> AsyncIterator[JMSContext]:
-        async with self.connection.open_session(session_mode) as session:
+        async with session_in_mode(self.connection, session_mode) as session:
             yield JMSContext(self.connection, session)
 
     def create_producer(self) -> JMSProducer:

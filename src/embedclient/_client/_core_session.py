@@ -28,17 +28,17 @@ class ClientConsumer:
 
     def __init__(self, session: ClientSession, agent_consumer: AgentConsumer) -> None:
         self._session = session
-        self._edge = session.edge
-        self.agent_consumer = agent_consumer
-        self._inbox = Inbox(session.edge, agent_consumer, session.one_task)
+        self._edge = session._edge
+        self._agent_consumer = agent_consumer
+        self._inbox = Inbox(session._edge, agent_consumer, session._one_task)
 
     @property
     def queue(self) -> str:
-        return self.agent_consumer.queue
+        return self._agent_consumer.queue
 
     @property
     def closed(self) -> bool:
-        return self.agent_consumer.closed
+        return self._agent_consumer.closed
 
     async def receive(self, timeout: float | None = None) -> ClientMessage | None:
         """Wait for a message, `timeout` seconds at most. None: nothing came in time, or the consumer was closed."""
@@ -56,20 +56,20 @@ class ClientConsumer:
         return self
 
     async def __anext__(self) -> ClientMessage:
-        message = None if self.agent_consumer.closed else await self.receive()
+        message = None if self._agent_consumer.closed else await self.receive()
         if message is None:
             raise StopAsyncIteration
         return message
 
     async def close(self) -> None:
         """Stop receiving. Unacknowledged messages go back to the queue. Closing twice is fine."""
-        if not self.agent_consumer.closed:
-            call = self.agent_consumer.close()
+        if not self._agent_consumer.closed:
+            call = self._agent_consumer.close()
             self._inbox.wake()
             await self._edge.settle(call, CLOSE_TIMEOUT_S)
 
     async def _acknowledge(self, delivery: Delivery, *, individually: bool) -> None:
-        consumer = self.agent_consumer
+        consumer = self._agent_consumer
         acknowledge = consumer.acknowledge_individually if individually else consumer.acknowledge
         call = acknowledge(delivery)
         if call.done and call.error is None:
@@ -79,28 +79,28 @@ class ClientConsumer:
             await self._edge.wait(call)
 
     def _check_open(self) -> None:
-        if self.agent_consumer.closed:
-            raise self.agent_consumer.closed_error or ConnectionClosedException("the consumer is closed")
+        if self._agent_consumer.closed:
+            raise self._agent_consumer.closed_error or ConnectionClosedException("the consumer is closed")
 
 
 class ClientProducer:
     """Sends messages, to one address or to the address of each message."""
 
     def __init__(self, session: ClientSession, agent_producer: AgentProducer) -> None:
-        self._edge = session.edge
-        self._one_task = session.one_task
-        self.agent_producer = agent_producer
+        self._edge = session._edge
+        self._one_task = session._one_task
+        self._agent_producer = agent_producer
 
     @property
     def address(self) -> str | None:
-        return self.agent_producer.address
+        return self._agent_producer.address
 
     async def send(self, message: ClientMessage, *, address: str | None = None) -> None:
         """Send. Waits for the broker as `block_on_durable_send` and `block_on_non_durable_send` say."""
-        await post(self._edge, self._one_task, self.agent_producer, message.encoded(address or self.address))
+        await post(self._edge, self._one_task, self._agent_producer, message.encoded(address or self.address))
 
     async def close(self) -> None:
-        call = self.agent_producer.close()
+        call = self._agent_producer.close()
         self._edge.flush_soon()
         await self._edge.settle(call, CLOSE_TIMEOUT_S)
 
@@ -109,41 +109,41 @@ class ClientSession:
     """A session of the CORE protocol. Made by `ClientSessionFactory.create_session`."""
 
     def __init__(self, edge: Edge, agent_session: AgentSession) -> None:
-        self.edge = edge
-        self.agent_session = agent_session
-        self.one_task = OneTask("the session")
+        self._edge = edge
+        self._agent_session = agent_session
+        self._one_task = OneTask("the session")
 
     @property
     def name(self) -> str:
-        return self.agent_session.name
+        return self._agent_session.name
 
     @property
     def closed(self) -> bool:
-        return self.agent_session.closed
+        return self._agent_session.closed
 
     async def start(self) -> None:
         """Let consumers receive."""
-        await self._request(self.agent_session.start)
+        await self._request(self._agent_session.start)
 
     async def stop(self) -> None:
         """Hold deliveries back until the next `start`."""
-        await self._request(self.agent_session.stop)
+        await self._request(self._agent_session.stop)
 
     async def commit(self) -> None:
-        await self._request(self.agent_session.commit)
+        await self._request(self._agent_session.commit)
 
     async def rollback(self, *, last_message_as_delivered: bool = False) -> None:
         """Undo the transaction. The flag keeps the delivery count of the first message of each consumer."""
-        await self._request(lambda: self.agent_session.rollback(last_message_as_delivered=last_message_as_delivered))
+        await self._request(lambda: self._agent_session.rollback(last_message_as_delivered=last_message_as_delivered))
 
     async def query_queue(self, name: str) -> QueueState:
-        return await self._request(lambda: self.agent_session.query_queue(name))
+        return await self._request(lambda: self._agent_session.query_queue(name))
 
     async def query_address(self, address: str) -> AddressState:
-        return await self._request(lambda: self.agent_session.query_address(address))
+        return await self._request(lambda: self._agent_session.query_address(address))
 
     async def create_address(self, address: str, routing_types: Sequence[RoutingType]) -> None:
-        await self._request(lambda: self.agent_session.create_address(address, routing_types))
+        await self._request(lambda: self._agent_session.create_address(address, routing_types))
 
     async def create_queue(
         self,
@@ -158,7 +158,7 @@ class ClientSession:
     ) -> None:
         """Create a queue; without a name it has the name of its address."""
         await self._request(
-            lambda: self.agent_session.create_queue(
+            lambda: self._agent_session.create_queue(
                 address,
                 queue or address,
                 routing_type,
@@ -170,14 +170,14 @@ class ClientSession:
         )
 
     async def delete_queue(self, name: str) -> None:
-        await self._request(lambda: self.agent_session.delete_queue(name))
+        await self._request(lambda: self._agent_session.delete_queue(name))
 
     async def add_metadata(self, key: str, value: str) -> None:
-        await self._request(lambda: self.agent_session.add_metadata(key, value))
+        await self._request(lambda: self._agent_session.add_metadata(key, value))
 
     def create_producer(self, address: str | None = None) -> ClientProducer:
-        producer = ClientProducer(self, self.agent_session.create_producer(address))
-        self.edge.flush_soon()
+        producer = ClientProducer(self, self._agent_session.create_producer(address))
+        self._edge.flush_soon()
         return producer
 
     def create_consumer(
@@ -190,12 +190,12 @@ class ClientSession:
         window: int | None = None,
     ) -> Opening[ClientConsumer]:
         async def open_consumer() -> ClientConsumer:
-            call = await self._request(
-                lambda: self.agent_session.create_consumer(
+            agent_consumer = await self._request(
+                lambda: self._agent_session.create_consumer(
                     queue, filter=filter, browse_only=browse_only, priority=priority, window=window
                 )
             )
-            return ClientConsumer(self, call)
+            return ClientConsumer(self, agent_consumer)
 
         return Opening(open_consumer)
 
@@ -207,10 +207,10 @@ class ClientSession:
 
     async def close(self) -> None:
         """Close producers, consumers and the session. Closing twice is fine."""
-        if not self.agent_session.closed:
-            await self.edge.settle(self.agent_session.close(), CLOSE_TIMEOUT_S)
+        if not self._agent_session.closed:
+            await self._edge.settle(self._agent_session.close(), CLOSE_TIMEOUT_S)
 
     async def _request(self, request: Callable[[], Call[T]]) -> T:
-        with self.one_task:
-            await self.edge.pause()
-            return await self.edge.wait(request())
+        with self._one_task:
+            await self._edge.pause()
+            return await self._edge.wait(request())

@@ -9,17 +9,14 @@ from __future__ import annotations
 import logging
 from contextvars import ContextVar
 from inspect import isawaitable
-from typing import TYPE_CHECKING
 
 import outcome
 
-from embedclient._client._consumer import MessageConsumer, MessageListener
 from embedclient._client._edge import SpawnedTask
+from embedclient._client._intake import Intake, MessageListener
+from embedclient._client._session_context import SessionContext
 from embedclient.agent import Call, Delivery, SessionMode
 from embedclient.model import JMSMessage
-
-if TYPE_CHECKING:
-    from embedclient._client._session import Session
 
 _log = logging.getLogger("embedclient")
 # In these modes the acknowledgement follows the listener, so that a failure can give the message back.
@@ -31,26 +28,26 @@ _running: ContextVar[Listeners | None] = ContextVar("embedclient listeners", def
 class Listeners:
     """All listeners of one session, and the one task that calls them."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._consumers: dict[MessageConsumer, None] = {}
-        self._arrived = session.edge.signal()
-        self._ended = session.edge.signal()
+    def __init__(self, context: SessionContext) -> None:
+        self._context = context
+        self._intakes: dict[Intake, None] = {}
+        self._arrived = context.edge.signal()
+        self._ended = context.edge.signal()
         self._task: SpawnedTask | None = None
         self._closing = False
         self._calling = False
 
-    def changed(self, consumer: MessageConsumer) -> None:
+    def changed(self, intake: Intake) -> None:
         """A consumer got a listener or lost it."""
-        if consumer.message_listener is None:
-            self._consumers.pop(consumer, None)
-            consumer.watch(None)
+        if intake.listener is None:
+            self._intakes.pop(intake, None)
+            intake.watch(None)
             return
-        self._consumers[consumer] = None
-        consumer.watch(self._arrived.set)
+        self._intakes[intake] = None
+        intake.watch(self._arrived.set)
         self.wake()
         if self._task is None:
-            self._task = self._session.edge.spawn(self._run)
+            self._task = self._context.edge.spawn(self._run)
 
     def wake(self) -> None:
         """Look for messages, because the session was started or a listener came."""
@@ -72,26 +69,25 @@ class Listeners:
         while not self._closing:
             await self._arrived.wait()
             while await self._call_each():
-                await self._session.edge.pause()
+                await self._context.edge.pause()
         self._ended.set()
 
     async def _call_each(self) -> bool:
         """One message per consumer, so that a busy one does not hold up the others."""
         called = False
-        for consumer in list(self._consumers):
-            listener = consumer.message_listener
-            delivery = None if listener is None or self._closing else consumer.next_delivery()
+        for intake in list(self._intakes):
+            listener = intake.listener
+            delivery = None if listener is None or self._closing else intake.next_delivery()
             if listener is not None and delivery is not None:
                 called = True
-                await self._call(consumer, listener, delivery)
-                consumer.want_next()
+                await self._call(intake, listener, delivery)
+                intake.agent_consumer.want()
         return called
 
-    async def _call(self, consumer: MessageConsumer, listener: MessageListener, delivery: Delivery) -> None:
-        session = self._session
-        agent_session = session.core.agent_session
-        afterwards = session.mode in _CONSUMED_AFTERWARDS
-        message = consumer.decoded(delivery)
+    async def _call(self, intake: Intake, listener: MessageListener, delivery: Delivery) -> None:
+        agent_session = self._context.agent_session
+        afterwards = self._context.mode in _CONSUMED_AFTERWARDS
+        message = intake.message(delivery)
         if not afterwards:
             await self._settle(agent_session.consumed(delivery))
         self._calling = True
@@ -101,18 +97,17 @@ class Listeners:
             if afterwards:
                 await self._settle(agent_session.consumed(delivery))
         elif isinstance(result.error, Exception):
-            _log.error("message listener of %s failed", consumer.destination, exc_info=result.error)
+            _log.error("message listener of %s failed", intake.destination, exc_info=result.error)
             if afterwards:
                 await self._settle(agent_session.rollback(last_message_as_delivered=True))
         else:
             result.unwrap()  # a cancellation, which must go on
 
     async def _settle(self, call: Call[None]) -> None:
-        session = self._session
         if call.done:
-            session.edge.flush_soon()
+            self._context.edge.flush_soon()
         else:
-            await session.edge.settle(call, session.call_timeout_s)
+            await self._context.edge.settle(call, self._context.call_timeout_s)
         if call.done and call.error is not None:
             _log.warning("after a message listener: %s", call.error)
 

@@ -77,17 +77,21 @@ class ClientSessionFactory:
     """One connection to a broker, made again when it is lost as far as the settings say."""
 
     def __init__(self, edge: Edge, settings: LocatorSettings) -> None:
-        self.edge = edge
-        self.settings = settings
+        self._edge = edge
+        self._settings = settings
+
+    @property
+    def settings(self) -> LocatorSettings:
+        return self._settings
 
     @property
     def connector(self) -> TransportConfiguration | None:
         """The connector in use, None while there is no connection."""
-        return self.edge.agent.connector
+        return self._edge.agent.connector
 
     def on_notification(self, listener: Callable[[Notification], None] | None) -> None:
         """Set the callable that hears of failures and failovers. It runs inside the event loop and must not block."""
-        self.edge.agent.on_notification = listener
+        self._edge.agent.on_notification = listener
 
     def create_session(
         self,
@@ -102,7 +106,7 @@ class ClientSessionFactory:
         """A core session. Both commit flags False make it transacted."""
 
         async def open_session() -> ClientSession:
-            call = self.edge.agent.create_session(
+            call = self._edge.agent.create_session(
                 username=username,
                 password=password,
                 auto_commit_sends=auto_commit_sends,
@@ -110,13 +114,13 @@ class ClientSessionFactory:
                 pre_acknowledge=pre_acknowledge,
                 ack_batch_size=ack_batch_size,
             )
-            return ClientSession(self.edge, await self.edge.wait(call))
+            return ClientSession(self._edge, await self._edge.wait(call))
 
         return Opening(open_session)
 
     async def close(self) -> None:
         """Close the sessions and the connection now, and not only at the end of the block."""
-        await self.edge.settle(self.edge.agent.close(), CLOSE_TIMEOUT_S)
+        await self._edge.settle(self._edge.agent.close(), CLOSE_TIMEOUT_S)
 
 
 def trio_loop() -> Loop:

@@ -6,24 +6,18 @@ Responsible for what JMS says about sending. Refuses to know the wire and how me
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING
 
 from embedclient._client._conversion import Body, as_message
 from embedclient._client._destinations import as_destination, place_of
 from embedclient._client._inbox import CLOSE_TIMEOUT_S
+from embedclient._client._session_context import SessionContext
 from embedclient.agent import Call, CoreMessage, to_core
 from embedclient.errors import (
     ConnectionClosedException,
     IllegalStateException,
     InvalidDestinationException,
-    ResourceAllocationException,
 )
 from embedclient.model import DeliveryMode, Destination
-
-if TYPE_CHECKING:
-    from embedclient._client._session import Session
-
-PENDING_SENDS_MAX = 10_000
 
 
 class Receipt:
@@ -33,10 +27,10 @@ class Receipt:
     protocol has no answer for messages that nobody waits for, and it ends when the message was written.
     """
 
-    __slots__ = ("_call", "_session")
+    __slots__ = ("_call", "_context")
 
-    def __init__(self, session: Session, call: Call[None]) -> None:
-        self._session = session
+    def __init__(self, context: SessionContext, call: Call[None]) -> None:
+        self._context = context
         self._call = call
 
     @property
@@ -48,7 +42,7 @@ class Receipt:
 
     async def wait(self) -> None:
         """Wait for the outcome. Raises what the broker answered. Cancelling leaves the send alone."""
-        edge = self._session.edge
+        edge = self._context.edge
         signal = edge.signal()
         if not self._call.done:
             self._call.on_done = lambda _: signal.set()
@@ -65,19 +59,22 @@ class MessageProducer:
     `delivery_delay` in seconds (0: for ever, at once), `disable_message_id`, `disable_message_timestamp`.
     """
 
-    def __init__(self, session: Session, destination: Destination | None) -> None:
-        self.destination = destination
+    def __init__(self, context: SessionContext, destination: Destination | None) -> None:
+        self._destination = destination
         self.delivery_mode = DeliveryMode.PERSISTENT
         self.priority = 4
         self.time_to_live = 0.0
         self.delivery_delay = 0.0
         self.disable_message_id = False
         self.disable_message_timestamp = False
-        self._session = session
-        self._pending_sends = 0
+        self._context = context
         address = None if destination is None else place_of(destination).address
-        self._agent_producer = session.core.agent_session.create_producer(address)
-        session.edge.flush_soon()
+        self._agent_producer = context.agent_session.create_producer(address)
+        context.edge.flush_soon()
+
+    @property
+    def destination(self) -> Destination | None:
+        return self._destination
 
     @property
     def closed(self) -> bool:
@@ -102,19 +99,19 @@ class MessageProducer:
             InvalidDestinationException: the destination does not exist and may not be created.
             JMSException: the broker refused the message, or the connection was lost.
         """
-        session = self._session
-        session.one_task.check()
-        await session.edge.pause()
+        context = self._context
+        context.one_task.check()
+        await context.edge.pause()
         target = self._target(destination)
-        if target not in session.prepared:
-            await session.prepare(target)
+        if target not in context.prepared:
+            await context.prepare(target)
         core = self._encode(message, target, delivery_mode, priority, time_to_live, delivery_delay)
         call = self._agent_producer.send(core)
         if call.done and call.error is None:
-            session.edge.flush_soon()
+            context.edge.flush_soon()
             return
-        with session.one_task:
-            await session.edge.wait(call)
+        with context.one_task:
+            await context.edge.wait(call)
 
     def send_nowait(
         self,
@@ -126,34 +123,28 @@ class MessageProducer:
         time_to_live: float | None = None,
         delivery_delay: float | None = None,
     ) -> Receipt:
-        """Queue a message and return at once. The receipt tells the outcome to whoever awaits it.
-
-        Raises:
-            ResourceAllocationException: too many sends of this producer are unfinished.
-        """
-        if self._pending_sends >= PENDING_SENDS_MAX:
-            raise ResourceAllocationException(f"{PENDING_SENDS_MAX} sends of this producer are unfinished")
+        """Queue a message and return at once. The receipt tells the outcome to whoever awaits it."""
         target = self._target(destination)
         core = self._encode(message, target, delivery_mode, priority, time_to_live, delivery_delay)
         call = self._agent_producer.send_confirmed(core)
-        self._session.edge.flush_soon()
-        return Receipt(self._session, call)
+        self._context.edge.flush_soon()
+        return Receipt(self._context, call)
 
     async def close(self) -> None:
         """Closing twice is fine."""
         if not self._agent_producer.closed:
-            await self._session.edge.settle(self._agent_producer.close(), CLOSE_TIMEOUT_S)
+            await self._context.edge.settle(self._agent_producer.close(), CLOSE_TIMEOUT_S)
 
     def _target(self, destination: Destination | str | None) -> Destination:
         if self._agent_producer.closed:
             raise ConnectionClosedException("the producer is closed")
-        if self.destination is None:
+        if self._destination is None:
             if destination is None:
                 raise InvalidDestinationException("this producer has no destination, so every send needs one")
             return as_destination(destination)
         if destination is not None:
-            raise IllegalStateException(f"this producer sends to {self.destination} only")
-        return self.destination
+            raise IllegalStateException(f"this producer sends to {self._destination} only")
+        return self._destination
 
     def _encode(
         self,
@@ -164,8 +155,8 @@ class MessageProducer:
         time_to_live: float | None,
         delivery_delay: float | None,
     ) -> CoreMessage:
-        session = self._session
-        now_ms = session.edge.now().wall_ms
+        context = self._context
+        now_ms = context.edge.now().wall_ms
         lifetime = self.time_to_live if time_to_live is None else time_to_live
         delay = self.delivery_delay if delivery_delay is None else delivery_delay
         return to_core(
@@ -176,7 +167,7 @@ class MessageProducer:
             timestamp=0 if self.disable_message_timestamp else now_ms,
             expiration=now_ms + round((lifetime + delay) * 1000) if lifetime else 0,
             delivery_time=now_ms + round(delay * 1000) if delay else 0,
-            user_id=None if self.disable_message_id else session.message_ids.next(now_ms),
-            connection_id=session.connection_id,
-            group_id=session.group_id,
+            user_id=None if self.disable_message_id else context.message_ids.next(now_ms),
+            connection_id=context.connection_id,
+            group_id=context.group_id,
         )

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
 
 from embedclient._client._browser import QueueBrowser
 from embedclient._client._consumer import MessageConsumer
-from embedclient._client._core_session import ClientSession
-from embedclient._client._destinations import Place, as_destination, place_of
+from embedclient._client._destinations import as_destination, place_of
+from embedclient._client._inbox import CLOSE_TIMEOUT_S
+from embedclient._client._intake import Intake
 from embedclient._client._listener import Listeners
-from embedclient._client._message_ids import MessageIds
 from embedclient._client._modes import AcknowledgeMode
 from embedclient._client._opening import Opening
 from embedclient._client._producer import MessageProducer
-from embedclient.agent import Call, Delivery, SessionMode
+from embedclient._client._session_context import SessionContext
+from embedclient.agent import Call, SessionMode
 from embedclient.agent import Consumer as AgentConsumer
 from embedclient.errors import (
     IllegalStateException,
@@ -30,7 +30,6 @@ from embedclient.errors import (
 from embedclient.model import (
     Destination,
     Queue,
-    RoutingType,
     TemporaryQueue,
     TemporaryTopic,
     Topic,
@@ -40,12 +39,6 @@ from embedclient.model import (
     uuid_text,
 )
 
-if TYPE_CHECKING:
-    from embedclient._client._connection import Connection
-
-T = TypeVar("T")
-_PREPARED_MAX = 1_000
-
 
 class Session:
     """A single-threaded context for sending and receiving. Made by `Connection.session`.
@@ -53,33 +46,25 @@ class Session:
     Two tasks that use one session at the same time get an IllegalStateException: give each task its own.
     """
 
-    def __init__(self, connection: Connection, core: ClientSession, mode: SessionMode) -> None:
-        self.connection = connection
-        self.core = core
-        self.mode = mode
-        self.edge = core.edge
-        self.one_task = core.one_task
-        self.listeners = Listeners(self)
-        self.message_ids = MessageIds(connection.entropy)
-        self.connection_id = connection.connection_id
-        self.group_id = connection.settings.group_id
-        self.call_timeout_s = connection.settings.call_timeout_ms / 1000
-        # Destinations that were looked up or created already; a dict, because it forgets the oldest first.
-        self.prepared: dict[Destination, None] = {}
+    def __init__(self, context: SessionContext, client_id: str | None, on_close: Callable[[Session], None]) -> None:
+        self._context = context
+        self._client_id = client_id
+        self._on_close = on_close
+        self._listeners = Listeners(context)
         self._in_doubt: Call[None] | None = None
 
     @property
     def transacted(self) -> bool:
-        return self.mode is SessionMode.TRANSACTED
+        return self._context.mode is SessionMode.TRANSACTED
 
     @property
     def acknowledge_mode(self) -> AcknowledgeMode | None:
         """None for a transacted session."""
-        return None if self.transacted else AcknowledgeMode(self.mode)
+        return None if self.transacted else AcknowledgeMode(self._context.mode)
 
     @property
     def closed(self) -> bool:
-        return self.core.closed
+        return self._context.agent_session.closed
 
     # Sending and receiving
 
@@ -88,7 +73,7 @@ class Session:
 
         A queue or topic that does not exist yet is created with the first send, where the broker allows it.
         """
-        return MessageProducer(self, None if destination is None else as_destination(destination))
+        return MessageProducer(self._context, None if destination is None else as_destination(destination))
 
     def create_consumer(
         self, destination: Destination | str, selector: str | None = None, *, no_local: bool = False
@@ -106,7 +91,7 @@ class Session:
         condition = self._filter(selector, no_local)
 
         def request() -> Call[AgentConsumer]:
-            agent_session = self.core.agent_session
+            agent_session = self._context.agent_session
             if isinstance(target, Queue | TemporaryQueue):
                 return agent_session.open_queue_consumer(
                     place.address,
@@ -133,7 +118,7 @@ class Session:
 
         Another selector or topic under the same name replaces the subscription and drops its messages.
         """
-        if self.connection.client_id is None:
+        if self._client_id is None:
             raise IllegalStateException("a durable subscription that is not shared needs a client id")
         return self._subscribe(topic, name, selector, durable=True, shared=False, no_local=no_local)
 
@@ -157,8 +142,8 @@ class Session:
         condition = self._filter(selector, no_local=False)
 
         async def open_browser() -> QueueBrowser:
-            await self._request(lambda: self.core.agent_session.query_address(place_of(target).address))
-            return QueueBrowser(self, target, selector, condition)
+            await self._context.request(lambda: self._context.agent_session.query_address(place_of(target).address))
+            return QueueBrowser(self._context, target, selector, condition)
 
         return Opening(open_browser)
 
@@ -166,21 +151,21 @@ class Session:
 
     async def create_temporary_queue(self) -> TemporaryQueue:
         """A queue that lives as long as the connection."""
-        return TemporaryQueue(await self._request(self.core.agent_session.create_temporary_queue))
+        return TemporaryQueue(await self._context.request(self._context.agent_session.create_temporary_queue))
 
     async def create_temporary_topic(self) -> TemporaryTopic:
         """A topic that lives as long as the connection."""
-        return TemporaryTopic(await self._request(self.core.agent_session.create_temporary_topic))
+        return TemporaryTopic(await self._context.request(self._context.agent_session.create_temporary_topic))
 
     async def delete_temporary(self, destination: TemporaryQueue | TemporaryTopic) -> None:
         """Delete a temporary destination before its connection ends. It must have no consumers."""
-        self.prepared.pop(destination, None)
-        await self._request(lambda: self.core.agent_session.delete_temporary(destination.address))
+        self._context.prepared.pop(destination, None)
+        await self._context.request(lambda: self._context.agent_session.delete_temporary(destination.address))
 
     async def unsubscribe(self, name: str) -> None:
         """Delete a durable subscription. It must have no consumers."""
-        queue = subscription_queue_name(self.connection.client_id, name, durable=True)
-        await self._request(lambda: self.core.agent_session.unsubscribe(queue))
+        queue = subscription_queue_name(self._client_id, name, durable=True)
+        await self._context.request(lambda: self._context.agent_session.unsubscribe(queue))
 
     # Transactions and acknowledgement
 
@@ -193,23 +178,23 @@ class Session:
                 broker was committing.
         """
         self._check_transacted("commit")
-        with self.one_task:
-            await self.edge.pause()
+        with self._context.one_task:
+            await self._context.edge.pause()
             await self._resolve_doubt()
-            await self._finish_transaction(self.core.agent_session.commit())
+            await self._finish_transaction(self._context.agent_session.commit())
 
     async def rollback(self) -> None:
         """Undo what was sent and received since the last commit; messages received will come again."""
         self._check_transacted("roll back")
-        with self.one_task:
-            await self.edge.pause()
-            await self._finish_transaction(self.core.agent_session.rollback())
+        with self._context.one_task:
+            await self._context.edge.pause()
+            await self._finish_transaction(self._context.agent_session.rollback())
 
     async def recover(self) -> None:
         """Have every unacknowledged message delivered again."""
         if self.transacted:
             raise IllegalStateException("a transacted session cannot recover; roll it back")
-        await self._request(lambda: self.core.agent_session.rollback(last_message_as_delivered=True))
+        await self._context.request(lambda: self._context.agent_session.rollback(last_message_as_delivered=True))
 
     def transaction(self) -> AbstractAsyncContextManager[None]:
         """A block that commits at its end, and rolls back if an exception leaves it."""
@@ -226,48 +211,32 @@ class Session:
         finally:
             if not committing and not self.closed:
                 # Bounded and not cancelled: the exception that got us here goes on in any case.
-                await self.edge.settle(self.core.agent_session.rollback(), self.call_timeout_s)
-
-    async def acknowledge_delivery(self, delivery: Delivery) -> None:
-        """What `message.acknowledge()` does."""
-        with self.one_task:
-            await self.edge.pause()
-            call = self.core.agent_session.acknowledge(delivery)
-            self.edge.flush_soon()
-            if not call.done or call.error is not None:
-                await self.edge.wait(call)
-
-    # Life
-
-    async def start(self) -> None:
-        """Let consumers receive. The connection does it for its sessions."""
-        await self.edge.wait(self.core.agent_session.start())
-        self.listeners.wake()
+                await self._context.edge.settle(self._context.agent_session.rollback(), self._context.call_timeout_s)
 
     async def close(self) -> None:
         """Close producers, consumers and the session; an open transaction is rolled back. Closing twice is fine."""
         if self.closed:
             return
-        self.connection.forget(self)
+        self._on_close(self)
         try:
-            await self.listeners.close(self.connection.settings.on_message_close_timeout_ms / 1000)
+            await self._finish_listeners()
         finally:
-            await self.core.close()
+            await self._context.edge.settle(self._context.agent_session.close(), CLOSE_TIMEOUT_S)
+
+    # For the connection
+
+    async def _start(self) -> None:
+        await self._context.edge.wait(self._context.agent_session.start())
+        self._listeners.wake()
+
+    async def _stop(self) -> None:
+        await self._context.edge.wait(self._context.agent_session.stop())
+
+    async def _finish_listeners(self) -> None:
+        """Let a running listener end, within the time the settings give it."""
+        await self._listeners.close(self._context.settings.on_message_close_timeout_ms / 1000)
 
     # Inside
-
-    async def prepare(self, destination: Destination) -> None:
-        """Look a destination up once, and create what is missing (core-protocol 8, createProducer)."""
-        if not destination.is_temporary:
-            place = place_of(destination)
-            await self._request(
-                lambda: self.core.agent_session.prepare_destination(
-                    place.address, destination.routing_type, place.attributes, queue=_prepared_queue(destination, place)
-                )
-            )
-        while len(self.prepared) >= _PREPARED_MAX:
-            del self.prepared[next(iter(self.prepared))]
-        self.prepared[destination] = None
 
     def _subscribe(
         self,
@@ -287,11 +256,11 @@ class Session:
         if not name:
             raise InvalidDestinationException("a subscription needs a name")
         place = place_of(target)
-        queue = subscription_queue_name(self.connection.client_id, name, durable=durable)
+        queue = subscription_queue_name(self._client_id, name, durable=durable)
         condition = self._filter(selector, no_local)
 
         def request() -> Call[AgentConsumer]:
-            return self.core.agent_session.open_topic_consumer(
+            return self._context.agent_session.open_topic_consumer(
                 place.address,
                 queue=queue,
                 durable=durable,
@@ -305,27 +274,24 @@ class Session:
     async def _open_consumer(
         self, request: Callable[[], Call[AgentConsumer]], target: Destination, selector: str | None
     ) -> MessageConsumer:
-        return MessageConsumer(self, await self._request(request), target, selector)
+        agent_consumer = await self._context.request(request)
+        intake = Intake(self._context, agent_consumer, target)
+        return MessageConsumer(self._context, self._listeners, intake, selector)
 
     def _filter(self, selector: str | None, no_local: bool) -> str | None:
-        return filter_for_selector(selector, no_local_id=self.connection_id if no_local else None)
+        return filter_for_selector(selector, no_local_id=self._context.connection_id if no_local else None)
 
     def _random_name(self) -> str:
-        return uuid_text(make_uuid(self.connection.entropy, self.edge.now()))
+        return uuid_text(make_uuid(self._context.entropy, self._context.edge.now()))
 
     def _check_transacted(self, action: str) -> None:
         if not self.transacted:
             raise IllegalStateException(f"only a transacted session can {action}")
 
-    async def _request(self, request: Callable[[], Call[T]]) -> T:
-        with self.one_task:
-            await self.edge.pause()
-            return await self.edge.wait(request())
-
     async def _finish_transaction(self, call: Call[None]) -> None:
         """Wait for the end of a transaction; a cancellation that finds it on its way leaves it in doubt."""
         try:
-            await self.edge.wait(call)
+            await self._context.edge.wait(call)
         finally:
             if not call.done:
                 self._in_doubt = call
@@ -335,15 +301,8 @@ class Session:
         call, self._in_doubt = self._in_doubt, None
         if call is None:
             return
-        await self.edge.settle(call, self.call_timeout_s)
+        await self._context.edge.settle(call, self._context.call_timeout_s)
         if not call.done or call.error is not None:
             raise TransactionOutcomeUnknownException(
                 "the outcome of a commit that was cancelled is unknown", linked_exception=call.error
             )
-
-
-def _prepared_queue(destination: Destination, place: Place) -> str | None:
-    """The queue that must exist before a send: only queues have one, topics do when fully qualified."""
-    if destination.routing_type is RoutingType.ANYCAST:
-        return place.queue or place.address
-    return place.queue

@@ -1,0 +1,74 @@
+"""Deliveries of one JMS consumer on their way to the program: by `receive`, or by a listener.
+
+Responsible for turning a delivery into a message that counts as consumed at the right moment. Refuses to know who takes
+the messages; who acknowledges when is the agent's knowledge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from embedclient._client._conversion import decode
+from embedclient._client._inbox import Inbox
+from embedclient._client._session_context import SessionContext
+from embedclient.agent import Consumer as AgentConsumer
+from embedclient.agent import Delivery
+from embedclient.errors import ConnectionClosedException, IllegalStateException
+from embedclient.model import Destination, JMSMessage
+
+MessageListener = Callable[[JMSMessage], Awaitable[None] | None]
+
+
+class Intake:
+    """One per consumer."""
+
+    __slots__ = ("_consumed", "_context", "agent_consumer", "destination", "inbox", "listener")
+
+    def __init__(self, context: SessionContext, agent_consumer: AgentConsumer, destination: Destination) -> None:
+        self._context = context
+        self._consumed = context.agent_session.consumed
+        self.agent_consumer = agent_consumer
+        self.destination = destination
+        self.inbox = Inbox(context.edge, agent_consumer, context.one_task)
+        self.listener: MessageListener | None = None
+
+    def check_open(self) -> None:
+        if self.agent_consumer.closed:
+            raise self.agent_consumer.closed_error or ConnectionClosedException("the consumer is closed")
+
+    def check_receiving(self) -> None:
+        self.check_open()
+        if self.listener is not None:
+            raise IllegalStateException("a consumer with a message listener cannot receive")
+
+    def message(self, delivery: Delivery) -> JMSMessage:
+        return decode(delivery, self.destination, partial(self._context.acknowledge, delivery))
+
+    async def hand_over(self, delivery: Delivery) -> JMSMessage:
+        """The message, consumed as the session's mode says."""
+        message = self.message(delivery)
+        call = self._consumed(delivery)
+        if call.done:
+            self._context.edge.flush_soon()
+        else:
+            # The message is the caller's already: a cancellation waits until the acknowledgement was answered.
+            await self._context.edge.settle(call, self._context.call_timeout_s)
+        if call.error is not None:
+            raise call.error
+        return message
+
+    # For the session's listener task
+
+    def next_delivery(self) -> Delivery | None:
+        return self.agent_consumer.next(self._context.edge.now())
+
+    def watch(self, on_ready: Callable[[], None] | None) -> None:
+        """Tell `on_ready` of arrivals instead of a waiting receive; None turns back."""
+        if on_ready is None:
+            self.inbox.attach()
+            self.agent_consumer.give_up()
+        else:
+            self.agent_consumer.on_ready = lambda _: on_ready()
+            self.agent_consumer.want()
+        self._context.edge.flush_soon()

@@ -1,0 +1,83 @@
+"""What a JMS session shares with its producers, consumers, browsers and listeners.
+
+Responsible for requests that one task at a time makes, and for destinations that were looked up already. Refuses to
+know the classes that use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from embedclient._client._destinations import Place, place_of
+from embedclient._client._edge import Edge
+from embedclient._client._inbox import OneTask
+from embedclient._client._message_ids import MessageIds
+from embedclient.agent import Call, Delivery, LocatorSettings, SessionMode
+from embedclient.agent import Session as AgentSession
+from embedclient.model import Destination, Entropy, RoutingType
+
+T = TypeVar("T")
+_PREPARED_MAX = 1_000
+
+
+class SessionContext:
+    """One per session. `connection_id` is what its messages carry, for consumers that want none of their own."""
+
+    def __init__(
+        self,
+        edge: Edge,
+        agent_session: AgentSession,
+        mode: SessionMode,
+        settings: LocatorSettings,
+        entropy: Entropy,
+        connection_id: str,
+    ) -> None:
+        self.edge = edge
+        self.agent_session = agent_session
+        self.mode = mode
+        self.settings = settings
+        self.entropy = entropy
+        self.connection_id = connection_id
+        self.group_id = settings.group_id
+        self.call_timeout_s = settings.call_timeout_ms / 1000
+        self.one_task = OneTask("the session")
+        self.message_ids = MessageIds(entropy)
+        # Destinations that were looked up or created already; a dict, because it forgets the oldest first.
+        self.prepared: dict[Destination, None] = {}
+
+    async def request(self, ask: Callable[[], Call[T]]) -> T:
+        """One request, and its answer."""
+        with self.one_task:
+            await self.edge.pause()
+            return await self.edge.wait(ask())
+
+    async def prepare(self, destination: Destination) -> None:
+        """Look a destination up once, and create what is missing (core-protocol 8, createProducer)."""
+        if not destination.is_temporary:
+            place = place_of(destination)
+            await self.request(
+                lambda: self.agent_session.prepare_destination(
+                    place.address, destination.routing_type, place.attributes, queue=_queue_of(destination, place)
+                )
+            )
+        while len(self.prepared) >= _PREPARED_MAX:
+            del self.prepared[next(iter(self.prepared))]
+        self.prepared[destination] = None
+
+    async def acknowledge(self, delivery: Delivery) -> None:
+        """What `message.acknowledge()` does."""
+        with self.one_task:
+            await self.edge.pause()
+            call = self.agent_session.acknowledge(delivery)
+            if call.done and call.error is None:
+                self.edge.flush_soon()
+            else:
+                await self.edge.wait(call)
+
+
+def _queue_of(destination: Destination, place: Place) -> str | None:
+    """The queue that must exist before a send: queues have one, topics only when fully qualified."""
+    if destination.routing_type is RoutingType.ANYCAST:
+        return place.queue or place.address
+    return place.queue
