@@ -1,10 +1,11 @@
 """The sync client brain: one broker connection, its sessions, flow control, acknowledgement and reconnects."""
 
-from embedclient.agent._agent import Agent, AgentState
+from embedclient.agent._agent import Agent
 from embedclient.agent._call import DONE, Call, done_call, failed_call
 from embedclient.agent._consumer import Consumer
 from embedclient.agent._conversion import INFLATED_BYTES_MAX, from_core, to_core
 from embedclient.agent._inputs import BytesReceived, Dialed, DialFailed, Input, PeerClosed, Tick, Written
+from embedclient.agent._lifeline import AgentState
 from embedclient.agent._notifications import (
     ConnectionFailed,
     FailoverCompleted,

@@ -4,9 +4,11 @@ Responsible for the resend cache and both counters of the session's channel, one
 ids (core-protocol 4.4), asynchronous sends, and for holding requests back while credits or the connection are missing.
 Refuses to know consumers, transactions and what the requests mean.
 
-A session without connection is *locked*. Requests and sends then wait in the backlog; packets that need no reply go
-into the resend cache only, from where a reattachment sends them. A rebuilt session drops them with the cache: they
-were about deliveries that no longer exist.
+From the loss of a connection until all sessions are back the line is *locked*: requests and sends wait in the backlog.
+Packets that need no reply do not wait that long. While the line is not *speaking* they go into the resend cache only,
+from where a reattachment sends them; a rebuilt session drops them with the cache, for they were about deliveries that
+no longer exist. A session that is back speaks at once, even while others are still on their way: its consumers get
+messages already, and their credits and acknowledgements must not be lost.
 """
 
 from collections import deque
@@ -15,8 +17,8 @@ from typing import Final
 
 from embedclient.agent._call import DONE, Call, DueCallbacks, failed_call
 from embedclient.agent._connection import Connection
-from embedclient.agent._credits import AddressCredits
 from embedclient.agent._deadlines import Deadlines
+from embedclient.agent._outgoing import AsyncSend, Request, Send, is_counted
 from embedclient.agent._settings import LocatorSettings
 from embedclient.engine.core import Channel, PeerCount
 from embedclient.errors import ErrorCode, JMSException, exception_for
@@ -26,65 +28,14 @@ from embedclient.wire.core import (
     NullResponse,
     Packet,
     PacketsConfirmed,
-    SessionAddMetadataV2,
     SessionCommit,
-    SessionUniqueAddMetadata,
     encode_packet,
     encode_send,
-    is_confirmed,
 )
 
 VERSION_WITH_CORRELATION: Final = 130
 VERSION_WITH_COMMIT_CORRELATION: Final = 132
 _FIRST_BLOCKING_ID: Final = -2
-
-
-class Request:
-    """A blocking call: waiting for its turn, or in flight when `number` is set."""
-
-    __slots__ = ("call", "correlation_id", "expected", "number", "packet")
-
-    def __init__(
-        self, call: Call[Packet], packet: Packet | None, expected: tuple[type[Packet], ...], number: int = -1
-    ) -> None:
-        self.call = call
-        self.packet = packet
-        self.expected = expected
-        self.number = number
-        # The id that the reply must repeat; 0 for a packet that has no field for it.
-        self.correlation_id = 0
-
-
-class Send:
-    """A message on its way out."""
-
-    __slots__ = ("blocking", "call", "confirmed", "credits", "message", "sender_id")
-
-    def __init__(
-        self,
-        call: Call[None],
-        message: CoreMessage,
-        sender_id: int,
-        credits: AddressCredits | None,
-        blocking: bool,
-        confirmed: bool,
-    ) -> None:
-        self.call = call
-        self.message = message
-        self.sender_id = sender_id
-        self.credits = credits
-        self.blocking = blocking
-        self.confirmed = confirmed
-
-
-class AsyncSend:
-    """A send in flight that nobody blocks for; `call` is None when nobody waits at all."""
-
-    __slots__ = ("call", "number")
-
-    def __init__(self, call: Call[None] | None, number: int) -> None:
-        self.call = call
-        self.number = number
 
 
 class SessionLine:
@@ -102,6 +53,7 @@ class SessionLine:
         self.version = 0
         self.connection: Connection | None = None
         self.locked = True
+        self.speaking = False
         self.closed_error: JMSException | None = None
         self.on_send_refused: Callable[[JMSException], None] | None = None
         window = settings.confirmation_window_size
@@ -122,18 +74,28 @@ class SessionLine:
     # --- connection ---
 
     def attach(self, connection: Connection, version: int) -> None:
-        """Moves the session to a connection; it stays locked until `unlock`."""
+        """Moves the session to a connection, where it listens only."""
         self.connection = connection
         self.version = version
 
     def lock(self) -> None:
         """The connection is gone: whatever waits begins to wait for the failover."""
-        self.locked = True
         self.connection = None
+        self.speaking = False
+        if self.locked:
+            return
+        self.locked = True
         for entry in self._backlog:
             self._wait_for_failover(entry)
 
+    def speak(self) -> None:
+        """The broker knows the session again."""
+        assert self.connection is not None
+        self.speaking = True
+
     def unlock(self) -> None:
+        """All sessions are back: what waits may leave."""
+        self.speak()
         self.locked = False
         for entry in self._backlog:
             self._failover_deadlines.stop(entry)
@@ -174,6 +136,7 @@ class SessionLine:
         for frame in channel.replay_after(low):
             self.connection.write(frame)
         self._complete_confirmed(low)
+        self.speak()
         return True
 
     def restart(self, cause: JMSException) -> None:
@@ -195,6 +158,7 @@ class SessionLine:
             return
         self.closed_error = error
         self.locked = True
+        self.speaking = False
         self.connection = None
         self.restart(cause or error)
         backlog, self._backlog = self._backlog, deque()
@@ -227,12 +191,12 @@ class SessionLine:
     def post_frame(self, frame: bytes, *, counted: bool = True) -> None:
         if counted and self.numbered:
             self._channel.sent(frame)
-        if not self.locked:
+        if self.speaking:
             assert self.connection is not None
             self.connection.write(frame)
 
     def post_rebuilding(self, packet: Packet) -> None:
-        """Sends a packet that rebuilds the session while it is still locked.
+        """Sends a packet that rebuilds the session, before it speaks.
 
         History of the fault that this avoids (recorded as `reattach-after-recreate-lost-send`):
 
@@ -476,20 +440,21 @@ class SessionLine:
     def count_received(self, size: int) -> None:
         """One numbered packet was processed; confirms when the window is reached."""
         due = self._channel.received(size)
-        # The packet may have been the one that closed the session.
-        if due is not None and self.connection is not None:
+        if due is not None:
             self._confirm(due)
 
     def flush_confirmation(self) -> None:
         """Confirms what is owed, with each ping."""
-        if self.connection is not None and not self.locked:
+        if self.speaking:
             due = self._channel.flush()
             if due is not None:
                 self._confirm(due)
 
     def _confirm(self, command_id: int) -> None:
-        assert self.connection is not None
-        self.connection.send_packet(PacketsConfirmed(command_id), self.channel_id)
+        # Not while it listens only: REATTACH_SESSION has said it, or the handler of this packet closed the session.
+        if self.speaking:
+            assert self.connection is not None
+            self.connection.send_packet(PacketsConfirmed(command_id), self.channel_id)
 
     def on_confirmed(self, packet: PacketsConfirmed) -> None:
         """Drops confirmed packets from the cache, as far as the peer's count is certain."""
@@ -511,13 +476,6 @@ class SessionLine:
             call = self._async_sends.pop(correlation_id).call
             if call is not None:
                 call.succeed(None)
-
-
-def is_counted(packet: Packet) -> bool:
-    """Whether a packet takes part in the numbering; two kinds of metadata say so themselves."""
-    if isinstance(packet, (SessionAddMetadataV2, SessionUniqueAddMetadata)):
-        return is_confirmed(packet.TYPE, packet.requires_response)
-    return is_confirmed(packet.TYPE)
 
 
 def _unblocked(cause: JMSException) -> JMSException:

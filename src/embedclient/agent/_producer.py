@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from embedclient.agent._call import DONE, Call, DueCallbacks, failed_call
 from embedclient.agent._credits import AddressCredits, CreditTable
-from embedclient.agent._line import Send, SessionLine
+from embedclient.agent._line import SessionLine
+from embedclient.agent._outgoing import Send
 from embedclient.agent._settings import LocatorSettings, SessionFlags
 from embedclient.errors import ConnectionClosedException, JMSException
 from embedclient.wire.core import CoreMessage, RemoveProducer

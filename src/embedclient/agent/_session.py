@@ -5,25 +5,30 @@ start, stop, close and metadata, and for the packets that make the session again
 (core-protocol 7.3). Refuses to know when a reconnect happens and how replies find their requests.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
+from embedclient.agent._addressing import Addressing
 from embedclient.agent._call import DONE, Call, DueCallbacks, Steps, failed_call, run_sequence, settled, wait
 from embedclient.agent._consumer import Consumer
 from embedclient.agent._credits import CreditTable
+from embedclient.agent._destinations import (
+    create_temporary_queue,
+    create_temporary_topic,
+    delete_temporary,
+    open_queue_consumer,
+    open_topic_consumer,
+    prepare_destination,
+    unsubscribe,
+)
 from embedclient.agent._line import SessionLine
 from embedclient.agent._prefetch import Delivery
 from embedclient.agent._producer import VERSION_WITH_PRODUCERS, Producer
 from embedclient.agent._queue_state import (
-    ADDRESS_ANSWERS,
     QUEUE_ANSWERS,
-    VERSION_WITH_ADDRESSING,
-    AddressState,
     QueueAttributes,
     QueueState,
-    address_state,
     create_queue_packet,
-    create_shared_queue_packet,
     queue_state,
 )
 from embedclient.agent._settings import DEFAULT_CONSUMER_WINDOW_SIZE, LocatorSettings, SessionFlags, SessionMode
@@ -35,21 +40,17 @@ from embedclient.wire.core import (
     RECEIVE_TRAILER,
     RECEIVE_TRAILER_SIZE,
     CoreMessage,
-    CreateAddress,
     CreateProducer,
-    DeleteQueue,
     DisconnectConsumer,
     NullResponse,
     Packet,
     PacketsConfirmed,
     SessionAddMetadataV2,
-    SessionBindingQuery,
     SessionClose,
     SessionCommit,
     SessionCreateConsumer,
     SessionProducerCredits,
     SessionProducerCreditsFail,
-    SessionQueueQuery,
     SessionReceiveContinuation,
     SessionReceiveLarge,
     SessionRequestProducerCredits,
@@ -60,6 +61,7 @@ from embedclient.wire.core import (
     message_raw,
 )
 
+_NO_ATTRIBUTES: Final = QueueAttributes()
 _SESS_RECEIVE_MSG: Final = 75
 _PACKETS_CONFIRMED: Final = 22
 
@@ -99,6 +101,14 @@ class Session:
         self._next_consumer_id = 0
         self._next_producer_id = 1
         window = settings.producer_window_size
+        # Requests about addresses and queues are made through their own object, under the session's name.
+        self._addressing = addressing = Addressing(line, due)
+        self.query_queue = addressing.query_queue
+        self.query_address = addressing.query_address
+        self.create_address = addressing.create_address
+        self.create_queue = addressing.create_queue
+        self.create_shared_queue = addressing.create_shared_queue
+        self.delete_queue = addressing.delete_queue
         self._credits = None if window < 0 else CreditTable(window, self._request_credits)
 
     # --- what it is ---
@@ -181,17 +191,6 @@ class Session:
 
     # --- requests ---
 
-    def _ask(self, packet: Packet) -> Call[None]:
-        """A request whose reply says nothing but that it was done."""
-
-        def steps() -> Steps[None]:
-            yield from wait(self.line.request(packet, NullResponse))
-
-        return run_sequence(steps(), self._due)
-
-    def run(self, steps: Steps[object]) -> Call[object]:
-        return run_sequence(steps, self._due)
-
     def start(self) -> Call[None]:
         """Lets deliveries flow."""
         if self.closed:
@@ -212,82 +211,7 @@ class Session:
         self.started = False
         for consumer in self.open_consumers():
             consumer.stop()
-        return self._ask(SessionStop())
-
-    def query_queue(self, name: str) -> Call[QueueState]:
-        """What the broker knows about a queue, or what it would be if it existed."""
-
-        def steps() -> Steps[QueueState]:
-            return queue_state((yield from wait(self.line.request(SessionQueueQuery(name), *QUEUE_ANSWERS))))
-
-        return run_sequence(steps(), self._due)
-
-    def query_address(self, address: str) -> Call[AddressState]:
-        """What the broker knows about an address and the queues bound to it."""
-
-        def steps() -> Steps[AddressState]:
-            return address_state((yield from wait(self.line.request(SessionBindingQuery(address), *ADDRESS_ANSWERS))))
-
-        return run_sequence(steps(), self._due)
-
-    def create_address(
-        self, address: str, routing_types: Sequence[RoutingType], *, auto_created: bool = False
-    ) -> Call[None]:
-        """Creates an address; brokers before version 129 have none, their queues are enough."""
-        if 0 < self.line.version < VERSION_WITH_ADDRESSING:
-            return DONE
-        return self._ask(CreateAddress(address, tuple(int(kind) for kind in routing_types), True, auto_created))
-
-    def create_queue(
-        self,
-        address: str,
-        queue: str,
-        routing_type: int,
-        attributes: QueueAttributes | None = None,
-        *,
-        durable: bool = True,
-        temporary: bool = False,
-        auto_created: bool = False,
-        filter: str | None = None,
-    ) -> Call[None]:
-        """Creates a queue; fails with QUEUE_EXISTS. A routing type of -1 leaves the choice to the broker."""
-        packet = create_queue_packet(
-            self.line.version,
-            address,
-            queue,
-            routing_type,
-            attributes or QueueAttributes(),
-            filter=filter,
-            durable=durable,
-            temporary=temporary,
-            auto_created=auto_created,
-        )
-        return self._ask(packet)
-
-    def create_shared_queue(
-        self,
-        address: str,
-        queue: str,
-        routing_type: int,
-        attributes: QueueAttributes | None = None,
-        *,
-        durable: bool = True,
-        filter: str | None = None,
-    ) -> Call[None]:
-        """Makes sure of the queue of a shared subscription."""
-        packet = create_shared_queue_packet(
-            self.line.version,
-            address,
-            queue,
-            routing_type,
-            attributes or QueueAttributes(),
-            filter=filter,
-            durable=durable,
-        )
-        return self._ask(packet)
-
-    def delete_queue(self, name: str) -> Call[None]:
-        return self._ask(DeleteQueue(name))
+        return self._addressing.ask(SessionStop())
 
     def add_metadata(self, key: str, value: str) -> Call[None]:
         """Attaches a text to the session, now and after every reconnect."""
@@ -375,6 +299,64 @@ class Session:
 
     def _on_work(self) -> None:
         self.work_done = True
+
+    # --- destinations of the JMS layer ---
+
+    def prepare_destination(
+        self,
+        address: str,
+        routing_type: RoutingType,
+        attributes: QueueAttributes = _NO_ATTRIBUTES,
+        *,
+        queue: str | None = None,
+    ) -> Call[None]:
+        """For a producer: creates the address and, for a queue, the queue where they are missing."""
+        return run_sequence(prepare_destination(self, address, routing_type, attributes, queue), self._due)
+
+    def open_queue_consumer(
+        self,
+        address: str,
+        *,
+        queue: str | None = None,
+        filter: str | None = None,
+        browse_only: bool = False,
+        attributes: QueueAttributes = _NO_ATTRIBUTES,
+        priority: int = 0,
+    ) -> Call[Consumer]:
+        """Opens a consumer or browser of a queue, which is created where it is missing."""
+        steps = open_queue_consumer(self, address, queue or address, filter, browse_only, attributes, priority)
+        return run_sequence(steps, self._due)
+
+    def open_topic_consumer(
+        self,
+        address: str,
+        *,
+        queue: str | None = None,
+        durable: bool = False,
+        shared: bool = False,
+        filter: str | None = None,
+        attributes: QueueAttributes = _NO_ATTRIBUTES,
+    ) -> Call[Consumer]:
+        """Opens a subscriber; `queue` names the subscription, an unshared non-durable one may do without."""
+        assert queue is not None or not (durable or shared)
+        steps = open_topic_consumer(self, address, queue or self.new_name(), filter, durable, shared, attributes)
+        return run_sequence(steps, self._due)
+
+    def unsubscribe(self, queue: str) -> Call[None]:
+        """Deletes a durable subscription that has no subscriber."""
+        return run_sequence(unsubscribe(self, queue), self._due)
+
+    def create_temporary_queue(self) -> Call[str]:
+        """Creates a queue that lives as long as the connection; gives its name."""
+        return run_sequence(create_temporary_queue(self), self._due)
+
+    def create_temporary_topic(self) -> Call[str]:
+        """Creates a topic that lives as long as the connection; gives its address."""
+        return run_sequence(create_temporary_topic(self), self._due)
+
+    def delete_temporary(self, address: str) -> Call[None]:
+        """Deletes a temporary queue or topic without consumers."""
+        return run_sequence(delete_temporary(self, address), self._due)
 
     # --- transactions and acknowledgement by mode ---
 
@@ -469,6 +451,7 @@ class Session:
             consumer.rebuild()
         if self.started:
             line.post_rebuilding(SessionStart())
+        line.speak()
 
     def resume(self, rebuilt: bool) -> None:
         """The reconnect is complete: what waits may leave again."""

@@ -1,0 +1,69 @@
+"""What leaves a session and expects an answer: requests, messages, and sends that nobody blocks for.
+
+Responsible for these values and for which packets are numbered. Refuses to know when they leave.
+"""
+
+from embedclient.agent._call import Call
+from embedclient.agent._credits import AddressCredits
+from embedclient.wire.core import (
+    CoreMessage,
+    Packet,
+    SessionAddMetadataV2,
+    SessionUniqueAddMetadata,
+    is_confirmed,
+)
+
+
+class Request:
+    """A blocking call: waiting for its turn, or in flight when `number` is set."""
+
+    __slots__ = ("call", "correlation_id", "expected", "number", "packet")
+
+    def __init__(
+        self, call: Call[Packet], packet: Packet | None, expected: tuple[type[Packet], ...], number: int = -1
+    ) -> None:
+        self.call = call
+        self.packet = packet
+        self.expected = expected
+        self.number = number
+        # The id that the reply must repeat; 0 for a packet that has no field for it.
+        self.correlation_id = 0
+
+
+class Send:
+    """A message on its way out."""
+
+    __slots__ = ("blocking", "call", "confirmed", "credits", "message", "sender_id")
+
+    def __init__(
+        self,
+        call: Call[None],
+        message: CoreMessage,
+        sender_id: int,
+        credits: AddressCredits | None,
+        blocking: bool,
+        confirmed: bool,
+    ) -> None:
+        self.call = call
+        self.message = message
+        self.sender_id = sender_id
+        self.credits = credits
+        self.blocking = blocking
+        self.confirmed = confirmed
+
+
+class AsyncSend:
+    """A send in flight that nobody blocks for; `call` is None when nobody waits at all."""
+
+    __slots__ = ("call", "number")
+
+    def __init__(self, call: Call[None] | None, number: int) -> None:
+        self.call = call
+        self.number = number
+
+
+def is_counted(packet: Packet) -> bool:
+    """Whether a packet takes part in the numbering; two kinds of metadata say so themselves."""
+    if isinstance(packet, (SessionAddMetadataV2, SessionUniqueAddMetadata)):
+        return is_confirmed(packet.TYPE, packet.requires_response)
+    return is_confirmed(packet.TYPE)
