@@ -216,17 +216,19 @@ class CoreMessage:
         found = raw.find(key, entry)
         if found < 0 or not raw[entry - 5]:
             return None
-        # The same bytes may stand inside a value, so walk to see whether an entry begins here.
+        # The same bytes may stand inside a value or behind the last entry: walk to see whether an entry begins here.
         try:
+            left = _I32.unpack_from(raw, entry - 4)[0]
             while entry != found:
                 if entry < found:
                     entry = _entry_end(raw, entry)
+                    left -= 1
                 else:  # the hit was inside a value; look further
                     found = raw.find(key, entry)
                     if found < 0:
                         return None
             tag_at = found + len(key)
-            if raw[tag_at] != _BYTE_TAG:
+            if left <= 0 or raw[tag_at] != _BYTE_TAG:
                 return None
             value = raw[tag_at + 1]
             return value - 256 if value > 127 else value

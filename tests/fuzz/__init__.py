@@ -1,0 +1,1 @@
+"""Throws mutated traffic at the decoders."""
