@@ -237,6 +237,7 @@ class Node:
             return
         recovering = self.state is NodeState.RECOVERING
         self.state = NodeState.STOPPING
+        self._check_due = None
         for connection in list(self._connections.values()):
             connection.disconnect()
             connection.abandon()
