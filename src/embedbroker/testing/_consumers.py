@@ -122,6 +122,8 @@ class SimulatedConsumer:
                     continue
                 if scene.phase is Phase.LEAVE or (self._seen and scene.phase is Phase.DRAIN):
                     break
+                if scene.phase is not Phase.WORK:
+                    consumer.flush_acknowledgements()  # a lazy consumer would keep the last ones for ever
                 consumer.want()
                 yield Arrival(consumer, 0.5)
                 continue

@@ -95,7 +95,7 @@ class World:
         actor.on_event(event)
         return True
 
-    def run(self, until: float, *, stop: Callable[[], bool] | None = None, events_max: int = 1_000_000) -> bool:
+    def run(self, until: float, *, stop: Callable[[], bool] | None = None, events_max: int = 100_000) -> bool:
         """Runs events up to the time ``until``, or until ``stop()`` holds after one. True if ``stop()`` held.
 
         More than ``events_max`` events mean that something spins without time passing.
