@@ -131,7 +131,11 @@ class AddressSettingsRepository:
         return found
 
     def _merged(self, address: str) -> AddressSettings:
-        settings = self.entries.get(address, AddressSettings()) if "*" not in address and "#" not in address else AddressSettings()
+        settings = (
+            self.entries.get(address, AddressSettings())
+            if "*" not in address and "#" not in address
+            else AddressSettings()
+        )
         for pattern, wider in self._wildcards:
             if pattern.fullmatch(address):
                 settings = settings.below(wider)

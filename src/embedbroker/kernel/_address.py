@@ -15,7 +15,18 @@ _MULTICAST, _ANYCAST = 0, 1
 class Address:
     """An address with its bindings. Anycast queues share a round robin; every multicast queue gets the message."""
 
-    __slots__ = ("_next_anycast", "adjusts_expiration", "anycast", "definition", "idle_since_ms", "multicast", "name", "routed_count", "swept", "used")
+    __slots__ = (
+        "_next_anycast",
+        "adjusts_expiration",
+        "anycast",
+        "definition",
+        "idle_since_ms",
+        "multicast",
+        "name",
+        "routed_count",
+        "swept",
+        "used",
+    )
 
     def __init__(self, definition: AddressDefinition) -> None:
         self.definition = definition

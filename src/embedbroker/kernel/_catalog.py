@@ -91,7 +91,9 @@ class Catalog:
             return address
         if not allowed:
             if address is None:
-                return Refused(ErrorCode.ADDRESS_DOES_NOT_EXIST, f"address {name!r} does not exist and is not auto-created")
+                return Refused(
+                    ErrorCode.ADDRESS_DOES_NOT_EXIST, f"address {name!r} does not exist and is not auto-created"
+                )
             return Refused(
                 ErrorCode.INTERNAL_ERROR,
                 f"address {name!r} does not have routing type {'ANYCAST' if routing_type == _ANYCAST else 'MULTICAST'}",
@@ -138,7 +140,9 @@ class Catalog:
 
     def _existing(self, queue: Queue, request: QueueRequest, address_name: str) -> Queue | Refused:
         if not request.shared and not request.ignore_if_exists:
-            return Refused(ErrorCode.QUEUE_EXISTS, f"queue {queue.name!r} already exists on address {queue.definition.address!r}")
+            return Refused(
+                ErrorCode.QUEUE_EXISTS, f"queue {queue.name!r} already exists on address {queue.definition.address!r}"
+            )
         if request.shared:
             if queue.definition.address != address_name:
                 return Refused(
@@ -203,7 +207,9 @@ class Catalog:
         address = self.addresses.get(definition.address)
         if address is None:
             anycast = definition.routing_type == _ANYCAST
-            address = self._add_address(AddressDefinition(self.ids.take(), definition.address, anycast, not anycast, True))
+            address = self._add_address(
+                AddressDefinition(self.ids.take(), definition.address, anycast, not anycast, True)
+            )
         address.bind(queue)
         return queue
 
@@ -216,7 +222,9 @@ class Catalog:
         settings = self.settings.of(address_name)
         address = self.ensure_address(address_name, routing_type, allowed=bool(settings.auto_create_addresses))
         if isinstance(address, Refused):
-            return Refused(ErrorCode.ADDRESS_DOES_NOT_EXIST, f"no queue or address {address_name!r}: it is not auto-created")
+            return Refused(
+                ErrorCode.ADDRESS_DOES_NOT_EXIST, f"no queue or address {address_name!r}: it is not auto-created"
+            )
         if routing_type != _ANYCAST and queue_name is None:
             return None
         name = queue_name if queue_name is not None else address_name

@@ -58,7 +58,9 @@ class Kernel:
         self.settings = AddressSettingsRepository(config.address_settings)
         self.selectors = SelectorCache()
         self.catalog = Catalog(self.settings, self.store, self.ids, self, restore, self.selectors)
-        self.housekeeping = Housekeeping(self, config.message_expiry_scan_period_ms, config.address_queue_scan_period_ms)
+        self.housekeeping = Housekeeping(
+            self, config.message_expiry_scan_period_ms, config.address_queue_scan_period_ms
+        )
         self._woken: dict[Queue, None] = {}
         self._expired: list[tuple[Queue, Reference]] = []
         self._unroutable_logged: set[str] = set()
@@ -182,7 +184,9 @@ class Kernel:
         """Write what has to survive, and make the message visible when its time has come."""
         for queue in targets:
             if queue.definition.purge_on_no_consumers and not queue.consumers:
-                targets = [target for target in targets if not target.definition.purge_on_no_consumers or target.consumers]
+                targets = [
+                    target for target in targets if not target.definition.purge_on_no_consumers or target.consumers
+                ]
                 if not targets:
                     return
                 break
@@ -288,7 +292,10 @@ class Kernel:
             queue.backlog.give_back(reference)
             return
         if target is None:
-            self._log_once(f"expiry:{queue.name}", f"queue {queue.name!r}: expired messages are dropped, there is no expiry address")
+            self._log_once(
+                f"expiry:{queue.name}",
+                f"queue {queue.name!r}: expired messages are dropped, there is no expiry address",
+            )
             self.discard(queue, reference)
             return
         self._move(queue, reference, target, {"_AMQ_ACTUAL_EXPIRY": self.now_ms})
@@ -297,7 +304,10 @@ class Kernel:
         message = reference.message
         target = self.settings.of(queue.definition.address).dead_letter_address
         if target is None:
-            self._log_once(f"dead:{queue.name}", f"queue {queue.name!r}: undeliverable messages are dropped, there is no dead letter address")
+            self._log_once(
+                f"dead:{queue.name}",
+                f"queue {queue.name!r}: undeliverable messages are dropped, there is no dead letter address",
+            )
             self.discard(queue, reference)
             return
         self.log(
@@ -305,7 +315,9 @@ class Kernel:
         )
         self._move(queue, reference, target, {})
 
-    def _move(self, queue: Queue, reference: Reference, target: str, extra: dict[str, PropertyValue | TypedValue]) -> None:
+    def _move(
+        self, queue: Queue, reference: Reference, target: str, extra: dict[str, PropertyValue | TypedValue]
+    ) -> None:
         """Copy to another address and be done with the original, as one transaction."""
         message = reference.message
         changes: dict[str, PropertyValue | TypedValue] = {
@@ -392,7 +404,9 @@ class Kernel:
             self.detach(consumer, seen=True)
             consumer.port.closed_by_broker(consumer)
         self._release_all(queue, self.publications.withdraw(queue))
-        self._release_all(queue, (reference for reference in queue.backlog.remove_if(lambda _reference: True) if reference))
+        self._release_all(
+            queue, (reference for reference in queue.backlog.remove_if(lambda _reference: True) if reference)
+        )
         self._woken.pop(queue, None)
         self.catalog.drop_queue(queue)
         self._drop_idle_address(queue)

@@ -68,7 +68,9 @@ class Queue:
         "used",
     )
 
-    def __init__(self, definition: QueueDefinition, selector: Selector | None, owner: QueueOwner, restore: Restore) -> None:
+    def __init__(
+        self, definition: QueueDefinition, selector: Selector | None, owner: QueueOwner, restore: Restore
+    ) -> None:
         self.definition = definition
         self.id = definition.id
         self.name = definition.name

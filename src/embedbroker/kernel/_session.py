@@ -35,7 +35,13 @@ class Session:
     )
 
     def __init__(
-        self, kernel: Kernel, name: str, *, auto_commit_sends: bool, auto_commit_acknowledges: bool, pre_acknowledge: bool
+        self,
+        kernel: Kernel,
+        name: str,
+        *,
+        auto_commit_sends: bool,
+        auto_commit_acknowledges: bool,
+        pre_acknowledge: bool,
     ) -> None:
         self.kernel = kernel
         self.name = name

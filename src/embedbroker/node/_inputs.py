@@ -9,7 +9,18 @@ from attrs import frozen
 
 from embedbroker.storage import DiskFault
 
-__all__ = ["Accepted", "BytesReceived", "Command", "CommandKind", "DiskDone", "DiskFailed", "Input", "PeerClosed", "Tick", "Written"]
+__all__ = [
+    "Accepted",
+    "BytesReceived",
+    "Command",
+    "CommandKind",
+    "DiskDone",
+    "DiskFailed",
+    "Input",
+    "PeerClosed",
+    "Tick",
+    "Written",
+]
 
 
 @frozen

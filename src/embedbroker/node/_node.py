@@ -200,7 +200,9 @@ class Node:
         """Every check interval: time to live, handshake time-outs, peers that do not read."""
         for newcomer in [n for n in self._newcomers.values() if n.deadline is not None and now.monotonic >= n.deadline]:
             del self._newcomers[newcomer.link.id]
-            self._notice(Level.INFO, f"{newcomer.link.peer}: closed, no handshake within {self.config.handshake_timeout_ms} ms")
+            self._notice(
+                Level.INFO, f"{newcomer.link.peer}: closed, no handshake within {self.config.handshake_timeout_ms} ms"
+            )
             newcomer.link.close("no handshake")
         for connection in [*self._connections.values(), *self._lost]:
             connection.check(now)
@@ -353,7 +355,9 @@ class Node:
             if link.out:
                 outputs.append(SendBytes(link.id, link.take()))
             if link.room < link.high_water - bytes_max and link.alive:
-                self._notice(Level.WARNING, f"{link.peer}: closed, it does not read: {bytes_max} bytes are waiting for it")
+                self._notice(
+                    Level.WARNING, f"{link.peer}: closed, it does not read: {bytes_max} bytes are waiting for it"
+                )
                 link.close("the peer does not read")
                 dirty_connection = self._connections.get(link.id)
                 if dirty_connection is not None:

@@ -6,4 +6,14 @@ from ._detect import DETECT_BYTES, Detected, detect
 from ._encodings import restore_message
 from ._link import Link
 
-__all__ = ["DETECT_BYTES", "CoreConnection", "CoreService", "Detected", "Gate", "Link", "Releasable", "detect", "restore_message"]
+__all__ = [
+    "DETECT_BYTES",
+    "CoreConnection",
+    "CoreService",
+    "Detected",
+    "Gate",
+    "Link",
+    "Releasable",
+    "detect",
+    "restore_message",
+]

@@ -173,9 +173,7 @@ class CoreConnection:
             auto_commit_acknowledges=packet.auto_commit_acks,
             pre_acknowledge=packet.pre_acknowledge,
         )
-        session = CoreSession(
-            service, self, packet.name, packet.session_channel_id, packet.window_size, kernel_session
-        )
+        session = CoreSession(service, self, packet.name, packet.session_channel_id, packet.window_size, kernel_session)
         session.username = packet.username
         session.default_address = packet.default_address or ""
         session.rebuilt = self._refused_reattach
@@ -278,5 +276,7 @@ class CoreConnection:
 _BROKER_ONLY = frozenset(
     int(packet_type)
     for packet_type in PacketType
-    if packet_type.name.startswith(("REPLICATION", "BACKUP", "CLUSTER_CONNECT", "NODE_ANNOUNCE", "QUORUM", "FEDERATION"))
+    if packet_type.name.startswith(
+        ("REPLICATION", "BACKUP", "CLUSTER_CONNECT", "NODE_ANNOUNCE", "QUORUM", "FEDERATION")
+    )
 )

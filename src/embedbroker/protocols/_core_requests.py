@@ -82,7 +82,10 @@ def _not_supported(session: CoreSession, packet: Packet) -> None:
     if name.startswith("SESS_XA_"):
         if packet.TYPE != PacketType.SESS_XA_FAILED:
             session.refuse(
-                Refused(ErrorCode.NOT_IMPLEMTNED_EXCEPTION, f"{name}: XA transactions are not supported by this broker yet"), None
+                Refused(
+                    ErrorCode.NOT_IMPLEMTNED_EXCEPTION, f"{name}: XA transactions are not supported by this broker yet"
+                ),
+                None,
             )
         return
     raise RemoteProtocolError(f"{name} on a session channel")

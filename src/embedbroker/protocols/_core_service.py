@@ -54,6 +54,4 @@ class CoreService:
 
     def holds_metadata(self, key: str, value: str, asking: CoreSession) -> bool:
         """Whether another session carries this pair."""
-        return any(
-            session.metadata.get(key) == value for session in self.sessions.values() if session is not asking
-        )
+        return any(session.metadata.get(key) == value for session in self.sessions.values() if session is not asking)

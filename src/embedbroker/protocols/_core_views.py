@@ -75,7 +75,16 @@ def address_response(view: AddressView, asked: str, version: int) -> Packet:
     flags = (view.exists, names, view.auto_create_queues, view.auto_create_addresses)
     if version < 129:
         return SessionBindingQueryResponseV3(*flags)
-    defaults = (view.default_purge_on_no_consumers, view.default_max_consumers, view.default_exclusive, False, None, False, 0, -1)
+    defaults = (
+        view.default_purge_on_no_consumers,
+        view.default_max_consumers,
+        view.default_exclusive,
+        False,
+        None,
+        False,
+        0,
+        -1,
+    )
     if version < 135:
         return SessionBindingQueryResponseV4(*flags, *defaults)
     return SessionBindingQueryResponseV5(*flags, *defaults, view.supports_multicast, view.supports_anycast)

@@ -21,7 +21,19 @@ class Link:
     speed appends to ``out`` itself, after registering in ``dirty`` when it was empty, and subtracts from ``room``.
     """
 
-    __slots__ = ("alive", "close_reason", "dirty", "high_water", "id", "on_relieved", "on_slow", "out", "peer", "room", "slow")
+    __slots__ = (
+        "alive",
+        "close_reason",
+        "dirty",
+        "high_water",
+        "id",
+        "on_relieved",
+        "on_slow",
+        "out",
+        "peer",
+        "room",
+        "slow",
+    )
 
     def __init__(self, link_id: int, peer: str, high_water: int, dirty: list[Link]) -> None:
         self.id = link_id

@@ -12,11 +12,27 @@ from ._clock import SystemEntropy
 from ._disk import FileDisk
 from ._lock import DirectoryLock, DirectoryLocked
 
-__all__ = ["open_directory"]
+__all__ = ["OpenDirectory", "open_directory"]
 
 
-def open_directory(config: BrokerConfig, given: Disk | None) -> tuple[Disk, JournalSettings, DirectoryLock | None]:
-    """Return disk, settings and lock. A given disk needs no directory and no lock.
+class OpenDirectory:
+    """A disk with what has to be given back when the broker's life ends."""
+
+    def __init__(self, disk: Disk, settings: JournalSettings, lock: DirectoryLock | None) -> None:
+        self.disk = disk
+        self.settings = settings
+        self._lock = lock
+
+    def close(self) -> None:
+        """Close the files and let another broker in. A disk that was handed in stays open."""
+        if self._lock is not None:
+            assert isinstance(self.disk, FileDisk)
+            self.disk.close()
+            self._lock.release()
+
+
+def open_directory(config: BrokerConfig, given: Disk | None) -> OpenDirectory:
+    """Make, lock and open the configured directory. A given disk needs no directory and no lock.
 
     Raises:
         ResourceAllocationException: the directory cannot be made, opened or locked.
@@ -24,14 +40,14 @@ def open_directory(config: BrokerConfig, given: Disk | None) -> tuple[Disk, Jour
     identity = int.from_bytes(SystemEntropy().random_bytes(8), "big") >> 1
     settings = JournalSettings(identity=identity, segment_size_bytes=config.segment_size_bytes)
     if given is not None:
-        return given, settings, None
+        return OpenDirectory(given, settings, None)
     assert config.data_directory is not None
     directory = Path(config.data_directory)
     try:
         directory.mkdir(parents=True, exist_ok=True)
         lock = DirectoryLock.acquire(directory, config.name)
-        return FileDisk(directory), settings, lock
     except DirectoryLocked as error:
         raise ResourceAllocationException(str(error)) from error
     except OSError as error:
         raise ResourceAllocationException(f"cannot use directory {directory}: {error}") from error
+    return OpenDirectory(FileDisk(directory), settings, lock)

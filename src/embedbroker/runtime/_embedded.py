@@ -25,8 +25,9 @@ from ._host import Host
 from ._memory_limit import usable_memory_bytes
 
 if TYPE_CHECKING:
-    from embedbroker.storage import Disk
+    from embedbroker.storage import Disk, JournalSettings
 
+    from ._directory import OpenDirectory
     from ._threaded import ThreadedBroker
 
 __all__ = ["EmbeddedBroker"]
@@ -121,7 +122,11 @@ class EmbeddedBroker:
         # Only a cancellation concerns the nursery: it may be its own, caused by a broker that failed.
         passed = value if isinstance(value, trio.Cancelled) else None
         try:
-            return bool(await manager.__aexit__(type(passed) if passed else None, passed, passed.__traceback__ if passed else None))
+            return bool(
+                await manager.__aexit__(
+                    type(passed) if passed else None, passed, passed.__traceback__ if passed else None
+                )
+            )
         except BaseExceptionGroup as group:
             failures = [error for error in _leaves(group) if not isinstance(error, trio.Cancelled)]
             if not failures:
@@ -197,7 +202,7 @@ class _Run:
         self._disk_given = disk
         self._logger = logger
         self._listeners: list[Listener] = []
-        self._lock: object | None = None
+        self._directory: OpenDirectory | None = None
         self._scope = trio.CancelScope()
         self._inner: trio.Nursery
         self.host: Host
@@ -217,14 +222,15 @@ class _Run:
             raise BrokerFailed(self.host.failure)
         await self._listen()
 
-    def _open_directory(self) -> tuple[Disk, object]:
+    def _open_directory(self) -> tuple[Disk, JournalSettings]:
         from ._directory import open_directory
 
-        disk, settings, lock = open_directory(self._config, self._disk_given)
-        self._lock = lock
-        return disk, settings
+        opened = self._directory = open_directory(self._config, self._disk_given)
+        return opened.disk, opened.settings
 
-    async def _live(self, node: Node, disk: Disk | None, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def _live(
+        self, node: Node, disk: Disk | None, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
         """Everything of this life runs in here; closing cancels it."""
         try:
             with self._scope:
@@ -279,6 +285,6 @@ class _Run:
         if hasattr(self, "host"):
             self.host.close_connections()
         self._scope.cancel()
-        lock, self._lock = self._lock, None
-        if lock is not None:
-            lock.release()  # type: ignore[attr-defined]
+        directory, self._directory = self._directory, None
+        if directory is not None:
+            directory.close()

@@ -66,7 +66,12 @@ class Host:
     """Runs a node until it stopped. Everything it starts lives in the nursery it is given."""
 
     def __init__(
-        self, node: Node, nursery: trio.Nursery, disk: Disk | None, logger: logging.Logger, on_stopped: Callable[[str | None], None]
+        self,
+        node: Node,
+        nursery: trio.Nursery,
+        disk: Disk | None,
+        logger: logging.Logger,
+        on_stopped: Callable[[str | None], None],
     ) -> None:
         self.node = node
         self.ready = trio.Event()
@@ -287,7 +292,10 @@ class Host:
                 await self._work_waiting.wait()
             work = self._work.popleft()
             size = sum(
-                len(piece) for operation in work.operations if isinstance(operation, WriteAt) for piece in operation.data
+                len(piece)
+                for operation in work.operations
+                if isinstance(operation, WriteAt)
+                for piece in operation.data
             )
             if size <= INLINE_BATCH_BYTES and self.node.is_running:
                 self._finish(work, lambda: disk.run(work.operations))
