@@ -40,9 +40,12 @@ I64: Final = Struct(">q")
 F32: Final = Struct(">f")
 F64: Final = Struct(">d")
 
-# The limits between the three layouts of Str (2.4).
+# The limits between the three layouts of Str.
 _SHORT_STRING_UNITS_MAX: Final = 8
 _UTF_STRING_UNITS_MAX: Final = 4094
+
+# The last character that is one UTF-16 code unit.
+_PLANE_END: Final = "\uffff"
 
 _EXTRA_PARAMETER_PREFIX: Final = "$.EP."
 _KIND_BOOLEAN, _KIND_INT, _KIND_LONG, _KIND_STRING = range(4)
@@ -58,14 +61,13 @@ def decode_utf16_le(data: Readable) -> str:
 
 def decode_utf(data: Readable) -> str:
     """Decode the bytes of writeUTF: each UTF-16 code unit on its own, a supplementary character in 2 x 3 bytes."""
-    raw = bytes(data)
     try:
-        text = raw.decode("utf-8", "surrogatepass")
+        text = bytes(data).decode("utf-8", "surrogatepass")
     except UnicodeDecodeError as error:
         raise RemoteProtocolError(f"malformed UTF text: {error.reason}") from error
     if text.isascii():
         return text
-    if any(byte >= 0xF0 for byte in raw):
+    if max(text) > _PLANE_END:
         raise RemoteProtocolError("malformed UTF text: a four-byte sequence")
     # Surrogate pairs arrived as two characters; a round trip through UTF-16 joins them.
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
@@ -292,12 +294,10 @@ def append_simple_string(out: bytearray, value: str) -> None:
 
 def append_utf(out: bytearray, value: str) -> None:
     """Append UTF; LocalProtocolError when it takes more than 65535 bytes."""
-    try:
-        data = value.encode("ascii")
-    except UnicodeEncodeError:
+    if not value.isascii() and max(value) > _PLANE_END:
         units = value.encode("utf-16-le", "surrogatepass")
-        split = "".join(chr(units[i] | units[i + 1] << 8) for i in range(0, len(units), 2))
-        data = split.encode("utf-8", "surrogatepass")
+        value = "".join(chr(units[i] | units[i + 1] << 8) for i in range(0, len(units), 2))
+    data = value.encode("utf-8", "surrogatepass")
     if len(data) > 0xFFFF:
         raise LocalProtocolError(f"a UTF text of {len(data)} bytes; 65535 is the limit")
     out += U16.pack(len(data))

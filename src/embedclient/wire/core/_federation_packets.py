@@ -1,7 +1,7 @@
 """The packet by which a broker asks another one to federate from it.
 
 Responsible for the configuration that travels in FEDERATION_DOWNSTREAM_CONNECT. Refuses to know federation itself. No
-capture of this packet exists; the layout follows the reference sheet.
+capture of this packet exists to compare with.
 """
 
 from __future__ import annotations

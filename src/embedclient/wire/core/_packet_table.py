@@ -39,6 +39,10 @@ R = TypeVar("R", bound="Record")
 
 _MISSING: Final = object()
 
+# No gate lies outside these versions.
+VERSION_MIN: Final = 121
+VERSION_MAX: Final = 136
+
 
 class Field:
     """One declared field: how it travels, and when it is there."""
@@ -227,7 +231,7 @@ class Plan:
     __slots__ = ("fixed", "fixed_write", "missing", "steps")
 
     def __init__(self, names: tuple[str, ...], fields: tuple[Field, ...], version: int) -> None:
-        # Nothing agreed yet (0) counts as 130: peers of any age read or tolerate that form (3.2).
+        # Nothing agreed yet (0) counts as 130: peers of any age read or tolerate that form.
         present = [field for field in fields if field.since <= (version or 130)]
         assert present == list(fields[: len(present)]), "a gated field is followed by gated fields only"
         self.missing = tuple(field.absent for field in fields[len(present) :])
@@ -311,7 +315,7 @@ class Record(tuple[object, ...], metaclass=_PacketClass):
                 raise TypeError(f"{cls.__name__} needs {field.name}")
             values.append(value)
         if fields:
-            raise TypeError(f"{cls.__name__} has no field of its own left for {sorted(fields)}")
+            raise TypeError(f"{cls.__name__} has no field {sorted(fields)}, or it was given twice")
         return tuple.__new__(cls, values)
 
     def __getnewargs__(self) -> tuple[object, ...]:
@@ -343,6 +347,8 @@ class Record(tuple[object, ...], metaclass=_PacketClass):
         """Return how the record looks in ``version``."""
         plan = cls._plans.get(version)
         if plan is None:
+            # A peer may claim any version; what is kept must not grow with its claims.
+            version = version and max(VERSION_MIN, min(version, VERSION_MAX))
             plan = cls._plans[version] = Plan(cls.__match_args__, cls.FIELDS, version)
         return plan
 

@@ -16,7 +16,7 @@ from embedclient.wire.core import (
     to_1x,
 )
 
-# Text "hi" to address "q", durable: the worked example of the protocol sheet.
+# Text "hi" to address "q", durable, worked out by hand from the layout.
 EXAMPLE = bytes.fromhex(
     "00000016 01 00000004 6800 6900 0000000000000000 01 00000002 7100 00 03 010000000000000000 0000000000000000 04 00"
 )
