@@ -43,12 +43,13 @@ FrameReceiver = Callable[[bytes | bytearray, int, int, int], None]
 class ChannelCall:
     """One request on channel 1 that waits for its turn or for its reply."""
 
-    __slots__ = ("call", "expected", "packet")
+    __slots__ = ("call", "expected", "issued", "packet")
 
     def __init__(self, packet: Packet, expected: type[Packet], call: Call[Packet]) -> None:
         self.packet = packet
         self.expected = expected
         self.call = call
+        self.issued = False
 
 
 class Connection:
@@ -184,12 +185,14 @@ class Connection:
         """Sends a request on channel 1, one at a time, and waits for the expected packet."""
         call: Call[Packet] = Call(self._due)
         self._calls.append(ChannelCall(packet, expected, call))
-        if len(self._calls) == 1:
-            self._issue_next_call()
+        self._issue_next_call()
         return call
 
     def _issue_next_call(self) -> None:
+        if not self._calls or self._calls[0].issued or self.closed:
+            return
         head = self._calls[0]
+        head.issued = True
         self.send_packet(head.packet, CHANNEL_SESSION)
         self._deadlines.start(head.call, self._on_call_timeout)
 
@@ -214,8 +217,7 @@ class Connection:
             head.call.fail(exception_for(packet.code, packet.message or ""))
         else:
             head.call.succeed(packet)
-        if self._calls and not self.closed:
-            self._issue_next_call()
+        self._issue_next_call()
 
     # --- receiving ---
 
