@@ -33,6 +33,7 @@ _FIXED_WRITE: Final = Struct(">bBqqb")
 _BODY_OFFSET: Final = 13
 _BODY_OFFSET_1X: Final = 17
 _NO_BODY: Final = _I32.pack(_BODY_OFFSET)
+_NO_ID_AND_ADDRESS_FLAG: Final = bytes(8) + b"\1"
 
 # Bytes between the flag of the user id and the flag of the properties, with and without a user id.
 _PROPERTIES_AFTER_USER_ID: Final = 1 + 16 + 19
@@ -155,20 +156,30 @@ class CoreMessage:
         body: bytes | bytearray | memoryview = b"",
     ) -> CoreMessage:
         """Make a message without id."""
-        raw = bytearray(_I32.pack(len(body) + _BODY_OFFSET))
-        raw += body
-        raw += bytes(8)
-        raw.append(1)
-        raw += encode_simple_string(address)
-        if user_id is None:
-            raw.append(0)
+        assert user_id is None or len(user_id) == 16
+        assert 0 <= priority <= 9
+        name = encode_simple_string(address)
+        fixed = _FIXED_WRITE.pack(type, durable, expiration, timestamp, priority)
+        end = _I32.pack(len(body) + _BODY_OFFSET)
+        user = b"\0" if user_id is None else b"\1" + user_id
+        raw = bytearray().join((end, body, _NO_ID_AND_ADDRESS_FLAG, name, user, fixed))
+        if properties:
+            append_properties(raw, properties)
         else:
-            assert len(user_id) == 16
-            raw.append(1)
-            raw += user_id
-        raw += _FIXED_WRITE.pack(type, durable, expiration, timestamp, priority)
-        append_properties(raw, properties or Properties())
-        return cls.parse(raw)
+            raw.append(0)
+        self = cls.__new__(cls)
+        self.raw = raw
+        self.message_id = 0
+        self.address = address
+        self.type = type
+        self.durable = durable
+        self.expiration = expiration
+        self.timestamp = timestamp
+        self.priority = priority
+        self._body_end = 4 + len(body)
+        self._user_id_at = self._body_end + 9 + len(name)
+        self._properties = None
+        return self
 
     @property
     def size(self) -> int:
