@@ -90,7 +90,7 @@ DEFAULT_SETTINGS = AddressSettings(
 
 
 def _pattern(match: str) -> re.Pattern[str]:
-    """``*`` is one or more characters without a dot, ``#`` (last only) any further words; ``news#`` equals ``news.#``."""
+    """``*`` is one or more characters without a dot, ``#`` (at the end) any further words; ``a#`` equals ``a.#``."""
     if match == "#":
         return re.compile(r".*", re.DOTALL)
     open_ended = match.endswith("#")

@@ -31,8 +31,8 @@ class BrokerConfig:
 
     ``host`` and ``port`` are where it listens (port 0 takes a free one). ``data_directory`` None keeps everything in
     memory. ``global_max_size_bytes`` None is half of the memory the process may use; producers wait for credits beyond
-    it. Times end in their unit. ``address_settings`` maps match texts to settings; by default dead letters go to ``DLQ``
-    and expired messages to ``ExpiryQueue``, as in a broker that ``artemis create`` made.
+    it. Times end in their unit. ``address_settings`` maps match texts to settings; by default dead letters go to
+    ``DLQ`` and expired messages to ``ExpiryQueue``, as in a broker that ``artemis create`` made.
 
     Raises:
         ValueError, TypeError: a value is out of its range; the text names the field.

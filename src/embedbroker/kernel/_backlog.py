@@ -209,7 +209,7 @@ class Backlog:
     ) -> Iterator[Reference | None]:
         """Remove every message for which ``doomed`` is true, yielding it; None between chunks, for a pause.
 
-        ``expired_before`` (wall ms) narrows the search: sealed chunks without an expiration at or before it stay sealed.
+        ``expired_before`` (wall ms) narrows the search: sealed chunks without an expiration up to it stay sealed.
         """
         for level in self._levels:
             if level is None:

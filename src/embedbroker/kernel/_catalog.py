@@ -49,7 +49,7 @@ class Catalog:
     addresses: dict[str, Address] = field(factory=dict)
     queues: dict[str, Queue] = field(factory=dict)
 
-    def selector(self, text: str | None) -> Selector | None | Refused:
+    def selector(self, text: str | None) -> Selector | Refused | None:
         """Parse a filter; empty text is no filter."""
         if text is None or not text.strip():
             return None

@@ -27,8 +27,8 @@ class QueueDefinition:
     """One queue as it was declared.
 
     ``routing_type`` is 0 for multicast and 1 for anycast, as on the wire. ``max_consumers`` of -1 means unlimited.
-    ``auto_delete_delay`` is in milliseconds. ``auto_delete_message_count`` of -1 means "whatever it holds". A ``transient``
-    queue goes with its last consumer.
+    ``auto_delete_delay`` is in milliseconds. ``auto_delete_message_count`` of -1 means "whatever it holds".
+    A ``transient`` queue goes with its last consumer.
     """
 
     id: int

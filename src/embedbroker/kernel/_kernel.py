@@ -311,7 +311,8 @@ class Kernel:
             self.discard(queue, reference)
             return
         self.log(
-            f"queue {queue.name!r}: message {message.message_id} goes to {target!r} after {reference.delivery_count} deliveries"
+            f"queue {queue.name!r}: message {message.message_id} goes to {target!r} "
+            f"after {reference.delivery_count} deliveries"
         )
         self._move(queue, reference, target, {})
 

@@ -197,9 +197,8 @@ class Queue:
         holder = self.exclusive_holder
         while ready:
             consumer = ready[0]
-            if consumer.credit > 0 and consumer.started and not consumer.held_back and not consumer.closed:
-                if holder is None or consumer is holder:
-                    return consumer
+            if consumer.ready and (holder is None or consumer is holder):
+                return consumer
             ready.popleft()
             consumer.in_ready = False
         return None

@@ -153,7 +153,10 @@ class Session:
     def _unknown(self, consumer: Consumer, message_id: int) -> Refused | None:
         if consumer.browse or consumer.pre_acknowledge:
             return None
-        text = f"consumer {consumer.key} of queue {consumer.queue.name!r} was not given message {message_id}, or settled it before"
+        text = (
+            f"consumer {consumer.key} of queue {consumer.queue.name!r} was not given message {message_id}, "
+            "or settled it before"
+        )
         if not self.auto_commit_acknowledges:
             self._current().fail(text)
         return Refused(ErrorCode.ILLEGAL_STATE, text)

@@ -1,7 +1,8 @@
 """One broker as a synchronous machine: inputs in, outputs out, and the next moment it wants to be woken.
 
 Responsible for putting kernel, protocols and journal together, for the order of work inside a step, and for the node's
-life: recovering, running, stopping, stopped. Refuses to await, to read a clock, to open a file, to draw a random number.
+life: recovering, running, stopping, stopped. Refuses to await, to read a clock, to open a file, to draw a random
+number.
 
 A step never raises for what a peer or a disk does. An assertion that fails is a bug: the host stops the node as
 `crash` would.
@@ -313,10 +314,10 @@ class Node:
 
     def _finish_step(self, now: Instant) -> list[Output]:
         kernel, journal = self.kernel, self.journal
-        if self.state in (NodeState.RUNNING, NodeState.RECOVERING) and self._check_due is not None:
-            if now.monotonic >= self._check_due:
-                self._check_connections(now)
-                self._schedule_check()
+        alive = self.state in (NodeState.RUNNING, NodeState.RECOVERING)
+        if alive and self._check_due is not None and now.monotonic >= self._check_due:
+            self._check_connections(now)
+            self._schedule_check()
         if self.state is NodeState.RUNNING:
             deadline = kernel.housekeeping.next_deadline(now.monotonic)
             if deadline is not None and now.monotonic >= deadline:

@@ -1,7 +1,7 @@
 """The rarer requests of a CORE session: queues, queries, consumers, transactions, metadata, producers' credits.
 
-Responsible for translating each packet into kernel calls and each result into the reply its client waits for. Refuses to
-know deliveries and sends, which are in `_core_session`.
+Responsible for translating each packet into kernel calls and each result into the reply its client waits for. Refuses
+to know deliveries and sends, which are in `_core_session`.
 """
 
 from __future__ import annotations

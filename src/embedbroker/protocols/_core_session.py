@@ -228,7 +228,8 @@ class CoreSession:
         self.channel.sent(frame)
         if self.channel.over_limit:
             self.connection.fail(
-                f"session {self.name} left {self.channel.sent_bytes_cached} bytes unconfirmed, more than resend_bytes_max"
+                f"session {self.name} left {self.channel.sent_bytes_cached} bytes unconfirmed, "
+                "more than resend_bytes_max"
             )
 
     def _confirm(self, command_id: int | None) -> None:

@@ -87,4 +87,5 @@ def address_response(view: AddressView, asked: str, version: int) -> Packet:
     )
     if version < 135:
         return SessionBindingQueryResponseV4(*flags, *defaults)
-    return SessionBindingQueryResponseV5(*flags, *defaults, view.supports_multicast, view.supports_anycast)
+    multicast, anycast = view.supports_multicast, view.supports_anycast
+    return SessionBindingQueryResponseV5(*flags, *defaults, supports_multicast=multicast, supports_anycast=anycast)

@@ -1,7 +1,7 @@
 """`EmbeddedBroker`: a broker inside this process, owned by an async scope.
 
-Responsible for starting and stopping one host with its listeners, directory and lock, and for mapping what goes wrong at
-the edge to errors a user can read. Refuses to decide anything about messages.
+Responsible for starting and stopping one host with its listeners, directory and lock, and for mapping what goes wrong
+at the edge to errors a user can read. Refuses to decide anything about messages.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import trio
 from attrs import evolve
@@ -38,13 +38,13 @@ STOP_TIMEOUT_S = 10.0
 class EmbeddedBroker:
     """A message broker in this process.
 
-    ``config`` is a `BrokerConfig`, or None for an in-memory broker on a free port of 127.0.0.1. Keyword arguments replace
-    single values of the configuration: ``EmbeddedBroker(data_directory="data", port=61616)``. ``disk`` replaces the
-    directory's files by another `Disk`, for tests.
+    ``config`` is a `BrokerConfig`, or None for an in-memory broker on a free port of 127.0.0.1. Keyword arguments
+    replace single values of the configuration: ``EmbeddedBroker(data_directory="data", port=61616)``. ``disk`` replaces
+    the directory's files by another `Disk`, for tests.
 
-    Use it as ``async with EmbeddedBroker() as broker``: entering starts it, leaving stops it. ``start`` and ``stop`` are
-    there for programs that need them inside; a broker can be started again after it stopped or crashed, and one with a
-    directory brings its durable messages back. An in-memory broker loses everything with `stop` and `crash`.
+    Use it as ``async with EmbeddedBroker() as broker``: entering starts it, leaving stops it. ``start`` and ``stop``
+    are there for programs that need them inside; a broker can be started again after it stopped or crashed, and one
+    with a directory brings its durable messages back. An in-memory broker loses everything with `stop` and `crash`.
 
     Raises (on entering or `start`):
         ResourceAllocationException: the port or the directory is not to be had; the text names it.
@@ -54,7 +54,7 @@ class EmbeddedBroker:
     def __init__(self, config: BrokerConfig | None = None, *, disk: Disk | None = None, **changes: object) -> None:
         if config is not None and not isinstance(config, BrokerConfig):
             raise TypeError(f"config must be a BrokerConfig, not {type(config).__name__}")
-        self.config = evolve(config if config is not None else BrokerConfig(), **changes)
+        self.config = evolve(config if config is not None else BrokerConfig(), **cast(dict[str, Any], changes))
         self._disk_given = disk
         self._logger = logging.getLogger("embedbroker.broker")
         self._manager: AbstractAsyncContextManager[trio.Nursery] | None = None

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import gc
 import logging
+import time
 from collections import deque
 from collections.abc import Callable
-from typing import assert_never
 
 import trio
 
@@ -43,8 +43,10 @@ __all__ = ["Host"]
 READ_BYTES = 256 * 1024
 # What writes took is reported in sums of this size: a step per write would cost as much as a small message.
 REPORT_WRITTEN_BYTES = 128 * 1024
-# Up to this size a batch is written and synced on the loop: a hop to a thread costs more (docs/performance.md).
+# A batch up to this size is written and synced on the loop while the disk is fast: a hop to a thread and back costs
+# 0.25 ms, a sync on a good disk 0.1 ms (docs/performance.md). Once syncs take longer on average, a thread is cheaper.
 INLINE_BATCH_BYTES = 64 * 1024
+INLINE_SYNC_SECONDS_MAX = 0.0004
 
 _LEVELS = {Level.INFO: logging.INFO, Level.WARNING: logging.WARNING, Level.ERROR: logging.ERROR}
 
@@ -93,6 +95,7 @@ class Host:
         self._background: deque[DiskWork] = deque()
         self._background_waiting = trio.Event()
         self._collector_paused = False
+        self._sync_seconds = 0.0
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -297,8 +300,8 @@ class Host:
                 if isinstance(operation, WriteAt)
                 for piece in operation.data
             )
-            if size <= INLINE_BATCH_BYTES and self.node.is_running:
-                self._finish(work, lambda: disk.run(work.operations))
+            if size <= INLINE_BATCH_BYTES and self._sync_seconds <= INLINE_SYNC_SECONDS_MAX and self.node.is_running:
+                self._run_inline(disk, work)
                 await trio.lowlevel.checkpoint()
             else:
                 await self._run_in_thread(disk, work)
@@ -312,19 +315,27 @@ class Host:
 
     async def _run_in_thread(self, disk: Disk, work: DiskWork) -> None:
         try:
-            results = await trio.to_thread.run_sync(disk.run, work.operations)
+            results = await trio.to_thread.run_sync(self._timed, disk, work)
         except DiskFault as fault:
             self.feed(DiskFailed(work.batch, fault))
         else:
             self.feed(DiskDone(work.batch, results))
 
-    def _finish(self, work: DiskWork, run: Callable[[], tuple[object, ...]]) -> None:
+    def _run_inline(self, disk: Disk, work: DiskWork) -> None:
         try:
-            results = run()
+            results = self._timed(disk, work)
         except DiskFault as fault:
             self.feed(DiskFailed(work.batch, fault))
         else:
             self.feed(DiskDone(work.batch, results))
+
+    def _timed(self, disk: Disk, work: DiskWork) -> tuple[object, ...]:
+        """Run a batch and keep a running average of what journal batches take."""
+        begin = time.perf_counter()
+        results = disk.run(work.operations)
+        if work.lane is Lane.JOURNAL:
+            self._sync_seconds += 0.1 * (time.perf_counter() - begin - self._sync_seconds)
+        return results
 
     # -- garbage collector ---------------------------------------------------------------------------------------
 

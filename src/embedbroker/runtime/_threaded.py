@@ -1,7 +1,7 @@
 """A broker in a thread of its own: the blocking twin of `EmbeddedBroker`.
 
-For synchronous tests and programs, and for asyncio programs. Refuses to add behaviour: every method runs the method of the
-same name inside the thread's trio run.
+For synchronous tests and programs, and for asyncio programs. Refuses to add behaviour: every method runs the method of
+the same name inside the thread's trio run.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class ThreadedBroker:
         self._thread = threading.Thread(target=self._run, name=f"embedbroker {self._broker.config.name}", daemon=True)
         self._thread.start()
         self._begun.wait()
-        if self._error is not None:
+        if self._token is None:
             self._join()
         return self
 
@@ -111,7 +111,7 @@ class ThreadedBroker:
     def _run(self) -> None:
         try:
             trio.run(self._main)
-        except BaseException as error:  # noqa: BLE001  # carried to the thread that entered or leaves the scope
+        except BaseException as error:  # carried to the thread that entered or leaves the scope
             self._error = error
         finally:
             self._begun.set()
