@@ -75,17 +75,10 @@ def address_response(view: AddressView, asked: str, version: int) -> Packet:
     flags = (view.exists, names, view.auto_create_queues, view.auto_create_addresses)
     if version < 129:
         return SessionBindingQueryResponseV3(*flags)
-    defaults = (
-        view.default_purge_on_no_consumers,
-        view.default_max_consumers,
-        view.default_exclusive,
-        False,
-        None,
-        False,
-        0,
-        -1,
-    )
+    purge, consumers = view.default_purge_on_no_consumers, view.default_max_consumers
+    exclusive, multicast, anycast = view.default_exclusive, view.supports_multicast, view.supports_anycast
     if version < 135:
-        return SessionBindingQueryResponseV4(*flags, *defaults)
-    multicast, anycast = view.supports_multicast, view.supports_anycast
-    return SessionBindingQueryResponseV5(*flags, *defaults, supports_multicast=multicast, supports_anycast=anycast)
+        return SessionBindingQueryResponseV4(*flags, purge, consumers, exclusive, False, None, False, 0, -1)
+    return SessionBindingQueryResponseV5(
+        *flags, purge, consumers, exclusive, False, None, False, 0, -1, multicast, anycast
+    )
