@@ -48,6 +48,7 @@ class Queue:
 
     __slots__ = (
         "_levels",
+        "_marked",
         "_waiting_visible",
         "acknowledged_count",
         "added_count",
@@ -81,6 +82,8 @@ class Queue:
         self.consumers: dict[Consumer, None] = {}
         self.browsers: dict[Consumer, None] = {}
         self._levels: list[_ConsumerLevel] = []
+        # Consumers that asked for a marker behind everything that can be delivered.
+        self._marked: dict[Consumer, None] = {}
         self.exclusive_holder: Consumer | None = None
         # Messages routed here whose durability is still awaited; nobody sees them, later ones may not overtake them.
         self._waiting_visible = 0
@@ -154,6 +157,7 @@ class Queue:
     def remove_consumer(self, consumer: Consumer) -> None:
         """Detach a consumer; what it had not settled was returned before."""
         consumer.closed = True
+        self._marked.pop(consumer, None)
         if consumer.browse:
             self.browsers.pop(consumer, None)
             return
@@ -248,8 +252,8 @@ class Queue:
         if budget <= 0:
             self.owner.wake(self)
             return 0
-        for consumer in [consumer for consumer in self.consumers if consumer.marker is not None]:
-            self._answer_marker(consumer)
+        while self._marked:
+            self._answer_marker(next(iter(self._marked)))
         return budget
 
     def _dispatch_level(self, level: _ConsumerLevel, budget: int) -> tuple[int, bool]:
@@ -295,9 +299,12 @@ class Queue:
             consumer.port.deliver_marker(consumer, sequence)
             return
         consumer.marker = sequence
+        if not consumer.browse:
+            self._marked[consumer] = None
         self.owner.wake(self)
 
     def _answer_marker(self, consumer: Consumer) -> None:
+        self._marked.pop(consumer, None)
         sequence, consumer.marker = consumer.marker, None
         assert sequence is not None
         consumer.port.deliver_marker(consumer, sequence)
