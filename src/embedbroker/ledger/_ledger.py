@@ -365,14 +365,16 @@ class Ledger:
         if redelivered:
             return Finding.REDELIVERED
         times = account.deliveries[slot]
-        firsts = account.firsts.get(slot, 1 if times else 0)
+        # After a restart every copy may come once more without a flag.
+        restarted = account.lives[slot] != len(self._kills)
+        firsts = 0 if restarted else account.firsts.get(slot, 1 if times else 0)
         account.firsts[slot] = firsts + 1
         if not times:
             return Finding.NONE
+        if restarted:
+            return Finding.AFTER_RESTART
         if firsts <= account.destination.resends[slot]:
             return Finding.RESEND
-        if account.lives[slot] != len(self._kills):
-            return Finding.AFTER_RESTART
         return Finding.RETURNED if account.marks[slot] & _RETURNED else Finding.DUPLICATED_UNFLAGGED
 
     def _acknowledged(self, account: SubscriptionAccount, slot: int, deliveries: int, at: float) -> Finding:

@@ -332,3 +332,14 @@ def test_a_dead_lettered_message_must_not_come_back() -> None:
     ledger.dead_lettered("q", "m0")
     assert ledger.shown("q", "m0", now_held=True) == Finding.REAPPEARED
     assert ledger.delivered("q", "m0", 1.0, redelivered=True) == Finding.REAPPEARED
+
+
+def test_after_a_restart_every_copy_of_a_resent_message_may_come_once_more() -> None:
+    ledger = queue_ledger(1, confirmed=False)
+    ledger.in_doubt("m0")
+    ledger.resent("m0", 1.0)
+    findings = [ledger.delivered("q", "m0", 2.0) for _ in range(2)]
+    ledger.killed(3.0)
+    findings += [ledger.delivered("q", "m0", 4.0) for _ in range(3)]
+    again = [Finding.AFTER_RESTART, Finding.RESEND, Finding.DUPLICATED_UNFLAGGED]
+    assert findings == [Finding.NONE, Finding.RESEND, *again]
