@@ -23,6 +23,8 @@ from embedclient.model import IN_VM_CONNECTOR_FACTORY, Entropy, Instant, Transpo
 from embedclient.transport import ByteStream, TransportLost, connect_tcp, vm_connect
 
 T = TypeVar("T")
+VIRTUAL_START_MS = 1_700_000_000_000
+"""Under a virtual clock wall time derives from it; broker and client begin at the same date."""
 
 
 class TrioSignal:
@@ -142,19 +144,29 @@ class TrioWire:
 class TrioEdge:
     """An Edge on trio. Opened with `open_trio_edge`."""
 
-    def __init__(self, agent: Agent, nursery: trio.Nursery) -> None:
+    def __init__(self, agent: Agent, spawned: trio.Nursery, own: trio.Nursery) -> None:
         self.agent = agent
         self.pump = Pump(agent, self)
-        self._nursery = nursery
+        self._spawned = spawned
+        self._own = own
         self._dials: dict[int, trio.CancelScope] = {}
         self._timer = trio.CancelScope()
         self._flush_wanted = TrioSignal()
         self._pauses = 0
+        self._virtual = _clock_is_virtual()
+        self._now = Instant(trio.current_time(), 0)
 
     # What the client's classes use
 
     def now(self) -> Instant:
-        return trio_now()
+        if self._virtual:
+            monotonic = trio.current_time()
+            return Instant(monotonic, VIRTUAL_START_MS + int(monotonic * 1000))
+        # Asked once or twice per message: the same value serves until the millisecond is over.
+        wall_ms = time.time_ns() // 1_000_000
+        if wall_ms != self._now.wall_ms:
+            self._now = Instant(trio.current_time(), wall_ms)
+        return self._now
 
     def flush_soon(self) -> None:
         self.pump.flush_soon()
@@ -197,16 +209,16 @@ class TrioEdge:
 
     def spawn(self, work: Callable[[], Awaitable[None]]) -> TrioTask:
         task = TrioTask()
-        self._nursery.start_soon(task.run, work)
+        self._spawned.start_soon(task.run, work)
         return task
 
     # What the pump uses
 
     def start(self, work: Callable[[], Awaitable[None]]) -> None:
-        self._nursery.start_soon(work)
+        self._own.start_soon(work)
 
     def dial(self, order: Dial) -> None:
-        self._nursery.start_soon(self._run_connection, order)
+        self._own.start_soon(self._run_connection, order)
 
     def stop_dialing(self, connection: int) -> None:
         if connection in self._dials:
@@ -265,8 +277,10 @@ class TrioEdge:
         return f"connection to {stream.peer}: closed by the peer"
 
 
-def trio_now() -> Instant:
-    return Instant(trio.current_time(), int(time.time() * 1000))
+def _clock_is_virtual() -> bool:
+    """Whether a test's MockClock drives this run. A run without trio.testing has none, and need not load it."""
+    testing = sys.modules.get("trio.testing")
+    return testing is not None and isinstance(trio.lowlevel.current_clock(), testing.MockClock)
 
 
 async def dial(configuration: TransportConfiguration, timeout_s: float) -> ByteStream:
@@ -304,10 +318,13 @@ async def open_trio_edge(agent: Agent, close_timeout_s: float) -> AsyncIterator[
     failure: BaseException | None = None
     breakdown: BaseException | None = None
     try:
-        async with trio.open_nursery() as nursery:
-            edge = TrioEdge(agent, nursery)
-            nursery.start_soon(edge.run_timer)
-            nursery.start_soon(edge.run_flusher)
+        async with trio.open_nursery() as spawned:
+            # Our own tasks go on while a cancellation from outside ends the block, or nobody would read the broker's
+            # answers to the orderly close.
+            own = await spawned.start(_host_own_tasks)
+            edge = TrioEdge(agent, spawned, own)
+            own.start_soon(edge.run_timer)
+            own.start_soon(edge.run_flusher)
             try:
                 yield edge
             finally:
@@ -316,7 +333,8 @@ async def open_trio_edge(agent: Agent, close_timeout_s: float) -> AsyncIterator[
                 agent.abort("closed")
                 edge.pump.flush()
                 edge.pump.close_all("closed")
-                nursery.cancel_scope.cancel()
+                own.cancel_scope.cancel()
+                spawned.cancel_scope.cancel()
     except BaseExceptionGroup as group:
         breakdown = _breakdown(group, failure)
     # Raised outside the handler, or the group would become the context of the user's own exception.
@@ -325,6 +343,13 @@ async def open_trio_edge(agent: Agent, close_timeout_s: float) -> AsyncIterator[
     if failure is not None:
         failure.__context__ = failure.__context__ or breakdown
         raise failure
+
+
+async def _host_own_tasks(task_status: trio.TaskStatus[trio.Nursery]) -> None:
+    with trio.CancelScope(shield=True):
+        async with trio.open_nursery() as own:
+            task_status.started(own)
+            await trio.sleep_forever()
 
 
 def _leaves(error: BaseException) -> list[BaseException]:
