@@ -6,13 +6,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from embedbroker.config import BrokerConfig
 from embedbroker.node import Accepted, Command, CommandKind, Node
 from embedbroker.node import BytesReceived as NodeBytesReceived
 from embedbroker.node import CloseConnection as NodeCloseConnection
 from embedbroker.node import Input as NodeInput
+from embedbroker.node import Output as NodeOutput
 from embedbroker.node import PeerClosed as NodePeerClosed
 from embedbroker.node import SendBytes as NodeSendBytes
 from embedbroker.node import Tick as NodeTick
@@ -58,11 +59,22 @@ class SeededEntropy:
         return self._random.random()
 
 
+class Broker(Protocol):
+    """A node, or a double with the same step."""
+
+    def step(self, input: NodeInput, now: Instant) -> list[NodeOutput]: ...
+
+    def next_deadline(self) -> float | None: ...
+
+
 class NodePair:
     """Drives one agent and one node. `settle` runs until nothing is left to do; time moves with `advance` only."""
 
     def __init__(
-        self, settings: LocatorSettings | None = None, connectors: Sequence[TransportConfiguration] = ()
+        self,
+        settings: LocatorSettings | None = None,
+        broker: Broker | None = None,
+        connectors: Sequence[TransportConfiguration] = (),
     ) -> None:
         self.seconds = 1000.0
         self.agent = Agent(
@@ -80,7 +92,7 @@ class NodePair:
         self._open: set[int] = set()
         self._closed_by_node: set[int] = set()
         self.generation = 0
-        self.node = self._start_node()
+        self.node: Broker = self._start_node() if broker is None else broker
 
     @property
     def now(self) -> Instant:
@@ -194,7 +206,10 @@ class NodePair:
             self._to_agent(PeerClosed(number, reason))
 
     def _to_node(self, input: NodeInput) -> None:
-        for output in self.node.step(input, self.now):
+        self.from_node(self.node.step(input, self.now))
+
+    def from_node(self, outputs: list[NodeOutput]) -> None:
+        for output in outputs:
             match output:
                 case NodeSendBytes(number, data):
                     self.server_bytes.append(data)
