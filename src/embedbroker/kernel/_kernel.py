@@ -377,8 +377,7 @@ class Kernel:
         if transaction.recorded:
             self.store.commit(transaction.id, [(queue.id, first) for queue in next_position if queue.durable])
         for queue, reference in transaction.acknowledged:
-            if not queue.deleted:
-                self._gone(queue, reference.message)
+            self._gone(queue, reference.message)
         point = self.store.point() if transaction.recorded else 0
         waits = point > self.store.reached or bool(self.publications)
         for queue, reference in references:
@@ -402,7 +401,7 @@ class Kernel:
     def delete_queue(self, queue: Queue) -> None:
         """Delete a queue with what it holds; consumers that are left are told."""
         for consumer in [*queue.consumers, *queue.browsers]:
-            self.detach(consumer, seen=True)
+            self._take_back(consumer, seen=True)
             consumer.port.closed_by_broker(consumer)
         self._release_all(queue, self.publications.withdraw(queue))
         self._release_all(
@@ -430,11 +429,7 @@ class Kernel:
         ``seen`` is False when the client closed it in an orderly way and True when its connection was lost.
         """
         queue = consumer.queue
-        queue.remove_consumer(consumer)
-        unsettled = list(consumer.unsettled.values())
-        consumer.unsettled.clear()
-        for reference in unsettled:
-            self.give_back(queue, reference, seen=seen)
+        self._take_back(consumer, seen=seen)
         if consumer.browse or queue.consumers or queue.deleted:
             return
         if queue.definition.transient:
@@ -443,3 +438,12 @@ class Kernel:
             for waiting in queue.backlog.remove_if(lambda _reference: True):
                 if waiting is not None:
                     self.discard(queue, waiting)
+
+    def _take_back(self, consumer: Consumer, *, seen: bool) -> None:
+        """Remove a consumer from its queue, with what it had not settled."""
+        queue = consumer.queue
+        queue.remove_consumer(consumer)
+        unsettled = list(consumer.unsettled.values())
+        consumer.unsettled.clear()
+        for reference in unsettled:
+            self.give_back(queue, reference, seen=seen)
