@@ -76,13 +76,15 @@ class SimulatedConsumer:
         world = self.scene.world
         self.host.on_notification.append(self._on_notification)
         while self.scene.phase is not Phase.LEAVE:
+            session: Session | None = None
             try:
-                session: Session = yield self.host.agent().create_session_for(_MODES[self.plan.kind])
+                session = yield self.host.agent().create_session_for(_MODES[self.plan.kind])
                 yield from self._open(session)
-                yield session.close()
             except JMSException as error:
                 world.note(self.name, "loses its session", f"{error.error_code} {error}")
                 self.give_up()
+            if session is not None:
+                yield session.close()
             yield world.random.random() * 0.1
         self.host.on_notification.remove(self._on_notification)
 
@@ -190,6 +192,7 @@ class SimulatedConsumer:
         if call.done and call.error is None:
             return
         self._acknowledging = key
+        failovers = self.host.failovers
         try:
             yield call
         except JMSException as error:
@@ -197,8 +200,12 @@ class SimulatedConsumer:
             ledger.acknowledgement_in_doubt(self.subscription, key)
             ledger.interrupted(self.subscription)
         else:
-            finding = ledger.acknowledged(self.subscription, key, self.scene.world.now)
-            self.scene.judge(finding, self.name, key)
+            if self.host.failovers == failovers:
+                finding = ledger.acknowledged(self.subscription, key, self.scene.world.now)
+                self.scene.judge(finding, self.name, key)
+            else:
+                # The session was rebuilt meanwhile: the message belongs to nobody now and comes again.
+                ledger.acknowledgement_in_doubt(self.subscription, key)
         self._acknowledging = None
 
     def _acknowledge_one(self, session: Session, delivery: Delivery, key: str) -> Steps:

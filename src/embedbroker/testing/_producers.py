@@ -67,19 +67,21 @@ class SimulatedProducer:
     def steps(self) -> Steps:
         """The script of this producer."""
         world = self.scene.world
+        mode = SessionMode.TRANSACTED if self.plan.kind is ProducerKind.TRANSACTED else SessionMode.AUTO
         while not self.finished:
+            session: Session | None = None
             try:
-                mode = SessionMode.TRANSACTED if self.plan.kind is ProducerKind.TRANSACTED else SessionMode.AUTO
-                session: Session = yield self.host.agent().create_session_for(mode)
+                session = yield self.host.agent().create_session_for(mode)
                 producers = {topic.address: session.create_producer(topic.address) for topic in self.topics}
                 while self._has_work() and not session.closed:
                     yield from self._work(session, producers)
                     yield world.random.random() * 2 * self.plan.think_s
                 self.finished = not self._has_work()
-                yield session.close()
             except JMSException as error:
                 world.note(self.name, "loses its session", f"{error.error_code} {error}")
                 self.give_up()
+            if session is not None:
+                yield session.close()
             if not self.finished:
                 yield world.random.random() * 0.2
 
