@@ -130,7 +130,9 @@ class CoreSession:
                 self.channel.on_confirmed(packet.command_id)
                 return
             answer(self, packet)
-            if not self.windowed or not is_confirmed(packet_type):
+            # Metadata is counted only when it wants an answer, which its last byte says; a client repeats it after
+            # a reattachment without wanting one.
+            if not self.windowed or not is_confirmed(packet_type, buffer[end - 1] != 0):
                 return
         if self.windowed:
             self._confirm(self.channel.received(end - start))
