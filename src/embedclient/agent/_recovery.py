@@ -112,6 +112,9 @@ def _create_again(
     connection.server_version = answer.server_version
     line.attach(connection, connection.version)
     session.rebuild(name, cause)
+    if line.closed_error is not None:
+        # Nobody wants it any more; its answer goes to a channel without receiver.
+        connection.send_packet(SessionClose(), line.channel_id)
 
 
 def create_session_packet(

@@ -443,6 +443,8 @@ class Session:
             # A commit that waits would commit the half of the transaction that was sent after the rebuild.
             line.fail_waiting(SessionCommit, rolled_back())
         line.restart(cause)
+        if line.closed_error is not None:
+            return  # the close that was in flight has ended with the old session
         for consumer in self.open_consumers():
             state = consumer.queue_state
             if not state.durable or state.auto_created:
