@@ -104,7 +104,10 @@ def _choose_producers(scene: Scene, cast: Cast) -> None:
         count = min(left, random.randint(30, 70))
         left -= count
         topics = [random.choice(cast.topics)] if random.random() < 0.7 else cast.topics
+        host = random.choice(cast.hosts)
         kind = random.choices(list(ProducerKind), weights=(4, 3, 1, 4))[0]
+        if kind is ProducerKind.ASYNCHRONOUS and host.settings.confirmation_window_size < 0:
+            kind = ProducerKind.BLOCKING  # without a window nobody would tell the sender that a message is stored
         plan = ProducerPlan(
             kind=kind,
             count=count,
@@ -114,7 +117,7 @@ def _choose_producers(scene: Scene, cast: Cast) -> None:
             expire_chance=random.choice((0.0, 0.0, 0.2)),
             resend_chance=random.choice((0.0, 0.5, 1.0)),
         )
-        cast.producers.append(SimulatedProducer(scene, random.choice(cast.hosts), f"p{number}", topics, plan))
+        cast.producers.append(SimulatedProducer(scene, host, f"p{number}", topics, plan))
         number += 1
 
 
