@@ -363,7 +363,7 @@ class Consumer:
         if returned:
             self._return_credit(returned)
 
-    def rebuild(self) -> None:
+    def rebuild(self, started: bool) -> None:
         """Makes the consumer again in a rebuilt session (core-protocol 7.3); its queue exists again by now."""
         self._forget_deliveries()
         self._pending_ack = None
@@ -380,7 +380,7 @@ class Consumer:
             credits = self._threshold
         if credits:
             line.post_rebuilding(SessionConsumerFlowCredit(self.consumer_id, credits))
-        if self._forced is not None:
+        if self._forced is not None or (started and self._forced_count):
             line.post_rebuilding(SessionForceConsumerDelivery(self.consumer_id, self._forced_count - 1))
 
     def _forget_deliveries(self) -> None:

@@ -450,7 +450,7 @@ class Session:
             if not state.durable or state.auto_created:
                 line.post_rebuilding(_create_again(line.version, consumer))
         for consumer in self.open_consumers():
-            consumer.rebuild()
+            consumer.rebuild(self.started)
         if self.started:
             line.post_rebuilding(SessionStart())
         line.speak()
