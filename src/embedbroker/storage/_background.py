@@ -1,7 +1,7 @@
 """What the journal does beside traffic: preparing the next segment, dropping dead segments, compaction.
 
-Responsible for choosing the next piece of such work. Refuses to do two at a time, and to do any before the records it
-relies on are durable.
+Responsible for choosing the next piece of such work and for seeing it through. Refuses to do two at a time, and to take
+anything away before the records that make it unneeded are durable.
 """
 
 from __future__ import annotations
@@ -10,20 +10,27 @@ from collections.abc import Callable
 
 from attrs import Factory, define
 
+from ._compaction import Compaction
+from ._disk import DiskFault
 from ._lane import StepLane
 from ._liveness import Liveness
 from ._record_codec import encode_dropped
 from ._segments import FIRST_BATCH_OFFSET, Segment
 from ._settings import JournalSettings
-from ._steps import Steps
+from ._steps import Corruption, Steps
 from ._supply import SegmentSupply
 
 __all__ = ["Background"]
 
+# Segments are looked through once in so many calls: what can be found changes slowly, calls come with every batch.
+_CALLS_PER_LOOK = 32
+# A segment with less than this share of the usual size in it is merged with its neighbours.
+_SMALL_SHARE = 8
+
 
 @define(eq=False)
 class Background:
-    """``segments`` is the journal's own list, oldest first, the current one last; this removes what is dropped."""
+    """``segments`` is the journal's own list, oldest first, the current one last."""
 
     settings: JournalSettings
     supply: SegmentSupply
@@ -32,31 +39,77 @@ class Background:
     # Append one record to the journal, and the durability point that covers everything appended so far.
     append: Callable[[bytes], None]
     point: Callable[[], int]
+    note: Callable[[str], None]
     lane: StepLane = Factory(StepLane)
+    _calls: int = 0
+    # Files are being taken away or replaced. If that fails half-way nobody knows which of them count: no more of it.
+    _replacing: bool = False
+    _stopped: bool = False
+    # Compaction failed while this was the current segment; it is tried again when the next one is.
+    _failed_in: Segment | None = None
 
-    def choose(self, wall_ms: int) -> None:
-        """Begin the most urgent work, if there is any and the lane is free."""
-        if not self.lane.idle:
+    def choose(self, wall_ms: int, at_leisure: bool = False) -> None:
+        """Begin the most urgent work, if there is any and the lane is free; ``at_leisure``: look carefully."""
+        if not self.lane.idle or not self.segments:
             return
-        current = self.segments[-1] if self.segments else None
-        if current is None:
-            return
+        current = self.segments[-1]
         if self.supply.prepared is None and current.end - FIRST_BATCH_OFFSET > current.size // 2:
-            self.lane.begin(self.supply.prepare(wall_ms))
+            if self._failed_in is not current:
+                self.lane.begin(self.supply.prepare(wall_ms))
+            return
+        self._calls += 1
+        if self._stopped or (self._calls % _CALLS_PER_LOOK and not at_leisure):
             return
         dead = self._dead_segments()
         if dead:
             self.lane.begin(self._drop(dead))
+        elif self._failed_in is not current:
+            run = self._worst_run()
+            if run:
+                self.lane.begin(self._compact(run, wall_ms))
+
+    def failed(self, fault: DiskFault) -> None:
+        """The disk could not do what the lane asked for. Traffic goes on with what there is."""
+        self.lane.failed(fault)
+        self._stopped = self._stopped or self._replacing
+        self._failed_in = self.segments[-1] if self.segments else None
+        self.note(f"background work on the journal failed: {fault}")
+
+    # -- choosing ----------------------------------------------------------------------------------------------------
 
     def _dead_segments(self) -> list[Segment]:
         """Segments in which nothing lives and that nothing older needs, each after those it depends on."""
         dead: dict[Segment, None] = {}
         for segment in self.segments[:-1]:
-            if segment.living or segment.pins or segment.orphans:
+            if segment.living or segment.pins or segment.orphaned or segment.damaged:
                 continue
             if all(need.gone or need in dead for need in segment.needs):
                 dead[segment] = None
         return list(dead)
+
+    def _worst_run(self) -> list[Segment]:
+        """The run of neighbours that frees most when it is rewritten, empty while that is not worth it."""
+        runs: list[list[Segment]] = [[]]
+        for segment in self.segments[:-1]:
+            if segment.damaged or not self._is_sparse(segment):
+                runs.append([])
+            elif len(runs[-1]) >= self.settings.compaction_run_max:
+                runs.append([segment])
+            else:
+                runs[-1].append(segment)
+        if sum(map(len, runs)) < self.settings.compaction_segments_min:
+            return []
+        worst = max(runs, key=_gain_bytes)
+        many_small = len(worst) >= self.settings.compaction_run_max // 2
+        return worst if _gain_bytes(worst) >= self.settings.segment_size_bytes // 2 or many_small else []
+
+    def _is_sparse(self, segment: Segment) -> bool:
+        if segment.end - FIRST_BATCH_OFFSET < self.settings.segment_size_bytes // _SMALL_SHARE:
+            return True
+        records = segment.added + segment.retained
+        return segment.living + segment.retained <= self.settings.compaction_live_ratio_max * records
+
+    # -- doing -------------------------------------------------------------------------------------------------------
 
     def _drop(self, dead: list[Segment]) -> Steps[None]:
         """Free segments. The record makes their absence no damage; the order keeps what ends things longest."""
@@ -65,7 +118,52 @@ class Background:
             self.segments.remove(segment)
             segment.gone = True
         yield self.point()
-        for segment in dead:
+        yield from self._recycle(dead)
+
+    def _compact(self, run: list[Segment], wall_ms: int) -> Steps[None]:
+        between = self.segments[self.segments.index(run[-1]) + 1 : -1]
+        compaction = Compaction(
+            self.settings, self.supply.identity, self.liveness, run, self.supply.next_generation(), wall_ms
+        )
+        try:
+            yield from compaction.copy()
+        except Corruption as corruption:
+            for segment in run:
+                segment.damaged = True
+            self.note(f"compaction found damage, and the broker will not start on this journal again: {corruption}")
+            return
+        yield self.point()
+        if compaction.empty:
+            yield from self._drop(run)
+            return
+        self._replacing = True
+        yield from compaction.replace()
+        self._replacing = False
+        result = compaction.account()
+        at = self.segments.index(run[0])
+        self.segments[at : at + len(run)] = [result]
+        self.liveness.move(run, result, self.segments)
+        alone = compaction.speaks_for_itself(result)
+        for segment in between:
+            if result in segment.needs:
+                segment.retained = 0
+                if alone:
+                    del segment.needs[result]
+        yield from self._recycle([segment for segment in run if segment.name != result.name])
+
+    def _recycle(self, segments: list[Segment]) -> Steps[None]:
+        self._replacing = True
+        for segment in segments:
             operations = self.supply.recycle(segment)
             yield operations
             self.supply.recycled(operations, segment.size)
+        self._replacing = False
+
+
+def _gain_bytes(run: list[Segment]) -> int:
+    gain = 0
+    for segment in run:
+        records = segment.added + segment.retained
+        share = (segment.living + segment.retained) / records if records else 0.0
+        gain += segment.size - int(share * (segment.end - FIRST_BATCH_OFFSET))
+    return gain

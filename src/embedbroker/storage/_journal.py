@@ -24,14 +24,14 @@ from embedbroker.kernel import AddressDefinition, QueueDefinition
 
 from . import _record_codec as codec
 from ._background import Background
-from ._batch import BATCH_HEADER_BYTES, BatchFlags, encode_batch, stored_size
+from ._batch import BATCH_HEADER_BYTES, BatchFlags, stored_size
 from ._disk import DiskFault, DiskOperation, DiskWork, Lane, Sync, WriteAt
 from ._lane import StepLane
 from ._liveness import Liveness
 from ._record_codec import ACKNOWLEDGE, ADD_MESSAGE, ADD_ONE, DURABLE, PAIR, UPDATE_DELIVERY_COUNT, RecordKind
 from ._recovered import RecoveredState
 from ._recovery import Recovery, recover
-from ._segments import FIRST_BATCH_OFFSET, Segment
+from ._segments import FIRST_BATCH_OFFSET, GatheredBatch, Segment
 from ._settings import JournalSettings
 from ._steps import Corruption, Steps
 from ._supply import SegmentSupply
@@ -59,23 +59,6 @@ class JournalState(Enum):
     FAILED = "failed"
     CLOSING = "closing"
     CLOSED = "closed"
-
-
-class _Chunk:
-    """One batch that gathered and waits to be written."""
-
-    __slots__ = ("flags", "number", "offset", "opens", "parts", "payload_size", "segment")
-
-    def __init__(
-        self, number: int, segment: Segment, offset: int, parts: list[bytes | bytearray], size: int, flags: int
-    ) -> None:
-        self.number = number
-        self.segment = segment
-        self.offset = offset
-        self.opens = offset == FIRST_BATCH_OFFSET
-        self.parts = parts
-        self.payload_size = size
-        self.flags = flags
 
 
 class Journal:
@@ -113,9 +96,9 @@ class Journal:
         self._segment = Segment(first=0, last=0, generation=0, size=0, end=0)  # none yet: it has no room
         self._placements = self._segment.placements
         # Batches that are closed, and the last of them that holds more than a seal.
-        self._chunks: deque[_Chunk] = deque()
+        self._gathered: deque[GatheredBatch] = deque()
         self._last_number = 0
-        self._writing: tuple[int, _Chunk, int] | None = None  # work, chunk, crc
+        self._writing: tuple[int, GatheredBatch, int] | None = None  # work, batch, crc of its body
         self._supply = SegmentSupply(settings)
         self._liveness = Liveness()
         self._index = self._liveness.index
@@ -143,25 +126,10 @@ class Journal:
             self._make_room(size)
         self._room -= size
         parts = self._parts
-        parts.append(
-            _pack_add_one(
-                size,
-                _ADD,
-                DURABLE if message.durable else 0,
-                message.encoding,
-                message.priority,
-                message_id,
-                0,
-                message.expiration,
-                message.timestamp,
-                self.wall_ms,
-                0,
-                1,
-                len(raw),
-                queue_id,
-                position,
-            )
-        )
+        parts.append(_pack_add_one(
+            size, _ADD, DURABLE if message.durable else 0, message.encoding, message.priority, message_id, 0,
+            message.expiration, message.timestamp, self.wall_ms, 0, 1, len(raw), queue_id, position,
+        ))  # fmt: skip
         parts.append(raw)
         placement = self._placements.get(queue_id)
         if placement is None:
@@ -257,23 +225,10 @@ class Journal:
         else:
             self._liveness.add(message_id, queues, self._segment)
             pairs = [_pack_pair(queue_id, position) for queue_id, position in references]
-        self._parts.append(
-            _pack_add(
-                size,
-                _ADD,
-                DURABLE if message.durable else 0,
-                message.encoding,
-                message.priority,
-                message_id,
-                transaction_id,
-                message.expiration,
-                message.timestamp,
-                self.wall_ms,
-                0,
-                len(references),
-                len(raw),
-            )
-        )
+        self._parts.append(_pack_add(
+            size, _ADD, DURABLE if message.durable else 0, message.encoding, message.priority, message_id,
+            transaction_id, message.expiration, message.timestamp, self.wall_ms, 0, len(references), len(raw),
+        ))  # fmt: skip
         self._parts += pairs
         self._parts.append(raw)
 
@@ -294,7 +249,7 @@ class Journal:
         if not self._parts:
             return
         segment, size = self._segment, self._capacity - self._room
-        self._chunks.append(_Chunk(self._number, segment, segment.end, self._parts, size, flags))
+        self._gathered.append(GatheredBatch(self._number, segment, segment.end, self._parts, size, flags))
         segment.last_number = self._number
         segment.end += stored_size(size)
         if not flags:
@@ -346,9 +301,9 @@ class Journal:
         if self.state is JournalState.READY:
             self._background.choose(self.wall_ms)
         if self._writing is None:
-            chunk_work = self._write_next()
-            if chunk_work is not None:
-                work.append(chunk_work)
+            batch_work = self._write_next()
+            if batch_work is not None:
+                work.append(batch_work)
         operations = self._background.lane.take(self.reached) if self.state is JournalState.READY else None
         if operations is not None:
             self._background_work = self._number_work()
@@ -360,10 +315,10 @@ class Journal:
         self.wall_ms = now.wall_ms
         self._active_at = now.monotonic
         if self._writing is not None and batch == self._writing[0]:
-            _, chunk, self._crc = self._writing
+            _, gathered, self._crc = self._writing
             self._writing = None
-            self.reached = chunk.number
-            self._sealed = bool(chunk.flags & BatchFlags.SEAL)
+            self.reached = gathered.number
+            self._sealed = bool(gathered.flags & BatchFlags.SEAL)
         elif self._background.lane.under_way and batch == self._background_work:
             self._background.lane.done(results)
         elif self._recovery.under_way and batch == self._recovery_work:
@@ -374,13 +329,14 @@ class Journal:
         """The work numbered ``batch`` failed. In the background that is a note; in the journal's lane it is the end."""
         self.wall_ms = now.wall_ms
         if self._background.lane.under_way and batch == self._background_work:
-            self._background.lane.failed(fault)
-            self.notes.append(f"background work on the journal failed: {fault}")
+            self._background.failed(fault)
             self._continue_closing()
             return
-        self._writing = None
-        self._recovery.failed(fault)
-        self._fail(str(fault))
+        writing = self._writing is not None and batch == self._writing[0]
+        if writing or (self._recovery.under_way and batch == self._recovery_work):
+            self._writing = None
+            self._recovery.abandon()
+            self._fail(str(fault))
 
     def next_deadline(self) -> float | None:
         """When ``on_tick`` wants to be called, in seconds of the monotonic clock; None: not before other calls."""
@@ -394,6 +350,7 @@ class Journal:
         deadline = self.next_deadline()
         if deadline is not None and now.monotonic >= deadline:
             self._append_seal()
+            self._background.choose(self.wall_ms, at_leisure=True)
 
     def close(self, now: Instant) -> None:
         """Write what gathered, then a seal; the state is CLOSED when that is done. A failed journal stays FAILED."""
@@ -408,10 +365,12 @@ class Journal:
         self._continue_closing()
 
     def _continue_closing(self) -> None:
-        if self.state is not JournalState.CLOSING or self._outstanding() or self._background.lane.under_way:
+        if self.state is not JournalState.CLOSING or self._background.lane.under_way:
+            return
+        self._background.lane.abandon()
+        if self._outstanding():
             return
         if self._sealed:
-            self._background.lane.abandon()
             self.state = JournalState.CLOSED
         else:
             self._append_seal()
@@ -421,46 +380,38 @@ class Journal:
         self._close_batch(BatchFlags.SEAL)
 
     def _outstanding(self) -> bool:
-        return bool(self._parts or self._chunks or self._writing)
+        return bool(self._parts or self._gathered or self._writing)
 
     def _number_work(self) -> int:
         self._works += 1
         return self._works
 
     def _write_next(self) -> DiskWork | None:
-        if not self._chunks:
+        if not self._gathered:
             self._close_batch(0)
-        if not self._chunks:
+        if not self._gathered:
             return None
-        chunk = self._chunks[0]
-        if chunk.opens and self._supply.preparing and not chunk.segment.made:
+        gathered = self._gathered[0]
+        opens = gathered.offset == FIRST_BATCH_OFFSET
+        if opens and self._supply.preparing and not gathered.segment.made:
             return None  # its file is being prepared right now
-        self._chunks.popleft()
-        segment = chunk.segment
+        self._gathered.popleft()
+        segment = gathered.segment
         before: list[DiskOperation] = []
         after: list[DiskOperation] = []
         file = segment.name
-        if chunk.opens:
+        if opens:
             file, before, after = self._supply.opening(segment, self.wall_ms)
-        header, body, crc = encode_batch(
-            chunk.parts,
-            chunk.payload_size,
-            identity=self._supply.identity,
-            generation=segment.generation,
-            number=chunk.number,
-            wall_ms=self.wall_ms,
-            previous_crc=self._crc,
-            flags=chunk.flags,
-        )
-        write = WriteAt(file, chunk.offset, (header, body))
+        header, body, crc = gathered.encode(self._supply.identity, self.wall_ms, self._crc)
+        write = WriteAt(file, gathered.offset, (header, body))
         work = self._number_work()
-        self._writing = work, chunk, crc
+        self._writing = work, gathered, crc
         return DiskWork(Lane.JOURNAL, work, (*before, write, Sync(file), *after))
 
     def _fail(self, reason: str) -> None:
         self.state = JournalState.FAILED
         self.failure = reason
-        self._chunks.clear()
+        self._gathered.clear()
         self._parts.clear()
         self._room = self._capacity = 0
         self._background.lane.abandon()
@@ -502,5 +453,11 @@ class Journal:
 
     def _make_background(self) -> Background:
         return Background(
-            self.settings, self._supply, self._liveness, self._segments, append=self._append, point=self.point
+            self.settings,
+            self._supply,
+            self._liveness,
+            self._segments,
+            append=self._append,
+            point=self.point,
+            note=lambda text: self.notes.append(text),  # the caller may replace the list
         )

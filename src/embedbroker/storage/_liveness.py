@@ -21,14 +21,9 @@ from attrs import Factory, define
 from ._record_codec import RecordKind
 from ._segments import Placement, Segment
 
-__all__ = ["Liveness", "OpenTransaction", "transaction_key"]
+__all__ = ["Liveness", "OpenTransaction"]
 
 Key = tuple[int, int]
-
-
-def transaction_key(transaction_id: int) -> Key:
-    """The key under which a segment remembers that a transaction with records in it has ended."""
-    return RecordKind.COMMIT, transaction_id
 
 
 @define(eq=False)
@@ -103,13 +98,13 @@ class Liveness:
         segment.pins += 1
 
     def commit(self, transaction_id: int, segment: Segment) -> None:
-        transaction = self._end(transaction_id, segment)
+        transaction = self._end(RecordKind.COMMIT, transaction_id, segment)
         if transaction is not None:
             for message_id, queue_id in transaction.acknowledgements:
                 self._settle(message_id, queue_id)
 
     def rollback(self, transaction_id: int, segment: Segment) -> None:
-        transaction = self._end(transaction_id, segment)
+        transaction = self._end(RecordKind.ROLLBACK, transaction_id, segment)
         if transaction is not None:
             for message_id in transaction.adds:
                 self.forget(message_id)
@@ -138,9 +133,11 @@ class Liveness:
         """Compaction replaced ``old`` by ``new``: whatever spoke of the old segments speaks of the new one."""
         for segment in old:
             segment.gone = True
-            for placement in (*segment.placements.values(), *segment.orphans):
+            for placement in segment.orphans:
                 placement.segment = new
             for queue_id, placements in segment.by_queue.items():
+                for placement in placements:
+                    placement.segment = new
                 new.by_queue.setdefault(queue_id, []).extend(placements)
             new.orphans += segment.orphans
             new.pins += segment.pins
@@ -163,12 +160,14 @@ class Liveness:
             transaction = self.transactions[transaction_id] = OpenTransaction()
         return transaction
 
-    def _end(self, transaction_id: int, segment: Segment) -> OpenTransaction | None:
+    def _end(self, kind: RecordKind, transaction_id: int, segment: Segment) -> OpenTransaction | None:
         transaction = self.transactions.pop(transaction_id, None)
         if transaction is not None:
             for earlier, pins in transaction.segments.items():
                 earlier.pins -= pins
-                self._note_end(transaction_key(transaction_id), earlier, segment)
+                self._note_end((kind, transaction_id), earlier, segment)
+                if kind is RecordKind.ROLLBACK:
+                    earlier.ended.add((kind, transaction_id))  # in the same segment too: its records can go at once
         return transaction
 
     def _note_end(self, key: Key, earlier: Segment, segment: Segment) -> None:

@@ -33,11 +33,12 @@ from zlib import crc32
 
 from attrs import Factory, define, frozen
 
-from ._batch import FORMAT_VERSION
+from ._batch import FORMAT_VERSION, encode_batch
 
 __all__ = [
     "COMPACTING",
     "FIRST_BATCH_OFFSET",
+    "GatheredBatch",
     "Placement",
     "Segment",
     "SegmentFlags",
@@ -163,10 +164,13 @@ class Segment:
     last_number: int = 0
     compacted: bool = False
     reused: bool = False
+    damaged: bool = False  # found while it was read in the background: never to be touched again
     made: bool = True  # the file stands under its name, with its header synced
     gone: bool = False
     # Messages ever added here; known from ``close`` on, when no more can come.
     added: int = 0
+    # Records other than messages that the last compaction kept, so that it is not tried again for nothing.
+    retained: int = 0
     # Placements by queue id (messages with one reference) or by the tuple of their queue ids.
     placements: dict[int | tuple[int, ...], Placement] = Factory(dict)
     # The same by queue, for the day a queue is removed.
@@ -219,3 +223,28 @@ class Segment:
     def living(self) -> int:
         """How many messages of this closed segment are still referenced."""
         return self.added - len(self.dead) - self.orphaned
+
+
+@frozen
+class GatheredBatch:
+    """A batch on its way to the disk: its records, and where they go."""
+
+    number: int
+    segment: Segment
+    offset: int
+    parts: list[bytes | bytearray]
+    payload_size: int
+    flags: int
+
+    def encode(self, identity: int, wall_ms: int, previous_crc: int) -> tuple[bytes, bytes, int]:
+        """Return header, body and the body's crc; once."""
+        return encode_batch(
+            self.parts,
+            self.payload_size,
+            identity=identity,
+            generation=self.segment.generation,
+            number=self.number,
+            wall_ms=wall_ms,
+            previous_crc=previous_crc,
+            flags=self.flags,
+        )

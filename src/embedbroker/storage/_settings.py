@@ -31,12 +31,14 @@ class JournalSettings:
     seal_after_s: float = 1.0
     # One slice of recovery is one read and the work on it: about 5 ms.
     recovery_slice_bytes: int = 1 * MIB
-    # One slice of compaction shares the loop with traffic: about 1 ms.
-    compaction_slice_bytes: int = 256 * KIB
-    # A sealed segment is rewritten when at most this share of its messages is still alive ...
+    # One slice of compaction shares the loop with traffic: below 1 ms, even if it holds nothing but acknowledgements.
+    compaction_slice_bytes: int = 64 * KIB
+    # A segment is worth rewriting when at most this share of its messages is still alive ...
     compaction_live_ratio_max: float = 0.5
-    # ... and so many segments stand that are neither dead nor dense, so that short-lived messages die by themselves.
+    # ... and there are so many of them: until then messages that do not live long die by themselves.
     compaction_segments_min: int = 4
+    # How many segments one compaction takes at most.
+    compaction_run_max: int = 16
     spare_segments_max: int = 4
 
     @segment_size_bytes.validator

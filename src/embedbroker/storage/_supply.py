@@ -90,9 +90,13 @@ class SegmentSupply:
         if isinstance(operations[0], Rename):
             self.spares.append((operations[0].new, size))
 
-    def _new_segment(self) -> Segment:
+    def next_generation(self) -> int:
+        """A number that no file ever had."""
         self.generation += 1
-        number = self.generation
+        return self.generation
+
+    def _new_segment(self) -> Segment:
+        number = self.next_generation()
         return Segment(first=number, last=number, generation=number, size=self.settings.segment_size_bytes, made=False)
 
     def _take_spare(self, segment: Segment) -> str:

@@ -1,0 +1,320 @@
+"""Compaction: rewrites a run of old segments without what nobody needs.
+
+Responsible for which records survive and for putting the result in the place of the old segments. Refuses to choose the
+run, and to change a record: each one is copied as it is or left out, in the order they stood in.
+
+History of one compaction, and why a crash between any two steps is harmless:
+1. The result grows in a file that recovery removes. Traffic goes on meanwhile, so a record may be copied although what
+   it speaks of dies a moment later: the record that ended it stands in a later segment and stays while it is needed.
+2. A record may be left out because a record ended it that is appended but not durable. So the result waits until all
+   that was appended while it grew is durable; if that never happens, nothing was replaced.
+3. The result is synced and gets its name, which covers the generations of the old segments: from the moment the name is
+   durable they do not count any more. Until then they do.
+4. The old files go. Recovery does that if it finds some of them left.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from attrs import Factory, define
+
+from . import _record_codec as codec
+from ._batch import BatchFlags, BatchWalk, encode_batch, stored_size
+from ._disk import Remove, Rename, Sync, SyncDirectory, WriteAt
+from ._liveness import Liveness
+from ._record_codec import ACKNOWLEDGE, ADD_MESSAGE, PREFIX, UPDATE_DELIVERY_COUNT, RecordKind
+from ._segments import (
+    COMPACTING,
+    FIRST_BATCH_OFFSET,
+    Segment,
+    SegmentFlags,
+    SegmentHeader,
+    encode_header,
+    segment_name,
+)
+from ._settings import JournalSettings
+from ._steps import Corruption, Steps, read
+
+__all__ = ["Compaction"]
+
+_ADD, _ACKNOWLEDGE = int(RecordKind.ADD_MESSAGE), int(RecordKind.ACKNOWLEDGE)
+_END_OF_TRANSACTION = (RecordKind.COMMIT, RecordKind.ROLLBACK)
+_REMOVED = {RecordKind.REMOVE_ADDRESS: RecordKind.ADDRESS, RecordKind.REMOVE_QUEUE: RecordKind.QUEUE}
+_SIZE_AND_KIND = Struct("<IB")
+
+
+@define(eq=False)
+class Compaction:
+    """One run of adjacent closed segments on its way to being one. ``result`` is None while nothing survives."""
+
+    settings: JournalSettings
+    identity: int
+    liveness: Liveness
+    run: list[Segment]
+    generation: int
+    wall_ms: int
+    # Message ids of the run's own messages, and whether they were copied.
+    seen: dict[int, bool] = Factory(dict)
+    copied: int = 0
+    retained: int = 0
+    refers_outside: bool = False
+    complete: bool = True  # every copied message has all the references its record names, and no delivery count
+    transactions: set[int] = Factory(set)
+    definitions: set[tuple[int, int]] = Factory(set)
+    end: int = FIRST_BATCH_OFFSET
+    number: int = 0
+    _outside: list[Segment] = Factory(list)
+    _ended_outside: set[tuple[int, int]] = Factory(set)
+    # Dead messages of the segments outside that the run speaks of, and how much of their lists is in here.
+    _ghosts: set[int] = Factory(set)
+    _ghosts_taken: dict[Segment, int] = Factory(dict)
+    _rolled_back: set[int] = Factory(set)
+    _dead_before: dict[Segment, int] = Factory(dict)
+    _parts: list[bytes | bytearray] = Factory(list)
+    _size: int = 0
+    _crc: int = 0
+
+    def copy(self) -> Steps[None]:
+        """Write what survives to a file of its own; no file is left if nothing does.
+
+        Raises:
+            Corruption: a segment of the run is damaged.
+        """
+        yield (Remove(COMPACTING), WriteAt(COMPACTING, 0, (encode_header(self._header()),)))
+        inside = dict.fromkeys(self.run)
+        needs = {need: None for segment in self.run for need in segment.needs}
+        self._outside = [need for need in needs if not need.gone and need not in inside]
+        for segment in self._outside:
+            self._ended_outside |= segment.ended
+            self._take_ghosts(segment)
+            yield ()
+        for segment in self.run:
+            self._dead_before[segment] = len(segment.dead)
+            self._rolled_back |= {number for kind, number in segment.ended if kind == RecordKind.ROLLBACK}
+        for segment in self.run:
+            yield from self._copy_segment(segment)
+        yield from self._write_batch(BatchFlags.COMPACTED)
+        if self.empty:
+            yield (Remove(COMPACTING),)
+            return
+        self._keep(codec.encode_id(RecordKind.SEAL, self.wall_ms))
+        yield from self._write_batch(BatchFlags.COMPACTED | BatchFlags.SEAL)
+        yield (Sync(COMPACTING),)
+
+    def replace(self) -> Steps[None]:
+        """Put the result in its place; what it was made from must be durable."""
+        yield (Rename(COMPACTING, segment_name(self.run[0].first, self.run[-1].last)), SyncDirectory())
+
+    @property
+    def empty(self) -> bool:
+        """Nothing survives: the run can be dropped like dead segments."""
+        return not self.copied and not self.retained
+
+    def account(self) -> Segment:
+        """The account of the result, as of now."""
+        header = self._header()
+        result = Segment(
+            first=header.first,
+            last=header.last,
+            generation=header.generation,
+            size=self.end,
+            end=self.end,
+            first_number=header.first_number,
+            last_number=header.last_number,
+            compacted=True,
+            added=self.copied,
+            retained=self.retained,
+        )
+        for segment in self.run:
+            for message_id in segment.dead[self._dead_before[segment] :]:
+                if self.seen.get(message_id):
+                    result.dead.append(message_id)
+            result.ended |= {key for key in segment.ended if self._still_there(key)}
+        if self.refers_outside:
+            result.needs = dict.fromkeys(self._outside)
+        return result
+
+    def speaks_for_itself(self, result: Segment) -> bool:
+        """Whether no record before the current segment says anything about what is in the result.
+
+        True in the common case: messages that simply lie in their queues. Then the segments behind the run need it no
+        more, and those without anything alive can go without being read.
+        """
+        if not self.complete or self.transactions or self.definitions or result.dead or result.orphans:
+            return False
+        open_transactions = self.liveness.transactions.values()
+        return not any(
+            self.seen.get(message_id) for each in open_transactions for message_id, _ in each.acknowledgements
+        )
+
+    # -- copying -----------------------------------------------------------------------------------------------------
+
+    def _copy_segment(self, segment: Segment) -> Steps[None]:
+        walk = BatchWalk(
+            identity=self.identity,
+            generation=segment.generation,
+            offset=FIRST_BATCH_OFFSET,
+            expected=1 if segment.compacted else None,
+        )
+        while walk.offset < segment.end and not walk.ended:
+            offset = walk.offset
+            length = min(max(self.settings.compaction_slice_bytes, walk.wanted), segment.end - offset)
+            data = yield from read(segment.name, offset, length)
+            batches = walk.feed(data, offset, at_end=offset + length >= segment.end)
+            for outside in self._outside:
+                self._take_ghosts(outside)
+            for batch in batches:
+                self._filter(data, batch.start, batch.end, segment)
+            if self._size >= self.settings.compaction_slice_bytes:
+                yield from self._write_batch(BatchFlags.COMPACTED)
+        if walk.offset < segment.end:
+            raise Corruption(segment.name, walk.offset, walk.damage or "a batch is missing")
+
+    def _filter(self, data: bytes, start: int, end: int, segment: Segment) -> None:
+        """Copy the records that are needed; neighbours are copied in one piece."""
+        position = piece = start
+        unpack = _SIZE_AND_KIND.unpack_from
+        while position < end:
+            size, kind = unpack(data, position)
+            if kind == _ADD:
+                needed = self._needs_message(data, position)
+            elif kind == _ACKNOWLEDGE:
+                needed = self._needs_acknowledgement(data, position)
+            else:
+                needed = self._needs_rare(data, position, size, segment)
+            if not needed:
+                if position > piece:
+                    self._keep(data[piece:position])
+                piece = position + size
+            position += size
+        if position > piece:
+            self._keep(data[piece:position])
+
+    def _keep(self, records: bytes) -> None:
+        self._parts.append(records)
+        self._size += len(records)
+
+    def _needs_message(self, data: bytes, position: int) -> bool:
+        fields = ADD_MESSAGE.unpack_from(data, position)
+        message_id, transaction_id, count = fields[5], fields[6], fields[11]
+        placement = self.liveness.index.get(message_id)
+        if placement is None:
+            self.seen[message_id] = False
+            return False
+        if not placement.queues:
+            self.liveness.forget(message_id)
+            self.seen[message_id] = False
+            return False
+        self.seen[message_id] = True
+        self.copied += 1
+        if len(placement.queues) < count:
+            self.complete = False
+        if transaction_id:
+            self.transactions.add(transaction_id)
+        return True
+
+    def _needs_acknowledgement(self, data: bytes, position: int) -> bool:
+        *_, message_id, _queue_id, transaction_id = ACKNOWLEDGE.unpack_from(data, position)
+        if transaction_id in self._rolled_back:
+            return False
+        copied = self.seen.get(message_id)
+        if copied is None:
+            copied = message_id in self.liveness.index or message_id in self._ghosts
+            self.refers_outside |= copied
+        if copied:
+            self.retained += 1
+            if transaction_id:
+                self.transactions.add(transaction_id)
+        return copied
+
+    def _needs_rare(self, data: bytes, position: int, size: int, segment: Segment) -> bool:
+        _, number, _, _ = PREFIX.unpack_from(data, position)
+        if number not in RecordKind._value2member_map_:
+            self.retained += 1
+            return True  # of a newer version, which knows when it may go
+        kind = RecordKind(number)
+        if kind is RecordKind.UPDATE_DELIVERY_COUNT:
+            needed = self._needs_delivery_count(data, position)
+        elif kind is RecordKind.PREPARE:
+            transaction_id = codec.TRANSACTION.unpack_from(data, position)[4]
+            needed = transaction_id in self.liveness.transactions
+            if needed:
+                self.transactions.add(transaction_id)
+        elif kind in _END_OF_TRANSACTION:
+            transaction_id = codec.TRANSACTION.unpack_from(data, position)[4]
+            outside = (kind, transaction_id) in self._ended_outside
+            self.refers_outside |= outside
+            needed = outside or transaction_id in self.transactions
+        elif kind in _REMOVED:
+            needed = (_REMOVED[kind], codec.IDENTIFIER.unpack_from(data, position)[4]) in self._ended_outside
+            self.refers_outside |= needed
+        elif kind in (RecordKind.ADDRESS, RecordKind.QUEUE):
+            needed = self._needs_definition(kind, data, position, size, segment)
+        else:
+            # The id limit and the list of segments stand again at the start of every later segment.
+            needed = False
+        self.retained += needed
+        return needed
+
+    def _needs_delivery_count(self, data: bytes, position: int) -> bool:
+        *_, message_id, queue_id, count = UPDATE_DELIVERY_COUNT.unpack_from(data, position)
+        if self.liveness.counts.get((message_id, queue_id)) != count:
+            return False  # gone, or a later record says more
+        self.complete = False
+        self.refers_outside |= message_id not in self.seen
+        return True
+
+    def _needs_definition(self, kind: RecordKind, data: bytes, position: int, size: int, segment: Segment) -> bool:
+        decode = codec.decode_address if kind is RecordKind.ADDRESS else codec.decode_queue
+        definition, _ = decode(data, position, size)
+        history = self.liveness.definitions.get((kind, definition.id))
+        if history is None or history[-1] is not segment:
+            return False
+        self.definitions.add((kind, definition.id))
+        return True
+
+    def _take_ghosts(self, segment: Segment) -> None:
+        taken = self._ghosts_taken.get(segment, 0)
+        self._ghosts.update(segment.dead[taken:])
+        self._ghosts_taken[segment] = len(segment.dead)
+
+    # -- the result --------------------------------------------------------------------------------------------------
+
+    def _write_batch(self, flags: int) -> Steps[None]:
+        if not self._size:
+            return
+        self.number += 1
+        header, body, self._crc = encode_batch(
+            self._parts,
+            self._size,
+            identity=self.identity,
+            generation=self.generation,
+            number=self.number,
+            wall_ms=self.wall_ms,
+            previous_crc=self._crc,
+            flags=flags,
+        )
+        offset = self.end
+        self.end += stored_size(self._size)
+        self._parts, self._size = [], 0
+        yield (WriteAt(COMPACTING, offset, (header, body)),)
+
+    def _header(self) -> SegmentHeader:
+        numbers = [segment.first_number for segment in self.run if segment.first_number]
+        return SegmentHeader(
+            identity=self.identity,
+            generation=self.generation,
+            first=self.run[0].first,
+            last=self.run[-1].last,
+            first_number=numbers[0] if numbers else self.run[-1].last_number + 1,
+            last_number=self.run[-1].last_number,
+            made_at_ms=self.wall_ms,
+            flags=SegmentFlags.COMPACTED,
+        )
+
+    def _still_there(self, key: tuple[int, int]) -> bool:
+        kind, number = key
+        if kind in _END_OF_TRANSACTION:
+            return number in self.transactions
+        return key in self.definitions

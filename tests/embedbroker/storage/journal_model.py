@@ -1,0 +1,290 @@
+"""The journal beside a dumb model of it: what was appended, and what must come back after a crash.
+
+The model keeps the list of all calls with the durability point that covered each, and computes a state by applying a
+prefix of them to plain dictionaries. After a crash the recovered state must be that of a prefix which holds everything
+up to `reached`. It shares no code with the journal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from random import Random
+from zlib import crc32
+
+from attrs import Factory, define, frozen
+
+from embedbroker.kernel import AddressDefinition, QueueDefinition
+from embedbroker.storage import DiskFault, DiskWork, Journal, JournalSettings, JournalState, Lane, RecoveredState
+from embedbroker.testing._disk import SimulatedDisk
+from embedclient.model import Instant
+
+NOW = Instant(100.0, 1_700_000_000_000)
+SMALL = JournalSettings(
+    identity=0x1234_5678_9ABC,
+    segment_size_bytes=16 * 1024,
+    batch_bytes_max=2048,
+    recovery_slice_bytes=4096,
+    compaction_slice_bytes=1024,
+    compaction_segments_min=2,
+    spare_segments_max=2,
+)
+
+
+@frozen
+class StoredMessage:
+    """What the journal needs of a message."""
+
+    message_id: int
+    raw: bytes
+    encoding: int = 1
+    durable: bool = True
+    priority: int = 4
+    expiration: int = 0
+    timestamp: int = 1_700_000_000_123
+
+
+# Name of the store's method, and its arguments.
+Call = tuple[str, tuple[object, ...]]
+
+
+@define(eq=False)
+class ModelState:
+    """The state after some calls: (raw, {queue: (position, delivery count)}) by message id, and so on."""
+
+    messages: dict[int, tuple[StoredMessage, dict[int, list[int]]]] = Factory(dict)
+    queues: dict[int, QueueDefinition] = Factory(dict)
+    addresses: dict[int, AddressDefinition] = Factory(dict)
+    transactions: dict[int, list[Call]] = Factory(dict)
+    prepared: dict[int, bytes] = Factory(dict)
+    id_limit: int = 0
+
+    def apply(self, call: Call) -> None:
+        getattr(self, call[0])(*call[1])
+
+    def add_message(self, message: StoredMessage, transaction_id: int, references: Sequence[tuple[int, int]]) -> None:
+        if transaction_id:
+            self.transactions.setdefault(transaction_id, []).append(("add_message", (message, 0, references)))
+        else:
+            self.messages[message.message_id] = message, {queue: [position, 0] for queue, position in references}
+
+    def acknowledge(self, message_id: int, queue_id: int, transaction_id: int) -> None:
+        if transaction_id:
+            self.transactions.setdefault(transaction_id, []).append(("acknowledge", (message_id, queue_id, 0)))
+        elif message_id in self.messages:
+            references = self.messages[message_id][1]
+            references.pop(queue_id, None)
+            if not references:
+                del self.messages[message_id]
+
+    def update_delivery_count(self, message_id: int, queue_id: int, count: int) -> None:
+        self.messages[message_id][1][queue_id][1] = count
+
+    def prepare(self, transaction_id: int, xid: bytes) -> None:
+        self.transactions.setdefault(transaction_id, [])
+        self.prepared[transaction_id] = xid
+
+    def commit(self, transaction_id: int, positions: Sequence[tuple[int, int]]) -> None:
+        self.prepared.pop(transaction_id, None)
+        following = dict(positions)
+        for name, arguments in self.transactions.pop(transaction_id, []):
+            if name == "add_message":
+                message, _, references = arguments
+                placed = []
+                for queue, _ in references:  # type: ignore[attr-defined]  # as add_message made it
+                    placed.append((queue, following[queue]))
+                    following[queue] += 1
+                self.apply((name, (message, 0, placed)))
+            else:
+                self.apply((name, arguments))
+        self._drop_unknown_queues()
+
+    def rollback(self, transaction_id: int) -> None:
+        self.prepared.pop(transaction_id, None)
+        self.transactions.pop(transaction_id, None)
+
+    def add_address(self, definition: AddressDefinition) -> None:
+        self.addresses[definition.id] = definition
+
+    def remove_address(self, address_id: int) -> None:
+        del self.addresses[address_id]
+
+    def add_queue(self, definition: QueueDefinition) -> None:
+        self.queues[definition.id] = definition
+
+    def remove_queue(self, queue_id: int) -> None:
+        del self.queues[queue_id]
+        self._drop_unknown_queues()
+
+    def reserve_ids(self, limit: int) -> None:
+        self.id_limit = max(self.id_limit, limit)
+
+    def roll_back_unprepared(self) -> None:
+        for transaction_id in [known for known in self.transactions if known not in self.prepared]:
+            self.rollback(transaction_id)
+
+    def picture(self) -> dict[str, object]:
+        """Everything recovery promises, in a form that can be compared."""
+        return {
+            "messages": {
+                message_id: (_brief(message.raw), message.priority, message.expiration, _references(references))
+                for message_id, (message, references) in self.messages.items()
+            },
+            "queues": self.queues,
+            "addresses": self.addresses,
+            "prepared": {
+                transaction_id: (
+                    xid,
+                    [_message_id(call) for call in self._calls(transaction_id, "add_message")],
+                    [call[1][:2] for call in self._calls(transaction_id, "acknowledge")],
+                )
+                for transaction_id, xid in self.prepared.items()
+            },
+            "id_limit": self.id_limit,
+        }
+
+    def _calls(self, transaction_id: int, name: str) -> list[Call]:
+        return [call for call in self.transactions[transaction_id] if call[0] == name]
+
+    def _drop_unknown_queues(self) -> None:
+        for message_id, (_, references) in list(self.messages.items()):
+            for queue_id in [known for known in references if known not in self.queues]:
+                del references[queue_id]
+            if not references:
+                del self.messages[message_id]
+
+
+def _message_id(call: Call) -> int:
+    message = call[1][0]
+    assert isinstance(message, StoredMessage)
+    return message.message_id
+
+
+def _brief(raw: bytes) -> tuple[int, int]:
+    return len(raw), crc32(raw)
+
+
+def _references(references: dict[int, list[int]]) -> list[tuple[int, int, int]]:
+    return sorted((queue, position, count) for queue, (position, count) in references.items())
+
+
+def picture_of(recovered: RecoveredState) -> dict[str, object]:
+    """The same form for what the journal recovered; empties it."""
+    messages = {}
+    while portion := recovered.take_messages(7):
+        for each in portion:
+            messages[each.message_id] = _brief(each.raw), each.priority, each.expiration, sorted(each.references)
+    return {
+        "messages": messages,
+        "queues": {queue.id: queue for queue in recovered.queues},
+        "addresses": {address.id: address for address in recovered.addresses},
+        "prepared": {
+            each.transaction_id: (
+                each.xid,
+                [message.message_id for message in each.adds],
+                [tuple(pair) for pair in each.acknowledgements],
+            )
+            for each in recovered.transactions
+        },
+        "id_limit": recovered.id_limit,
+    }
+
+
+@define(eq=False)
+class RecordedJournal:
+    """A journal that remembers every call, on a simulated disk that is driven one operation at a time."""
+
+    disk: SimulatedDisk
+    settings: JournalSettings = SMALL
+    start: ModelState = Factory(ModelState)
+    history: list[tuple[Call, int]] = Factory(list)
+    journal: Journal = Factory(lambda self: Journal(self.settings), takes_self=True)
+    # Work under way: the operations left and the results so far.
+    under_way: dict[Lane, tuple[DiskWork, list[object]]] = Factory(dict)
+
+    def open(self) -> None:
+        self.journal.open(NOW)
+
+    def call(self, name: str, *arguments: object) -> None:
+        getattr(self.journal, name)(*arguments)
+        self.history.append(((name, arguments), self.journal.point()))
+
+    def step(self, random: Random | None = None) -> bool:
+        """Do one disk operation of one lane; false when there is nothing to do."""
+        for work in self.journal.take_work():
+            assert work.lane not in self.under_way
+            self.under_way[work.lane] = work, []
+        if not self.under_way:
+            return False
+        lanes = sorted(self.under_way)
+        lane = random.choice(lanes) if random is not None else lanes[0]
+        work, results = self.under_way[lane]
+        try:
+            if len(results) < len(work.operations):
+                results += self.disk.run((work.operations[len(results)],))
+            done = len(results) == len(work.operations)
+        except DiskFault as fault:
+            del self.under_way[lane]
+            self.journal.on_disk_failed(work.batch, fault, NOW)
+        else:
+            if done:
+                del self.under_way[lane]
+                self.journal.on_disk_done(work.batch, tuple(results), NOW)
+        return True
+
+    def settle(self, random: Random | None = None) -> None:
+        """Let the disk finish everything."""
+        while self.step(random):
+            pass
+
+    def close(self) -> None:
+        self.journal.close(NOW)
+        self.settle()
+        assert self.journal.state is JournalState.CLOSED
+
+    def state_at(self, last: int) -> ModelState:
+        """The state after everything up to this durability point, as a restart shows it."""
+        state = deepcopy(self.start)
+        for call, point in self.history:
+            if point <= last:
+                state.apply(call)
+        state.roll_back_unprepared()
+        return state
+
+    def check_recovered(self, recovered: RecoveredState) -> ModelState:
+        """Check what the next life found against this one: all that was confirmed and any number of batches beyond.
+
+        Returns the state the next life starts from.
+        """
+        picture = picture_of(recovered)
+        reached = self.journal.reached
+        candidates = [reached, *sorted({point for _, point in self.history if point > reached})]
+        for last in candidates:
+            state = self.state_at(last)
+            if state.picture() == picture:
+                return state
+        confirmed = self.state_at(reached).picture()
+        raise AssertionError(f"none of the states {candidates} was recovered; {_difference(picture, confirmed)}")
+
+
+def _difference(recovered: dict[str, object], confirmed: dict[str, object]) -> str:
+    parts = []
+    for key, value in recovered.items():
+        other = confirmed[key]
+        if isinstance(value, dict) and isinstance(other, dict):
+            parts += [f"extra {key} {each}: {value[each]}" for each in value.keys() - other.keys()]
+            parts += [f"missing {key} {each}: {other[each]}" for each in other.keys() - value.keys()]
+            both = value.keys() & other.keys()
+            parts += [f"{key} {each}: {value[each]} not {other[each]}" for each in both if value[each] != other[each]]
+        elif value != other:
+            parts.append(f"{key}: {value} not {other}")
+    return "; ".join(parts)
+
+
+def recover(disk: SimulatedDisk, settings: JournalSettings = SMALL) -> Journal:
+    """Open a journal on a disk and run it until it is ready or failed."""
+    recorded = RecordedJournal(disk, settings)
+    recorded.open()
+    while recorded.journal.state is JournalState.RECOVERING and recorded.step():
+        pass
+    return recorded.journal

@@ -1,0 +1,177 @@
+"""Random but valid calls to a journal, as a kernel would make them."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from random import Random
+
+from attrs import Factory, define
+
+from embedbroker.kernel import AddressDefinition, QueueDefinition
+from tests.embedbroker.storage.journal_model import Call, ModelState, StoredMessage
+
+SIZES = (0, 1, 40, 200, 400, 900, 3000)
+
+
+@define(eq=False)
+class Workload:
+    """Makes one call after the other; `state` is what they add up to, open transactions included."""
+
+    random: Random
+    state: ModelState
+    next_id: int
+    # References acknowledged in an open transaction: nobody else gets them.
+    taken: set[tuple[int, int]] = Factory(set)
+    open: list[int] = Factory(list)
+
+    @classmethod
+    def on(cls, random: Random, state: ModelState) -> Workload:
+        """Continue from a recovered state."""
+        workload = cls(random, deepcopy(state), max(state.id_limit, 1))
+        for transaction_id, calls in state.transactions.items():
+            workload.open.append(transaction_id)
+            workload.taken |= {call[1][:2] for call in calls if call[0] == "acknowledge"}  # type: ignore[misc]
+        return workload
+
+    def call(self) -> Call:
+        """The next call, already applied to `state`."""
+        choices = [
+            (30, self._add),
+            (24, self._acknowledge),
+            (4, self._count),
+            (3, self._begin),
+            (9, self._add_in_transaction),
+            (6, self._acknowledge_in_transaction),
+            (5, self._end),
+            (1, self._prepare),
+            (2, self._add_queue),
+            (1, self._remove_queue),
+            (1, self._change),
+        ]
+        while True:
+            make = self.random.choices([each for _, each in choices], [weight for weight, _ in choices])[0]
+            call = self._reserve() or make()
+            if call is not None:
+                self.state.apply(call)
+                return call
+
+    def _take_id(self) -> int:
+        self.next_id += 1
+        return self.next_id - 1
+
+    def _reserve(self) -> Call | None:
+        if self.next_id + 10 <= self.state.id_limit:
+            return None
+        return "reserve_ids", (self.next_id + self.random.choice((20, 100)),)
+
+    def _message(self) -> StoredMessage:
+        raw = self.random.randbytes(self.random.choice(SIZES))
+        return StoredMessage(
+            self._take_id(), raw, priority=self.random.randrange(10), expiration=self.random.choice((0, 99))
+        )
+
+    def _some_queues(self) -> list[int]:
+        queues = list(self.state.queues)
+        count = self.random.choice((1, 1, 1, 2, 3))
+        return self.random.sample(queues, min(count, len(queues)))
+
+    def _add(self) -> Call | None:
+        queues = self._some_queues()
+        if not queues:
+            return None
+        return "add_message", (self._message(), 0, [(queue, self._take_id()) for queue in queues])
+
+    def _reference(self) -> tuple[int, int] | None:
+        known = list(self.state.messages)
+        # The oldest first, mostly, as queues do: so whole segments die.
+        message_id = known[self.random.randrange(min(len(known), 6))] if known else 0
+        if known and self.random.random() < 0.1:
+            message_id = self.random.choice(known)
+        queues = list(self.state.messages[message_id][1]) if known else []
+        free = [queue for queue in queues if (message_id, queue) not in self.taken]
+        return (message_id, self.random.choice(free)) if free else None
+
+    def _acknowledge(self) -> Call | None:
+        reference = self._reference()
+        return ("acknowledge", (*reference, 0)) if reference else None
+
+    def _count(self) -> Call | None:
+        reference = self._reference()
+        return ("update_delivery_count", (*reference, self.random.randrange(1, 9))) if reference else None
+
+    def _begin(self) -> Call | None:
+        if len(self.open) < 4 and self.state.queues:
+            self.open.append(self._take_id())
+        return None
+
+    def _unprepared(self) -> int | None:
+        candidates = [known for known in self.open if known not in self.state.prepared]
+        return self.random.choice(candidates) if candidates else None
+
+    def _add_in_transaction(self) -> Call | None:
+        transaction_id, queues = self._unprepared(), self._some_queues()
+        if transaction_id is None or not queues:
+            return None
+        return "add_message", (self._message(), transaction_id, [(queue, 0) for queue in queues])
+
+    def _acknowledge_in_transaction(self) -> Call | None:
+        transaction_id, reference = self._unprepared(), self._reference()
+        if transaction_id is None or reference is None:
+            return None
+        self.taken.add(reference)
+        return "acknowledge", (*reference, transaction_id)
+
+    def _end(self) -> Call | None:
+        if not self.open:
+            return None
+        transaction_id = self.random.choice(self.open)
+        calls = self.state.transactions.get(transaction_id, [])
+        if not calls:
+            return None
+        self.open.remove(transaction_id)
+        self.taken -= {call[1][:2] for call in calls if call[0] == "acknowledge"}  # type: ignore[misc]
+        if self.random.random() < 0.3:
+            return "rollback", (transaction_id,)
+        queues: dict[int, int] = {}
+        for name, arguments in calls:
+            if name == "add_message":
+                for queue, _ in arguments[2]:  # type: ignore[attr-defined]  # as this class made it
+                    queues[queue] = queues.get(queue, 0) + 1
+        positions = []
+        for queue, count in queues.items():
+            positions.append((queue, self.next_id))
+            self.next_id += count
+        return "commit", (transaction_id, positions)
+
+    def _prepare(self) -> Call | None:
+        transaction_id = self._unprepared()
+        if transaction_id is None or transaction_id not in self.state.transactions:
+            return None
+        return "prepare", (transaction_id, b"xid %d" % transaction_id)
+
+    def _add_queue(self) -> Call | None:
+        if len(self.state.queues) >= 6:
+            return None
+        identifier = self._take_id()
+        if self.random.random() < 0.3:
+            return "add_address", (AddressDefinition(identifier, f"a{identifier}", True, False),)
+        return "add_queue", (QueueDefinition(identifier, f"q{identifier}", "a", 1),)
+
+    def _remove_queue(self) -> Call | None:
+        if self.state.addresses and self.random.random() < 0.3:
+            return "remove_address", (self.random.choice(list(self.state.addresses)),)
+        in_transactions = {
+            queue
+            for calls in self.state.transactions.values()
+            for name, arguments in calls
+            if name == "add_message"
+            for queue, _ in arguments[2]  # type: ignore[attr-defined]  # as this class made it
+        }
+        removable = [queue for queue in self.state.queues if queue not in in_transactions]
+        return ("remove_queue", (self.random.choice(removable),)) if len(removable) > 1 else None
+
+    def _change(self) -> Call | None:
+        if not self.state.queues:
+            return None
+        queue = self.random.choice(list(self.state.queues.values()))
+        return "add_queue", (QueueDefinition(queue.id, queue.name, "a", 1, user=str(self.next_id)),)
