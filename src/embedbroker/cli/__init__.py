@@ -1,0 +1,27 @@
+"""The command line: `embedbroker COMMAND`, or `python -m embedbroker.cli COMMAND`.
+
+Responsible for its entry point only. What it needs comes with the extra `cli`; without it one line says so.
+"""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["main"]
+
+_LIBRARIES = {"click", "rich"}
+_CANNOT_RUN = 2
+
+
+def main() -> None:
+    """Run the command that the process was started with; ends the process with its exit code."""
+    try:
+        from ._commands import commands
+    except ModuleNotFoundError as error:
+        if error.name not in _LIBRARIES:
+            raise
+        print(
+            f"embedbroker: {error.name} is missing; install the extra: pip install 'embedbroker[cli]'", file=sys.stderr
+        )
+        sys.exit(_CANNOT_RUN)
+    commands(prog_name="embedbroker")

@@ -1,0 +1,38 @@
+"""The list of commands. Each command lives in a module of its own, which is imported when somebody asks for it.
+
+So `embedbroker run` does not wait for what a drill needs. Refuses to know what the commands do.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import click
+
+__all__ = ["commands"]
+
+# Name -> module and attribute, in the order of the help text.
+_HOMES = {
+    "run": ("._run", "run"),
+}
+
+
+class _LazyGroup(click.Group):
+    """Imports a command when it is named, or when its help is shown."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_HOMES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _HOMES:
+            return None
+        module, attribute = _HOMES[cmd_name]
+        command = getattr(import_module(module, __package__), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.version_option(package_name="embedbroker")
+def commands() -> None:
+    """A message broker in Python that speaks Apache Artemis' CORE protocol, and tools around it."""

@@ -1,0 +1,41 @@
+"""How a command fails: one line on stderr that names what was wrong, and an exit code that says which kind.
+
+1 is left to verdicts (a drill that lost a message, a damaged journal), 2 to click (wrong options).
+"""
+
+from __future__ import annotations
+
+from typing import IO, Any
+
+import click
+
+__all__ = ["BrokerStopped", "CannotConnect", "CannotStart", "CommandFailed"]
+
+
+class CommandFailed(click.ClickException):
+    """Ends a command with ``message`` on stderr, in one line."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.split()))
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Write the line."""
+        click.echo(f"embedbroker: {self.message}", file=file, err=file is None)
+
+
+class CannotStart(CommandFailed):
+    """A broker did not start: its port, its directory or its journal."""
+
+    exit_code = 3
+
+
+class BrokerStopped(CommandFailed):
+    """A broker ended by itself."""
+
+    exit_code = 4
+
+
+class CannotConnect(CommandFailed):
+    """A client found no broker, was refused, or lost its connection for good."""
+
+    exit_code = 5
