@@ -187,7 +187,7 @@ class BrokerChecker:
         return sorted((reference.message.message_id, reference.position) for reference in durable)
 
     def _replay(self, disk: SimulatedDisk) -> tuple[list[str], _Durable]:
-        disk.capacity_bytes = None
+        disk.repair()
         journal = Journal(self.broker.settings)
         now = self.scene.world.instant
         journal.open(now)

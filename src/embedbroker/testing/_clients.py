@@ -158,15 +158,24 @@ class ClientHost:
         self._settle()
 
     def _carry_out(self, outputs: list[Output]) -> None:
+        """Does what the agent asks for, in order, and then reports what the connections took."""
         agent = self._agent
         assert agent is not None, "outputs come from an agent"
+        while outputs:
+            written = self._do(outputs)
+            outputs = []
+            for each in written:
+                outputs += agent.step(each, self.world.instant)
+
+    def _do(self, outputs: list[Output]) -> list[Written]:
+        written: list[Written] = []
         for output in outputs:
             match output:
                 case SendBytes(connection, data):
                     link = self._links.get(self._wide(connection))
                     taken = link.send(self, data) if link is not None else 0
                     if taken:
-                        self._carry_out(agent.step(Written(connection, taken), self.world.instant))
+                        written.append(Written(connection, taken))
                 case CloseConnection(connection, reason):
                     link = self._links.pop(self._wide(connection), None)
                     self.world.note(self.name, "closes connection", reason)
@@ -175,6 +184,7 @@ class ClientHost:
                 case Dial(connection, configuration, timeout_s):
                     self.world.note(self.name, "dials", configuration.name)
                     self.network.dial(self, self._wide(connection), configuration.name, timeout_s)
+        return written
 
     def _settle(self) -> None:
         """Runs scripts and hands out what they asked the agent to send, until nothing is left to do now."""

@@ -73,6 +73,11 @@ class SimulatedDisk:
         """Let the operation with this number (``operations`` counts from 0) fail."""
         self._faults[operation] = DiskFault(kind, "", "simulated: " + kind.value)
 
+    def repair(self) -> None:
+        """No fault is waiting any more, and there is space."""
+        self._faults.clear()
+        self.capacity_bytes = None
+
     def crash(self, random: Random, tear: bool = True) -> None:
         """Cut the power: what was not synced is kept or lost sector by sector, names in the order they changed."""
         kept_changes = random.randrange(len(self._changes) + 1)

@@ -223,17 +223,17 @@ class FaultPlan:
             case FaultKind.FULL_DISK:
                 scene.hit(Moment.DISK_FULL)
                 disk.capacity_bytes = 0
-                self._later(duration, self._make_space)
+                self._later(duration, self._repair)
             case _:
                 scene.hit(Moment.DISK_ERROR)
                 disk.fail_at(disk.operations + scene.world.random.randrange(4))
-                self._later(duration, self._start)
+                self._later(duration, self._repair)
 
     def _speed_up(self) -> None:
         self.broker.speed.factor = 1.0
 
-    def _make_space(self) -> None:
-        self.broker.disk.capacity_bytes = None
+    def _repair(self) -> None:
+        self.broker.disk.repair()
         self._start()
 
     # The network

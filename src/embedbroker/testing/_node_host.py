@@ -192,14 +192,20 @@ class NodeHost:
     def step(self, event: Input) -> None:
         """One step of the node, and everything it asks for."""
         if self.node is not None:
-            self._carry_out(self.node.step(event, self.world.instant))
+            outputs = self.node.step(event, self.world.instant)
+            while outputs and self.node is not None:
+                written = self._carry_out(outputs)
+                outputs = []
+                for each in written:
+                    if self.node is not None:
+                        outputs += self.node.step(each, self.world.instant)
             for check in self.after_step:
                 check()
         self._arm()
 
-    def _carry_out(self, outputs: list[Output]) -> None:
-        node = self.node
-        assert node is not None, "outputs come from a node"
+    def _carry_out(self, outputs: list[Output]) -> list[Written]:
+        """Does what the node asks for, in order. Returns what the connections took, to be reported after all of it."""
+        written: list[Written] = []
         for output in outputs:
             match output:
                 case SendBytes(connection, data):
@@ -209,7 +215,7 @@ class NodeHost:
                             tap(connection, data)
                         taken = link.send(self, data)
                         if taken:
-                            self._carry_out(node.step(Written(connection, taken), self.world.instant))
+                            written.append(Written(connection, taken))
                 case CloseConnection(connection, reason):
                     self.world.note(self.name, "closes connection", reason)
                     link = self._links.pop(connection, None)
@@ -231,6 +237,7 @@ class NodeHost:
                     self._forget_links("closed by peer")
                     for look in self.on_stopped:
                         look()
+        return written
 
     def _begin(self, work: DiskWork) -> None:
         assert work.lane not in self.under_way, f"two pieces of work on {work.lane!r}"
