@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from embedclient._client._entropy import SystemEntropy
     from embedclient._client._locator import DEFAULT_URL, ClientSessionFactory, ServerLocator
     from embedclient._client._modes import AcknowledgeMode
-    from embedclient._client._opening import Opening
+    from embedclient._client._opening import Closeable, Opening
     from embedclient._client._producer import MessageProducer, Receipt
     from embedclient._client._pump import Pump
     from embedclient._client._session import Session
@@ -42,7 +42,7 @@ _MODULES = {
     "_entropy": "SystemEntropy",
     "_locator": "DEFAULT_URL ClientSessionFactory ServerLocator",
     "_modes": "AcknowledgeMode",
-    "_opening": "Opening",
+    "_opening": "Closeable Opening",
     "_producer": "MessageProducer Receipt",
     "_pump": "Pump",
     "_session": "Session",
@@ -62,6 +62,7 @@ __all__ = [
     "ClientSession",
     "ClientSessionFactory",
     "ClientURL",
+    "Closeable",
     "Connection",
     "ConnectionFactory",
     "ConnectionMetaData",

@@ -157,3 +157,7 @@ class JMSContext:
 
     async def stop(self) -> None:
         await self.connection.stop()
+
+    async def close(self) -> None:
+        """Close the session now, and not only at the end of the block."""
+        await self.session.close()

@@ -6,6 +6,7 @@ Refuses to know what the body means.
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from functools import partial
 from typing import Protocol
 
 from embedclient.agent import CoreMessage, Delivery
@@ -15,6 +16,10 @@ from embedclient.model import Properties
 
 class Acknowledge(Protocol):
     def __call__(self, delivery: Delivery, *, individually: bool) -> Awaitable[None]: ...
+
+
+class OnAcknowledge(Protocol):
+    def __call__(self, *, individually: bool) -> Awaitable[None]: ...
 
 
 class ClientMessage:
@@ -44,8 +49,7 @@ class ClientMessage:
         self.properties = properties if properties is not None else Properties()
         self.message_id = 0
         self.delivery_count = 0
-        self._delivery: Delivery | None = None
-        self._acknowledge: Acknowledge | None = None
+        self.on_acknowledge: OnAcknowledge | None = None
 
     @classmethod
     def received(cls, delivery: Delivery, acknowledge: Acknowledge) -> ClientMessage:
@@ -63,22 +67,21 @@ class ClientMessage:
         )
         message.message_id = core.message_id
         message.delivery_count = delivery.delivery_count
-        message._delivery = delivery
-        message._acknowledge = acknowledge
+        message.on_acknowledge = partial(acknowledge, delivery)
         return message
 
-    async def acknowledge(self) -> None:
+    def acknowledge(self) -> Awaitable[None]:
         """Acknowledge this message and all received before it by its consumer."""
-        await self._acknowledge_with(individually=False)
+        return self._acknowledge_with(individually=False)
 
-    async def acknowledge_individually(self) -> None:
+    def acknowledge_individually(self) -> Awaitable[None]:
         """Acknowledge this message alone."""
-        await self._acknowledge_with(individually=True)
+        return self._acknowledge_with(individually=True)
 
-    async def _acknowledge_with(self, *, individually: bool) -> None:
-        if self._delivery is None or self._acknowledge is None:
+    def _acknowledge_with(self, *, individually: bool) -> Awaitable[None]:
+        if self.on_acknowledge is None:
             raise IllegalStateException("only a received message can be acknowledged")
-        await self._acknowledge(self._delivery, individually=individually)
+        return self.on_acknowledge(individually=individually)
 
     def encoded(self, address: str | None) -> CoreMessage:
         """The message for the wire, to `address` or to its own."""

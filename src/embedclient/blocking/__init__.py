@@ -1,0 +1,125 @@
+"""The client for threads and scripts: the same classes as `embedclient`, whose methods block.
+
+    with ConnectionFactory("tcp://localhost:61616").connect() as connection, connection.session() as session:
+        session.create_producer(Queue("orders")).send("hello")
+
+Each connection has a thread that runs trio; every method is one call into it. Connections may be shared by threads, a
+session belongs to one thread at a time. Responsible for the two ways in; the rest is generated from the async classes.
+`vm://` does not reach from one thread into another: use `broker.url`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from embedclient import _client
+from embedclient._client import DEFAULT_URL
+from embedclient.agent import LoadBalancingPolicy, LocatorSettings, SessionMode
+from embedclient.blocking._connection import Connection, JMSContext
+from embedclient.blocking._core import ClientConsumer, ClientProducer, ClientSession, ClientSessionFactory
+from embedclient.blocking._messaging import JMSProducer, MessageConsumer, MessageProducer, QueueBrowser, Receipt
+from embedclient.blocking._portal import Portal
+from embedclient.blocking._session import Session
+from embedclient.model import TransportConfiguration
+
+__all__ = [
+    "ClientConsumer",
+    "ClientProducer",
+    "ClientSession",
+    "ClientSessionFactory",
+    "Connection",
+    "ConnectionFactory",
+    "JMSContext",
+    "JMSProducer",
+    "MessageConsumer",
+    "MessageProducer",
+    "QueueBrowser",
+    "Receipt",
+    "ServerLocator",
+    "Session",
+]
+
+
+class ConnectionFactory:
+    """`embedclient.ConnectionFactory` for threads and scripts. Holds no connection and no thread."""
+
+    def __init__(
+        self,
+        url: str = DEFAULT_URL,
+        *,
+        user: str | None = None,
+        password: str | None = None,
+        client_id: str | None = None,
+        load_balancing_policy: LoadBalancingPolicy | None = None,
+    ) -> None:
+        self._inner = _client.ConnectionFactory(
+            url, user=user, password=password, client_id=client_id, load_balancing_policy=load_balancing_policy
+        )
+
+    @property
+    def url(self) -> str:
+        """The URL, with passwords masked."""
+        return self._inner.url
+
+    @property
+    def settings(self) -> LocatorSettings:
+        return self._inner.settings
+
+    def create_connection(
+        self,
+        user: str | None = None,
+        password: str | None = None,
+        *,
+        client_id: str | None = None,
+        auto_start: bool = True,
+    ) -> Connection:
+        """Connect: `with factory.create_connection() as connection`, or call `close()` at the end.
+
+        Raises:
+            ConnectionLostException: no broker could be reached in the allowed attempts.
+            JMSSecurityException: wrong user or password.
+            InvalidClientIDException: another connection has this client id.
+        """
+        portal = Portal.open()
+        manager = self._inner.create_connection(user, password, client_id=client_id, auto_start=auto_start)
+        return Connection(portal, portal.enter(manager), portal.close)
+
+    connect = create_connection
+
+    def create_context(
+        self,
+        session_mode: SessionMode = SessionMode.AUTO,
+        *,
+        user: str | None = None,
+        password: str | None = None,
+        client_id: str | None = None,
+    ) -> JMSContext:
+        """A connection and a session in one: `with factory.create_context() as context`."""
+        portal = Portal.open()
+        manager = self._inner.create_context(session_mode, user=user, password=password, client_id=client_id)
+        return JMSContext(portal, portal.enter(manager), portal.close)
+
+
+class ServerLocator:
+    """`embedclient.ServerLocator` for threads and scripts. Holds no connection and no thread."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        connectors: Iterable[TransportConfiguration] = (),
+        settings: LocatorSettings | None = None,
+        load_balancing_policy: LoadBalancingPolicy | None = None,
+    ) -> None:
+        self._inner = _client.ServerLocator(
+            url, connectors=connectors, settings=settings, load_balancing_policy=load_balancing_policy
+        )
+
+    @property
+    def settings(self) -> LocatorSettings:
+        return self._inner.settings
+
+    def create_session_factory(self) -> ClientSessionFactory:
+        """Connect: `with locator.create_session_factory() as factory`, or call `close()` at the end."""
+        portal = Portal.open()
+        return ClientSessionFactory(portal, portal.enter(self._inner.create_session_factory()), portal.close)

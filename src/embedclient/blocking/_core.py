@@ -1,0 +1,248 @@
+"""The core layer, for threads and scripts. Generated from the async classes: change those.
+
+Each method is one call through the portal to the async method of the same name, which documents errors in full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Self
+
+from embedclient import _client
+from embedclient._client import ClientMessage
+from embedclient.agent import AddressState, LocatorSettings, QueueAttributes, QueueState
+from embedclient.blocking._portal import Portal
+from embedclient.model import Properties, RoutingType, TransportConfiguration
+
+
+class ClientSessionFactory:
+    """One connection to a broker, made again when it is lost as far as the settings say."""
+
+    def __init__(self, portal: Portal, inner: _client.ClientSessionFactory, leave: Callable[[], None]) -> None:
+        self._portal = portal
+        self._inner = inner
+        self._leave = leave
+
+    @property
+    def settings(self) -> LocatorSettings:
+        return self._inner.settings
+
+    @property
+    def connector(self) -> TransportConfiguration | None:
+        """The connector in use, None while there is no connection."""
+        return self._inner.connector
+
+    def create_session(
+        self,
+        *,
+        username: str | None = None,
+        password: str | None = None,
+        auto_commit_sends: bool = True,
+        auto_commit_acks: bool = True,
+        pre_acknowledge: bool | None = None,
+        ack_batch_size: int | None = None,
+    ) -> ClientSession:
+        """A core session. Both commit flags False make it transacted."""
+        opened = self._portal.call(
+            self._portal.opening,
+            lambda: self._inner.create_session(
+                username=username,
+                password=password,
+                auto_commit_sends=auto_commit_sends,
+                auto_commit_acks=auto_commit_acks,
+                pre_acknowledge=pre_acknowledge,
+                ack_batch_size=ack_batch_size,
+            ),
+        )
+        return ClientSession(self._portal, opened)
+
+    def close(self) -> None:
+        """Close everything made with it. Closing twice is fine."""
+        self._leave()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class ClientSession:
+    """A session of the CORE protocol. Made by `ClientSessionFactory.create_session`."""
+
+    def __init__(self, portal: Portal, inner: _client.ClientSession) -> None:
+        self._portal = portal
+        self._inner = inner
+
+    @property
+    def name(self) -> str:
+        return self._inner.name
+
+    @property
+    def closed(self) -> bool:
+        return self._inner.closed
+
+    def start(self) -> None:
+        """Let consumers receive."""
+        self._portal.call(self._inner.start)
+
+    def stop(self) -> None:
+        """Hold deliveries back until the next `start`."""
+        self._portal.call(self._inner.stop)
+
+    def commit(self) -> None:
+        self._portal.call(self._inner.commit)
+
+    def rollback(self, *, last_message_as_delivered: bool = False) -> None:
+        """Undo the transaction. The flag keeps the delivery count of the first message of each consumer."""
+        self._portal.call(self._inner.rollback, last_message_as_delivered=last_message_as_delivered)
+
+    def query_queue(self, name: str) -> QueueState:
+        return self._portal.call(self._inner.query_queue, name)
+
+    def query_address(self, address: str) -> AddressState:
+        return self._portal.call(self._inner.query_address, address)
+
+    def create_address(self, address: str, routing_types: Sequence[RoutingType]) -> None:
+        self._portal.call(self._inner.create_address, address, routing_types)
+
+    def create_queue(
+        self,
+        address: str,
+        queue: str | None = None,
+        routing_type: RoutingType = RoutingType.ANYCAST,
+        *,
+        durable: bool = True,
+        temporary: bool = False,
+        filter: str | None = None,
+        attributes: QueueAttributes | None = None,
+    ) -> None:
+        """Create a queue; without a name it has the name of its address."""
+        self._portal.call(
+            self._inner.create_queue,
+            address,
+            queue,
+            routing_type,
+            durable=durable,
+            temporary=temporary,
+            filter=filter,
+            attributes=attributes,
+        )
+
+    def delete_queue(self, name: str) -> None:
+        self._portal.call(self._inner.delete_queue, name)
+
+    def add_metadata(self, key: str, value: str) -> None:
+        self._portal.call(self._inner.add_metadata, key, value)
+
+    def create_producer(self, address: str | None = None) -> ClientProducer:
+        return ClientProducer(self._portal, self._portal.call_now(self._inner.create_producer, address))
+
+    def create_consumer(
+        self,
+        queue: str,
+        *,
+        filter: str | None = None,
+        browse_only: bool = False,
+        priority: int = 0,
+        window: int | None = None,
+    ) -> ClientConsumer:
+        opened = self._portal.call(
+            self._portal.opening,
+            lambda: self._inner.create_consumer(
+                queue, filter=filter, browse_only=browse_only, priority=priority, window=window
+            ),
+        )
+        return ClientConsumer(self._portal, opened)
+
+    def create_message(
+        self, body: bytes = b"", *, durable: bool = True, type: int = 0, properties: Properties | None = None
+    ) -> ClientMessage:
+        """A message to send; set its other fields before."""
+        return self._portal.call_now(
+            self._inner.create_message, body, durable=durable, type=type, properties=properties
+        )
+
+    def close(self) -> None:
+        """Close producers, consumers and the session. Closing twice is fine."""
+        self._portal.call(self._inner.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class ClientProducer:
+    """Sends messages, to one address or to the address of each message."""
+
+    def __init__(self, portal: Portal, inner: _client.ClientProducer) -> None:
+        self._portal = portal
+        self._inner = inner
+
+    @property
+    def address(self) -> str | None:
+        return self._inner.address
+
+    def send(self, message: ClientMessage, *, address: str | None = None) -> None:
+        """Send. Waits for the broker as `block_on_durable_send` and `block_on_non_durable_send` say."""
+        self._portal.call(self._inner.send, message, address=address)
+
+    def close(self) -> None:
+        self._portal.call(self._inner.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class ClientConsumer:
+    """Receives messages of one queue."""
+
+    def __init__(self, portal: Portal, inner: _client.ClientConsumer) -> None:
+        self._portal = portal
+        self._inner = inner
+
+    @property
+    def queue(self) -> str:
+        return self._inner.queue
+
+    @property
+    def closed(self) -> bool:
+        return self._inner.closed
+
+    def receive(self, timeout: float | None = None) -> ClientMessage | None:
+        """Wait for a message, `timeout` seconds at most. None: nothing came in time, or the consumer was closed."""
+        message = self._portal.call(self._inner.receive, timeout)
+        return None if message is None else self._portal.message(message)
+
+    def receive_nowait(self) -> ClientMessage | None:
+        """A message that is there now, None if the broker has none for this consumer."""
+        message = self._portal.call(self._inner.receive_nowait)
+        return None if message is None else self._portal.message(message)
+
+    def close(self) -> None:
+        """Stop receiving. Unacknowledged messages go back to the queue. Closing twice is fine."""
+        self._portal.call(self._inner.close)
+
+    def __iter__(self) -> Iterator[ClientMessage]:
+        while not self.closed and (message := self.receive()) is not None:
+            yield message
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,308 @@
+"""JMS producers, consumers and browsers, for threads and scripts. Generated from the async classes: change those.
+
+Each method is one call through the portal to the async method of the same name, which documents errors in full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Self
+
+from embedclient import _client
+from embedclient._client import Body
+from embedclient.blocking._portal import Portal
+from embedclient.model import DeliveryMode, Destination, JMSMessage, PropertyValue, Queue, TemporaryQueue
+
+
+class MessageProducer:
+    """Sends messages to one destination, or without one to the destination of each send.
+
+    The attributes are defaults for every send: `delivery_mode`, `priority` (0 to 9), `time_to_live` and
+    `delivery_delay` in seconds (0: for ever, at once), `disable_message_id`, `disable_message_timestamp`.
+    """
+
+    def __init__(self, portal: Portal, inner: _client.MessageProducer) -> None:
+        self._portal = portal
+        self._inner = inner
+
+    @property
+    def delivery_mode(self) -> DeliveryMode:
+        return self._inner.delivery_mode
+
+    @delivery_mode.setter
+    def delivery_mode(self, value: DeliveryMode) -> None:
+        self._inner.delivery_mode = value
+
+    @property
+    def priority(self) -> int:
+        return self._inner.priority
+
+    @priority.setter
+    def priority(self, value: int) -> None:
+        self._inner.priority = value
+
+    @property
+    def time_to_live(self) -> float:
+        return self._inner.time_to_live
+
+    @time_to_live.setter
+    def time_to_live(self, value: float) -> None:
+        self._inner.time_to_live = value
+
+    @property
+    def delivery_delay(self) -> float:
+        return self._inner.delivery_delay
+
+    @delivery_delay.setter
+    def delivery_delay(self, value: float) -> None:
+        self._inner.delivery_delay = value
+
+    @property
+    def disable_message_id(self) -> bool:
+        return self._inner.disable_message_id
+
+    @disable_message_id.setter
+    def disable_message_id(self, value: bool) -> None:
+        self._inner.disable_message_id = value
+
+    @property
+    def disable_message_timestamp(self) -> bool:
+        return self._inner.disable_message_timestamp
+
+    @disable_message_timestamp.setter
+    def disable_message_timestamp(self, value: bool) -> None:
+        self._inner.disable_message_timestamp = value
+
+    @property
+    def destination(self) -> Destination | None:
+        return self._inner.destination
+
+    @property
+    def closed(self) -> bool:
+        return self._inner.closed
+
+    def send(
+        self,
+        message: Body,
+        *,
+        destination: Destination | str | None = None,
+        delivery_mode: DeliveryMode | None = None,
+        priority: int | None = None,
+        time_to_live: float | None = None,
+        delivery_delay: float | None = None,
+    ) -> None:
+        """Send a message, or a value that becomes one: str, bytes, dict or list.
+
+        Returns when the broker has stored a persistent message (unless the session is transacted), and at once for
+        others. An interrupted send of a persistent message may or may not have reached the broker.
+
+        Raises:
+            InvalidDestinationException: the destination does not exist and may not be created.
+            JMSException: the broker refused the message, or the connection was lost.
+        """
+        self._portal.call(
+            self._inner.send,
+            message,
+            destination=destination,
+            delivery_mode=delivery_mode,
+            priority=priority,
+            time_to_live=time_to_live,
+            delivery_delay=delivery_delay,
+        )
+
+    def send_nowait(
+        self,
+        message: Body,
+        *,
+        destination: Destination | str | None = None,
+        delivery_mode: DeliveryMode | None = None,
+        priority: int | None = None,
+        time_to_live: float | None = None,
+        delivery_delay: float | None = None,
+    ) -> Receipt:
+        """Queue a message and return at once. The receipt tells the outcome to whoever waits for it."""
+        return Receipt(
+            self._portal,
+            self._portal.call_now(
+                self._inner.send_nowait,
+                message,
+                destination=destination,
+                delivery_mode=delivery_mode,
+                priority=priority,
+                time_to_live=time_to_live,
+                delivery_delay=delivery_delay,
+            ),
+        )
+
+    def close(self) -> None:
+        """Closing twice is fine."""
+        self._portal.call(self._inner.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Receipt:
+    """What `send_nowait` gives back: call `wait()` to learn that the broker took the message.
+
+    With a confirmation window (`confirmationWindowSize` in the URL) it ends with the broker's answer; without one the
+    protocol has no answer for messages that nobody waits for, and it ends when the message was written.
+    """
+
+    def __init__(self, portal: Portal, inner: _client.Receipt) -> None:
+        self._portal = portal
+        self._inner = inner
+
+    @property
+    def done(self) -> bool:
+        return self._inner.done
+
+    def wait(self) -> None:
+        """Wait for the outcome. Raises what the broker answered. Cancelling leaves the send alone."""
+        self._portal.call(self._inner.wait)
+
+
+class MessageConsumer:
+    """Receives messages of one destination. `with` it, or let the session's scope close it."""
+
+    def __init__(self, portal: Portal, inner: _client.MessageConsumer) -> None:
+        self._portal = portal
+        self._inner = inner
+
+    @property
+    def destination(self) -> Destination:
+        return self._inner.destination
+
+    @property
+    def selector(self) -> str | None:
+        return self._inner.selector
+
+    @property
+    def closed(self) -> bool:
+        return self._inner.closed
+
+    def receive(self, timeout: float | None = None) -> JMSMessage | None:
+        """Wait for a message, `timeout` seconds at most.
+
+        Returns None when nothing came in time, or when the consumer was closed meanwhile. An interrupted receive leaves
+        the message with the consumer.
+        """
+        message = self._portal.call(self._inner.receive, timeout)
+        return None if message is None else self._portal.message(message)
+
+    def receive_nowait(self) -> JMSMessage | None:
+        """A message that is there now. The broker is asked, so None means that it has none for this consumer."""
+        message = self._portal.call(self._inner.receive_nowait)
+        return None if message is None else self._portal.message(message)
+
+    @property
+    def message_listener(self) -> Callable[[JMSMessage], object] | None:
+        return self._portal.original(self._inner.message_listener)
+
+    def set_message_listener(self, listener: Callable[[JMSMessage], object] | None) -> None:
+        """Have the session call `listener(message)` for each message, one at a time; None stops that.
+
+        An exception of the listener is logged; in the modes AUTO and DUPS_OK the message comes again.
+        """
+        self._portal.call_now(self._inner.set_message_listener, self._portal.listener(listener))
+
+    def close(self) -> None:
+        """Stop receiving. Unacknowledged messages go back to the queue. Closing twice is fine."""
+        self._portal.call(self._inner.close)
+
+    def __iter__(self) -> Iterator[JMSMessage]:
+        while not self.closed and (message := self.receive()) is not None:
+            yield message
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class QueueBrowser:
+    """Shows the messages of a queue in order: `for message in browser`."""
+
+    def __init__(self, portal: Portal, inner: _client.QueueBrowser) -> None:
+        self._portal = portal
+        self._inner = inner
+
+    @property
+    def queue(self) -> Queue | TemporaryQueue:
+        return self._inner.queue
+
+    @property
+    def selector(self) -> str | None:
+        return self._inner.selector
+
+    @property
+    def closed(self) -> bool:
+        return self._inner.closed
+
+    def next_message(self) -> JMSMessage | None:
+        """The next message of this look; None at its end, after which the next call begins a new look."""
+        message = self._portal.call(self._inner.next_message)
+        return None if message is None else self._portal.message(message)
+
+    def close(self) -> None:
+        """Closing twice is fine."""
+        self._portal.call(self._inner.close)
+
+    def __iter__(self) -> Iterator[JMSMessage]:
+        while (message := self.next_message()) is not None:
+            yield message
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class JMSProducer:
+    """Sends to any destination. Setters return the producer, so that they can be chained."""
+
+    def __init__(self, portal: Portal, inner: _client.JMSProducer) -> None:
+        self._portal = portal
+        self._inner = inner
+
+    def set_priority(self, priority: int) -> Self:
+        self._portal.call_now(self._inner.set_priority, priority)
+        return self
+
+    def set_delivery_mode(self, delivery_mode: DeliveryMode) -> Self:
+        self._portal.call_now(self._inner.set_delivery_mode, delivery_mode)
+        return self
+
+    def set_time_to_live(self, seconds: float) -> Self:
+        self._portal.call_now(self._inner.set_time_to_live, seconds)
+        return self
+
+    def set_delivery_delay(self, seconds: float) -> Self:
+        self._portal.call_now(self._inner.set_delivery_delay, seconds)
+        return self
+
+    def set_property(self, name: str, value: PropertyValue) -> Self:
+        """A property of every message sent from now on."""
+        self._portal.call_now(self._inner.set_property, name, value)
+        return self
+
+    def send(self, destination: Destination | str, message: Body) -> Self:
+        """Send a message, or a value that becomes one."""
+        self._portal.call(self._inner.send, destination, message)
+        return self
+
+    def send_nowait(self, destination: Destination | str, message: Body) -> Receipt:
+        """Queue a message and return at once; wait for the receipt for the outcome."""
+        return Receipt(self._portal, self._portal.call_now(self._inner.send_nowait, destination, message))

@@ -1,0 +1,272 @@
+"""A thread that runs trio for one connection, and calls into it from any other thread.
+
+Responsible for handing work over, for holding open the scopes that blocking programs enter and leave call by call, and
+for listeners, which run in threads of their own so that they may use the client. Refuses to know the client's classes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
+from functools import partial
+from typing import Any, Generic, ParamSpec, TypeVar
+
+import outcome
+import trio
+
+from embedclient._client import ClientMessage, Closeable, Opening
+from embedclient.errors import ConnectionClosedException, IllegalStateException
+from embedclient.model import JMSMessage
+
+T = TypeVar("T")
+P = ParamSpec("P")
+C = TypeVar("C", bound=Closeable)
+M = TypeVar("M", bound=JMSMessage | ClientMessage)
+
+_CLOSED = "the connection is closed"
+# Only to notice a thread that ended without a word; results wake their waiters at once.
+_ALIVE_CHECK_S = 1.0
+
+
+class _Job(Generic[T]):
+    """One call on its way through the portal's thread."""
+
+    __slots__ = ("_done", "_outcome", "_scope", "_work")
+
+    def __init__(self, work: Callable[[], Awaitable[T]] | None = None) -> None:
+        self._work = work
+        self._scope = trio.CancelScope()
+        self._outcome: outcome.Value[T] | outcome.Error | None = None
+        self._done = threading.Lock()
+        self._done.acquire()
+
+    async def run(self) -> None:
+        assert self._work is not None
+        with self._scope:
+            self._outcome = await outcome.acapture(self._work)
+        self._done.release()
+
+    def run_now(self, work: Callable[[], T]) -> None:
+        self._outcome = outcome.capture(work)
+        self._done.release()
+
+    def cancel(self) -> None:
+        self._scope.cancel()
+
+    def finished(self, timeout_s: float) -> bool:
+        return self._done.acquire(timeout=timeout_s)
+
+    def result(self) -> T:
+        result = self._outcome
+        if result is None or (isinstance(result, outcome.Error) and isinstance(result.error, trio.Cancelled)):
+            raise ConnectionClosedException(_CLOSED)
+        return result.unwrap()
+
+
+class Held(Generic[T]):
+    """An async context manager, entered in a task of its own and left on demand."""
+
+    def __init__(self, portal: Portal, manager: AbstractAsyncContextManager[T]) -> None:
+        self._portal = portal
+        self._manager = manager
+        self._entered = trio.Event()
+        self._leave = trio.Event()
+        self._failure: BaseException | None = None
+        self._value: T | None = None
+        self._job: _Job[None] = _Job(self._stay)
+
+    def enter(self) -> T:
+        self._portal.submit(self._job)
+        self._portal.call(self._until_entered)
+        if self._value is None and self._job.finished(0):
+            self._job.result()  # raises what went wrong
+        return self._value  # type: ignore[return-value]  # None is a T where the manager gives nothing
+
+    @property
+    def value(self) -> T:
+        return self._value  # type: ignore[return-value]  # as above
+
+    def leave(self, failure: BaseException | None = None) -> None:
+        """End the scope, with the exception that leaves the block, if one does."""
+        self._failure = failure
+        self._portal.call_now(self._leave.set)
+        try:
+            self._portal.wait(self._job)
+        except BaseException as error:
+            if error is not failure:
+                raise
+
+    async def _stay(self) -> None:
+        try:
+            async with self._manager as self._value:
+                self._entered.set()
+                await self._leave.wait()
+                if self._failure is not None:
+                    raise self._failure
+        finally:
+            self._entered.set()
+
+    async def _until_entered(self) -> None:
+        await self._entered.wait()
+
+
+class Portal:
+    """The thread of one connection. Open it with `Portal.open()`."""
+
+    def __init__(self) -> None:
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="embedclient", daemon=True)
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._nursery: trio.Nursery | None = None
+        self._connection_scope: Held[object] | None = None
+        self._listeners: dict[Callable[..., object], Callable[..., Awaitable[None]]] = {}
+
+    @classmethod
+    def open(cls) -> Portal:
+        portal = cls()
+        portal._thread.start()
+        portal._ready.wait()
+        return portal
+
+    def enter(self, manager: AbstractAsyncContextManager[T]) -> T:
+        """Enter the scope that `close` leaves: the connection's."""
+        held = Held(self, manager)
+        try:
+            value = held.enter()
+        except BaseException:
+            self._stop()
+            raise
+        self._connection_scope = held  # type: ignore[assignment]  # only left, never looked into
+        return value
+
+    def close(self) -> None:
+        """Leave the connection's scope and end the thread. Closing twice is fine."""
+        held, self._connection_scope = self._connection_scope, None
+        if held is None:
+            return
+        try:
+            held.leave()
+        finally:
+            self._stop()
+
+    def hold(self, manager: AbstractAsyncContextManager[T]) -> Held[T]:
+        """Enter a scope inside the connection's; its owner leaves it."""
+        held = Held(self, manager)
+        held.enter()
+        return held
+
+    def block(self, manager: AbstractAsyncContextManager[T]) -> AbstractContextManager[T]:
+        """An async context manager as one for a `with` statement."""
+        return self._block(manager)
+
+    @contextmanager
+    def _block(self, manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
+        held = Held(self, manager)
+        value = held.enter()
+        try:
+            yield value
+        except BaseException as failure:
+            held.leave(failure)
+            raise
+        held.leave()
+
+    # Calls
+
+    def call(self, work: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run an async function in the portal's thread and return what it returns.
+
+        An exception that interrupts the waiting thread (Ctrl-C) cancels the work, whose rules for cancellation hold.
+        """
+        job: _Job[T] = _Job(partial(work, *args, **kwargs))
+        self.submit(job)
+        return self.wait(job)
+
+    def call_now(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a function that does not wait in the portal's thread."""
+        bound = partial(work, *args, **kwargs)
+        job: _Job[T] = _Job()
+        self._soon(partial(job.run_now, bound))
+        return self.wait(job)
+
+    def submit(self, job: _Job[T]) -> None:
+        assert self._nursery is not None
+        self._soon(partial(self._nursery.start_soon, job.run))
+
+    def wait(self, job: _Job[T]) -> T:
+        try:
+            self._until_finished(job)
+        except BaseException:
+            self._soon(job.cancel)
+            self._until_finished(job)
+            raise
+        return job.result()
+
+    def _until_finished(self, job: _Job[T]) -> None:
+        while not job.finished(_ALIVE_CHECK_S):
+            if not self._thread.is_alive():
+                raise ConnectionClosedException(_CLOSED)
+
+    def _soon(self, work: Callable[[], object]) -> None:
+        if threading.current_thread() is self._thread:
+            raise IllegalStateException("a blocking call cannot be made inside the event loop's thread")
+        assert self._token is not None
+        try:
+            self._token.run_sync_soon(work)
+        except trio.RunFinishedError as error:
+            raise ConnectionClosedException(_CLOSED) from error
+
+    async def opening(self, open_it: Callable[[], Opening[C]]) -> C:
+        """What a `create_...` method opens, without its scope: blocking programs close it themselves."""
+        return await open_it()
+
+    # Values that act when somebody uses them
+
+    def message(self, message: M) -> M:
+        """A message whose `acknowledge()` blocks, and gives None instead of something to wait for."""
+        acknowledge: Callable[..., Awaitable[None]] | None = message.on_acknowledge
+        if acknowledge is not None:
+            blocking: Callable[..., Any] = partial(self.call, acknowledge)
+            message.on_acknowledge = blocking
+        return message
+
+    def listener(self, listener: Callable[..., object] | None) -> Callable[..., Awaitable[None]] | None:
+        """The same listener for the event loop: it runs in a thread, so that it may make blocking calls."""
+        if listener is None:
+            return None
+        if listener not in self._listeners:
+            self._listeners[listener] = partial(self._run_listener, listener)
+        return self._listeners[listener]
+
+    def known_listener(self, listener: Callable[..., object]) -> Callable[..., Awaitable[None]]:
+        """The same for a listener that is certain to be one."""
+        adapted = self.listener(listener)
+        assert adapted is not None
+        return adapted
+
+    def original(self, adapted: Callable[..., object] | None) -> Callable[..., object] | None:
+        """The listener behind what `listener` made of it."""
+        return next((listener for listener, known in self._listeners.items() if known is adapted), None)
+
+    async def _run_listener(self, listener: Callable[..., object], *arguments: object) -> None:
+        dressed = [
+            self.message(argument) if isinstance(argument, JMSMessage | ClientMessage) else argument
+            for argument in arguments
+        ]
+        await trio.to_thread.run_sync(partial(listener, *dressed), abandon_on_cancel=True)
+
+    # The thread
+
+    def _run(self) -> None:
+        trio.run(self._serve)
+
+    async def _serve(self) -> None:
+        self._token = trio.lowlevel.current_trio_token()
+        async with trio.open_nursery() as self._nursery:
+            self._ready.set()
+            await trio.sleep_forever()
+
+    def _stop(self) -> None:
+        assert self._nursery is not None
+        self._soon(self._nursery.cancel_scope.cancel)
+        self._thread.join()

@@ -1,0 +1,303 @@
+"""Writes the classes of `embedclient.blocking` from the async ones, so that the two cannot drift apart.
+
+Run it as `python -m tests.embedclient.facades.blocking_source` after a change of the client's public methods; a test
+compares what it would write with what is there. Every method of the blocking classes is one call through the portal.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from enum import Enum
+from pathlib import Path
+
+from attrs import frozen
+
+from embedclient import _client
+
+TARGET = Path(__file__).parents[3] / "src" / "embedclient" / "blocking"
+
+
+@frozen
+class Twin:
+    """One class to write: the async one, and attributes that only its instances have."""
+
+    source: type
+    attributes: tuple[tuple[str, str], ...] = ()
+    scoped: bool = False
+    """Whether its life is a scope of the portal, left by `close()`."""
+    iterates: str = ""
+    """What iterating gives, if it iterates, and the method that gives the next one."""
+
+
+MODULES: dict[str, tuple[Twin, ...]] = {
+    "_messaging": (
+        Twin(
+            _client.MessageProducer,
+            (
+                ("delivery_mode", "DeliveryMode"),
+                ("priority", "int"),
+                ("time_to_live", "float"),
+                ("delivery_delay", "float"),
+                ("disable_message_id", "bool"),
+                ("disable_message_timestamp", "bool"),
+            ),
+        ),
+        Twin(_client.Receipt),
+        Twin(_client.MessageConsumer, iterates="JMSMessage:receive"),
+        Twin(_client.QueueBrowser, iterates="JMSMessage:next_message"),
+        Twin(_client.JMSProducer),
+    ),
+    "_session": (Twin(_client.Session),),
+    "_connection": (
+        Twin(_client.Connection, (("exception_listener", "Callable[[JMSException], object] | None"),), scoped=True),
+        Twin(_client.JMSContext, scoped=True),
+    ),
+    "_core": (
+        Twin(_client.ClientSessionFactory, scoped=True),
+        Twin(_client.ClientSession),
+        Twin(_client.ClientProducer),
+        Twin(_client.ClientConsumer, iterates="ClientMessage:receive"),
+    ),
+}
+WRAPPED = {twin.source.__name__: twin for twins in MODULES.values() for twin in twins}
+MESSAGES = ("JMSMessage", "ClientMessage")
+LISTENERS = {
+    "MessageListener": "Callable[[JMSMessage], object]",
+    "FailureListener": "Callable[[JMSException, bool], object]",
+    "ExceptionListener": "Callable[[JMSException], object]",
+}
+# What the event loop calls, and a blocking program cannot have.
+LEFT_OUT = {("ClientSessionFactory", "on_notification")}
+
+IMPORTS = {
+    "collections.abc": "Callable Iterator Sequence",
+    "contextlib": "AbstractContextManager",
+    "types": "TracebackType",
+    "typing": "Self",
+    "embedclient": "_client",
+    "embedclient._client": "AcknowledgeMode Body ClientMessage ConnectionMetaData",
+    "embedclient.agent": "AddressState LocatorSettings QueueAttributes QueueState SessionMode",
+    "embedclient.blocking._messaging": "JMSProducer MessageConsumer MessageProducer QueueBrowser",
+    "embedclient.blocking._portal": "Portal",
+    "embedclient.blocking._session": "Session",
+    "embedclient.errors": "JMSException",
+    "embedclient.model": "DeliveryMode Destination JMSMessage Properties PropertyValue Queue RoutingType "
+    "TemporaryQueue TemporaryTopic Topic TransportConfiguration",
+}
+HEADER = '''"""{title}, for threads and scripts. Generated from the async classes: change those.
+
+Each method is one call through the portal to the async method of the same name, which documents errors in full.
+"""
+
+from __future__ import annotations
+
+'''
+TITLES = {
+    "_messaging": "JMS producers, consumers and browsers",
+    "_session": "The JMS session",
+    "_connection": "The JMS connection and context",
+    "_core": "The core layer",
+}
+
+
+def source_of(module: str) -> str:
+    """The text of one module, formatted as the project formats its code."""
+    body = "\n\n".join("\n".join(class_lines(twin)) + "\n" for twin in MODULES[module])
+    imports = []
+    for package, names in IMPORTS.items():
+        used = [name for name in names.split() if re.search(rf"(?<![\w.\"`]){name}\b", body)]
+        if used and package != f"embedclient.blocking.{module}":
+            imports.append(f"from {package} import {', '.join(used)}")
+    text = HEADER.format(title=TITLES[module]) + "\n".join(imports) + "\n\n\n" + body
+    for arguments in (["check", "--quiet", "--fix-only", "--select", "I,F401"], ["format", "--quiet"]):
+        command = [sys.executable, "-m", "ruff", *arguments, "--stdin-filename", str(TARGET / f"{module}.py"), "-"]
+        text = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+    return text
+
+
+def class_lines(twin: Twin) -> Iterator[str]:
+    name = twin.source.__name__
+    yield f"class {name}:"
+    yield f'    """{blocking_text(inspect.getdoc(twin.source) or "", 4)}"""'
+    yield ""
+    leave = ", leave: Callable[[], None]" if twin.scoped else ""
+    yield f"    def __init__(self, portal: Portal, inner: _client.{name}{leave}) -> None:"
+    yield "        self._portal = portal"
+    yield "        self._inner = inner"
+    if twin.scoped:
+        yield "        self._leave = leave"
+    for attribute, annotation in twin.attributes:
+        yield from attribute_lines(attribute, annotation)
+    for member_name, member in vars(twin.source).items():
+        if member_name.startswith("_") or (name, member_name) in LEFT_OUT:
+            continue
+        if isinstance(member, property):
+            yield from property_lines(member_name, member)
+        elif not inspect.isfunction(member) or (twin.scoped and member_name == "close"):
+            continue
+        elif member.__name__ != member_name:
+            yield from ("", f"    {member_name} = {member.__name__}")
+        else:
+            yield from method_lines(member_name, member)
+    if twin.iterates:
+        yield from iteration_lines(twin)
+    if hasattr(twin.source, "close"):
+        yield from scope_lines(twin)
+
+
+def attribute_lines(name: str, annotation: str) -> Iterator[str]:
+    listener = "Callable" in annotation
+    read = f"self._inner.{name}"
+    value = "value"
+    if listener:
+        read, value = f"self._portal.original({read})", "self._portal.listener(value)"
+    yield from ("", "    @property", f"    def {name}(self) -> {annotation}:", f"        return {read}")
+    yield from ("", f"    @{name}.setter", f"    def {name}(self, value: {annotation}) -> None:")
+    yield f"        self._inner.{name} = {value}"
+
+
+def property_lines(name: str, member: property) -> Iterator[str]:
+    assert member.fget is not None
+    annotation = str(inspect.signature(member.fget).return_annotation)
+    yield from ("", "    @property", f"    def {name}(self) -> {blocking_type(annotation)}:")
+    if member.fget.__doc__:
+        yield f'        """{blocking_text(inspect.getdoc(member.fget) or "", 8)}"""'
+    if any(listener in annotation for listener in LISTENERS):
+        yield f"        return self._portal.original(self._inner.{name})"
+    elif annotation in WRAPPED:
+        leave = ", self.close" if WRAPPED[annotation].scoped else ""
+        yield f"        return {annotation}(self._portal, self._inner.{name}{leave})"
+    else:
+        yield f"        return self._inner.{name}"
+
+
+def method_lines(name: str, function: Callable[..., object]) -> Iterator[str]:
+    signature = inspect.signature(function)
+    returned = str(signature.return_annotation)
+    parameters = [
+        parameter.replace(annotation=blocking_type(str(parameter.annotation)))
+        if parameter.annotation is not inspect.Parameter.empty
+        else parameter
+        for parameter in signature.parameters.values()
+    ]
+    yield ""
+    yield f"    def {name}({parameters_text(parameters)}) -> {blocking_type(returned)}:"
+    if function.__doc__:
+        yield f'        """{blocking_text(inspect.getdoc(function) or "", 8)}"""'
+    yield from call_lines(name, function, signature, returned)
+
+
+def call_lines(
+    name: str, function: Callable[..., object], signature: inspect.Signature, returned: str
+) -> Iterator[str]:
+    passed = [passed_argument(parameter) for parameter in list(signature.parameters.values())[1:]]
+    arguments = ", ".join([f"self._inner.{name}", *passed])
+    manager = re.fullmatch(r"AbstractAsyncContextManager\[(.*)\]", returned)
+    opening = re.fullmatch(r"Opening\[(.*)\]", returned)
+    if manager is not None and manager[1] in WRAPPED:
+        yield f"        held = self._portal.hold(self._portal.call_now({arguments}))"
+        yield f"        return {manager[1]}(self._portal, held.value, held.leave)"
+        return
+    if manager is not None:
+        yield f"        return self._portal.block(self._portal.call_now({arguments}))"
+        return
+    if opening is not None:
+        inside = ", ".join(passed)
+        yield f"        opened = self._portal.call(self._portal.opening, lambda: self._inner.{name}({inside}))"
+        yield f"        return {opening[1]}(self._portal, opened)"
+        return
+    call = "call" if inspect.iscoroutinefunction(function) else "call_now"
+    result = f"self._portal.{call}({arguments})"
+    if returned == "Self":
+        yield from (f"        {result}", "        return self")
+    elif returned in WRAPPED:
+        yield f"        return {returned}(self._portal, {result})"
+    elif returned.removesuffix(" | None") in MESSAGES and inspect.iscoroutinefunction(function):
+        yield f"        message = {result}"
+        yield "        return None if message is None else self._portal.message(message)"
+    elif returned == "None":
+        yield f"        {result}"
+    else:
+        yield f"        return {result}"
+
+
+def passed_argument(parameter: inspect.Parameter) -> str:
+    value = parameter.name
+    if any(listener in str(parameter.annotation) for listener in LISTENERS):
+        value = f"self._portal.{'listener' if 'None' in str(parameter.annotation) else 'known_listener'}({value})"
+    return f"{parameter.name}={value}" if parameter.kind is parameter.KEYWORD_ONLY else value
+
+
+def iteration_lines(twin: Twin) -> Iterator[str]:
+    value, method = twin.iterates.split(":")
+    yield from ("", f"    def __iter__(self) -> Iterator[{value}]:")
+    condition = "" if method == "next_message" else "not self.closed and "
+    yield f"        while {condition}(message := self.{method}()) is not None:"
+    yield "            yield message"
+
+
+def scope_lines(twin: Twin) -> Iterator[str]:
+    if twin.scoped:
+        yield from (
+            "",
+            "    def close(self) -> None:",
+            '        """Close everything made with it. Closing twice is fine."""',
+        )
+        yield "        self._leave()"
+    yield from ("", "    def __enter__(self) -> Self:", "        return self")
+    yield from (
+        "",
+        "    def __exit__(",
+        "        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None",
+        "    ) -> None:",
+        "        self.close()",
+    )
+
+
+def blocking_type(annotation: str) -> str:
+    annotation = annotation.strip("'")
+    annotation = re.sub(r"^Opening\[(.*)\]$", r"\1", annotation)
+    for listener, plain in LISTENERS.items():
+        annotation = annotation.replace(listener, plain)
+    manager = re.fullmatch(r"AbstractAsyncContextManager\[(.*)\]", annotation)
+    if manager is not None:
+        return manager[1] if manager[1] in WRAPPED else f"AbstractContextManager[{manager[1]}]"
+    return annotation
+
+
+def parameters_text(parameters: list[inspect.Parameter]) -> str:
+    parts = []
+    for parameter in parameters:
+        if parameter.kind is parameter.KEYWORD_ONLY and "*" not in parts:
+            parts.append("*")
+        text = parameter.name
+        if parameter.annotation is not parameter.empty:
+            text += f": {parameter.annotation}"
+        if parameter.default is not parameter.empty:
+            default = parameter.default
+            text += f" = {f'{type(default).__name__}.{default.name}' if isinstance(default, Enum) else repr(default)}"
+        parts.append(text)
+    return ", ".join(parts)
+
+
+def blocking_text(text: str, indent: int) -> str:
+    """A docstring of the async class in words that fit a blocking one."""
+    text = text.replace("`async with` it", "`with` it").replace("async with", "with").replace("async for", "for")
+    text = text.replace("A cancelled", "An interrupted").replace("await the receipt", "wait for the receipt")
+    text = text.replace("await it", "call `wait()`").replace("to whoever awaits it", "to whoever waits for it")
+    lines = text.split("\n")
+    block = "\n".join([lines[0], *(" " * indent + line if line else "" for line in lines[1:])])
+    return block if len(lines) == 1 else block + "\n" + " " * indent
+
+
+def main() -> None:
+    for module in MODULES:
+        (TARGET / f"{module}.py").write_text(source_of(module))
+
+
+if __name__ == "__main__":
+    main()
