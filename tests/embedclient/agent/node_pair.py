@@ -23,6 +23,7 @@ from embedclient.agent import (
     BytesReceived,
     Call,
     CloseConnection,
+    Consumer,
     Delivery,
     Dial,
     Dialed,
@@ -33,11 +34,14 @@ from embedclient.agent import (
     Notification,
     Output,
     PeerClosed,
+    Producer,
     SendBytes,
+    Session,
+    SessionMode,
     Tick,
     Written,
 )
-from embedclient.model import Instant, TransportConfiguration
+from embedclient.model import Instant, RoutingType, TransportConfiguration
 from embedclient.wire.core import CoreMessage, MessageType, decode_text, encode_text
 
 CONNECTOR = TransportConfiguration("main", parameters={"host": "localhost", "port": 61616})
@@ -247,3 +251,29 @@ def text_message(
 
 def text_of(delivery: Delivery) -> str | None:
     return decode_text(delivery.message.body)
+
+
+def open_session(pair: NodePair, mode: SessionMode = SessionMode.AUTO) -> Session:
+    session = pair.finish(pair.agent.create_session_for(mode))
+    pair.finish(session.start())
+    return session
+
+
+def open_queue(pair: NodePair, session: Session, queue: str = "q") -> tuple[Producer, Consumer]:
+    pair.finish(session.prepare_destination(queue, RoutingType.ANYCAST))
+    return session.create_producer(queue), pair.finish(session.open_queue_consumer(queue))
+
+
+def take(pair: NodePair, session: Session, consumer: Consumer) -> list[str | None]:
+    """Everything the consumer has at hand, acknowledged as its mode does."""
+    pair.settle()
+    texts = []
+    while (delivery := consumer.next(pair.now)) is not None:
+        texts.append(text_of(delivery))
+        session.consumed(delivery)
+    pair.settle()
+    return texts
+
+
+def count_of(pair: NodePair, session: Session, queue: str = "q") -> int:
+    return pair.finish(session.query_queue(queue)).message_count
