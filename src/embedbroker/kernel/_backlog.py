@@ -12,7 +12,7 @@ message is wanted.
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect, insort
 from collections import deque
 from collections.abc import Callable, Iterator
 from operator import attrgetter
@@ -47,6 +47,10 @@ Sealed: TypeAlias = tuple[int, int, int, int, bytes | bytearray]
 _position = attrgetter("position")
 
 
+def _everything(_message: Message) -> bool:
+    return True
+
+
 def _seal(reference: Reference) -> Sealed:
     message = reference.message
     return (reference.position, reference.delivery_count, message.expiration, message.encoding, message.raw)
@@ -60,7 +64,8 @@ class Cursor:
     def __init__(self) -> None:
         self.chunk = [0] * 10
         self.offset = [0] * 10
-        # Version of the level's returned list that was searched without a match.
+        # A reader with a filter: version of the level's returned list that was searched without a match.
+        # A browser: position of the last message it was shown, so that nothing is shown twice.
         self.returned_seen = [-1] * 10
 
 
@@ -167,14 +172,17 @@ class Backlog:
                 continue
             candidate: Reference | None = None
             if cursor.returned_seen[priority] != level.returned_version:
-                candidate = next((entry for entry in level.returned if matches(entry.message)), None)
-                budget -= len(level.returned)
-                if candidate is None:
+                for entry in level.returned:
+                    budget -= 1
+                    if matches(entry.message):
+                        candidate = entry
+                        break
+                else:
                     cursor.returned_seen[priority] = level.returned_version
-            found, budget = self._scan(level, priority, cursor, matches, budget)
-            if candidate is not None and (found is None or candidate.position < found.position):
+            # However long the returned ones are, the cursor moves on: a large rollback must not stop a small budget.
+            found, budget = self._scan(level, priority, cursor, matches, max(budget, 1), candidate)
+            if candidate is not None and found is candidate:
                 level.returned.remove(candidate)
-                found = candidate
             elif found is not None:
                 self._punch(level, priority, cursor)
             if found is not None:
@@ -191,14 +199,14 @@ class Backlog:
             level = self._levels[priority]
             if level is None:
                 continue
-            seen = cursor.returned_seen[priority]
-            for entry in level.returned:
-                if entry.position > seen and self._before_cursor(level, cursor, priority, entry):
-                    cursor.returned_seen[priority] = entry.position
-                    return entry, budget - 1
-            found, budget = self._scan(level, priority, cursor, lambda _message: True, budget)
+            returned = level.returned
+            unseen = bisect(returned, cursor.returned_seen[priority], key=_position)
+            candidate = returned[unseen] if unseen < len(returned) else None
+            found, budget = self._scan(level, priority, cursor, _everything, budget, candidate)
             if found is not None:
-                cursor.offset[priority] += 1
+                cursor.returned_seen[priority] = found.position
+                if found is not candidate:
+                    cursor.offset[priority] += 1
                 return found, budget
             if budget <= 0:
                 return None, 0
@@ -221,8 +229,8 @@ class Backlog:
                     self.size -= 1
                     yield entry
             number = level.base
-            while number < level.base + len(level.chunks):
-                number = max(number, level.base)
+            # Chunks may go while this waits for its next turn.
+            while (number := max(number, level.base)) < level.base + len(level.chunks):
                 yield from self._remove_in_chunk(level, number, doomed, expired_before)
                 yield None
                 number += 1
@@ -288,41 +296,62 @@ class Backlog:
             level.head = 0
 
     def _scan(
-        self, level: _Level, priority: int, cursor: Cursor, matches: Callable[[Message], bool], budget: int
+        self,
+        level: _Level,
+        priority: int,
+        cursor: Cursor,
+        matches: Callable[[Message], bool],
+        budget: int,
+        candidate: Reference | None,
     ) -> tuple[Reference | None, int]:
-        """Move the cursor to the next match and return it; the cursor stays on it."""
+        """Move the cursor to the next match and return it; the cursor stays on it.
+
+        A ``candidate`` that was returned comes out instead when its place is before that. None: nothing matches, or the
+        budget ended before it was clear who is first.
+        """
         number, offset = cursor.chunk[priority], cursor.offset[priority]
         if number < level.base or (number == level.base and offset < level.head):
             number, offset = level.base, level.head
+        limit = candidate.position if candidate is not None else None
         found: Reference | None = None
-        while number < level.base + len(level.chunks) and found is None and budget > 0:
+        while found is None and number < level.base + len(level.chunks) and budget > 0:
             chunk = self._open(level, number - level.base)
             while offset < len(chunk) and budget > 0:
                 entry = chunk[offset]
                 if entry is not None:
                     budget -= 1
+                    if limit is not None and entry.position > limit:
+                        found = candidate
+                        break
                     if matches(entry.message):
                         found = entry
                         break
                 offset += 1
             else:
-                if budget > 0 and (len(chunk) >= CHUNK_ENTRIES or number + 1 < level.base + len(level.chunks)):
-                    number, offset = number + 1, 0
-                else:
+                if offset < len(chunk) or number + 1 == level.base + len(level.chunks):
                     break
+                self._drop_gaps(level, number - level.base)
+                number, offset = max(number + 1, level.base), 0
         cursor.chunk[priority], cursor.offset[priority] = number, offset
+        if found is None and budget > 0:
+            found = candidate
         return found, budget
+
+    def _drop_gaps(self, level: _Level, index: int) -> None:
+        """Let go of a chunk of which nothing is left: without consumers that take the first, nobody else would."""
+        if any(level.chunks[index]):
+            return
+        level.chunks[index] = ()
+        while len(level.chunks) > 1 and not level.chunks[0]:
+            level.chunks.popleft()
+            level.base += 1
+            level.head = 0
 
     def _punch(self, level: _Level, priority: int, cursor: Cursor) -> None:
         """Leave a gap where the cursor stands."""
         chunk = level.chunks[cursor.chunk[priority] - level.base]
         assert type(chunk) is list
         chunk[cursor.offset[priority]] = None
-
-    def _before_cursor(self, level: _Level, cursor: Cursor, priority: int, entry: Reference) -> bool:
-        """Whether a browser should see a returned entry now: its place comes before what the cursor shows next."""
-        upcoming, _budget = self._scan(level, priority, cursor, lambda _message: True, CHUNK_ENTRIES)
-        return upcoming is None or entry.position < upcoming.position
 
     def _remove_in_chunk(
         self, level: _Level, number: int, doomed: Callable[[Reference], bool], expired_before: int | None
@@ -339,3 +368,8 @@ class Backlog:
                 level.live -= 1
                 self.size -= 1
                 yield entry
+        if level.live == len(level.returned):
+            # Nothing is left in any chunk, and cursors find their way by the base.
+            level.base += len(level.chunks)
+            level.head = 0
+            level.chunks.clear()

@@ -57,10 +57,7 @@ class Housekeeping:
         """Move every waiting message whose time has passed; yields after each slice."""
         looked_at = 0
         for queue in queues:
-            if (
-                queue.deleted
-                or queue.definition.address == self._kernel.settings.of(queue.definition.address).expiry_address
-            ):
+            if queue.deleted or not self._kernel.expires(queue):
                 continue
             doomed = queue.backlog.remove_if(
                 lambda reference: 0 < reference.message.expiration <= before_ms, expired_before=before_ms

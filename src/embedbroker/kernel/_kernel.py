@@ -280,17 +280,28 @@ class Kernel:
         queue.backlog.give_back(reference)
         self.wake(queue)
 
-    def expire(self, queue: Queue, reference: Reference) -> None:
-        """Remember a message that was found expired; it moves when the current dispatch is over."""
+    def expire(self, queue: Queue, reference: Reference) -> bool:
+        """Remember a message that was found expired; it moves when the current dispatch is over.
+
+        False for queues of the expiry address itself: what is there is delivered.
+        """
+        if not self.expires(queue):
+            return False
         self._expired.append((queue, reference))
+        return True
+
+    def expires(self, queue: Queue) -> bool:
+        """Whether messages expire in this queue: not on an expiry address."""
+        address = queue.definition.address
+        return self.settings.of(address).expiry_address != address
 
     def move_expired(self, queue: Queue, reference: Reference) -> None:
         """Move an expired message that is in no list any more to the expiry address, or drop it."""
         message = reference.message
-        target = self.settings.of(message.address).expiry_address
-        if queue.definition.address == target:
-            queue.backlog.give_back(reference)
+        if queue.deleted:
+            self.memory.release(message.message_id, queue.definition.address, len(message.raw))
             return
+        target = self.settings.of(message.address).expiry_address
         if target is None:
             self._log_once(
                 f"expiry:{queue.name}",

@@ -26,21 +26,34 @@ class QueueOwner(Protocol):
     def wake(self, queue: Queue) -> None:
         """Call `dispatch` later in this step."""
 
-    def expire(self, queue: Queue, reference: Reference) -> None:
-        """A message was found expired when it was about to be delivered; it has left the queue."""
+    def expire(self, queue: Queue, reference: Reference) -> bool:
+        """A message was found expired when it was about to be delivered, and has left the queue.
+
+        False when nothing expires in this queue: the message is to be delivered.
+        """
 
     def settle_delivered(self, queue: Queue, reference: Reference) -> None:
         """A message was delivered to a consumer that acknowledges by taking."""
 
 
 class _ConsumerLevel:
-    """Consumers of one priority that can take a message, the next one first."""
+    """Consumers of one priority that can take a message, the next one first. Closed ones stay until they are many."""
 
-    __slots__ = ("priority", "ready")
+    __slots__ = ("closed_count", "priority", "ready")
 
     def __init__(self, priority: int) -> None:
         self.priority = priority
         self.ready: deque[Consumer] = deque()
+        self.closed_count = 0
+
+    def forget_closed(self) -> None:
+        """One more of the consumers here was closed. Idle queues meet many that come and go."""
+        self.closed_count += 1
+        if 2 * self.closed_count > len(self.ready):
+            kept = [consumer for consumer in self.ready if not consumer.closed]
+            self.ready.clear()
+            self.ready.extend(kept)
+            self.closed_count = 0
 
 
 class Queue:
@@ -130,9 +143,7 @@ class Queue:
             for level in self._levels:
                 consumer = self._take_ready(level, reference) if level.ready else None
                 if consumer is not None:
-                    if message.expiration and self.owner.now_ms >= message.expiration:
-                        self.owner.expire(self, reference)
-                    else:
+                    if not (message.expiration and self._expired(reference)):
                         self._hand(consumer, reference)
                     return
             backlog.append(reference)
@@ -162,6 +173,7 @@ class Queue:
             self.browsers.pop(consumer, None)
             return
         self.consumers.pop(consumer, None)
+        self._leave_level(consumer)
         self.used = True
         self.idle_since_ms = self.owner.now_ms
         if self.exclusive_holder is consumer:
@@ -172,6 +184,8 @@ class Queue:
     def consumer_ready(self, consumer: Consumer) -> None:
         """A consumer got credit, was started, or its peer caught up."""
         if not consumer.ready:
+            if consumer.marker is not None:
+                self.owner.wake(self)
             return
         if consumer.browse:
             self.owner.wake(self)
@@ -179,8 +193,18 @@ class Queue:
         if not consumer.in_ready:
             self._level_of(consumer.priority).ready.append(consumer)
             consumer.in_ready = True
-        if self.backlog.size:
+        if self.backlog.size or consumer.marker is not None:
             self.owner.wake(self)
+
+    def _leave_level(self, consumer: Consumer) -> None:
+        for level in self._levels:
+            if level.priority == consumer.priority:
+                if consumer.in_ready:
+                    level.forget_closed()
+                if not any(other.priority == consumer.priority for other in self.consumers):
+                    # A new list: somebody may be walking the old one.
+                    self._levels = [other_level for other_level in self._levels if other_level is not level]
+                return
 
     def _level_of(self, priority: int) -> _ConsumerLevel:
         levels = self._levels
@@ -205,6 +229,8 @@ class Queue:
                 return consumer
             ready.popleft()
             consumer.in_ready = False
+            if consumer.closed:
+                level.closed_count -= 1
         return None
 
     def _take_ready(self, level: _ConsumerLevel, reference: Reference) -> Consumer | None:
@@ -234,26 +260,30 @@ class Queue:
         consumer.unsettled[reference.message.message_id] = reference
         consumer.credit -= consumer.port.deliver(consumer, reference)
 
+    def _expired(self, reference: Reference) -> bool:
+        owner = self.owner
+        return owner.now_ms >= reference.message.expiration and owner.expire(self, reference)
+
     def dispatch(self, budget: int) -> int:
         """Hand waiting messages to ready consumers and browsers; returns what is left of the budget.
 
-        A consumer with a filter is asked from where it stopped looking; nobody is asked twice about one message.
+        Consumers of a lower priority get what all above them are too busy for, or do not want. A consumer with a filter
+        is asked from where it stopped looking; nobody is asked twice about one message.
         """
-        progress = True
-        while progress and budget > 0 and self.backlog.size:
-            progress = False
-            for level in self._levels:
+        for level in self._levels:
+            taken = True
+            while taken and budget > 0 and self.backlog.size:
                 budget, taken = self._dispatch_level(level, budget)
-                progress = progress or taken
-                if budget <= 0 or not self.backlog.size:
-                    break
         for browser in list(self.browsers):
             budget = self._browse(browser, budget)
         if budget <= 0:
             self.owner.wake(self)
             return 0
-        while self._marked:
-            self._answer_marker(next(iter(self._marked)))
+        if self._marked:
+            for consumer in list(self._marked):
+                # With a peer that is behind, it waits: what is there could be delivered soon.
+                if not (consumer.held_back and self.backlog.size):
+                    self._answer_marker(consumer)
         return budget
 
     def _dispatch_level(self, level: _ConsumerLevel, budget: int) -> tuple[int, bool]:
@@ -273,10 +303,7 @@ class Queue:
             if reference is None:
                 continue
             taken = True
-            expiration = reference.message.expiration
-            if expiration and self.owner.now_ms >= expiration:
-                self.owner.expire(self, reference)
-            else:
+            if not (reference.message.expiration and self._expired(reference)):
                 self._hand(consumer, reference)
         return budget, taken
 
@@ -289,13 +316,14 @@ class Queue:
             if matches is None or matches(reference.message):
                 shown = Reference(reference.message, reference.position, reference.delivery_count + 1)
                 browser.credit -= browser.port.deliver(browser, shown)
-        if budget > 0 and browser.marker is not None:
+        if budget > 0 and browser.marker is not None and not browser.held_back:
             self._answer_marker(browser)
         return budget
 
     def force_delivery(self, consumer: Consumer, sequence: int) -> None:
         """Answer with a marker once everything that can be delivered now was delivered."""
-        if consumer.marker is None and not consumer.browse and (self.backlog.size == 0 or not consumer.ready):
+        nothing_waits = self.backlog.size == 0 and not self._waiting_visible
+        if consumer.marker is None and not consumer.browse and nothing_waits:
             consumer.port.deliver_marker(consumer, sequence)
             return
         consumer.marker = sequence

@@ -1,0 +1,132 @@
+"""The backlog beside a plain list that is sorted for every question."""
+
+from __future__ import annotations
+
+import pytest
+from attrs import define, field
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from embedbroker.kernel import _backlog
+from embedbroker.kernel._backlog import Backlog, Cursor, Reference
+from embedbroker.protocols import restore_message
+
+from .letters import letter, text_of
+
+COLOURS = ("red", "green", "blue")
+colours = st.sampled_from(COLOURS)
+budgets = st.sampled_from([1, 3, 10_000])
+
+
+@define(eq=False)
+class Model:
+    """(minus priority, position, colour) of everything that waits."""
+
+    waiting: list[tuple[int, int, str]] = field(factory=list)
+
+    def first(self, colour: str | None = None) -> tuple[int, int, str] | None:
+        return min((entry for entry in self.waiting if colour in (None, entry[2])), default=None)
+
+
+def entry_of(reference: Reference) -> tuple[int, int, str]:
+    return (-reference.message.priority, reference.position, text_of(reference.message))
+
+
+class BacklogBesideModel(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(_backlog, "CHUNK_ENTRIES", 3)
+        self.backlog = Backlog(restore_message)
+        self.model = Model()
+        self.position = 0
+        self.taken: list[Reference] = []
+        self.cursors = {colour: Cursor() for colour in COLOURS}
+        self.browser = Cursor()
+        self.browsed: set[int] = set()
+
+    def teardown(self) -> None:
+        self.patch.undo()
+
+    @rule(priority=st.sampled_from([0, 4, 9]), colour=colours, count=st.integers(1, 40))
+    def append(self, priority: int, colour: str, count: int) -> None:
+        for _ in range(count):
+            self.position += 1
+            self.backlog.append(Reference(letter(colour, priority=priority), self.position))
+            self.model.waiting.append((-priority, self.position, colour))
+
+    @precondition(lambda self: self.model.waiting)
+    @rule(count=st.integers(1, 20))
+    def pop(self, count: int) -> None:
+        for _ in range(min(count, self.backlog.size)):
+            reference = self.backlog.pop()
+            assert entry_of(reference) == self.model.first()
+            self.take(reference)
+
+    @rule(colour=colours, budget=budgets)
+    def take_matching(self, colour: str, budget: int) -> None:
+        reference, left = None, 0
+        while reference is None and left <= 0:
+            reference, left = self.backlog.take_matching(
+                self.cursors[colour], lambda message: text_of(message) == colour, budget
+            )
+        expected = self.model.first(colour)
+        assert (None if reference is None else entry_of(reference)) == expected
+        if reference is not None:
+            self.take(reference)
+
+    def take(self, reference: Reference) -> None:
+        self.model.waiting.remove(entry_of(reference))
+        self.taken.append(reference)
+
+    @precondition(lambda self: self.taken)
+    @rule(data=st.data())
+    def give_back(self, data: st.DataObject) -> None:
+        for _ in range(data.draw(st.integers(1, len(self.taken)))):
+            reference = self.taken.pop(data.draw(st.integers(0, len(self.taken) - 1)))
+            self.backlog.give_back(reference)
+            self.model.waiting.append(entry_of(reference))
+
+    @rule(colour=colours)
+    def remove(self, colour: str) -> None:
+        removed = [
+            entry_of(entry)
+            for entry in self.backlog.remove_if(lambda reference: text_of(reference.message) == colour)
+            if entry is not None
+        ]
+        assert sorted(removed) == sorted(entry for entry in self.model.waiting if entry[2] == colour)
+        self.model.waiting = [entry for entry in self.model.waiting if entry[2] != colour]
+
+    @rule(budget=budgets, steps=st.integers(1, 30))
+    def browse(self, budget: int, steps: int) -> None:
+        """A browser never sees anything twice, nor anything that does not wait."""
+        for _ in range(steps):
+            reference, _left = self.backlog.browse(self.browser, budget)
+            if reference is not None:
+                assert entry_of(reference) in self.model.waiting
+                assert reference.position not in self.browsed
+                self.browsed.add(reference.position)
+
+    @rule()
+    def browse_anew(self) -> None:
+        cursor = Cursor()
+        seen = []
+        while True:
+            reference, _left = self.backlog.browse(cursor, 10_000)
+            if reference is None:
+                break
+            seen.append(entry_of(reference))
+        assert seen == sorted(self.model.waiting)
+
+    @invariant()
+    def sizes_agree(self) -> None:
+        assert self.backlog.size == len(self.model.waiting)
+
+    @rule()
+    def iterate(self) -> None:
+        assert [entry_of(reference) for reference in self.backlog] == sorted(self.model.waiting)
+
+
+TestBacklogBesideModel = BacklogBesideModel.TestCase
+TestBacklogBesideModel.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
