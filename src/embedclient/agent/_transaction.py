@@ -58,6 +58,10 @@ def rollback_steps(session: "Session", last_message_as_delivered: bool) -> Steps
     for consumer in consumers:
         consumer.roll_back()
     error = yield from settled(line.request(SessionRollback(last_message_as_delivered), NullResponse))
+    if error is None:
+        # A session that was rebuilt since the stop has delivered again; the rollback took that back as well.
+        for consumer in consumers:
+            consumer.roll_back()
     if started and session.started:
         line.post(SessionStart())
         for consumer in consumers:
