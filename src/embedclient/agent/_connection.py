@@ -84,6 +84,8 @@ class Connection:
         self._out: list[bytes | bytearray] = []
         self.out_bytes = 0
         self._unwritten_bytes = 0
+        # How much more may wait here while so much is unwritten.
+        self.out_bytes_max = settings.send_high_water_bytes
         self._calls: deque[ChannelCall] = deque()
         self._topology_call: Call[None] | None = None
         self._received_since_check = True
@@ -161,7 +163,7 @@ class Connection:
     @property
     def congested(self) -> bool:
         """More is waiting for the socket than the high-water mark allows."""
-        return self.out_bytes + self._unwritten_bytes > self._settings.send_high_water_bytes
+        return self.out_bytes > self.out_bytes_max
 
     def take(self) -> bytes:
         """Everything to send since the last take."""
@@ -169,11 +171,13 @@ class Connection:
         self._out.clear()
         self.out_bytes = 0
         self._unwritten_bytes += len(data)
+        self.out_bytes_max = self._settings.send_high_water_bytes - self._unwritten_bytes
         return data
 
     def on_written(self, count: int) -> None:
         self._unwritten_bytes -= count
         assert self._unwritten_bytes >= 0
+        self.out_bytes_max = self._settings.send_high_water_bytes - self._unwritten_bytes
         if self.drain_waiters and not self.congested:
             waiters, self.drain_waiters = self.drain_waiters, []
             for call in waiters:

@@ -155,7 +155,8 @@ class Consumer:
                 return
         sequence = self._sequence
         self._sequence = sequence + 1
-        if message.priority != DEFAULT_PRIORITY:
+        priority = message.priority
+        if priority != DEFAULT_PRIORITY:
             # From now on the buffer may hand out messages in another order than the broker delivered them, so that "up
             # to this one" would acknowledge messages nobody has seen.
             if not self._individual:
@@ -167,7 +168,7 @@ class Consumer:
             if not self._wanted:
                 frame_size = 1
             self._wanted = False
-        self._prefetch.put(Delivery(message, delivery_count, self, frame_size, sequence))
+        self._prefetch.put(Delivery(message, delivery_count, self, frame_size, sequence), priority)
         if not self._ready_due:
             self._become_ready()
 
@@ -292,13 +293,16 @@ class Consumer:
             return DONE
         if self._individual:
             return self.acknowledge_individually(delivery)
-        self._pending_ack_bytes += delivery.message.size
-        pending = self._pending_ack
-        if pending is None or delivery.sequence > pending.sequence:
-            self._pending_ack = delivery
-        if self._pending_ack_bytes < self._ack_batch_size:
-            return DONE
-        return self._send_pending_acknowledgement(self._blocks_on_acknowledge)
+        if self._ack_batch_size:
+            self._pending_ack_bytes += delivery.message.size
+            pending = self._pending_ack
+            if pending is None or delivery.sequence > pending.sequence:
+                self._pending_ack = delivery
+            else:
+                delivery = pending
+            if self._pending_ack_bytes < self._ack_batch_size:
+                return DONE
+        return self._acknowledge_up_to(delivery, self._blocks_on_acknowledge)
 
     def acknowledge_individually(self, delivery: Delivery) -> Call[None]:
         """Acknowledges this delivery only."""
@@ -313,11 +317,9 @@ class Consumer:
     def flush_acknowledgements(self) -> None:
         """Sends what the batch holds, without waiting."""
         if self._pending_ack is not None:
-            self._send_pending_acknowledgement(False)
+            self._acknowledge_up_to(self._pending_ack, False)
 
-    def _send_pending_acknowledgement(self, blocking: bool) -> Call[None]:
-        delivery = self._pending_ack
-        assert delivery is not None
+    def _acknowledge_up_to(self, delivery: Delivery, blocking: bool) -> Call[None]:
         self._pending_ack = None
         self._pending_ack_bytes = 0
         # A second cumulative acknowledgement of the same message would take everything the broker has delivered.

@@ -244,12 +244,9 @@ class SessionLine:
         if self.numbered:
             self._send_numbered(connection, message, sender_id, None)
         else:
-            parts = encode_send(message.raw, self.channel_id, self.version, False, 0, sender_id)
-            connection.write_parts(parts, len(parts[0]) + len(parts[1]) + len(parts[2]))
-        return self._accepted(connection)
-
-    def _accepted(self, connection: Connection) -> Call[None]:
-        if not connection.congested:
+            header, raw, trailer = encode_send(message.raw, self.channel_id, self.version, False, 0, sender_id)
+            connection.write_parts((header, raw, trailer), len(header) + len(raw) + len(trailer))
+        if connection.out_bytes <= connection.out_bytes_max:
             return DONE
         call: Call[None] = Call(self._due)
         connection.drain_waiters.append(call)

@@ -52,8 +52,7 @@ class Prefetch:
     def __len__(self) -> int:
         return self._count
 
-    def put(self, delivery: Delivery) -> None:
-        priority = delivery.message.priority
+    def put(self, delivery: Delivery, priority: int) -> None:
         self._levels[priority].append(delivery)
         self._count += 1
         if priority > self.highest:

@@ -72,11 +72,13 @@ class Producer:
             return self._enter(message, blocking=True, confirmed=False)
         line = self._line
         if line.clear:
-            credits = self._credits_of(message.address)
+            credits = self._credits
+            if credits is None or credits.address != message.address:
+                credits = None if self._table is None else self._table.get(message.address)
             if credits is None:
                 return line.send_at_once(message, self.producer_id)
             try:
-                if credits.take(message.size):
+                if credits.take(len(message.raw)):
                     return line.send_at_once(message, self.producer_id)
             except JMSException as error:
                 return failed_call(error)
@@ -89,12 +91,6 @@ class Producer:
         if self._on_work is not None:
             self._on_work()
         return self._enter(message, blocking=False, confirmed=True)
-
-    def _credits_of(self, address: str) -> AddressCredits | None:
-        credits = self._credits
-        if credits is not None and credits.address == address:
-            return credits
-        return None if self._table is None else self._table.get(address)
 
     def _enter(self, message: CoreMessage, *, blocking: bool, confirmed: bool) -> Call[None]:
         call: Call[None] = Call(self._due)

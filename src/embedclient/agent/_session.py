@@ -97,6 +97,8 @@ class Session:
         self._settings = settings
         self._due = due
         self._on_closed = on_closed
+        self._acknowledges_on_receipt = flags.mode not in (SessionMode.INDIVIDUAL, SessionMode.PRE)
+        self._commits_acks = flags.auto_commit_acks
         self._metadata: dict[str, str] = {}
         self._next_consumer_id = 0
         self._next_producer_id = 1
@@ -374,10 +376,9 @@ class Session:
 
     def consumed(self, delivery: Delivery) -> Call[None]:
         """What the session's mode does when a message is handed to the program."""
-        mode = self.flags.mode
-        if mode is SessionMode.INDIVIDUAL or mode is SessionMode.PRE:
+        if not self._acknowledges_on_receipt:
             return DONE
-        if not self.flags.auto_commit_acks:
+        if not self._commits_acks:
             self.work_done = True
         return delivery.consumer.acknowledge(delivery)
 

@@ -21,7 +21,7 @@ def delivery(number: int, priority: int) -> Delivery:
 def test_highest_priority_first_and_in_order_within_one() -> None:
     prefetch = Prefetch()
     for number, priority in enumerate((4, 9, 0, 4, 9, 5)):
-        prefetch.put(delivery(number, priority))
+        prefetch.put(delivery(number, priority), priority)
     assert [prefetch.take().sequence for _ in range(6)] == [1, 4, 5, 0, 3, 2]
     assert (len(prefetch), prefetch.highest) == (0, -1)
 
@@ -29,7 +29,7 @@ def test_highest_priority_first_and_in_order_within_one() -> None:
 def test_clearing_gives_back_what_was_in_it() -> None:
     prefetch = Prefetch()
     for number in range(3):
-        prefetch.put(delivery(number, number))
+        prefetch.put(delivery(number, number), number)
     assert [taken.sequence for taken in prefetch.clear()] == [2, 1, 0]
     assert prefetch.highest == -1
 
