@@ -152,7 +152,9 @@ class Liveness:
                     transaction.segments[new] = transaction.segments.get(new, 0) + pins
         for history in self.definitions.values():
             if any(segment in replaced for segment in history):
-                history[:] = list(dict.fromkeys([new if segment in replaced else segment for segment in history]))
+                # The latest stays last: it is the one that counts.
+                moved = [new if segment in replaced else segment for segment in reversed(history)]
+                history[:] = reversed(dict.fromkeys([segment for segment in moved if not segment.gone]))
 
     def _transaction(self, transaction_id: int) -> OpenTransaction:
         transaction = self.transactions.get(transaction_id)

@@ -259,12 +259,14 @@ class RecordedJournal:
         picture = picture_of(recovered)
         reached = self.journal.reached
         candidates = [reached, *sorted({point for _, point in self.history if point > reached})]
+        nearest = ""
         for last in candidates:
             state = self.state_at(last)
             if state.picture() == picture:
                 return state
-        confirmed = self.state_at(reached).picture()
-        raise AssertionError(f"none of the states {candidates} was recovered; {_difference(picture, confirmed)}")
+            difference = _difference(picture, state.picture())
+            nearest = min(nearest or difference, difference, key=len)
+        raise AssertionError(f"none of the states {candidates} was recovered; {nearest}")
 
 
 def _difference(recovered: dict[str, object], confirmed: dict[str, object]) -> str:

@@ -129,7 +129,7 @@ class Workload:
         if not calls:
             return None
         self.open.remove(transaction_id)
-        self.taken -= {call[1][:2] for call in calls if call[0] == "acknowledge"}  # type: ignore[misc]
+        self.taken -= {call[1][:2] for call in calls if call[0] == "acknowledge"}
         if self.random.random() < 0.3:
             return "rollback", (transaction_id,)
         queues: dict[int, int] = {}
