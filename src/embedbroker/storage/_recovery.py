@@ -215,7 +215,8 @@ class Recovery:
         for first, last, number in self.replay.extents:
             holder = next((each for each in self.segments if each.first <= first and last <= each.last), None)
             if holder is None:
-                if (first, last) not in self.replay.dropped:
+                # What was merged after the segment start was written is dropped as the merged range.
+                if not any(low <= first and last <= high for low, high in self.replay.dropped):
                     raise Corruption("", 0, f"the segment file of generation {first} to {last} is missing")
             elif (holder.first, holder.last) == (first, last) and holder.last_number != number:
                 self._raise_missing(holder)
