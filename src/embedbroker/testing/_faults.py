@@ -186,8 +186,10 @@ class FaultPlan:
             broker.crash()
         self._later(0.005 + scene.world.random.random() * 0.5, self._start)
 
-    def _on_stopped(self) -> None:
+    def _on_stopped(self, failure: str | None) -> None:
         """The broker has ended in order, or because its disk failed; it must come back in any case."""
+        if failure is not None and "damaged" in failure:
+            self.scene.fail(f"the broker refuses to start: {failure}")
         self.scene.ledger.killed(self.scene.world.now)
         self._outstanding += 1
         self._later(0.2 + self.scene.world.random.random(), self._start)

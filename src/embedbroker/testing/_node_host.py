@@ -74,7 +74,7 @@ class NodeHost:
         #: Called after every step, when recovery is over, and with what the node sends to a connection.
         self.after_step: list[Callable[[], None]] = []
         self.on_ready: list[Callable[[], None]] = []
-        self.on_stopped: list[Callable[[], None]] = []
+        self.on_stopped: list[Callable[[str | None], None]] = []
         self.on_send: list[Callable[[int, bytes], None]] = []
         self.notices: list[str] = []
         self._links: dict[int, Link] = {}
@@ -230,13 +230,13 @@ class NodeHost:
                 case Notice():
                     self.notices.append(output.text)
                     self.world.note(self.name, "says", output.text)
-                case Stopped():
+                case Stopped(failure):
                     self.world.note(self.name, "has stopped")
                     self.node = None
                     self.under_way.clear()
                     self._forget_links("closed by peer")
-                    for look in self.on_stopped:
-                        look()
+                    for tell in self.on_stopped:
+                        tell(failure)
         return written
 
     def _begin(self, work: DiskWork) -> None:
