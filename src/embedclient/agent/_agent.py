@@ -63,7 +63,6 @@ class Agent:
             emit=self._emit,
             signal=self._signal,
             notify=self._notify,
-            instant=lambda: self._now,
         )
         self._next_channel_id = CHANNEL_USER_FIRST
         self._offered_version = settings.client_version
@@ -106,6 +105,7 @@ class Agent:
         assert not self._stepping
         self._stepping = True
         self._now = now
+        self._timers.now = now.monotonic
         try:
             self._handle(input, now)
             return self._collect(now)
@@ -117,6 +117,7 @@ class Agent:
         assert not self._stepping
         self._stepping = True
         self._now = now
+        self._timers.now = now.monotonic
         try:
             return self._collect(now)
         finally:
@@ -158,7 +159,7 @@ class Agent:
     def _on_time(self, now: Instant) -> None:
         self._deadlines.expire(now)
         self._failover_deadlines.expire(now)
-        self._timers.expire(now)
+        self._timers.expire()
         if self._lifeline.connection is not None:
             self._lifeline.connection.on_time(now)
 
@@ -286,7 +287,9 @@ class Agent:
         username: str | None,
         password: str | None,
     ) -> Session:
-        line = SessionLine(channel_id, self.settings, self._due, self._deadlines, self._failover_deadlines)
+        line = SessionLine(
+            channel_id, self.settings, self._due, self._deadlines, self._failover_deadlines, self._timers
+        )
         line.on_send_refused = lambda error: self._notify(SendRefused(error))
         session = Session(
             name,
@@ -294,6 +297,7 @@ class Agent:
             flags,
             self.settings,
             self._due,
+            self._timers,
             username=username,
             password=password,
             new_name=self._new_name,

@@ -15,7 +15,9 @@ from embedclient.agent._large import LargeDelivery
 from embedclient.agent._line import SessionLine
 from embedclient.agent._prefetch import Delivery, Prefetch
 from embedclient.agent._queue_state import QueueState
+from embedclient.agent._rate import RateLimit, rate_limit
 from embedclient.agent._settings import SessionFlags
+from embedclient.agent._timers import Timers
 from embedclient.errors import ConnectionClosedException, ErrorCode, JMSException
 from embedclient.model import Instant
 from embedclient.wire.core import (
@@ -66,10 +68,12 @@ class Consumer:
         "_pending_ack",
         "_pending_ack_bytes",
         "_prefetch",
+        "_rate",
         "_ready_due",
         "_sequence",
         "_stopped",
         "_threshold",
+        "_timers",
         "_valid_from",
         "_wanted",
         "_window",
@@ -92,6 +96,7 @@ class Consumer:
         queue_state: QueueState,
         line: SessionLine,
         due: DueCallbacks,
+        timers: Timers,
         flags: SessionFlags,
         *,
         window: int,
@@ -101,6 +106,7 @@ class Consumer:
         blocks_on_acknowledge: bool,
         started: bool,
         large_bytes_max: int,
+        max_rate: int,
         on_end: Callable[["Consumer"], None],
     ) -> None:
         self.consumer_id = consumer_id
@@ -115,6 +121,8 @@ class Consumer:
         self.on_ready: Callable[[Consumer], None] | None = None
         self._line = line
         self._due = due
+        self._timers = timers
+        self._rate = rate_limit(max_rate)
         self._on_end = on_end
         self._acknowledges = not browse_only and not flags.pre_acknowledge
         self._ack_batch_size = flags.ack_batch_size
@@ -169,8 +177,7 @@ class Consumer:
                 frame_size = 1
             self._wanted = False
         self._prefetch.put(Delivery(message, delivery_count, self, frame_size, sequence), priority)
-        if not self._ready_due:
-            self._become_ready()
+        self._become_ready()
 
     def on_large_message(self, message: CoreMessage, delivery_count: int, frame_size: int) -> None:
         """Takes in the headers of a large delivery."""
@@ -200,8 +207,9 @@ class Consumer:
             self._return_credit(frame_size)
 
     def _become_ready(self) -> None:
-        self._ready_due = True
-        self._due.add(self._tell_ready)
+        if not self._ready_due:
+            self._ready_due = True
+            self._due.add(self._tell_ready)
 
     def _tell_ready(self) -> None:
         self._ready_due = False
@@ -212,6 +220,8 @@ class Consumer:
         """The next message that is not expired; None when there is none or the session is stopped."""
         prefetch = self._prefetch
         while prefetch.highest >= 0 and not self._stopped and not self.closed:
+            if self._rate is not None and not self._passes(self._rate, now):
+                return None
             delivery = prefetch.take()
             self._return_credit(delivery.frame_size)
             expiration = delivery.message.expiration
@@ -219,6 +229,12 @@ class Consumer:
                 return delivery
             self._expire(delivery)
         return None
+
+    def _passes(self, rate: RateLimit, now: Instant) -> bool:
+        if rate.take(now.monotonic):
+            return True
+        rate.wake(self._timers, self._become_ready)
+        return False
 
     def _expire(self, delivery: Delivery) -> None:
         if self._acknowledges:
@@ -282,8 +298,7 @@ class Consumer:
         if self._forced is not None and sequence == self._forced_count - 1:
             forced, self._forced = self._forced, None
             forced.succeed(None)
-            if not self._ready_due:
-                self._become_ready()
+            self._become_ready()
 
     # --- acknowledgement ---
 
@@ -347,7 +362,7 @@ class Consumer:
 
     def start(self) -> None:
         self._stopped = False
-        if self._prefetch.highest >= 0 and not self._ready_due:
+        if self._prefetch.highest >= 0:
             self._become_ready()
 
     def roll_back(self) -> None:
@@ -427,8 +442,7 @@ class Consumer:
         forced, self._forced = self._forced, None
         if forced is not None:
             forced.fail(error)
-        if not self._ready_due:
-            self._become_ready()
+        self._become_ready()
 
     def _closed_failure(self) -> JMSException:
         return self.closed_error or ConnectionClosedException("the consumer is closed")

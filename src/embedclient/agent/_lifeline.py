@@ -70,7 +70,6 @@ class Lifeline:
         emit: Callable[[Output], None],
         signal: Callable[[], None],
         notify: Callable[[Notification], None],
-        instant: Callable[[], Instant],
     ) -> None:
         self.state = AgentState.IDLE
         self.sessions: list[Session] = []
@@ -89,7 +88,6 @@ class Lifeline:
         self._emit = emit
         self._signal = signal
         self._notify = notify
-        self._instant = instant
         self._connection_count = 0
         # What the last connection recorded; the next one speaks it from its first packet on.
         self._server_version = 0
@@ -135,7 +133,7 @@ class Lifeline:
         if attempt is None:
             self._give_up(attempts)
         elif attempt.pause_s > 0:
-            pause = attempts.pause = self._timers.after(attempt.pause_s, self._instant())
+            pause = attempts.pause = self._timers.after(attempt.pause_s)
             pause.when_done(lambda: None if pause.error is not None else self._dial(attempt.connector))
         else:
             self._dial(attempt.connector)
@@ -248,7 +246,7 @@ class Lifeline:
                 self._settings,
                 attempts.cause,
                 self._due,
-                lambda seconds: self._timers.after(seconds, self._instant()),
+                self._timers.after,
             ),
             self._due,
         )

@@ -20,6 +20,7 @@ from embedclient.agent._connection import Connection
 from embedclient.agent._deadlines import Deadlines
 from embedclient.agent._outgoing import AsyncSend, Request, Send, is_counted
 from embedclient.agent._settings import LocatorSettings
+from embedclient.agent._timers import Timers
 from embedclient.engine.core import Channel, PeerCount
 from embedclient.errors import ErrorCode, JMSException, exception_for
 from embedclient.wire.core import (
@@ -48,6 +49,7 @@ class SessionLine:
         due: DueCallbacks,
         deadlines: Deadlines,
         failover_deadlines: Deadlines,
+        timers: Timers,
     ) -> None:
         self.channel_id = channel_id
         self.version = 0
@@ -64,6 +66,7 @@ class SessionLine:
         self._due = due
         self._deadlines = deadlines
         self._failover_deadlines = failover_deadlines
+        self._timers = timers
         self._backlog: deque[Request | Send] = deque()
         self._pumping = False
         self._in_flight: Request | None = None
@@ -310,6 +313,12 @@ class SessionLine:
     def _issue_send(self, send: Send) -> bool:
         if send.blocking and self._in_flight is not None:
             return False
+        if send.rate is not None:
+            if not send.rate.take(self._timers.now):
+                send.rate.wake(self._timers, self.pump)
+                return False
+            # Counted once, even if it has to wait for credits now.
+            send.rate = None
         try:
             if send.credits is not None and not send.credits.take(send.message.size):
                 return False

@@ -5,6 +5,7 @@ Responsible for these values and for which packets are numbered. Refuses to know
 
 from embedclient.agent._call import Call
 from embedclient.agent._credits import AddressCredits
+from embedclient.agent._rate import RateLimit
 from embedclient.wire.core import (
     CoreMessage,
     Packet,
@@ -33,7 +34,7 @@ class Request:
 class Send:
     """A message on its way out."""
 
-    __slots__ = ("blocking", "call", "confirmed", "credits", "message", "sender_id")
+    __slots__ = ("blocking", "call", "confirmed", "credits", "message", "rate", "sender_id")
 
     def __init__(
         self,
@@ -43,6 +44,7 @@ class Send:
         credits: AddressCredits | None,
         blocking: bool,
         confirmed: bool,
+        rate: RateLimit | None,
     ) -> None:
         self.call = call
         self.message = message
@@ -50,6 +52,7 @@ class Send:
         self.credits = credits
         self.blocking = blocking
         self.confirmed = confirmed
+        self.rate = rate
 
 
 class AsyncSend:

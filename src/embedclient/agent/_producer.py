@@ -10,6 +10,7 @@ from embedclient.agent._call import DONE, Call, DueCallbacks, failed_call
 from embedclient.agent._credits import AddressCredits, CreditTable
 from embedclient.agent._line import SessionLine
 from embedclient.agent._outgoing import Send
+from embedclient.agent._rate import rate_limit
 from embedclient.agent._settings import LocatorSettings, SessionFlags
 from embedclient.errors import ConnectionClosedException, JMSException
 from embedclient.wire.core import CoreMessage, RemoveProducer
@@ -28,6 +29,7 @@ class Producer:
         "_line",
         "_on_end",
         "_on_work",
+        "_rate",
         "_table",
         "address",
         "closed",
@@ -58,6 +60,7 @@ class Producer:
         # A send inside a transaction never blocks: its fate is known at the commit.
         self._blocks_on_durable = settings.block_on_durable_send and flags.auto_commit_sends
         self._blocks_on_non_durable = settings.block_on_non_durable_send and flags.auto_commit_sends
+        self._rate = rate_limit(settings.producer_max_rate)
         self._credits: AddressCredits | None = None
         if table is not None and address is not None:
             self._credits = table.acquire(address)
@@ -71,7 +74,7 @@ class Producer:
         if self._blocks_on_durable if message.durable else self._blocks_on_non_durable:
             return self._enter(message, blocking=True, confirmed=False)
         line = self._line
-        if line.clear:
+        if line.clear and self._rate is None:
             credits = self._credits
             if credits is None or credits.address != message.address:
                 credits = None if self._table is None else self._table.get(message.address)
@@ -100,7 +103,7 @@ class Producer:
             # Held while it waits, so that the balance is not dropped as unused meanwhile.
             held = credits = table.acquire(message.address)
             call.when_done(lambda: table.release(held))
-        return self._line.send(Send(call, message, self.producer_id, credits, blocking, confirmed))
+        return self._line.send(Send(call, message, self.producer_id, credits, blocking, confirmed, self._rate))
 
     def close(self) -> Call[None]:
         """Tells the broker that the producer is gone; sends that wait still leave."""

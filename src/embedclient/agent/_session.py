@@ -32,6 +32,7 @@ from embedclient.agent._queue_state import (
     queue_state,
 )
 from embedclient.agent._settings import DEFAULT_CONSUMER_WINDOW_SIZE, LocatorSettings, SessionFlags, SessionMode
+from embedclient.agent._timers import Timers
 from embedclient.agent._transaction import commit_steps, rollback_steps, rolled_back
 from embedclient.errors import ConnectionClosedException, JMSException
 from embedclient.model import RoutingType
@@ -76,6 +77,7 @@ class Session:
         flags: SessionFlags,
         settings: LocatorSettings,
         due: DueCallbacks,
+        timers: Timers,
         *,
         username: str | None,
         password: str | None,
@@ -96,6 +98,7 @@ class Session:
         self.new_name = new_name
         self._settings = settings
         self._due = due
+        self._timers = timers
         self._on_closed = on_closed
         self._acknowledges_on_receipt = flags.mode not in (SessionMode.INDIVIDUAL, SessionMode.PRE)
         self._commits_acks = flags.auto_commit_acks
@@ -254,6 +257,7 @@ class Session:
                 state,
                 self.line,
                 self._due,
+                self._timers,
                 self.flags,
                 window=consumer_window(self._settings, state) if window is None else window,
                 filter=filter,
@@ -262,6 +266,7 @@ class Session:
                 blocks_on_acknowledge=self._settings.block_on_acknowledge,
                 started=self.started,
                 large_bytes_max=self._settings.frame_size_bytes_max,
+                max_rate=self._settings.consumer_max_rate,
                 on_end=self._on_consumer_end,
             )
             if self.closed:

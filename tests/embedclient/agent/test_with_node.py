@@ -258,3 +258,20 @@ def test_every_version_sends_receives_commits_and_reattaches(version: int) -> No
     assert take(pair, session, consumer) == ["one", "two", "three"]
     pair.finish(session.commit())
     assert count_of(pair, auto) == 0
+
+
+def test_a_producer_and_a_consumer_with_a_rate_take_their_time() -> None:
+    pair = NodePair(LocatorSettings(producer_max_rate=10, consumer_max_rate=5))
+    session = open_session(pair)
+    producer, consumer = open_queue(pair, session)
+    sends = [producer.send(text_message(f"message {number}", "q", durable=False)) for number in range(25)]
+    received: list[int] = []
+    woken: list[float] = []
+    consumer.on_ready = lambda consumer: woken.append(pair.seconds)
+    for _ in range(6):
+        pair.settle()
+        received.append(len(take(pair, session, consumer)))
+        pair.advance(1)
+    assert [send.done for send in sends] == [True] * 25
+    assert received == [5, 5, 5, 5, 5, 0]
+    assert len(woken) >= 5
