@@ -43,11 +43,13 @@ def _peer_text(connected: socket.socket) -> str:
 class TcpStream:
     """A ByteStream over one connected, non-blocking socket."""
 
-    __slots__ = ("_read_bytes", "_socket", "peer")
+    __slots__ = ("_drained", "_read_bytes", "_socket", "peer")
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
         self._read_bytes = _SMALL_READ_BYTES
+        # The last read took less than it could have: the next one would find nothing, so it waits first.
+        self._drained = True
         self.peer = _peer_text(connected)
 
     def send_nowait(self, data: Buffer) -> int:
@@ -68,6 +70,8 @@ class TcpStream:
             return  # the send that follows reports it
 
     async def receive(self, max_bytes: int) -> bytes:
+        if self._drained and self._socket.fileno() >= 0:
+            return await self._receive_when_readable(max_bytes)
         await trio.lowlevel.checkpoint_if_cancelled()
         try:
             data = self._read(max_bytes)
@@ -82,7 +86,8 @@ class TcpStream:
     def _read(self, max_bytes: int) -> bytes:
         wanted = min(max_bytes, self._read_bytes)
         data = self._socket.recv(wanted)
-        if len(data) == wanted:
+        self._drained = len(data) < wanted
+        if not self._drained:
             self._read_bytes = max_bytes
         elif len(data) < _SMALL_READ_BYTES:
             self._read_bytes = _SMALL_READ_BYTES
