@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from embedclient._client._conversion import decode
-from embedclient._client._inbox import CLOSE_TIMEOUT_S, Inbox
+from embedclient._client._inbox import Inbox
 from embedclient._client._session_context import SessionContext
 from embedclient.errors import ConnectionClosedException, IllegalStateException
 from embedclient.model import JMSMessage, Queue, TemporaryQueue
@@ -70,12 +70,12 @@ class QueueBrowser:
                 self._queue.queue_name, filter=self._condition, browse_only=True
             )
         )
-        return Inbox(context.edge, consumer, context.one_task)
+        return Inbox(context.edge, context.agent_session, consumer, context.one_task)
 
     async def _end_look(self) -> None:
         inbox, self._inbox = self._inbox, None
         if inbox is not None and not inbox.agent_consumer.closed:
-            await self._context.edge.settle(inbox.agent_consumer.close(), CLOSE_TIMEOUT_S)
+            await inbox.close()
 
 
 async def _refuse() -> None:

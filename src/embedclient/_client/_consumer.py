@@ -5,18 +5,15 @@ Responsible for what JMS says about receiving. Refuses to know the wire.
 
 from __future__ import annotations
 
-from embedclient._client._inbox import CLOSE_TIMEOUT_S
 from embedclient._client._intake import Intake, MessageListener
 from embedclient._client._listener import Listeners
-from embedclient._client._session_context import SessionContext
 from embedclient.model import Destination, JMSMessage
 
 
 class MessageConsumer:
     """Receives messages of one destination. `async with` it, or let the session's scope close it."""
 
-    def __init__(self, context: SessionContext, listeners: Listeners, intake: Intake, selector: str | None) -> None:
-        self._context = context
+    def __init__(self, listeners: Listeners, intake: Intake, selector: str | None) -> None:
         self._listeners = listeners
         self._intake = intake
         self._selector = selector
@@ -57,11 +54,12 @@ class MessageConsumer:
     async def __anext__(self) -> JMSMessage:
         consumer = self._intake.agent_consumer
         message = None if consumer.closed else await self.receive()
-        if message is None:
-            if consumer.closed_error is not None:
-                raise consumer.closed_error
-            raise StopAsyncIteration
-        return message
+        if message is not None:
+            return message
+        failure = self._intake.inbox.failure()
+        if failure is not None:
+            raise failure
+        raise StopAsyncIteration
 
     @property
     def message_listener(self) -> MessageListener | None:
@@ -84,6 +82,4 @@ class MessageConsumer:
         if intake.listener is not None:
             intake.listener = None
             self._listeners.changed(intake)
-        call = intake.agent_consumer.close()
-        intake.inbox.wake()
-        await self._context.edge.settle(call, CLOSE_TIMEOUT_S)
+        await intake.inbox.close()

@@ -30,7 +30,7 @@ class ClientConsumer:
         self._session = session
         self._edge = session._edge
         self._agent_consumer = agent_consumer
-        self._inbox = Inbox(session._edge, agent_consumer, session._one_task)
+        self._inbox = Inbox(session._edge, session._agent_session, agent_consumer, session._one_task)
 
     @property
     def queue(self) -> str:
@@ -57,16 +57,17 @@ class ClientConsumer:
 
     async def __anext__(self) -> ClientMessage:
         message = None if self._agent_consumer.closed else await self.receive()
-        if message is None:
-            raise StopAsyncIteration
-        return message
+        if message is not None:
+            return message
+        failure = self._inbox.failure()
+        if failure is not None:
+            raise failure
+        raise StopAsyncIteration
 
     async def close(self) -> None:
         """Stop receiving. Unacknowledged messages go back to the queue. Closing twice is fine."""
         if not self._agent_consumer.closed:
-            call = self._agent_consumer.close()
-            self._inbox.wake()
-            await self._edge.settle(call, CLOSE_TIMEOUT_S)
+            await self._inbox.close()
 
     async def _acknowledge(self, delivery: Delivery, *, individually: bool) -> None:
         consumer = self._agent_consumer

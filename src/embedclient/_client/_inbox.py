@@ -12,7 +12,8 @@ from embedclient._client._edge import Edge
 from embedclient.agent import Consumer as AgentConsumer
 from embedclient.agent import CoreMessage, Delivery
 from embedclient.agent import Producer as AgentProducer
-from embedclient.errors import IllegalStateException, JMSException
+from embedclient.agent import Session as AgentSession
+from embedclient.errors import ConnectionClosedException, IllegalStateException, JMSException
 
 CLOSE_TIMEOUT_S = 5.0
 
@@ -43,9 +44,13 @@ class OneTask:
 class Inbox:
     """Takes messages of one agent consumer, waiting where there are none. Shared by both layers."""
 
-    __slots__ = ("_signal", "agent_consumer", "edge", "one_task")
+    __slots__ = ("_agent_session", "_closed_here", "_signal", "agent_consumer", "edge", "one_task")
 
-    def __init__(self, edge: Edge, agent_consumer: AgentConsumer, one_task: OneTask) -> None:
+    def __init__(
+        self, edge: Edge, agent_session: AgentSession, agent_consumer: AgentConsumer, one_task: OneTask
+    ) -> None:
+        self._agent_session = agent_session
+        self._closed_here = False
         self.edge = edge
         self.agent_consumer = agent_consumer
         self.one_task = one_task
@@ -59,9 +64,19 @@ class Inbox:
     def _on_ready(self, _: AgentConsumer) -> None:
         self._signal.set()
 
-    def wake(self) -> None:
-        """Let a waiting receive look again, because the consumer was closed."""
+    async def close(self) -> None:
+        """Close the consumer; a waiting receive ends without a message."""
+        self._closed_here = True
+        call = self.agent_consumer.close()
         self._signal.set()
+        await self.edge.settle(call, CLOSE_TIMEOUT_S)
+
+    def failure(self) -> JMSException | None:
+        """Why the consumer is closed, if this program did not close it or its session."""
+        error = self.agent_consumer.closed_error
+        if self._closed_here or (self._agent_session.closed and isinstance(error, ConnectionClosedException)):
+            return None
+        return error
 
     async def take(self, timeout_s: float | None) -> Delivery | None:
         """The next delivery; None once closed by its owner, or after the time-out when nothing could be delivered.
@@ -116,8 +131,7 @@ class Inbox:
                 return delivery
             if not in_time:
                 return await self._ask_and_take()
-        if consumer.closed_error is not None:
-            raise consumer.closed_error
+        self._raise_failure()
         return None
 
     async def _ask_and_take(self) -> Delivery | None:
@@ -127,9 +141,13 @@ class Inbox:
             await edge.wait(consumer.force_delivery())
         except JMSException:
             # Lost with its connection. What a new connection brings is for the next receive, unless this is the end.
-            if consumer.closed_error is not None:
-                raise consumer.closed_error from None
+            self._raise_failure()
         return consumer.next(edge.now())
+
+    def _raise_failure(self) -> None:
+        failure = self.failure()
+        if failure is not None:
+            raise failure
 
 
 async def post(edge: Edge, one_task: OneTask, producer: AgentProducer, message: CoreMessage) -> None:

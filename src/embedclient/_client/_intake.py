@@ -30,7 +30,7 @@ class Intake:
         self._consumed = context.agent_session.consumed
         self.agent_consumer = agent_consumer
         self.destination = destination
-        self.inbox = Inbox(context.edge, agent_consumer, context.one_task)
+        self.inbox = Inbox(context.edge, context.agent_session, agent_consumer, context.one_task)
         self.listener: MessageListener | None = None
 
     def check_open(self) -> None:

@@ -276,7 +276,7 @@ class Session:
     ) -> MessageConsumer:
         agent_consumer = await self._context.request(request)
         intake = Intake(self._context, agent_consumer, target)
-        return MessageConsumer(self._context, self._listeners, intake, selector)
+        return MessageConsumer(self._listeners, intake, selector)
 
     def _filter(self, selector: str | None, no_local: bool) -> str | None:
         return filter_for_selector(selector, no_local_id=self._context.connection_id if no_local else None)

@@ -1,0 +1,127 @@
+"""Messages through every facade: kinds, headers, properties, and what a plain value becomes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from embedclient import BytesMessage, DeliveryMode, MapMessage, Queue, StreamMessage, TextMessage, Topic
+from embedclient.errors import ConnectionClosedException, MessageFormatException
+from tests.embedclient.facades.conftest import Client, connected
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ("hello", TextMessage),
+        (b"\x00\xff", BytesMessage),
+        ({"a": 1, "b": "two"}, MapMessage),
+        ([1, "two", 3.0], StreamMessage),
+    ],
+)
+async def test_a_plain_value_becomes_a_message_and_comes_back(
+    client: Client, url: str, value: Any, kind: type[object]
+) -> None:
+    async with connected(client, url) as connection, connection.session() as session:
+        await session.create_producer("q").send(value)
+        async with session.create_consumer("q") as consumer:
+            message = await consumer.receive(timeout=5)
+            assert isinstance(message, kind)
+            assert message.body == value  # type: ignore[attr-defined]  # every kind of message has one
+
+
+async def test_what_cannot_be_sent_is_refused(client: Client, url: str) -> None:
+    async with connected(client, url) as connection, connection.session() as session:
+        with pytest.raises(MessageFormatException, match="object cannot be sent"):
+            await session.create_producer("q").send(object())  # type: ignore[arg-type]
+
+
+async def test_headers_and_properties_arrive(client: Client, url: str) -> None:
+    async with connected(client, url) as connection, connection.session() as session:
+        producer = session.create_producer(Queue("q"))
+        sent = TextMessage("x", properties={"n": 1, "s": "text"}, correlation_id="c", reply_to=Topic("t"), type="kind")
+        await producer.send(sent, priority=7, delivery_mode=DeliveryMode.NON_PERSISTENT, time_to_live=60)
+        received = await (await session.create_consumer("q")).receive(timeout=5)
+        assert received is not None
+        assert received.message_id == sent.message_id
+        assert received.message_id is not None and received.message_id.startswith("ID:")
+        assert received.destination == Queue("q")
+        assert (received.priority, received.delivery_mode) == (7, DeliveryMode.NON_PERSISTENT)
+        assert received.expiration == received.timestamp + 60_000
+        assert (received.correlation_id, received.reply_to, received.type) == ("c", Topic("t"), "kind")
+        assert (received.properties["n"], received.properties["s"]) == (1, "text")
+        assert not received.redelivered
+
+
+async def test_a_producer_can_leave_id_and_timestamp_out(client: Client, url: str) -> None:
+    async with connected(client, url) as connection, connection.session() as session:
+        producer = session.create_producer("q")
+        producer.disable_message_id = producer.disable_message_timestamp = True
+        await producer.send("x")
+        received = await (await session.create_consumer("q")).receive(timeout=5)
+        assert received is not None
+        assert (received.message_id, received.timestamp) == (None, 0)
+
+
+async def test_higher_priorities_come_first(client: Client, url: str) -> None:
+    async with connected(client, url) as connection, connection.session() as session:
+        producer = session.create_producer("q")
+        for priority in (1, 9, 4):
+            await producer.send(str(priority), priority=priority)
+        consumer = await session.create_consumer("q")
+        assert [(await consumer.receive(timeout=5)).body for _ in range(3)] == ["9", "4", "1"]  # type: ignore[union-attr]
+
+
+async def test_a_producer_without_destination_takes_one_per_send(client: Client, url: str) -> None:
+    async with connected(client, url) as connection, connection.session() as session:
+        producer = session.create_producer()
+        await producer.send("one", destination="a")
+        await producer.send("two", destination=Queue("b"))
+        for name, body in (("a", "one"), ("b", "two")):
+            received = await (await session.create_consumer(name)).receive(timeout=5)
+            assert received is not None and received.body == body
+
+
+async def test_receipts_end_when_the_broker_has_the_message(client: Client, url: str) -> None:
+    async with (
+        connected(client, f"{url}?confirmationWindowSize=1048576") as connection,
+        connection.session() as session,
+    ):
+        producer = session.create_producer("q")
+        receipts = [producer.send_nowait(str(index)) for index in range(50)]
+        for receipt in receipts:
+            await receipt
+            assert receipt.done
+        consumer = await session.create_consumer("q")
+        assert [(await consumer.receive(timeout=5)).body for _ in range(50)] == [str(index) for index in range(50)]  # type: ignore[union-attr]
+
+
+async def test_a_closed_producer_refuses_to_send(client: Client, url: str) -> None:
+    async with connected(client, url) as connection, connection.session() as session:
+        producer = session.create_producer("q")
+        await producer.close()
+        await producer.close()
+        assert producer.closed
+        with pytest.raises(ConnectionClosedException):
+            await producer.send("x")
+
+
+async def test_thousands_of_messages_keep_their_order(client: Client, url: str) -> None:
+    count = 2_000
+    async with connected(client, url) as connection:
+
+        async def send() -> None:
+            async with connection.session() as session:
+                producer = session.create_producer("q")
+                producer.delivery_mode = DeliveryMode.NON_PERSISTENT
+                for index in range(count):
+                    await producer.send(str(index))
+
+        async def receive() -> None:
+            async with connection.session() as session, session.create_consumer("q") as consumer:
+                for index in range(count):
+                    message = await consumer.receive(timeout=10)
+                    assert message is not None and message.body == str(index)
+
+        await client.together(send, receive)
