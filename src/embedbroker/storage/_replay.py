@@ -127,7 +127,7 @@ class Replay:
                 transaction_id,
                 each.xid,
                 tuple([restore(message_id, stored, counts, queue_ids) for message_id, stored in each.adds.items()]),
-                tuple(each.acknowledgements),
+                tuple([pair for pair in each.acknowledgements if self._is_referenced(*pair)]),
             )
             for transaction_id, each in self._transactions.items()
             if each.xid is not None
@@ -226,6 +226,10 @@ class Replay:
         if transaction is None:
             transaction = self._transactions[transaction_id] = _Transaction()
         return transaction
+
+    def _is_referenced(self, message_id: int, queue_id: int) -> bool:
+        stored = self.messages.get(message_id)
+        return stored is not None and queue_id in stored[REFERENCES::2] and queue_id in self.queues
 
     def _settle(self, message_id: int, queue_id: int) -> None:
         stored = self.messages.get(message_id)

@@ -136,12 +136,29 @@ class ModelState:
                 transaction_id: (
                     xid,
                     [_message_id(call) for call in self._calls(transaction_id, "add_message")],
-                    [call[1][:2] for call in self._calls(transaction_id, "acknowledge")],
+                    self._acknowledged(transaction_id),
                 )
                 for transaction_id, xid in self.prepared.items()
             },
             "id_limit": self.id_limit,
         }
+
+    def _acknowledged(self, transaction_id: int) -> list[tuple[int, int]]:
+        """What the transaction would take, as far as it still exists."""
+        return [
+            (message_id, queue_id)
+            for message_id, queue_id in self.taken(transaction_id)
+            if message_id in self.messages and queue_id in self.messages[message_id][1]
+        ]
+
+    def taken(self, transaction_id: int) -> list[tuple[int, int]]:
+        """The references acknowledged in an open transaction."""
+        found = []
+        for call in self._calls(transaction_id, "acknowledge"):
+            message_id, queue_id, _ = call[1]
+            assert isinstance(message_id, int) and isinstance(queue_id, int)
+            found.append((message_id, queue_id))
+        return found
 
     def _calls(self, transaction_id: int, name: str) -> list[Call]:
         return [call for call in self.transactions[transaction_id] if call[0] == name]

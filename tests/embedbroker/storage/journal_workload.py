@@ -28,9 +28,9 @@ class Workload:
     def on(cls, random: Random, state: ModelState) -> Workload:
         """Continue from a recovered state."""
         workload = cls(random, deepcopy(state), max(state.id_limit, 1))
-        for transaction_id, calls in state.transactions.items():
+        for transaction_id in state.transactions:
             workload.open.append(transaction_id)
-            workload.taken |= {call[1][:2] for call in calls if call[0] == "acknowledge"}  # type: ignore[misc]
+            workload.taken |= set(state.taken(transaction_id))
         return workload
 
     def call(self) -> Call:
@@ -129,7 +129,7 @@ class Workload:
         if not calls:
             return None
         self.open.remove(transaction_id)
-        self.taken -= {call[1][:2] for call in calls if call[0] == "acknowledge"}
+        self.taken -= set(self.state.taken(transaction_id))
         if self.random.random() < 0.3:
             return "rollback", (transaction_id,)
         queues: dict[int, int] = {}

@@ -16,7 +16,7 @@ from embedbroker.testing._disk import SimulatedDisk
 from tests.embedbroker.storage.journal_model import NOW, SMALL, ModelState, RecordedJournal
 from tests.embedbroker.storage.journal_workload import Workload
 
-CASES = 60
+CASES = 50
 LIVES = 5
 
 
@@ -56,7 +56,7 @@ def live(seed: int) -> dict[str, int]:
         state = previous.check_recovered(journal.recovered) if previous else ModelState()
         previous = recorded = RecordedJournal(disk, SMALL, state, journal=journal)
         workload = Workload.on(random, state)
-        for _ in range(random.choice((5, 60, 250, 600))):
+        for _ in range(random.choice((5, 40, 120, 300))):
             name, arguments = workload.call()
             recorded.call(name, *arguments)
             if random.random() < 0.2:
@@ -80,7 +80,7 @@ def live(seed: int) -> dict[str, int]:
     return hits
 
 
-@pytest.mark.parametrize("group", range(10))
+@pytest.mark.parametrize("group", range(8))
 def test_nothing_confirmed_is_lost_in_any_crash(group: int) -> None:
     hits: dict[str, int] = {}
     for seed in range(group * CASES, (group + 1) * CASES):
