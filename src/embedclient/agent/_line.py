@@ -144,8 +144,6 @@ class SessionLine:
 
     def restart(self, cause: JMSException) -> None:
         """The peer has forgotten the session: numbers start again, and calls in flight are released with UNBLOCKED."""
-        self._channel.reset()
-        self._peer_count.reset()
         request, self._in_flight = self._in_flight, None
         sends, self._async_sends = self._async_sends, {}
         if request is not None:
@@ -154,6 +152,9 @@ class SessionLine:
         for send in sends.values():
             if send.call is not None:
                 send.call.fail(_unblocked(cause))
+        # Last: a sequence that went on just now may have posted what was meant for the old session.
+        self._channel.reset()
+        self._peer_count.reset()
 
     def close(self, error: JMSException, cause: JMSException | None = None) -> None:
         """Ends the line; whatever waits fails with `error`, whatever is in flight is released because of `cause`."""

@@ -34,7 +34,7 @@ from embedclient.agent._queue_state import (
 from embedclient.agent._settings import DEFAULT_CONSUMER_WINDOW_SIZE, LocatorSettings, SessionFlags, SessionMode
 from embedclient.agent._timers import Timers
 from embedclient.agent._transaction import commit_steps, rollback_steps, rolled_back
-from embedclient.errors import ConnectionClosedException, JMSException
+from embedclient.errors import ConnectionClosedException, ErrorCode, JMSException, exception_for
 from embedclient.model import RoutingType
 from embedclient.wire.core import (
     FRAME_HEADER_SIZE,
@@ -55,6 +55,7 @@ from embedclient.wire.core import (
     SessionReceiveContinuation,
     SessionReceiveLarge,
     SessionRequestProducerCredits,
+    SessionRollback,
     SessionStart,
     SessionStop,
     SessionUniqueAddMetadata,
@@ -93,6 +94,8 @@ class Session:
         self.closed = False
         self.work_done = False
         self.rollback_only = False
+        # Between the stop and the start of a rollback.
+        self.suspended = False
         self.consumers: dict[int, Consumer] = {}
         self.producers: dict[int, Producer] = {}
         self.new_name = new_name
@@ -448,6 +451,8 @@ class Session:
             self.rollback_only = True
             # A commit that waits would commit the half of the transaction that was sent after the rebuild.
             line.fail_waiting(SessionCommit, rolled_back())
+        # One that waits would take back what the new session has delivered by then; the old work is gone anyway.
+        line.fail_waiting(SessionRollback, exception_for(ErrorCode.UNBLOCKED, f"the session was rebuilt: {cause}"))
         line.restart(cause)
         if line.closed_error is not None:
             return  # the close that was in flight has ended with the old session
@@ -457,7 +462,7 @@ class Session:
                 line.post_rebuilding(_create_again(line.version, consumer))
         for consumer in self.open_consumers():
             consumer.rebuild(self.started)
-        if self.started:
+        if self.started and not self.suspended:
             line.post_rebuilding(SessionStart())
         line.speak()
 

@@ -46,22 +46,27 @@ def rolled_back() -> JMSException:
 
 
 def rollback_steps(session: "Session", last_message_as_delivered: bool) -> Steps[None]:
-    """Stops deliveries, forgets what will come again, rolls back and goes on."""
+    """Stops deliveries, forgets what will come again, rolls back and goes on.
+
+    History of a reconnect in the middle, which is why a suspended session is rebuilt without SESS_START:
+
+    1. The client sends SESS_STOP; the connection is lost, the session is rebuilt and, being started, delivers.
+    2. SESS_ROLLBACK returns those deliveries to their queues, and the broker delivers them again at once.
+    3. When the reply arrives, nobody here can tell which of the two deliveries is in the buffer.
+    """
     line = session.line
     started = session.started
     consumers = session.open_consumers()
+    session.suspended = True
     if started:
         for consumer in consumers:
             consumer.stop()
-        # A reply that a reconnect swallows is of no interest: a rebuilt session has not delivered anything yet.
+        # A reply that a reconnect swallows is of no interest: a suspended session does not deliver after it.
         yield from settled(line.request(SessionStop(), NullResponse))
     for consumer in consumers:
         consumer.roll_back()
     error = yield from settled(line.request(SessionRollback(last_message_as_delivered), NullResponse))
-    if error is None:
-        # A session that was rebuilt since the stop has delivered again; the rollback took that back as well.
-        for consumer in consumers:
-            consumer.roll_back()
+    session.suspended = False
     if started and session.started:
         line.post(SessionStart())
         for consumer in consumers:
