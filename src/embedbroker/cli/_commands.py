@@ -14,6 +14,7 @@ __all__ = ["commands"]
 # Name -> module and attribute, in the order of the help text.
 _HOMES = {
     "run": ("._run", "run"),
+    "drill": (".drill", "drill"),
 }
 
 

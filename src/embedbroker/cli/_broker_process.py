@@ -1,0 +1,120 @@
+"""`embedbroker run` as a child process, for commands that need a broker they can kill.
+
+Responsible for the child's port, its ready line, its end and what it said on stderr. Refuses to know why it is killed.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import trio
+
+from ._failure import CannotStart
+
+__all__ = ["BrokerProcess", "free_port"]
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 15.0
+_LINE_BYTES_MAX = 65_536
+
+
+def free_port(candidates: Iterable[int]) -> int:
+    """The first of ``candidates`` on 127.0.0.1 that nobody uses.
+
+    A broker that comes back on its port needs one below the range of automatic ports: clients that dial while it is
+    down could otherwise be given that very port, as the near end of a connection to itself.
+    """
+    for port in candidates:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise CannotStart("no free port was found on 127.0.0.1")
+
+
+class BrokerProcess:
+    """A broker on 127.0.0.1, in a process of its own. ``start`` it again after ``kill`` and ``ended``.
+
+    ``directory`` holds its journal in ``data`` and its stderr in ``broker.log``; with ``durable`` False it keeps
+    everything in memory.
+    """
+
+    def __init__(self, directory: Path, port: int, *, durable: bool = True) -> None:
+        self.directory = directory
+        self.url = ""
+        self._port = port
+        self._durable = durable
+        self._process: trio.Process | None = None
+
+    @property
+    def log(self) -> Path:
+        """What it wrote on stderr."""
+        return self.directory / "broker.log"
+
+    async def start(self) -> None:
+        """Returns when it serves.
+
+        Raises:
+            CannotStart: it ended, or said nothing in time; the text is its last line.
+        """
+        command = [sys.executable, "-m", "embedbroker.cli", "run", "--json", "--port", str(self._port)]
+        if self._durable:
+            command += ["--data", str(self.directory / "data")]
+        with self.log.open("ab") as log:
+            self._process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE, stderr=log)
+        with trio.move_on_after(START_TIMEOUT_S):
+            line = await self._first_line()
+            if line:
+                self.url = str(json.loads(line)["url"])
+                return
+        self.kill()
+        await self.ended()
+        said = self.log.read_text(errors="replace").strip().splitlines()
+        raise CannotStart(f"the broker process did not start: {said[-1] if said else 'it said nothing'}")
+
+    async def _first_line(self) -> bytes:
+        assert self._process is not None and self._process.stdout is not None
+        said = b""
+        while b"\n" not in said and len(said) < _LINE_BYTES_MAX:
+            piece = await self._process.stdout.receive_some()
+            if not piece:
+                return b""
+            said += piece
+        return said.partition(b"\n")[0]
+
+    def kill(self) -> None:
+        """SIGKILL, at this moment."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGKILL)
+
+    async def ended(self) -> int:
+        """Wait for its end; returns the exit code, negative for a signal."""
+        assert self._process is not None
+        process = self._process
+        code = await process.wait()
+        if process.stdout is not None:
+            await process.stdout.aclose()
+        return code
+
+    async def stop(self) -> int:
+        """Stop it in an orderly way; one that does not obey in time is killed."""
+        if self._process is None:
+            return 0
+        with trio.CancelScope(shield=True):
+            self._process.send_signal(signal.SIGTERM)
+            code = 0
+            with trio.move_on_after(STOP_TIMEOUT_S) as patience:
+                code = await self.ended()
+            if patience.cancelled_caught:
+                self.kill()
+                code = await self.ended()
+        return code

@@ -1,0 +1,103 @@
+"""`embedbroker drill`: options, progress, the table, and the exit code.
+
+Responsible for what a person or a script sees. Refuses to know how the drill is conducted.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+import trio
+from rich.console import Console
+from rich.live import Live
+
+from ._conductor import conduct
+from ._page import page_of
+from ._plan import DrillPlan, Findings, KillRecord
+from ._stage import Stage
+from ._tables import as_json, progress_line, verdict_tables
+
+__all__ = ["drill"]
+
+_REFRESH_S = 0.25
+
+
+@click.command()
+@click.option(
+    "--seconds", default=30.0, show_default=True, type=click.FloatRange(1), help="How long messages are sent."
+)
+@click.option("--producers", default=4, show_default=True, type=click.IntRange(1, 500))
+@click.option("--consumers", default=4, show_default=True, type=click.IntRange(1, 500))
+@click.option("--size", default=1024, show_default=True, type=click.IntRange(1, 90_000), help="Bytes per message.")
+@click.option("--kills", default=5, show_default=True, type=click.IntRange(0, 1000), help="How often the broker dies.")
+@click.option("--seed", type=int, help="For the moments of the kills and the sizes of transactions.")
+@click.option("--json", "json_wanted", is_flag=True, help="The verdict as JSON on stdout.")
+@click.option("--report", metavar="FILE.html", type=click.Path(dir_okay=False, writable=True), help="Write a page.")
+@click.option("--keep", is_flag=True, help="Keep the broker's directory even if all went well.")
+def drill(
+    seconds: float,
+    producers: int,
+    consumers: int,
+    size: int,
+    kills: int,
+    seed: int | None,
+    json_wanted: bool,
+    report: str | None,
+    keep: bool,
+) -> None:
+    """Kill a broker under load, several times, and say what that did to the messages.
+
+    A broker process on a temporary directory gets durable messages from producers and gives them to consumers, half of
+    them in transactions. It is killed with SIGKILL while sends and transactions are open, and started again; clients
+    reconnect by themselves. The exit code is 0 only if no confirmed message was lost and none came twice unmarked.
+    """
+    plan = DrillPlan(seconds, producers, consumers, size, kills, random.randrange(2**32) if seed is None else seed)
+    # Lost connections are the point of a drill, not news.
+    logging.getLogger("embedclient").setLevel(logging.ERROR)
+    directory = Path(tempfile.mkdtemp(prefix="embedbroker-drill-"))
+    passed = False
+    try:
+        findings = trio.run(_conduct_visibly, plan, directory)
+        _show(findings, json_wanted)
+        if report is not None:
+            Path(report).write_text(page_of(findings), encoding="utf-8")
+        passed = not findings.objections()
+    finally:
+        if passed and not keep:
+            shutil.rmtree(directory)
+        else:
+            click.echo(f"the broker's journal and log are in {directory}", err=True)
+    if not passed:
+        sys.exit(1)
+
+
+async def _conduct_visibly(plan: DrillPlan, directory: Path) -> Findings:
+    with Live(console=Console(stderr=True), auto_refresh=False) as live:
+
+        async def watch(stage: Stage, kills: Sequence[KillRecord]) -> None:
+            while True:
+                live.update(progress_line(stage, kills), refresh=live.console.is_terminal)
+                await trio.sleep(_REFRESH_S)
+
+        return await conduct(plan, directory, watch)
+
+
+def _show(findings: Findings, json_wanted: bool) -> None:
+    if json_wanted:
+        click.echo(json.dumps(as_json(findings), indent=2))
+        return
+    console = Console()
+    for table in verdict_tables(findings):
+        console.print(table)
+    for objection in findings.objections():
+        console.print(f"[bold red]FAILED[/] {objection}", highlight=False)
+    if not findings.objections():
+        console.print("[bold green]PASSED[/] nothing confirmed was lost", highlight=False)
