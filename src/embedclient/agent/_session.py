@@ -34,7 +34,7 @@ from embedclient.agent._queue_state import (
 from embedclient.agent._settings import DEFAULT_CONSUMER_WINDOW_SIZE, LocatorSettings, SessionFlags, SessionMode
 from embedclient.agent._timers import Timers
 from embedclient.agent._transaction import commit_steps, rollback_steps, rolled_back
-from embedclient.errors import ConnectionClosedException, ErrorCode, JMSException, exception_for
+from embedclient.errors import ConnectionClosedException, JMSException
 from embedclient.model import RoutingType
 from embedclient.wire.core import (
     FRAME_HEADER_SIZE,
@@ -55,7 +55,6 @@ from embedclient.wire.core import (
     SessionReceiveContinuation,
     SessionReceiveLarge,
     SessionRequestProducerCredits,
-    SessionRollback,
     SessionStart,
     SessionStop,
     SessionUniqueAddMetadata,

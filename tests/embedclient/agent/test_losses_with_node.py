@@ -325,3 +325,24 @@ def test_closing_the_agent_during_a_failover_ends_everything() -> None:
     assert pair.error_code(waiting) == ErrorCode.OBJECT_CLOSED
     pair.advance(60)
     assert pair.agent.next_deadline() is None
+
+
+def test_a_rollback_that_waits_for_the_failover_takes_back_the_sends_in_front_of_it() -> None:
+    """1. Connection lost. 2. A send and the rollback wait. 3. The rebuilt session delivers nothing in between."""
+    pair = NodePair(RECONNECTING)
+    session = open_session(pair, SessionMode.TRANSACTED)
+    producer, consumer = open_queue(pair, session)
+    other = open_session(pair)
+    pair.finish(other.create_producer("q").send(text_message("kept", "q")))
+    pair.refuse_dials = True
+    pair.cut()
+    producer.send(text_message("taken back", "q"))
+    rollback = session.rollback()
+    pair.settle()
+    pair.refuse_dials = False
+    pair.advance(1)
+    pair.finish(rollback)
+    pair.finish(session.commit())
+    assert take(pair, session, consumer) == ["kept"]
+    pair.finish(session.commit())
+    assert count_of(pair, other) == 0
