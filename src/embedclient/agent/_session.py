@@ -450,8 +450,6 @@ class Session:
             self.rollback_only = True
             # A commit that waits would commit the half of the transaction that was sent after the rebuild.
             line.fail_waiting(SessionCommit, rolled_back())
-        # One that waits would take back what the new session has delivered by then; the old work is gone anyway.
-        line.fail_waiting(SessionRollback, exception_for(ErrorCode.UNBLOCKED, f"the session was rebuilt: {cause}"))
         line.restart(cause)
         if line.closed_error is not None:
             return  # the close that was in flight has ended with the old session
