@@ -64,8 +64,9 @@ class SimulatedConsumer:
     _lives: int = field(default=0, init=False)
     _batches: int = field(default=0, init=False)
     _forwarded: int = field(default=0, init=False)
-    #: Seen and not yet asked to be acknowledged: given back in order if the consumer leaves in order.
-    _seen: dict[str, None] = field(factory=dict, init=False)
+    #: Broker's id and key of what was seen and not yet asked to be acknowledged: given back in order if the consumer
+    #: leaves in order. Copies of a message that was sent twice share a key, not an id.
+    _seen: dict[int, str] = field(factory=dict, init=False)
     _transaction: str | None = field(default=None, init=False)
     _in_batch: int = field(default=0, init=False)
     _committing: bool = field(default=False, init=False)
@@ -145,7 +146,7 @@ class SimulatedConsumer:
             ledger.rolled_back(self._transaction)
             self._transaction = None
             self._in_batch = 0
-        ledger.interrupted(self.subscription, self._seen)
+        ledger.interrupted(self.subscription, self._seen.values())
         self._seen.clear()
         yield consumer.close()
 
@@ -168,7 +169,7 @@ class SimulatedConsumer:
             case ConsumerKind.AUTO | ConsumerKind.DUPS_OK:
                 yield from self._acknowledge_now(session, delivery, key)
             case ConsumerKind.INDIVIDUAL:
-                self._seen[key] = None
+                self._seen[delivery.message.message_id] = key
                 yield session.consumed(delivery)
                 if scene.phase is not Phase.WORK or scene.chance(0.9):
                     yield from self._acknowledge_one(session, delivery, key)
@@ -213,7 +214,7 @@ class SimulatedConsumer:
         ledger = self.scene.ledger
         self._batches += 1
         self._transaction = f"{self.name}#{self._batches}"
-        self._seen.pop(key, None)
+        self._seen.pop(delivery.message.message_id, None)
         ledger.acknowledging(self.subscription, key, transaction=self._transaction)
         yield from self._finish(session, delivery)
 
