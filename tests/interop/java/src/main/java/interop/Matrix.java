@@ -42,6 +42,7 @@ public final class Matrix {
       SubscriptionCases.addTo(CASES);
       ConnectionCases.addTo(CASES);
       ReconnectCases.addTo(CASES);
+      PythonCases.addTo(CASES);
    }
 
    private Matrix() {
