@@ -53,6 +53,8 @@ class Relay:
                 _reset(client)
                 continue
             server.settimeout(None)
+            for end in (client, server):
+                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self._lock:
                 self._pairs.append((client, server))
             for source, sink in ((client, server), (server, client)):
