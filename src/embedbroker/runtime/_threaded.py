@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self, TypeVar
 
+import outcome
 import trio
 
 from embedbroker.config import BrokerConfig
@@ -109,12 +110,10 @@ class ThreadedBroker:
             raise BrokerFailed(f"the broker has ended: {self._error!r}") from self._error
 
     def _run(self) -> None:
-        try:
-            trio.run(self._main)
-        except BaseException as error:  # carried to the thread that entered or leaves the scope
-            self._error = error
-        finally:
-            self._begun.set()
+        result = outcome.capture(trio.run, self._main)
+        # Carried to the thread that entered or leaves the scope.
+        self._error = result.error if isinstance(result, outcome.Error) else None
+        self._begun.set()
 
     async def _main(self) -> None:
         self._leave = trio.Event()
