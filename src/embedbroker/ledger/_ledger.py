@@ -169,7 +169,7 @@ class Ledger:
         """
         self._deliveries += 1
         self._timeline.delivered(at)
-        if self._awaits_recovery:
+        if self._awaits_recovery and not stale:
             self._kills[-1] = attrs.evolve(self._kills[-1], next_delivery_at=at)
             self._awaits_recovery = False
         account = self._subscriptions[subscription]
@@ -396,6 +396,8 @@ class Ledger:
                 keys.append(key)
 
     def _settle_send(self, account: DestinationAccount, slot: int, state: SendState) -> None:
+        if state == _REFUSED and account.resends[slot]:
+            state = SendState.IN_DOUBT  # an earlier copy, of which nobody knows, may still exist
         self._unanswered += (state == _UNANSWERED) - (account.states[slot] == _UNANSWERED)
         account.states[slot] = state
 

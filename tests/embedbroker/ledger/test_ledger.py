@@ -343,3 +343,12 @@ def test_after_a_restart_every_copy_of_a_resent_message_may_come_once_more() -> 
     findings += [ledger.delivered("q", "m0", 4.0) for _ in range(3)]
     again = [Finding.AFTER_RESTART, Finding.RESEND, Finding.DUPLICATED_UNFLAGGED]
     assert findings == [Finding.NONE, Finding.RESEND, *again]
+
+
+def test_a_refused_resend_leaves_the_first_send_in_doubt() -> None:
+    ledger = queue_ledger(1, confirmed=False)
+    ledger.in_doubt("m0")
+    ledger.resent("m0", 1.0, transaction="t")
+    ledger.rolled_back("t")
+    assert ledger.delivered("q", "m0", 2.0) == Finding.NONE
+    assert ledger.verdict(drained=False).in_doubt.keys == ("m0",)
