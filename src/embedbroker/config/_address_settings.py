@@ -10,7 +10,8 @@ import re
 from enum import Enum
 from typing import Any
 
-from attrs import define, evolve, field, fields, frozen
+from attrs import Attribute, define, evolve, field, fields, frozen
+from attrs.validators import in_, instance_of, optional
 
 __all__ = ["AddressFullPolicy", "AddressSettings", "AddressSettingsRepository"]
 
@@ -24,6 +25,18 @@ class AddressFullPolicy(Enum):
     FAIL = "FAIL"
 
 
+_text = optional(instance_of(str))
+_flag = optional(instance_of(bool))
+_policy = optional(instance_of(AddressFullPolicy))
+
+
+def _number(_settings: AddressSettings, attribute: Attribute[int | None], value: object) -> None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        raise TypeError(f"{attribute.name} must be an int, not {value!r}")
+    if isinstance(value, int) and value < -1:
+        raise ValueError(f"{attribute.name} must be -1 or more, not {value}")
+
+
 @frozen
 class AddressSettings:
     """Settings of the addresses that a match covers. ``None`` means unset here: a wider match or the default decides.
@@ -32,28 +45,28 @@ class AddressSettings:
     ``address-setting`` element.
     """
 
-    dead_letter_address: str | None = None
-    expiry_address: str | None = None
-    expiry_delay: int | None = None
-    min_expiry_delay: int | None = None
-    max_expiry_delay: int | None = None
-    max_delivery_attempts: int | None = None
-    max_size_bytes: int | None = None
-    address_full_policy: AddressFullPolicy | None = None
-    send_to_dla_on_no_route: bool | None = None
-    auto_create_queues: bool | None = None
-    auto_create_addresses: bool | None = None
-    auto_delete_queues: bool | None = None
-    auto_delete_addresses: bool | None = None
-    auto_delete_created_queues: bool | None = None
-    auto_delete_queues_delay: int | None = None
-    auto_delete_addresses_delay: int | None = None
-    auto_delete_queues_message_count: int | None = None
-    default_queue_routing_type: int | None = None
-    default_max_consumers: int | None = None
-    default_exclusive_queue: bool | None = None
-    default_purge_on_no_consumers: bool | None = None
-    default_consumer_window_size: int | None = None
+    dead_letter_address: str | None = field(default=None, validator=_text)
+    expiry_address: str | None = field(default=None, validator=_text)
+    expiry_delay: int | None = field(default=None, validator=_number)
+    min_expiry_delay: int | None = field(default=None, validator=_number)
+    max_expiry_delay: int | None = field(default=None, validator=_number)
+    max_delivery_attempts: int | None = field(default=None, validator=_number)
+    max_size_bytes: int | None = field(default=None, validator=_number)
+    address_full_policy: AddressFullPolicy | None = field(default=None, validator=_policy)
+    send_to_dla_on_no_route: bool | None = field(default=None, validator=_flag)
+    auto_create_queues: bool | None = field(default=None, validator=_flag)
+    auto_create_addresses: bool | None = field(default=None, validator=_flag)
+    auto_delete_queues: bool | None = field(default=None, validator=_flag)
+    auto_delete_addresses: bool | None = field(default=None, validator=_flag)
+    auto_delete_created_queues: bool | None = field(default=None, validator=_flag)
+    auto_delete_queues_delay: int | None = field(default=None, validator=_number)
+    auto_delete_addresses_delay: int | None = field(default=None, validator=_number)
+    auto_delete_queues_message_count: int | None = field(default=None, validator=_number)
+    default_queue_routing_type: int | None = field(default=None, validator=optional(in_((0, 1))))
+    default_max_consumers: int | None = field(default=None, validator=_number)
+    default_exclusive_queue: bool | None = field(default=None, validator=_flag)
+    default_purge_on_no_consumers: bool | None = field(default=None, validator=_flag)
+    default_consumer_window_size: int | None = field(default=None, validator=_number)
 
     def below(self, wider: AddressSettings) -> AddressSettings:
         """Return these settings with every unset value taken from a wider match."""
@@ -122,7 +135,10 @@ class AddressSettingsRepository:
         self._wildcards = [(_pattern(match), self.entries[match]) for match in wild]
 
     def of(self, address: str) -> AddressSettings:
-        """Return the merged settings of one address; every value but the address names is set."""
+        """Return the merged settings of one address; every value but the address names is set.
+
+        Of a fully qualified name ``address::queue`` the address counts.
+        """
         found = self._cache.get(address)
         if found is None:
             if len(self._cache) >= _CACHE_ENTRIES_MAX:
@@ -130,12 +146,11 @@ class AddressSettingsRepository:
             found = self._cache[address] = self._merged(address)
         return found
 
-    def _merged(self, address: str) -> AddressSettings:
-        settings = (
-            self.entries.get(address, AddressSettings())
-            if "*" not in address and "#" not in address
-            else AddressSettings()
-        )
+    def _merged(self, text: str) -> AddressSettings:
+        address = text.partition("::")[0]
+        settings = AddressSettings()
+        if "*" not in address and "#" not in address:
+            settings = self.entries.get(address, settings)
         for pattern, wider in self._wildcards:
             if pattern.fullmatch(address):
                 settings = settings.below(wider)

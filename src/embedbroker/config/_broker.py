@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from attrs import field, frozen
-from attrs.validators import and_, ge, instance_of, optional
+from attrs.validators import and_, ge, instance_of, le, optional
 
 from ._address_settings import AddressSettings
 
@@ -19,6 +19,7 @@ _DEFAULT_ADDRESS_SETTINGS = {
 }
 
 _whole = and_(instance_of(int), ge(0))
+_positive = and_(instance_of(int), ge(1))
 
 
 def _settings(value: Mapping[str, AddressSettings] | None) -> dict[str, AddressSettings]:
@@ -40,19 +41,19 @@ class BrokerConfig:
 
     name: str = field(default="embedbroker", validator=instance_of(str))
     host: str = field(default="127.0.0.1", validator=instance_of(str))
-    port: int = field(default=0, validator=_whole)
+    port: int = field(default=0, validator=and_(_whole, le(65_535)))
     data_directory: str | None = field(default=None, validator=optional(instance_of(str)))
     address_settings: dict[str, AddressSettings] = field(default=None, converter=_settings)
     global_max_size_bytes: int | None = field(default=None, validator=optional(_whole))
-    frame_size_bytes_max: int = field(default=100 * 1024 * 1024, validator=_whole)
+    frame_size_bytes_max: int = field(default=100 * 1024 * 1024, validator=_positive)
     connection_ttl_ms: int = field(default=60_000, validator=instance_of(int))
-    connection_check_interval_ms: int = field(default=2_000, validator=_whole)
+    connection_check_interval_ms: int = field(default=2_000, validator=_positive)
     handshake_timeout_ms: int = field(default=10_000, validator=_whole)
     connections_max: int = field(default=20_000, validator=_whole)
     message_expiry_scan_period_ms: int = field(default=30_000, validator=instance_of(int))
     address_queue_scan_period_ms: int = field(default=30_000, validator=instance_of(int))
-    output_high_water_bytes: int = field(default=1024 * 1024, validator=_whole)
-    output_bytes_max: int = field(default=64 * 1024 * 1024, validator=_whole)
-    resend_bytes_max: int = field(default=256 * 1024 * 1024, validator=_whole)
-    work_per_step_max: int = field(default=2_000, validator=_whole)
-    segment_size_bytes: int = field(default=10 * 1024 * 1024, validator=_whole)
+    output_high_water_bytes: int = field(default=1024 * 1024, validator=_positive)
+    output_bytes_max: int = field(default=64 * 1024 * 1024, validator=_positive)
+    resend_bytes_max: int = field(default=256 * 1024 * 1024, validator=_positive)
+    work_per_step_max: int = field(default=2_000, validator=_positive)
+    segment_size_bytes: int = field(default=10 * 1024 * 1024, validator=_positive)

@@ -17,10 +17,10 @@ class Address:
 
     __slots__ = (
         "_next_anycast",
-        "adjusts_expiration",
         "anycast",
         "definition",
         "idle_since_ms",
+        "is_plain",
         "multicast",
         "name",
         "routed_count",
@@ -35,8 +35,8 @@ class Address:
         self.multicast: list[Queue] = []
         self._next_anycast = 0
         self.routed_count = 0
-        # Whether the address settings change expirations here; None until the first message asks.
-        self.adjusts_expiration: bool | None = None
+        # True when the address settings neither refuse sends nor change expirations; None until the first message asks.
+        self.is_plain: bool | None = None
         self.used = False
         self.swept = False
         self.idle_since_ms = 0

@@ -138,6 +138,15 @@ class Catalog:
             self.store.add_queue(definition)
         return queue
 
+    def provide(self, name: str) -> None:
+        """Make sure that an address keeps what it gets: in a durable anycast queue of its name, if in no other."""
+        address = self.addresses.get(name)
+        if name in self.queues or (address is not None and address.queues):
+            return
+        multicast = address is not None and address.definition.multicast
+        self.create_address(name, anycast=True, multicast=multicast, auto_created=False)
+        self.create_queue(QueueRequest(name, name, routing_type=_ANYCAST))
+
     def _existing(self, queue: Queue, request: QueueRequest, address_name: str) -> Queue | Refused:
         if not request.shared and not request.ignore_if_exists:
             return Refused(

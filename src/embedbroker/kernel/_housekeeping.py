@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ._address import Address
 from ._queue import Queue
 
 if TYPE_CHECKING:
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Housekeeping"]
 
-_SLICE = 1000
+# One move costs about as much as looking at a hundred messages.
+_SLICE = 250
 
 
 class Housekeeping:
@@ -35,6 +37,29 @@ class Housekeeping:
         """Count the periods from now."""
         self._expiry_due = now + self._expiry_period if self._expiry_period > 0 else None
         self._idle_due = now + self._idle_period if self._idle_period > 0 else None
+
+    def at_start(self) -> None:
+        """What is done once, before clients come: drop what was auto-created and is empty, provide what settings name.
+
+        Clients that still want an auto-created queue create it again when they reconnect. Dead letter and expiry
+        addresses exist from the start, as in a broker that ``artemis create`` made: without a queue there, what is
+        moved to them would be lost.
+        """
+        kernel = self._kernel
+        for queue in list(kernel.catalog.queues.values()):
+            if queue.definition.auto_delete and not queue.message_count:
+                kernel.delete_queue(queue, keep_address=True)
+        for address in list(kernel.catalog.addresses.values()):
+            if self._goes(address) and not address.queues:
+                kernel.catalog.remove_address(address)
+        for settings in kernel.config.address_settings.values():
+            for name in (settings.dead_letter_address, settings.expiry_address):
+                if name:
+                    kernel.catalog.provide(name)
+
+    def _goes(self, address: Address) -> bool:
+        """Whether an address is of those that go when nobody uses them."""
+        return address.definition.auto_created and bool(self._kernel.settings.of(address.name).auto_delete_addresses)
 
     def next_deadline(self, now: float) -> float | None:
         """When `run` has something to do."""
@@ -57,14 +82,14 @@ class Housekeeping:
         """Move every waiting message whose time has passed; yields after each slice."""
         looked_at = 0
         for queue in queues:
-            if queue.deleted or not self._kernel.expires(queue):
+            if queue.deleted or not self._kernel.departures.expires_in(queue):
                 continue
             doomed = queue.backlog.remove_if(
                 lambda reference: 0 < reference.message.expiration <= before_ms, expired_before=before_ms
             )
             for reference in doomed:
                 if reference is not None:
-                    self._kernel.move_expired(queue, reference)
+                    self._kernel.departures.move_expired(queue, reference)
                 looked_at += 1 if reference is not None else 16
                 if looked_at >= _SLICE:
                     looked_at = 0
@@ -87,14 +112,13 @@ class Housekeeping:
             )
             if idle and queue.swept:
                 kernel.log(f"queue {queue.name!r} is deleted: it was auto-created and is not used any more")
-                kernel.delete_queue(queue)
+                # Its address has to be seen idle twice by itself.
+                kernel.delete_queue(queue, keep_address=True)
             queue.swept = idle
         for address in list(kernel.catalog.addresses.values()):
-            settings = kernel.settings.of(address.name)
-            delay = settings.auto_delete_addresses_delay
+            delay = kernel.settings.of(address.name).auto_delete_addresses_delay
             idle = (
-                bool(settings.auto_delete_addresses)
-                and address.definition.auto_created
+                self._goes(address)
                 and address.used
                 and not address.queues
                 and kernel.now_ms - address.idle_since_ms >= (delay or 0)

@@ -8,20 +8,23 @@ The hot path (send, route, deliver, acknowledge) is plain method calls on slotte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import islice
 
-from embedbroker.config import AddressSettingsRepository, BrokerConfig
+from embedbroker.config import AddressFullPolicy, AddressSettingsRepository, BrokerConfig
 from embedclient.errors import ErrorCode
-from embedclient.model import Message, PropertyType, PropertyValue, TypedValue
+from embedclient.model import Message
 
 from ._address import Address
 from ._backlog import Reference, Restore
 from ._catalog import Catalog, split_fqqn
 from ._consumer import Consumer
+from ._departures import Departures
 from ._housekeeping import Housekeeping
 from ._ids import Ids
 from ._memory import MemoryAccount
-from ._publications import Publications
+from ._publications import Publications, references_of
 from ._queue import Queue
 from ._refusal import Refused
 from ._selector import SelectorCache
@@ -30,8 +33,10 @@ from ._transaction import Transaction, TransactionState
 
 __all__ = ["Kernel"]
 
-_ROUTING_TYPE = "_AMQ_ROUTING_TYPE"
-_ORIGINAL_ROUTING_TYPE = "_AMQ_ORIG_ROUTING_TYPE"
+# Up to this many effects of one request are carried out at once; the rest of a larger one is spread over steps.
+_AT_ONCE_MAX = 64
+# Expired messages that one step moves: each is copied.
+_MOVES_MAX = 250
 
 
 class Kernel:
@@ -54,7 +59,7 @@ class Kernel:
         self.store: Store = store if store is not None else MemoryStore()
         self.ids = Ids(self.store)
         self.memory = MemoryAccount(memory_limit_bytes)
-        self.publications = Publications()
+        self.publications = Publications(self._release)
         self.settings = AddressSettingsRepository(config.address_settings)
         self.selectors = SelectorCache()
         self.catalog = Catalog(self.settings, self.store, self.ids, self, restore, self.selectors)
@@ -63,27 +68,71 @@ class Kernel:
         )
         self._woken: dict[Queue, None] = {}
         self._expired: list[tuple[Queue, Reference]] = []
-        self._unroutable_logged: set[str] = set()
+        # What large requests left to do, oldest first: commits, rollbacks and removals of many messages.
+        self._chores: deque[Iterator[None]] = deque()
+        self.departures = Departures(self)
 
     # -- stepping ------------------------------------------------------------------------------------------------
 
-    def run(self, budget: int) -> bool:
-        """Do what the inputs made possible; returns whether work is left for the next step."""
+    def run(self, budget: int) -> None:
+        """Do what the inputs made possible, about ``budget`` messages of it; see `has_work`."""
+        # Nothing that goes on for long keeps the queues from their turn.
+        share = max(budget // 3, 1) if self._woken else budget
         if self.publications.is_due(self.store.reached):
-            budget = self.publications.publish(self.store.reached, budget)
-        woken = self._woken
-        while woken and budget > 0:
-            queue = next(iter(woken))
-            del woken[queue]
-            if not queue.deleted:
-                budget = queue.dispatch(budget)
+            budget -= share - self.publications.publish(self.store.reached, share)
+        if self._chores:
+            budget -= self._do_chores(min(share, budget))
+        while self._woken and budget > 0:
+            woken, self._woken = self._woken, {}
+            for queue in list(woken):
+                if budget <= 0:
+                    break
+                del woken[queue]
+                if not queue.deleted:
+                    budget = queue.dispatch(budget)
+            # Those that had no turn come first in the next step.
+            woken.update(self._woken)
+            self._woken = woken
         if self._expired:
-            expired, self._expired = self._expired, []
+            expired = self._expired[:_MOVES_MAX]
+            del self._expired[:_MOVES_MAX]
             for queue, reference in expired:
-                self.move_expired(queue, reference)
+                self.departures.move_expired(queue, reference)
         if self.memory.has_waiting:
             self.memory.grant_waiting()
-        return bool(woken) or bool(self._expired) or self.publications.is_due(self.store.reached)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether `run` would do something at once."""
+        return (
+            bool(self._woken or self._expired or self._chores)
+            or self.publications.is_due(self.store.reached)
+            or self.memory.can_grant
+        )
+
+    @property
+    def is_publishing(self) -> bool:
+        """Whether messages that are safe still wait for their turn to become visible."""
+        return self.publications.is_due(self.store.reached)
+
+    def _do_chores(self, budget: int) -> int:
+        done = 0
+        while self._chores and done < budget:
+            for _ in islice(self._chores[0], budget - done):
+                done += 1
+            if done < budget:
+                self._chores.popleft()
+        return done
+
+    def _spread(self, queue: Queue, chore: Iterator[None]) -> None:
+        """Do ``chore`` over the next steps; the queue delivers nothing meanwhile, so that order is kept."""
+        queue.hold()
+
+        def held() -> Iterator[None]:
+            yield from chore
+            queue.let_go()
+
+        self._chores.append(held())
 
     def wake(self, queue: Queue) -> None:
         """Dispatch this queue before the step ends."""
@@ -114,19 +163,19 @@ class Kernel:
         if address is None:
             targets = self._fully_qualified(message, routing_type)
         else:
-            if address.adjusts_expiration is None:
-                settings = self.settings.of(address.name)
-                address.adjusts_expiration = (
-                    not settings.expiry_delay == settings.min_expiry_delay == settings.max_expiry_delay == -1
-                )
-            if address.adjusts_expiration:
-                message = self.apply_expiry_settings(message)
+            if address.is_plain is not True:
+                adjusted = self._apply_settings(address, message)
+                if isinstance(adjusted, Refused):
+                    if transaction is not None:
+                        transaction.fail(adjusted.text)
+                    return adjusted
+                message = adjusted
             targets = address.route(message, routing_type)
             address.routed_count += 1
         if targets:
             self.store_routed(message, targets, transaction)
         elif address is not None:
-            self._unrouted(message, address)
+            self.departures.unrouted(message, address, transaction)
         return None
 
     def _prepare_route(self, message: Message, routing_type: int | None) -> Refused | None:
@@ -145,19 +194,22 @@ class Kernel:
             return []
         return [queue] if queue.filter is None or queue.filter.matches(message) else []
 
-    def _unrouted(self, message: Message, address: Address) -> None:
+    def _apply_settings(self, address: Address, message: Message) -> Message | Refused:
+        """What settings say about a send: limits that refuse, expirations that change."""
         settings = self.settings.of(address.name)
-        if not settings.send_to_dla_on_no_route or address.queues or not settings.dead_letter_address:
-            return
-        changes: dict[str, PropertyValue | TypedValue] = {
-            "_AMQ_ORIG_ADDRESS": message.address,
-            "_AMQ_ORIG_MESSAGE_ID": message.message_id,
-        }
-        copy = message.copy_for(settings.dead_letter_address, changes=changes, removals=(_ROUTING_TYPE,), expiration=0)
-        copy.assign_id(self.ids.take())
-        target = self.catalog.addresses.get(settings.dead_letter_address)
-        if target is not None and (queues := target.route(copy, None)):
-            self.store_routed(copy, queues, None)
+        limit = settings.max_size_bytes
+        assert limit is not None
+        fails = settings.address_full_policy is AddressFullPolicy.FAIL
+        adjusts = self.adjusts_expiration(address)
+        address.is_plain = not (fails or adjusts)
+        if fails and self.memory.is_full(address.name, limit):
+            return Refused(ErrorCode.ADDRESS_FULL, f"address {address.name!r} is full")
+        return self.apply_expiry_settings(message) if adjusts else message
+
+    def adjusts_expiration(self, address: Address) -> bool:
+        """Whether settings of this address change expirations."""
+        settings = self.settings.of(address.name)
+        return not settings.expiry_delay == settings.min_expiry_delay == settings.max_expiry_delay == -1
 
     def apply_expiry_settings(self, message: Message) -> Message:
         """Apply expiry-delay, min- and max-expiry-delay of the address (broker-semantics 4.6)."""
@@ -201,7 +253,7 @@ class Kernel:
                 self.store.add_message(message, transaction.id if transaction is not None else 0, references)
         if transaction is not None:
             transaction.recorded = transaction.recorded or durable
-            transaction.sent.append((message, targets))
+            transaction.add(message, targets)
             return
         publications = self.publications
         if durable:
@@ -240,6 +292,11 @@ class Kernel:
         self.memory.release(message.message_id, queue.definition.address, len(message.raw))
         assert queue.delivering_count >= 0, queue.name
 
+    def _all_gone(self, acknowledged: list[tuple[Queue, Reference]]) -> Iterator[None]:
+        for queue, reference in acknowledged:
+            self._gone(queue, reference.message)
+            yield
+
     def settle_in(self, transaction: Transaction, queue: Queue, reference: Reference) -> None:
         """One queue will be done with a delivered message when the transaction commits."""
         message = reference.message
@@ -275,7 +332,7 @@ class Kernel:
         if seen and message.durable and queue.durable:
             self.store.update_delivery_count(message.message_id, queue.id, reference.delivery_count)
         if 0 < attempts_max <= reference.delivery_count:
-            self._move_dead(queue, reference)
+            self.departures.move_dead(queue, reference)
             return
         queue.backlog.give_back(reference)
         self.wake(queue)
@@ -285,85 +342,10 @@ class Kernel:
 
         False for queues of the expiry address itself: what is there is delivered.
         """
-        if not self.expires(queue):
+        if not self.departures.expires_in(queue):
             return False
         self._expired.append((queue, reference))
         return True
-
-    def expires(self, queue: Queue) -> bool:
-        """Whether messages expire in this queue: not on an expiry address."""
-        address = queue.definition.address
-        return self.settings.of(address).expiry_address != address
-
-    def move_expired(self, queue: Queue, reference: Reference) -> None:
-        """Move an expired message that is in no list any more to the expiry address, or drop it."""
-        message = reference.message
-        if queue.deleted:
-            self.memory.release(message.message_id, queue.definition.address, len(message.raw))
-            return
-        target = self.settings.of(message.address).expiry_address
-        if target is None:
-            self._log_once(
-                f"expiry:{queue.name}",
-                f"queue {queue.name!r}: expired messages are dropped, there is no expiry address",
-            )
-            self.discard(queue, reference)
-            return
-        self._move(queue, reference, target, {"_AMQ_ACTUAL_EXPIRY": self.now_ms})
-
-    def _move_dead(self, queue: Queue, reference: Reference) -> None:
-        message = reference.message
-        target = self.settings.of(queue.definition.address).dead_letter_address
-        if target is None:
-            self._log_once(
-                f"dead:{queue.name}",
-                f"queue {queue.name!r}: undeliverable messages are dropped, there is no dead letter address",
-            )
-            self.discard(queue, reference)
-            return
-        self.log(
-            f"queue {queue.name!r}: message {message.message_id} goes to {target!r} "
-            f"after {reference.delivery_count} deliveries"
-        )
-        self._move(queue, reference, target, {})
-
-    def _move(
-        self, queue: Queue, reference: Reference, target: str, extra: dict[str, PropertyValue | TypedValue]
-    ) -> None:
-        """Copy to another address and be done with the original, as one transaction."""
-        message = reference.message
-        changes: dict[str, PropertyValue | TypedValue] = {
-            "_AMQ_ORIG_ADDRESS": message.address,
-            "_AMQ_ORIG_QUEUE": queue.name,
-            "_AMQ_ORIG_MESSAGE_ID": message.message_id,
-            **extra,
-        }
-        original_type = message.property(_ROUTING_TYPE)
-        if original_type is not None:
-            changes[_ORIGINAL_ROUTING_TYPE] = TypedValue(original_type, PropertyType.BYTE)
-        earlier_type = message.property(_ORIGINAL_ROUTING_TYPE)
-        if earlier_type is not None:
-            # Second hop (a dead letter expires): the type of the first send is put back, as Artemis does.
-            changes[_ROUTING_TYPE] = TypedValue(earlier_type, PropertyType.BYTE)
-        removals = () if _ROUTING_TYPE in changes else (_ROUTING_TYPE,)
-        copy = message.copy_for(target, changes=changes, removals=removals, expiration=0)
-        address = self.catalog.addresses.get(target)
-        copy.assign_id(self.ids.take())
-        targets = address.route(copy, None) if address is not None else []
-        if not targets:
-            self._log_once(f"move:{target}", f"messages for {target!r} are dropped: no queue is bound there")
-            self.discard(queue, reference)
-            return
-        queue.delivering_count += 1
-        transaction = self.begin()
-        self.store_routed(copy, targets, transaction)
-        self.settle_in(transaction, queue, reference)
-        self.commit(transaction)
-
-    def _log_once(self, key: str, text: str) -> None:
-        if key not in self._unroutable_logged:
-            self._unroutable_logged.add(key)
-            self.log(text)
 
     # -- transactions --------------------------------------------------------------------------------------------
 
@@ -374,26 +356,24 @@ class Kernel:
     def commit(self, transaction: Transaction) -> None:
         """Carry an active transaction out: its messages become visible together once that is durable."""
         assert transaction.state is not TransactionState.ROLLBACK_ONLY
-        first = self.ids.take(len(transaction.sent)) if transaction.sent else 0
-        next_position: dict[Queue, int] = {}
-        references: list[tuple[Queue, Reference]] = []
-        for message, targets in transaction.sent:
-            for queue in targets:
-                if queue.deleted:
-                    self.memory.release(message.message_id, queue.definition.address, len(message.raw))
-                    continue
-                position = next_position.get(queue, first)
-                next_position[queue] = position + 1
-                references.append((queue, Reference(message, position)))
+        sent, counts = transaction.sent, transaction.counts
+        first = self.ids.take(len(sent)) if sent else 0
         if transaction.recorded:
-            self.store.commit(transaction.id, [(queue.id, first) for queue in next_position if queue.durable])
-        for queue, reference in transaction.acknowledged:
-            self._gone(queue, reference.message)
+            positions = [(queue.id, first) for queue in counts if queue.durable and not queue.deleted]
+            self.store.commit(transaction.id, positions)
+        acknowledged = transaction.acknowledged
+        if len(acknowledged) <= _AT_ONCE_MAX:
+            for queue, reference in acknowledged:
+                self._gone(queue, reference.message)
+        else:
+            self._chores.append(self._all_gone(acknowledged))
         point = self.store.point() if transaction.recorded else 0
-        waits = point > self.store.reached or bool(self.publications)
-        for queue, reference in references:
-            if waits:
-                self.publications.add(point, queue, reference)
+        if len(sent) > _AT_ONCE_MAX or point > self.store.reached or self.publications:
+            self.publications.add_commit(point, sent, counts, first)
+            return
+        for queue, reference in references_of(sent, first):
+            if queue.deleted:
+                self._release(queue, reference)
             else:
                 queue.publish(reference)
 
@@ -404,23 +384,57 @@ class Kernel:
         for message, targets in transaction.sent:
             for queue in targets:
                 self.memory.release(message.message_id, queue.definition.address, len(message.raw))
+        returning: dict[Queue, list[Reference]] = {}
         for queue, reference in transaction.acknowledged:
-            self.give_back(queue, reference, seen=True)
+            returning.setdefault(queue, []).append(reference)
+        for queue, references in returning.items():
+            self.give_back_all(queue, references, seen=True)
+
+    def give_back_all(self, queue: Queue, references: list[Reference], *, seen: bool, first_seen: bool = False) -> None:
+        """Return delivered messages to their queue; ``first_seen`` makes an exception of the first."""
+
+        def returns() -> Iterator[None]:
+            for index, reference in enumerate(references):
+                self.give_back(queue, reference, seen=seen or (first_seen and index == 0))
+                yield
+
+        if len(references) <= _AT_ONCE_MAX:
+            deque(returns(), maxlen=0)
+        else:
+            self._spread(queue, returns())
 
     # -- queues --------------------------------------------------------------------------------------------------
 
-    def delete_queue(self, queue: Queue) -> None:
-        """Delete a queue with what it holds; consumers that are left are told."""
+    def delete_queue(self, queue: Queue, *, keep_address: bool = False) -> None:
+        """Delete a queue with what it holds; consumers that are left are told.
+
+        An auto-created address without other queues goes too, unless ``keep_address``.
+        """
+        # From here on, what consumers give back is gone.
+        queue.deleted = True
         for consumer in [*queue.consumers, *queue.browsers]:
             self._take_back(consumer, seen=True)
             consumer.port.closed_by_broker(consumer)
-        self._release_all(queue, self.publications.withdraw(queue))
-        self._release_all(
-            queue, (reference for reference in queue.backlog.remove_if(lambda _reference: True) if reference)
-        )
         self._woken.pop(queue, None)
         self.catalog.drop_queue(queue)
-        self._drop_idle_address(queue)
+        if not keep_address:
+            self._drop_idle_address(queue)
+        self._remove_waiting(queue, self._release)
+
+    def _remove_waiting(self, queue: Queue, remove: Callable[[Queue, Reference], None]) -> None:
+        """Take out everything that waits now; messages that come while this goes on stay."""
+        limit = self.ids.next_id
+
+        def removal() -> Iterator[None]:
+            for reference in queue.backlog.remove_if(lambda waiting: waiting.position < limit):
+                if reference is not None:
+                    remove(queue, reference)
+                yield
+
+        if queue.backlog.size <= _AT_ONCE_MAX and not queue.is_held:
+            deque(removal(), maxlen=0)
+        else:
+            self._spread(queue, removal())
 
     def _drop_idle_address(self, queue: Queue) -> None:
         address = self.catalog.addresses.get(queue.definition.address)
@@ -429,10 +443,10 @@ class Kernel:
         if queue.definition.temporary or self.settings.of(address.name).auto_delete_addresses_delay == 0:
             self.catalog.remove_address(address)
 
-    def _release_all(self, queue: Queue, references: Iterable[Reference]) -> None:
-        for reference in references:
-            message = reference.message
-            self.memory.release(message.message_id, queue.definition.address, len(message.raw))
+    def _release(self, queue: Queue, reference: Reference) -> None:
+        """A message is gone together with its queue."""
+        message = reference.message
+        self.memory.release(message.message_id, queue.definition.address, len(message.raw))
 
     def detach(self, consumer: Consumer, *, seen: bool) -> None:
         """Remove a consumer and return what it had not settled.
@@ -446,9 +460,7 @@ class Kernel:
         if queue.definition.transient:
             self.delete_queue(queue)
         elif queue.definition.purge_on_no_consumers:
-            for waiting in queue.backlog.remove_if(lambda _reference: True):
-                if waiting is not None:
-                    self.discard(queue, waiting)
+            self._remove_waiting(queue, self.discard)
 
     def _take_back(self, consumer: Consumer, *, seen: bool) -> None:
         """Remove a consumer from its queue, with what it had not settled."""
@@ -456,5 +468,4 @@ class Kernel:
         queue.remove_consumer(consumer)
         unsettled = list(consumer.unsettled.values())
         consumer.unsettled.clear()
-        for reference in unsettled:
-            self.give_back(queue, reference, seen=seen)
+        self.give_back_all(queue, unsettled, seen=seen)

@@ -25,6 +25,8 @@ class MemoryAccount:
     used_bytes: int = 0
     _by_address: dict[str, int] = field(factory=dict)
     _shared: dict[int, int] = field(factory=dict)
+    # Whether anything was released since producers were last granted what they wait for.
+    _released: bool = False
     _waiting: deque[tuple[str, int, Callable[[], None]]] = field(factory=deque)
 
     def hold(self, message_id: int, address: str, size: int, queues: int) -> None:
@@ -54,6 +56,8 @@ class MemoryAccount:
         else:
             del self._by_address[address]
         assert self.used_bytes >= 0, self.used_bytes
+        if self._waiting:
+            self._released = True
 
     def address_bytes(self, address: str) -> int:
         """Bytes held by messages that were sent to one address."""
@@ -71,6 +75,7 @@ class MemoryAccount:
 
     def grant_waiting(self) -> None:
         """Grant the requests for which there is room now, oldest first."""
+        self._released = False
         if not self._waiting or self.used_bytes >= self.limit_bytes:
             return
         waiting, self._waiting = self._waiting, deque()
@@ -79,6 +84,11 @@ class MemoryAccount:
                 self._waiting.append((address, limit, grant))
             else:
                 grant()
+
+    @property
+    def can_grant(self) -> bool:
+        """Whether there may be room for a producer that waits."""
+        return bool(self._waiting) and self._released
 
     @property
     def has_waiting(self) -> bool:

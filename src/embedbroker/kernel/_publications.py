@@ -1,26 +1,49 @@
 """Messages that are routed but not visible yet, in the order in which they will be.
 
 A durable message is shown to nobody before its record is synced, and nothing may overtake it in its queue. One list for
-the whole broker keeps both promises: records become durable in the order of their points.
+the whole broker keeps both promises: records become durable in the order of their points. A commit is one entry however
+much it sent, so that committing a hundred thousand messages costs each step no more than its budget.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+from embedclient.model import Message
 
 from ._backlog import Reference
 from ._queue import Queue
 
-__all__ = ["Publications"]
+__all__ = ["Publications", "references_of"]
+
+Sent = list[tuple[Message, list[Queue]]]
+
+
+def references_of(sent: Sent, first_position: int) -> Iterator[tuple[Queue, Reference]]:
+    """What a committed transaction puts into queues: consecutive positions in each of them."""
+    next_position: dict[Queue, int] = {}
+    for message, targets in sent:
+        for queue in targets:
+            position = next_position.get(queue, first_position)
+            next_position[queue] = position + 1
+            yield queue, Reference(message, position)
 
 
 class Publications:
-    """First in, first out; each entry waits for its durability point."""
+    """First in, first out; each entry waits for its durability point.
 
-    __slots__ = ("_pending", "last_point")
+    ``dropped`` takes references whose queue was deleted in the meantime.
+    """
 
-    def __init__(self) -> None:
-        self._pending: deque[tuple[int, Queue, Reference]] = deque()
+    __slots__ = ("_dropped", "_pending", "last_point")
+
+    def __init__(self, dropped: Callable[[Queue, Reference], None]) -> None:
+        self._pending: deque[tuple[int, Queue, Reference] | tuple[int, Iterator[tuple[Queue, Reference]], None]] = (
+            deque()
+        )
+        self._dropped = dropped
         self.last_point = 0
 
     def __bool__(self) -> bool:
@@ -30,8 +53,16 @@ class Publications:
         """Show ``reference`` in ``queue`` once ``point`` is reached and everything added before was shown."""
         if point > self.last_point:
             self.last_point = point
-        queue.expect()
+        queue.expect(1)
         self._pending.append((self.last_point, queue, reference))
+
+    def add_commit(self, point: int, sent: Sent, counts: dict[Queue, int], first_position: int) -> None:
+        """Show what a transaction sent; ``counts`` says how many messages each queue gets."""
+        if point > self.last_point:
+            self.last_point = point
+        for queue, count in counts.items():
+            queue.expect(count)
+        self._pending.append((self.last_point, references_of(sent, first_position), None))
 
     def is_due(self, reached: int) -> bool:
         """Whether `publish` would show something."""
@@ -41,14 +72,23 @@ class Publications:
         """Show what is durable; returns what is left of the budget."""
         pending = self._pending
         while pending and budget > 0 and pending[0][0] <= reached:
-            _point, queue, reference = pending.popleft()
-            queue.publish_expected(reference)
-            budget -= 1
+            _point, first, reference = pending[0]
+            if isinstance(first, Queue):
+                pending.popleft()
+                assert reference is not None
+                self._show(first, reference)
+                budget -= 1
+                continue
+            before = budget
+            for queue, following in islice(first, budget):
+                self._show(queue, following)
+                budget -= 1
+            if before == budget or budget > 0:
+                pending.popleft()
         return budget
 
-    def withdraw(self, doomed: Queue) -> list[Reference]:
-        """Take out what was on its way into a queue that is deleted."""
-        withdrawn = [reference for _point, queue, reference in self._pending if queue is doomed]
-        if withdrawn:
-            self._pending = deque(entry for entry in self._pending if entry[1] is not doomed)
-        return withdrawn
+    def _show(self, queue: Queue, reference: Reference) -> None:
+        if queue.deleted:
+            self._dropped(queue, reference)
+        else:
+            queue.publish_expected(reference)

@@ -23,6 +23,10 @@ class QueueOwner(Protocol):
 
     now_ms: int
 
+    @property
+    def is_publishing(self) -> bool:
+        """Whether messages that are safe still wait for their turn to become visible."""
+
     def wake(self, queue: Queue) -> None:
         """Call `dispatch` later in this step."""
 
@@ -60,6 +64,7 @@ class Queue:
     """A queue with its consumers. All public counters count messages."""
 
     __slots__ = (
+        "_holds",
         "_levels",
         "_marked",
         "_waiting_visible",
@@ -100,6 +105,7 @@ class Queue:
         self.exclusive_holder: Consumer | None = None
         # Messages routed here whose durability is still awaited; nobody sees them, later ones may not overtake them.
         self._waiting_visible = 0
+        self._holds = 0
         self.delivering_count = 0
         self.added_count = 0
         self.acknowledged_count = 0
@@ -125,9 +131,9 @@ class Queue:
         """How many routed messages wait for durability."""
         return self._waiting_visible
 
-    def expect(self) -> None:
-        """A message is on its way into this queue."""
-        self._waiting_visible += 1
+    def expect(self, count: int) -> None:
+        """Messages are on their way into this queue."""
+        self._waiting_visible += count
 
     def publish_expected(self, reference: Reference) -> None:
         """A message announced by `expect` became visible."""
@@ -153,6 +159,21 @@ class Queue:
         backlog.append(reference)
         if self._levels or self.browsers:
             self.owner.wake(self)
+
+    def hold(self) -> None:
+        """Deliver nothing that waits until `let_go`: messages are on their way back or out."""
+        self._holds += 1
+
+    @property
+    def is_held(self) -> bool:
+        """Whether `hold` is in force."""
+        return self._holds > 0
+
+    def let_go(self) -> None:
+        """End one `hold`."""
+        assert self._holds > 0, self.name
+        self._holds -= 1
+        self.owner.wake(self)
 
     # -- consumers -----------------------------------------------------------------------------------------------
 
@@ -270,6 +291,8 @@ class Queue:
         Consumers of a lower priority get what all above them are too busy for, or do not want. A consumer with a filter
         is asked from where it stopped looking; nobody is asked twice about one message.
         """
+        if self._holds:
+            return budget
         for level in self._levels:
             taken = True
             while taken and budget > 0 and self.backlog.size:
@@ -279,7 +302,9 @@ class Queue:
         if budget <= 0:
             self.owner.wake(self)
             return 0
-        if self._marked:
+        if self._marked and self._waiting_visible and self.owner.is_publishing:
+            self.owner.wake(self)
+        elif self._marked:
             for consumer in list(self._marked):
                 # With a peer that is behind, it waits: what is there could be delivered soon.
                 if not (consumer.held_back and self.backlog.size):
@@ -317,12 +342,15 @@ class Queue:
                 shown = Reference(reference.message, reference.position, reference.delivery_count + 1)
                 browser.credit -= browser.port.deliver(browser, shown)
         if budget > 0 and browser.marker is not None and not browser.held_back:
-            self._answer_marker(browser)
+            if self._waiting_visible and self.owner.is_publishing:
+                self.owner.wake(self)
+            else:
+                self._answer_marker(browser)
         return budget
 
     def force_delivery(self, consumer: Consumer, sequence: int) -> None:
         """Answer with a marker once everything that can be delivered now was delivered."""
-        nothing_waits = self.backlog.size == 0 and not self._waiting_visible
+        nothing_waits = self.backlog.size == 0 and not self._waiting_visible and not self._holds
         if consumer.marker is None and not consumer.browse and nothing_waits:
             consumer.port.deliver_marker(consumer, sequence)
             return

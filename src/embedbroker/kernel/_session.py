@@ -167,7 +167,7 @@ class Session:
         reference = consumer.unsettled.pop(message_id, None) if consumer is not None else None
         if consumer is not None and reference is not None:
             consumer.queue.delivering_count -= 1
-            self.kernel.move_expired(consumer.queue, reference)
+            self.kernel.departures.move_expired(consumer.queue, reference)
 
     # -- transactions --------------------------------------------------------------------------------------------
 
@@ -197,8 +197,7 @@ class Session:
         held = [(consumer, list(consumer.unsettled.values())) for consumer in self.consumers.values()]
         for consumer, references in held:
             consumer.unsettled.clear()
-            for index, reference in enumerate(references):
-                self.kernel.give_back(consumer.queue, reference, seen=last_delivered and index == 0)
+            self.kernel.give_back_all(consumer.queue, references, seen=False, first_seen=last_delivered)
         if transaction is not None:
             self.kernel.rollback(transaction)
 

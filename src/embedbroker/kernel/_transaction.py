@@ -26,15 +26,24 @@ class TransactionState(Enum):
 class Transaction:
     """Undecided work of one session. ``recorded`` says whether the journal knows its id."""
 
-    __slots__ = ("acknowledged", "failure", "id", "recorded", "sent", "state")
+    __slots__ = ("acknowledged", "counts", "failure", "id", "recorded", "sent", "state")
 
     def __init__(self, transaction_id: int) -> None:
         self.id = transaction_id
         self.state = TransactionState.ACTIVE
         self.sent: list[tuple[Message, list[Queue]]] = []
+        # How many messages it sent to each queue.
+        self.counts: dict[Queue, int] = {}
         self.acknowledged: list[tuple[Queue, Reference]] = []
         self.recorded = False
         self.failure: str | None = None
+
+    def add(self, message: Message, targets: list[Queue]) -> None:
+        """Send a message to queues when this is committed."""
+        self.sent.append((message, targets))
+        counts = self.counts
+        for queue in targets:
+            counts[queue] = counts.get(queue, 0) + 1
 
     def fail(self, reason: str) -> None:
         """Only a rollback is possible from now on; the first reason is kept."""

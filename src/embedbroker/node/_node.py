@@ -100,6 +100,8 @@ class Node:
         self._now = now
         self.core.now = now
         self.kernel.now_ms = now.wall_ms
+        if self.journal is not None:
+            self.journal.wall_ms = now.wall_ms
         match input:
             case BytesReceived():
                 self._on_bytes(input)
@@ -232,6 +234,7 @@ class Node:
         if not self.core.node_id:
             self.core.node_id = uuid_text(make_uuid(self.entropy, self._now))
         self.core.started = True
+        self.kernel.housekeeping.at_start()
         self.kernel.housekeeping.start(self._now.monotonic)
         self._outputs.append(Ready())
 
@@ -322,18 +325,17 @@ class Node:
             deadline = kernel.housekeeping.next_deadline(now.monotonic)
             if deadline is not None and now.monotonic >= deadline:
                 kernel.housekeeping.run(now.monotonic)
-            self._work_left = kernel.run(self.config.work_per_step_max)
+            kernel.run(self.config.work_per_step_max)
         elif self._recovery is not None:
             self._recover_slice()
-            self._work_left = True
-        else:
-            self._work_left = False
         if journal is not None:
             self.gate.open(journal.reached)
             due = journal.next_deadline()
             if due is not None and now.monotonic >= due:
                 journal.on_tick(now)
         self._collect()
+        # Looked at last: peers that were given up on the way leave messages to others.
+        self._work_left = self._recovery is not None or (self.state is NodeState.RUNNING and kernel.has_work)
         outputs, self._outputs = self._outputs, []
         if journal is not None:
             outputs.extend(journal.take_work())

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from attrs import define, field, frozen
 
 from embedbroker.ledger import Ledger, Verdict
-from embedbroker.testing._cast import DEAD_LETTERS, Cast, broker_config, choose_cast, journal_settings
+from embedbroker.testing._cast import Cast, broker_config, choose_cast, journal_settings
 from embedbroker.testing._checkers import BrokerChecker
 from embedbroker.testing._clients import ClientHost
 from embedbroker.testing._consumers import ConsumerKind, ConsumerPlan, SimulatedConsumer
@@ -152,7 +152,6 @@ class _Scenario:
         while not self.broker.ready:
             yield 0.01
         session: Session = yield host.agent().create_session()
-        yield session.create_queue(DEAD_LETTERS, DEAD_LETTERS, RoutingType.ANYCAST)
         for topic in self.cast.topics:
             routing = RoutingType.MULTICAST if topic.is_topic else RoutingType.ANYCAST
             yield session.create_address(topic.address, [routing])
