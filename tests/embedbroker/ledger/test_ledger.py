@@ -237,6 +237,7 @@ def test_a_kill_tells_what_it_met_and_how_long_recovery_took() -> None:
     assert (kill.unconfirmed_sends, kill.open_transactions) == (3, 1)
     ledger.delivered("q", "m0", 10.1)  # out of a client's buffer
     ledger.restarted(11.0)
+    ledger.delivered("q", "m0", 11.5, stale=True)  # from a buffer, too: its consumer is not connected yet
     ledger.delivered("q", "m1", 12.0)
     ledger.killed(20.0)
     ledger.restarted(20.5)

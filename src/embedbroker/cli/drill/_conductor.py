@@ -140,7 +140,8 @@ class _Conductor:
         self._broker.kill()
         now = stage.now()
         stage.ledger.killed(now)
-        record = KillRecord(now, stage.waiting_sends, stage.open_transactions, stage.asked_commits, stage.backlog)
+        backlog = max(0, stage.backlog)
+        record = KillRecord(now, stage.waiting_sends, stage.open_transactions, stage.asked_commits, backlog)
         self._kills.append(record)
         for consumer in self._consumers:
             consumer.broker_died()

@@ -37,7 +37,7 @@ svg { width: 100%; height: auto; } svg text { fill: var(--soft); font-size: 12px
 .grid { stroke: var(--rule); } .outage { fill: var(--shade); }
 line.kill { stroke: var(--bad); stroke-width: 1.5; } svg text.kill { fill: var(--bad); }
 .one, .two { fill: none; stroke-width: 1.8; stroke-linejoin: round; } .one { stroke: var(--one); }
-.two { stroke: var(--two); }
+.two { stroke: var(--two); stroke-dasharray: 6 3; }
 """
 
 

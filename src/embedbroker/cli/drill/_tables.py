@@ -52,6 +52,7 @@ def verdict_rows(verdict: Verdict) -> list[tuple[str, str, bool | None]]:
         fact("in doubt at some time, sent again", verdict.resent.count),
         fact("delivered", verdict.delivered),
         fact("acknowledged", verdict.acknowledged),
+        fact("acknowledged, the answer lost with a kill", verdict.acknowledgements_in_doubt),
         fault("lost: confirmed, never delivered", verdict.lost.count),
         fault("vanished: delivered, not acknowledged, gone", verdict.vanished.count),
         fault("transactions torn apart", verdict.torn_transactions.count),
