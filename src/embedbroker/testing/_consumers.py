@@ -253,7 +253,9 @@ class SimulatedConsumer:
                 yield session.acknowledge(delivery)
         except JMSException as error:
             scene.world.note(self.name, "commit fails", f"{transaction} {error.error_code}")
-            scene.ledger.interrupted(self.subscription)
+            # The client has rolled the session back: what its user held and had not acknowledged is given back.
+            scene.ledger.interrupted(self.subscription, self._seen.values())
+            self._seen.clear()
             if error.error_code == ErrorCode.TRANSACTION_ROLLED_BACK:
                 scene.ledger.rolled_back(transaction)
             else:
