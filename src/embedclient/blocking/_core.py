@@ -168,7 +168,7 @@ class ClientSession:
 
     def close(self) -> None:
         """Close producers, consumers and the session. Closing twice is fine."""
-        self._portal.call(self._inner.close)
+        self._portal.close_part(self._inner.close)
 
     def __enter__(self) -> Self:
         return self
@@ -195,7 +195,7 @@ class ClientProducer:
         self._portal.call(self._inner.send, message, address=address)
 
     def close(self) -> None:
-        self._portal.call(self._inner.close)
+        self._portal.close_part(self._inner.close)
 
     def __enter__(self) -> Self:
         return self
@@ -233,7 +233,7 @@ class ClientConsumer:
 
     def close(self) -> None:
         """Stop receiving. Unacknowledged messages go back to the queue. Closing twice is fine."""
-        self._portal.call(self._inner.close)
+        self._portal.close_part(self._inner.close)
 
     def __iter__(self) -> Iterator[ClientMessage]:
         while not self.closed and (message := self.receive()) is not None:

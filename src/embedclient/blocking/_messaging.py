@@ -137,7 +137,7 @@ class MessageProducer:
 
     def close(self) -> None:
         """Closing twice is fine."""
-        self._portal.call(self._inner.close)
+        self._portal.close_part(self._inner.close)
 
     def __enter__(self) -> Self:
         return self
@@ -214,7 +214,7 @@ class MessageConsumer:
 
     def close(self) -> None:
         """Stop receiving. Unacknowledged messages go back to the queue. Closing twice is fine."""
-        self._portal.call(self._inner.close)
+        self._portal.close_part(self._inner.close)
 
     def __iter__(self) -> Iterator[JMSMessage]:
         while not self.closed and (message := self.receive()) is not None:
@@ -255,7 +255,7 @@ class QueueBrowser:
 
     def close(self) -> None:
         """Closing twice is fine."""
-        self._portal.call(self._inner.close)
+        self._portal.close_part(self._inner.close)
 
     def __iter__(self) -> Iterator[JMSMessage]:
         while (message := self.next_message()) is not None:

@@ -182,6 +182,11 @@ class Portal:
         self.submit(job)
         return self.wait(job)
 
+    def close_part(self, close: Callable[[], Awaitable[None]]) -> None:
+        """Close a part of the connection, which may be closed itself already."""
+        if self._connection_scope is not None:
+            self.call(close)
+
     def call_now(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a function that does not wait in the portal's thread."""
         bound = partial(work, *args, **kwargs)

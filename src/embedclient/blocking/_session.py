@@ -135,7 +135,7 @@ class Session:
 
     def close(self) -> None:
         """Close producers, consumers and the session; an open transaction is rolled back. Closing twice is fine."""
-        self._portal.call(self._inner.close)
+        self._portal.close_part(self._inner.close)
 
     def __enter__(self) -> Self:
         return self

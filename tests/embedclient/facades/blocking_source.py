@@ -219,6 +219,8 @@ def call_lines(
     elif returned.removesuffix(" | None") in MESSAGES and inspect.iscoroutinefunction(function):
         yield f"        message = {result}"
         yield "        return None if message is None else self._portal.message(message)"
+    elif name == "close":
+        yield "        self._portal.close_part(self._inner.close)"
     elif returned == "None":
         yield f"        {result}"
     else:

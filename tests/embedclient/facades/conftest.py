@@ -43,6 +43,9 @@ class Client(Protocol):
     async def together(self, *works: Callable[[], Awaitable[None]]) -> None:
         """Run all of them at the same time, in tasks or threads."""
 
+    async def aside(self, work: Callable[[], None]) -> None:
+        """Run a blocking function where it holds nobody up."""
+
     def event(self) -> Event:
         """An event that a listener can set."""
 
@@ -74,6 +77,9 @@ class TrioClient:
             for work in works:
                 nursery.start_soon(work)
 
+    async def aside(self, work: Callable[[], None]) -> None:
+        await trio.to_thread.run_sync(work)
+
     def event(self) -> Event:
         return trio.Event()
 
@@ -101,6 +107,9 @@ class AsyncioClient:
         async with asyncio.TaskGroup() as group:
             for work in works:
                 group.create_task(run(work))
+
+    async def aside(self, work: Callable[[], None]) -> None:
+        await asyncio.to_thread(work)
 
     def event(self) -> Event:
         return asyncio.Event()
@@ -141,6 +150,9 @@ class BlockingClient:
             thread.join(SECONDS_MAX)
         if errors:
             raise BaseExceptionGroup("threads", errors)
+
+    async def aside(self, work: Callable[[], None]) -> None:
+        work()
 
     def event(self) -> Event:
         return _ThreadEvent()
@@ -186,8 +198,7 @@ class _Dressed:
 
     def __await__(self) -> Generator[None, None, None]:
         self._blocking.wait()
-        return
-        yield
+        yield from ()
 
     async def __aiter__(self) -> AsyncIterator[Any]:
         for message in self._blocking:
@@ -197,18 +208,22 @@ class _Dressed:
 class _DressedMessage:
     """A received message of the blocking facade: acknowledging it blocks."""
 
-    def __init__(self, message: JMSMessage) -> None:
+    def __init__(self, message: JMSMessage | _client.ClientMessage) -> None:
         self._message = message
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._message, name)
 
-    @property  # so that isinstance sees the message's class
+    @property  # type: ignore[misc]  # so that isinstance sees the message's class
     def __class__(self) -> Any:
         return type(self._message)
 
     async def acknowledge(self) -> None:
         assert self._message.acknowledge() is None
+
+    async def acknowledge_individually(self) -> None:
+        assert isinstance(self._message, _client.ClientMessage)
+        assert self._message.acknowledge_individually() is None
 
 
 class _Entering:
@@ -219,8 +234,8 @@ class _Entering:
         self._opened: Any = None
 
     def __await__(self) -> Generator[None, None, Any]:
+        yield from ()
         return _dressed(self._open())
-        yield
 
     async def __aenter__(self) -> Any:
         self._opened = self._open()
@@ -234,7 +249,7 @@ class _Entering:
 
 def _dressed(value: Any) -> Any:
     if isinstance(value, JMSMessage | _client.ClientMessage) and value.on_acknowledge is not None:
-        return _DressedMessage(value)  # type: ignore[arg-type]  # both kinds acknowledge alike
+        return _DressedMessage(value)
     twin = getattr(_client, type(value).__name__, None)
     if twin is not None and type(value).__module__.startswith("embedclient.blocking"):
         return _Dressed(value, twin)
@@ -265,7 +280,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if "client" not in fixtures or not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     wanted = {name: fixtures[name] for name in inspect.signature(pyfuncitem.obj).parameters}
-    fixtures["client"].run(pyfuncitem.obj(**wanted))
+    client: Client = fixtures["client"]  # type: ignore[assignment]  # what the fixture of this name gives
+    client.run(pyfuncitem.obj(**wanted))
     return True
 
 

@@ -1,0 +1,30 @@
+"""The blocking classes are what the generator writes from the async ones."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from embedclient import _client
+from tests.embedclient.facades.blocking_source import MODULES, TARGET, WRAPPED, source_of
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_blocking_classes_are_up_to_date(module: str) -> None:
+    assert (TARGET / f"{module}.py").read_text() == source_of(module), (
+        "run: python -m tests.embedclient.facades.blocking_source"
+    )
+
+
+def test_every_client_class_that_waits_has_a_blocking_twin() -> None:
+    classes = [getattr(_client, name) for name in _client.__all__]
+    waiting = {
+        found.__name__
+        for found in classes
+        if inspect.isclass(found)
+        and not getattr(found, "_is_protocol", False)
+        and any(inspect.iscoroutinefunction(member) for member in vars(found).values())
+    }
+    by_hand = {"ConnectionFactory", "ServerLocator", "Opening"}
+    assert waiting - by_hand - set(WRAPPED) == set()
