@@ -6,7 +6,7 @@ import pytest
 
 from embedclient.agent import LocatorSettings, SessionMode
 from embedclient.errors import ErrorCode
-from embedclient.wire.core import SessionRequestProducerCredits
+from embedclient.wire.core import SessionAddMetadataV2, SessionRequestProducerCredits
 from tests.embedclient.agent.vector_replay import VectorReplay
 
 REATTACHING = LocatorSettings(reconnect_attempts=-1, retry_interval_ms=200, confirmation_window_size=1 << 20)
@@ -167,3 +167,64 @@ def test_rollback_and_redelivery() -> None:
     replay.finish(consumer.close())
     replay.finish(second.close())
     replay.end()
+
+
+def test_reattach_async_sends() -> None:
+    replay = VectorReplay("reattach-async-sends", REATTACHING)
+    initial, session = replay.open(SessionMode.AUTO)
+    replay.agent.sessions.reverse()
+    producer = replay.open_producer(session, "ra.as")
+    calls = [producer.send_confirmed(replay.message()) for _ in range(6)]
+    for call in calls:
+        replay.finish(call)
+    producer.close()
+    # The recorded connection closes before its metadata are repeated.
+    replay.finish(session.close())
+    replay.finish(initial.close())
+    replay.forgive(SessionAddMetadataV2("jms-session", "", False))
+    replay.end()
+
+
+def test_acknowledgements_in_batches() -> None:
+    replay = VectorReplay("ack-dups-ok", LocatorSettings())
+    initial, session = replay.open(SessionMode.DUPS_OK)
+    producer = replay.open_producer(session, "ack.q")
+    for _ in range(3):
+        replay.finish(producer.send(replay.message()))
+    consumer = replay.finish(session.open_queue_consumer("ack.q"))
+    for _ in range(3):
+        assert replay.receive(session, consumer) is not None
+    replay.finish(consumer.close())
+    replay.finish(initial.close())
+    producer.close()
+    replay.close(session)
+
+
+def test_priorities_are_acknowledged_one_by_one() -> None:
+    replay = VectorReplay("priority", LocatorSettings())
+    initial, session = replay.open(SessionMode.AUTO)
+    producer = replay.open_producer(session, "pr.q")
+    for _ in range(4):
+        replay.finish(producer.send(replay.message()))
+    consumer = replay.finish(session.open_queue_consumer("pr.q"))
+    received = [replay.receive(session, consumer) for _ in range(4)]
+    assert [delivery and delivery.message.priority for delivery in received] == [9, 7, 4, 0]
+    replay.finish(consumer.close())
+    producer.close()
+    replay.close(session, initial)
+
+
+def test_a_consumer_that_the_broker_closes_says_so_and_closes() -> None:
+    replay = VectorReplay("consumer-killed-by-management", LocatorSettings())
+    _, session = replay.open(SessionMode.AUTO)
+    replay.finish(session.query_queue("kc.q"))
+    for _ in range(2):
+        consumer = replay.finish(session.open_queue_consumer("kc.q"))
+        replay.play()
+        assert consumer.closed
+        assert consumer not in session.consumers.values()
+    replay.finish(session.query_queue("kc.q3"))
+    consumer = replay.finish(session.open_queue_consumer("kc.q3"))
+    replay.end()
+    assert consumer.closed
+    assert session.closed

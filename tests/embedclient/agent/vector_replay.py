@@ -211,6 +211,10 @@ class VectorReplay:
             self.finish(closing)
         self.end()
 
+    def forgive(self, packet: Packet) -> None:
+        """Takes a packet out of what the client said: the recorded one did not come to say it."""
+        self._produced = [(channel_id, said) for channel_id, said in self._produced if said != packet]
+
     def leave_out(self, packet: Packet) -> None:
         """Takes the next recorded packet like this one out: this client has no reason to send it."""
         index = next(
