@@ -236,9 +236,10 @@ class Agent:
     ) -> Steps[Session]:
         channel_id = self._next_channel_id
         self._next_channel_id += 1
-        name = self._new_name()
         while True:
             yield from self._connected_steps()
+            # A name for each try: a broker that lost its answer may have the session of the last one.
+            name = self._new_name()
             connection = self._lifeline.connection
             assert connection is not None
             packet = create_session_packet(

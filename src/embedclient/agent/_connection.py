@@ -188,6 +188,9 @@ class Connection:
     def request(self, packet: Packet, expected: type[Packet]) -> Call[Packet]:
         """Sends a request on channel 1, one at a time, and waits for the expected packet."""
         call: Call[Packet] = Call(self._due)
+        if self.closed:
+            call.fail(exception_for(ErrorCode.UNBLOCKED, "the connection was lost"))
+            return call
         self._calls.append(ChannelCall(packet, expected, call))
         self._issue_next_call()
         return call

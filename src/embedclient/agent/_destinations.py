@@ -40,7 +40,7 @@ def _known_address(session: "Session", address: str, routing_type: RoutingType) 
     if not state.exists:
         if state.auto_create_addresses is False:
             text = f"address {address!r} does not exist and is not created automatically"
-            raise exception_for(ErrorCode.ADDRESS_DOES_NOT_EXIST, text)
+            raise InvalidDestinationException(text, code=ErrorCode.ADDRESS_DOES_NOT_EXIST)
         yield from wait(session.create_address(address, [routing_type], auto_created=True))
     return state
 

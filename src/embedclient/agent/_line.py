@@ -223,7 +223,7 @@ class SessionLine:
     @property
     def clear(self) -> bool:
         """A non-blocking send may leave at once: nothing is in front of it."""
-        return not self.locked and not self._backlog
+        return not self.locked and not self._backlog and not (self.numbered and self._channel.over_limit)
 
     def request(self, packet: Packet, *expected: type[Packet]) -> Call[Packet]:
         """Sends a request and waits for one of the expected packets; EXCEPTION fails the call."""
@@ -313,6 +313,9 @@ class SessionLine:
 
     def _issue_send(self, send: Send) -> bool:
         if send.blocking and self._in_flight is not None:
+            return False
+        if self._channel.over_limit:
+            # The broker has more to confirm than this side keeps; it does so at the latest in its periodic check.
             return False
         if send.rate is not None:
             if not send.rate.take(self._timers.now):
@@ -471,6 +474,7 @@ class SessionLine:
         certain = min(certain, newest_sent)
         channel.on_confirmed(certain)
         self._complete_confirmed(certain)
+        self.pump()
 
     def _complete_confirmed(self, certain: int) -> None:
         """Before version 130 confirmations are all that asynchronous sends ever hear; later each gets its reply."""

@@ -239,3 +239,17 @@ def test_no_confirmed_message_is_lost_or_repeated_whatever_the_connection_does(
         session.consumed(delivery)
         pair.settle()
     assert set(taken) == set(arrived)
+
+
+def test_sends_wait_while_the_broker_has_too_much_to_confirm() -> None:
+    settings = LocatorSettings(confirmation_window_size=1 << 20, resend_bytes_max=1000)
+    pair, broker = make_pair(settings)
+    session = pair.finish(pair.agent.create_session_for(SessionMode.AUTO))
+    producer = session.create_producer("q")
+    sends = [producer.send_confirmed(text_message("x" * 200, "q")) for _ in range(10)]
+    pair.settle()
+    assert 0 < sum(send.done for send in sends) < 5
+    for _ in range(5):
+        pair.from_node(broker.flush())
+        pair.settle()
+    assert all(send.done for send in sends)
