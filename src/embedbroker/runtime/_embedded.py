@@ -122,11 +122,11 @@ class EmbeddedBroker:
         # Only a cancellation concerns the nursery: it may be its own, caused by a broker that failed.
         passed = value if isinstance(value, trio.Cancelled) else None
         try:
-            return bool(
-                await manager.__aexit__(
-                    type(passed) if passed else None, passed, passed.__traceback__ if passed else None
-                )
+            absorbed = await manager.__aexit__(
+                type(passed) if passed else None, passed, passed.__traceback__ if passed else None
             )
+            # A nursery that ends well says "absorbed" even when nothing was handed to it: the exception is not its own.
+            return bool(absorbed) and passed is not None
         except BaseExceptionGroup as group:
             failures = [error for error in _leaves(group) if not isinstance(error, trio.Cancelled)]
             if not failures:
