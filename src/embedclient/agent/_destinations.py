@@ -11,7 +11,13 @@ from attrs import evolve
 from embedclient.agent._call import Steps, settled, wait
 from embedclient.agent._consumer import Consumer
 from embedclient.agent._queue_state import AddressState, QueueAttributes
-from embedclient.errors import ErrorCode, IllegalStateException, JMSException, exception_for
+from embedclient.errors import (
+    ErrorCode,
+    IllegalStateException,
+    InvalidDestinationException,
+    JMSException,
+    exception_for,
+)
 from embedclient.model import RoutingType
 
 if TYPE_CHECKING:
@@ -179,7 +185,9 @@ def delete_temporary(session: "Session", address: str) -> Steps[None]:
     known = yield from wait(session.query_address(address))
     state = yield from wait(session.query_queue(address))
     if not known.exists and not state.exists:
-        raise exception_for(ErrorCode.ADDRESS_DOES_NOT_EXIST, f"there is no temporary destination {address!r}")
+        raise InvalidDestinationException(
+            f"there is no temporary destination {address!r}", code=ErrorCode.ADDRESS_DOES_NOT_EXIST
+        )
     if state.consumer_count > 0 or any(name != address for name in known.queue_names):
         raise IllegalStateException(f"the temporary destination {address!r} has active consumers")
     yield from wait(session.delete_queue(address))
