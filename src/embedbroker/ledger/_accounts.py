@@ -42,6 +42,7 @@ class Mark(IntFlag):
 #: Expected, and none of the marks that settle a message.
 _OWED = int(Mark.EXPECTED | Mark.ACKNOWLEDGING | Mark.ACKNOWLEDGED | Mark.DEAD_LETTERED)
 _CONFIRMED, _REFUSED = int(SendState.CONFIRMED), int(SendState.REFUSED)
+_EXPECTED_OR_DEAD = int(Mark.EXPECTED | Mark.DEAD_LETTERED)
 _EXPECTED, _SHOWN = int(Mark.EXPECTED), int(Mark.SHOWN)
 
 
@@ -130,7 +131,7 @@ class SubscriptionAccount:
     def tells(self, slot: int) -> bool:
         """True if the presence of the message here tells whether the transaction around it was committed."""
         destination = self.destination
-        if slot >= len(self.marks) or slot < self.excused_below or not self.marks[slot] & _EXPECTED:
+        if slot >= len(self.marks) or slot < self.excused_below or self.marks[slot] & _EXPECTED_OR_DEAD != _EXPECTED:
             return False
         unsure = destination.resends[slot] or destination.volatile(slot) or destination.expirations[slot] != math.inf
         return not unsure

@@ -14,7 +14,16 @@ from embedbroker.testing._messages import Letter, key_of, selector_of
 from embedbroker.testing._node_host import NodeHost
 from embedbroker.testing._scene import Moment, Phase, Scene, Topic
 from embedbroker.testing._scripts import Arrival, Steps
-from embedclient.agent import Consumer, Delivery, FailoverCompleted, Notification, Producer, Session, SessionMode
+from embedclient.agent import (
+    Consumer,
+    Delivery,
+    FailoverCompleted,
+    FailureDetected,
+    Notification,
+    Producer,
+    Session,
+    SessionMode,
+)
 from embedclient.errors import ErrorCode, JMSException
 
 __all__ = ["ConsumerKind", "ConsumerPlan", "SimulatedConsumer"]
@@ -67,6 +76,7 @@ class SimulatedConsumer:
     #: Broker's id and key of what was seen and not yet asked to be acknowledged: given back in order if the consumer
     #: leaves in order. Copies of a message that was sent twice share a key, not an id.
     _seen: dict[int, str] = field(factory=dict, init=False)
+    _seen_before_failure: list[int] = field(factory=list, init=False)
     _transaction: str | None = field(default=None, init=False)
     _in_batch: int = field(default=0, init=False)
     _committing: bool = field(default=False, init=False)
@@ -288,7 +298,11 @@ class SimulatedConsumer:
         yield producer.send(letter.build(scene.world.instant.wall_ms))
 
     def _on_notification(self, notification: Notification) -> None:
-        if isinstance(notification, FailoverCompleted) and not notification.reattached:
+        if isinstance(notification, FailureDetected):
+            self._seen_before_failure = list(self._seen)
+        elif isinstance(notification, FailoverCompleted) and not notification.reattached:
             # What it had seen and not acknowledged comes again, flagged; what it had buffered may come behind others.
+            # What came since its own session was rebuilt is valid: other sessions of the client may take longer.
             self.scene.ledger.interrupted(self.subscription)
-            self._seen.clear()
+            for message_id in self._seen_before_failure:
+                self._seen.pop(message_id, None)

@@ -353,3 +353,14 @@ def test_a_refused_resend_leaves_the_first_send_in_doubt() -> None:
     ledger.rolled_back("t")
     assert ledger.delivered("q", "m0", 2.0) == Finding.NONE
     assert ledger.verdict(drained=False).in_doubt.keys == ("m0",)
+
+
+def test_a_dead_letter_does_not_tell_whether_its_transaction_was_committed() -> None:
+    ledger = queue_ledger(2)
+    for number in range(2):
+        ledger.delivered("q", f"m{number}", 1.0)
+        ledger.acknowledging("q", f"m{number}", transaction="t")
+    ledger.transaction_in_doubt("t")
+    ledger.dead_lettered("q", "m0")
+    consume(ledger, "m1", redelivered=True)
+    assert ledger.verdict(drained=True).clean
