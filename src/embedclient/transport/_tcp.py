@@ -128,6 +128,9 @@ class TcpListener:
 
     async def accept(self) -> TcpStream:
         while True:
+            if self._socket.fileno() < 0:
+                await trio.lowlevel.checkpoint()
+                raise TransportLost("listener closed here")
             try:
                 await trio.lowlevel.wait_readable(self._socket)
                 accepted, _ = self._socket.accept()

@@ -98,6 +98,13 @@ class _SocketWithoutDescriptors(socket.socket):
         return super().accept()
 
 
+async def test_accepting_on_a_listener_that_is_closed_already_says_so() -> None:
+    (listener,) = await listen_tcp("127.0.0.1", 0)
+    listener.close()
+    with pytest.raises(TransportLost, match="listener closed here"):
+        await listener.accept()
+
+
 async def test_a_shortage_of_descriptors_and_a_peer_that_gave_up_do_not_stop_the_listener() -> None:
     bound = _SocketWithoutDescriptors()
     bound.bind(("127.0.0.1", 0))
