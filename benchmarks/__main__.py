@@ -1,0 +1,56 @@
+"""The command line of the benchmarks: which cases, how long, where the results go."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks import broker_cases, own_cases
+from benchmarks.broker_cases import FULL, QUICK, Effort
+from benchmarks.report import Row, environment, save, table
+
+Case = Callable[[Effort], list[Row]]
+CASES: dict[str, Case] = {
+    "throughput": broker_cases.throughput,
+    "durable": broker_cases.durable,
+    "topic": broker_cases.topic,
+    "latency": broker_cases.latency,
+    "client": own_cases.client,
+    "start": own_cases.start,
+    "imports": own_cases.imports,
+    "scale": own_cases.scale,
+    "memory": own_cases.memory,
+}
+
+
+def main() -> int:
+    """Runs the named cases, or all; exit code 1 when a bound that must hold does not."""
+    parser = argparse.ArgumentParser(prog="nox -s bench --", description=__doc__)
+    parser.add_argument("cases", nargs="*", help=f"of {', '.join(CASES)}; all without")
+    parser.add_argument("--list", action="store_true", help="name the cases and stop")
+    parser.add_argument("--quick", action="store_true", help="short runs: to see that it works, not for figures")
+    parser.add_argument("--output", type=Path, default=Path("results") / time.strftime("bench-%Y%m%d-%H%M%S.json"))
+    arguments = parser.parse_args()
+    if arguments.list:
+        for name, case in CASES.items():
+            print(f"{name:12} {case.__doc__}")
+        return 0
+    unknown = set(arguments.cases) - set(CASES)
+    if unknown:
+        parser.error(f"no such case: {', '.join(sorted(unknown))}")
+    before = environment()
+    rows: list[Row] = []
+    for name in arguments.cases or CASES:
+        print(f"{name} ...", flush=True)
+        rows += CASES[name](QUICK if arguments.quick else FULL)
+        print(table(rows), flush=True)
+        save(rows, arguments.output, before)
+    print(f"\nresults: {arguments.output}")
+    return 0 if all(row.meets(row.must) is not False for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

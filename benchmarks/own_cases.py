@@ -1,0 +1,164 @@
+"""Cases without a Java client: our client beside other Python clients, start, import, scale, memory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import fmean, median
+
+import trio
+
+from benchmarks.broker_cases import Effort
+from benchmarks.measured import cpu_seconds, resident_bytes
+from benchmarks.report import Row
+from embedclient import ConnectionFactory, DeliveryMode, Queue, Session
+from tests.interop.artemis import ArtemisBroker
+from tests.interop.brokers import EmbeddedBrokerProcess
+from tests.interop.programs import Program
+
+BODY = b"x" * 1024
+
+
+def client(effort: Effort) -> list[Row]:
+    """embedclient, python-qpid-proton and stomp.py, in turn, against one Artemis."""
+    rates: dict[str, list[float]] = {"embedclient": [], "proton": [], "stomp": []}
+    count = 50_000 if effort.rounds > 1 else 5_000
+    with tempfile.TemporaryDirectory() as folder, ArtemisBroker(Path(folder) / "instance", memory="2G") as broker:
+        for _ in range(effort.rounds):
+            for library, results in rates.items():
+                command = [sys.executable, "-m", "benchmarks.python_clients", library, str(broker.port), str(count)]
+                with Program(command) as program:
+                    found = program.wait_for(r"^rate (\S+)", seconds_max=400)
+                results.append(float(found[1]))
+                print(f"  {library}: {found[1]} msg/s", flush=True)
+    means = {library: fmean(results) for library, results in rates.items()}
+    best = max(means["proton"], means["stomp"])
+    metric = "one sender, one receiver, against the better of proton and stomp.py"
+    details: dict[str, object] = dict(means)
+    return [Row("client", metric, "msg/s", means["embedclient"], best, "higher", 2.0, 5.0, details)]
+
+
+FIRST_MESSAGE = """
+import time, trio
+from embedbroker import EmbeddedBroker
+from embedclient import ConnectionFactory, Queue
+
+async def once():
+    start = time.perf_counter()
+    async with EmbeddedBroker() as broker, ConnectionFactory(broker.url).connect() as connection:
+        async with connection.session() as session, session.create_consumer(Queue("q")) as consumer:
+            await session.create_producer(Queue("q")).send("hello")
+            assert (await consumer.receive()).body == "hello"
+            return time.perf_counter() - start
+
+async def main():
+    await once()
+    return [await once() for _ in range(20)]
+
+print(*trio.run(main))
+"""
+
+
+def start(effort: Effort) -> list[Row]:
+    """From entering `EmbeddedBroker()` to the first message received, everything imported."""
+    run = subprocess.run([sys.executable, "-c", FIRST_MESSAGE], check=True, capture_output=True, text=True)
+    times = [float(word) * 1000 for word in run.stdout.split()]
+    return [Row("start", "to the first message, in memory (median of 20)", "ms", median(times), None, "lower", 15, 10)]
+
+
+def imports(effort: Effort) -> list[Row]:
+    """`import embedbroker` beside `import trio`, without the interpreter's own start."""
+
+    def seconds(statement: str) -> float:
+        before = time.perf_counter()
+        subprocess.run([sys.executable, "-c", statement], check=True)
+        return time.perf_counter() - before
+
+    found: dict[str, list[float]] = {"pass": [], "import trio": [], "import embedbroker": []}
+    for _ in range(15):
+        for statement, times in found.items():
+            times.append(seconds(statement))
+    bare, reference, ours = (median(times) * 1000 for times in found.values())
+    return [Row("imports", "embedbroker beside trio", "ms", ours - bare, reference - bare, "lower", 2.5, 1.5)]
+
+
+async def _cost_per_message(broker: EmbeddedBrokerProcess, queues: int, count: int) -> float:
+    """Broker CPU per message with so many queues and consumers on one session; the messages go to ten of them."""
+    async with ConnectionFactory(broker.url).connect() as connection, connection.session() as session:
+        names = [f"scale-{queues}-{number}" for number in range(queues)]
+        async with trio.open_nursery() as scopes:
+            opened = [await scopes.start(_hold_consumer, session, name) for name in names]
+            busy = opened[:: max(queues // 10, 1)][:10]
+            targets = names[:: max(queues // 10, 1)][:10]
+            producer = session.create_producer()
+
+            async def exchange(amount: int) -> None:
+                for _ in range(amount // 100):
+                    for _ in range(10):
+                        for target in targets:
+                            await producer.send(
+                                BODY, destination=Queue(target), delivery_mode=DeliveryMode.NON_PERSISTENT
+                            )
+                    for consumer in busy:
+                        for _ in range(10):
+                            assert await consumer.receive(timeout=30) is not None
+
+            await exchange(count // 5)
+            before = cpu_seconds(broker.pid)
+            await exchange(count)
+            used = cpu_seconds(broker.pid) - before
+            scopes.cancel_scope.cancel()
+    return used / count
+
+
+async def _hold_consumer(session: Session, name: str, *, task_status: trio.TaskStatus[object]) -> None:
+    async with session.create_consumer(Queue(name)) as consumer:
+        task_status.started(consumer)
+        await trio.sleep_forever()
+
+
+def scale(effort: Effort) -> list[Row]:
+    """Cost per message with 10,000 queues and consumers beside 10."""
+    many, count = (10_000, 30_000) if effort.rounds > 1 else (1_000, 5_000)
+    costs = {}
+    for queues in (10, many):
+        with tempfile.TemporaryDirectory() as folder:
+            broker = EmbeddedBrokerProcess(Path(folder) / "ours")
+            try:
+                broker.start()
+                costs[queues] = trio.run(_cost_per_message, broker, queues, count) * 1e6
+            finally:
+                broker.kill()
+    metric = f"CPU per message with {many:,} queues and consumers beside 10"
+    return [Row("scale", metric, "us", costs[many], costs[10], "lower", 1.2, 1.1)]
+
+
+def memory(effort: Effort) -> list[Row]:
+    """Resident memory of an idle broker process, and per queued message of 1 KiB."""
+    count = 100_000 if effort.rounds > 1 else 10_000
+
+    async def fill(url: str) -> None:
+        async with ConnectionFactory(url).connect() as connection, connection.session() as session:
+            producer = session.create_producer(Queue("memory"))
+            for _ in range(count):
+                await producer.send(BODY, delivery_mode=DeliveryMode.NON_PERSISTENT)
+            await producer.send("last")
+
+    with tempfile.TemporaryDirectory() as folder:
+        broker = EmbeddedBrokerProcess(Path(folder) / "ours")
+        try:
+            broker.start()
+            idle = resident_bytes(broker.pid)
+            trio.run(fill, broker.url)
+            per_message = (resident_bytes(broker.pid) - idle) / count
+        finally:
+            broker.kill()
+    # A bytes message of 1 KiB with our client's headers: about 190 bytes beside the body.
+    frame = 1024 + 190
+    return [
+        Row("memory", "resident, idle", "MiB", idle / 2**20, None, "lower", 60),
+        Row("memory", f"per queued message of {frame} bytes", "bytes", per_message, None, "lower", frame + 400),
+    ]
