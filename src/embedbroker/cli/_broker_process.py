@@ -6,6 +6,7 @@ Responsible for the child's port, its ready line, its end and what it said on st
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -90,6 +91,16 @@ class BrokerProcess:
                 return b""
             said += piece
         return said.partition(b"\n")[0]
+
+    def cpu_seconds(self) -> float:
+        """Processor time it has used so far; 0.0 where the system does not tell."""
+        assert self._process is not None
+        try:
+            text = Path(f"/proc/{self._process.pid}/stat").read_text()
+        except OSError:
+            return 0.0
+        user, system = text.rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
     def kill(self) -> None:
         """SIGKILL, at this moment."""

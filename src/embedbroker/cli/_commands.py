@@ -15,6 +15,10 @@ __all__ = ["commands"]
 _HOMES = {
     "run": ("._run", "run"),
     "drill": (".drill", "drill"),
+    "perf": ("._perf", "perf"),
+    "send": ("._send", "send"),
+    "receive": ("._receive", "receive"),
+    "browse": ("._receive", "browse"),
 }
 
 

@@ -9,7 +9,7 @@ from typing import IO, Any
 
 import click
 
-__all__ = ["BrokerStopped", "CannotConnect", "CannotStart", "CommandFailed"]
+__all__ = ["BrokerStopped", "CannotConnect", "CannotStart", "CommandFailed", "Refused"]
 
 
 class CommandFailed(click.ClickException):
@@ -39,3 +39,9 @@ class CannotConnect(CommandFailed):
     """A client found no broker, was refused, or lost its connection for good."""
 
     exit_code = 5
+
+
+class Refused(CommandFailed):
+    """What was asked for is not possible: a wrong destination or selector, a message that was refused."""
+
+    exit_code = 6

@@ -19,11 +19,11 @@ from embedbroker import BrokerConfig, EmbeddedBroker
 from embedclient.errors import BrokerFailed, ResourceAllocationException
 
 from ._failure import BrokerStopped, CannotStart, CommandFailed
+from ._interrupt import STOP_SIGNALS, let_signals_kill
 
 __all__ = ["run"]
 
 DEFAULT_PORT = 61616
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @click.command()
@@ -62,7 +62,7 @@ class _Process:
 
     async def serve(self) -> None:
         """Returns after a signal, or with `failure` set."""
-        with trio.open_signal_receiver(*_SIGNALS) as signals:
+        with trio.open_signal_receiver(*STOP_SIGNALS) as signals:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._obey, signals, nursery.cancel_scope)
                 try:
@@ -79,9 +79,7 @@ class _Process:
 
     async def _obey(self, signals: AsyncIterator[int], everything: trio.CancelScope) -> None:
         async for number in signals:
-            # From here on the system itself obeys: even a stop that hangs ends with the next signal.
-            for name in _SIGNALS:
-                signal.signal(name, signal.SIG_DFL)
+            let_signals_kill()
             self._announce("stopping", signal=signal.Signals(number).name)
             everything.cancel()
 

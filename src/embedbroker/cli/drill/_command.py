@@ -12,6 +12,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import click
@@ -19,6 +20,7 @@ import trio
 from rich.console import Console
 from rich.live import Live
 
+from .._interrupt import run_interruptibly
 from ._conductor import conduct
 from ._page import page_of
 from ._plan import DrillPlan, Findings, KillRecord
@@ -65,7 +67,7 @@ def drill(
     directory = Path(tempfile.mkdtemp(prefix="embedbroker-drill-"))
     passed = False
     try:
-        findings = trio.run(_conduct_visibly, plan, directory)
+        findings = run_interruptibly(partial(_conduct_visibly, plan, directory))
         _show(findings, json_wanted)
         if report is not None:
             Path(report).write_text(page_of(findings), encoding="utf-8")

@@ -1,0 +1,76 @@
+"""What `send`, `receive`, `browse` and `perf` share: where the broker is, who asks, and how it fails.
+
+Refuses to know what they do with the connection.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, TypeVar
+
+import click
+
+from embedclient import Connection, ConnectionFactory
+from embedclient.errors import JMSException
+
+from ._failure import CannotConnect, Refused
+from ._interrupt import run_interruptibly
+
+__all__ = ["connection_options", "factory_for", "run_client"]
+
+DEFAULT_URL = "tcp://localhost:61616"
+F = TypeVar("F", bound=Callable[..., Any])
+Work = Callable[[Connection], Awaitable[None]]
+
+
+def connection_options(command: F) -> F:
+    """Adds --url, --user, --password and --client-id."""
+    options = (
+        click.option("--client-id", help="The connection's client id."),
+        click.option("--password", envvar="EMBEDBROKER_PASSWORD", show_envvar=True),
+        click.option("--user", envvar="EMBEDBROKER_USER", show_envvar=True),
+        click.option(
+            "--url",
+            default=DEFAULT_URL,
+            show_default=True,
+            envvar="EMBEDBROKER_URL",
+            show_envvar=True,
+            help="Any broker that speaks CORE; the parameters are those of Artemis URLs.",
+        ),
+    )
+    for option in options:
+        command = option(command)
+    return command
+
+
+def factory_for(url: str, user: str | None, password: str | None, client_id: str | None) -> ConnectionFactory:
+    """The way to the broker.
+
+    Raises:
+        Refused: the URL cannot be read.
+    """
+    try:
+        return ConnectionFactory(url, user=user, password=password, client_id=client_id)
+    except JMSException as error:
+        raise Refused(str(error)) from None
+
+
+def run_client(factory: ConnectionFactory, work: Work) -> None:
+    """Connect, and run ``work`` with the connection; whatever the broker refuses becomes one line."""
+    # What went wrong is said once, at the end.
+    logging.getLogger("embedclient").setLevel(logging.ERROR)
+    run_interruptibly(partial(_run, factory, work))
+
+
+async def _run(factory: ConnectionFactory, work: Work) -> None:
+    connected = False
+    try:
+        async with factory.connect() as connection:
+            connected = True
+            await work(connection)
+    except JMSException as error:
+        if not connected or isinstance(error, ConnectionError):
+            raise CannotConnect(f"{factory.url}: {error}") from None
+        raise Refused(f"{factory.url}: {error}") from None

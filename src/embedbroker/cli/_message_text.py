@@ -1,0 +1,127 @@
+"""Messages as text: what `receive` and `browse` print, and what `send` reads.
+
+Responsible for a form that a script can read back, and one for people. Refuses to know connections.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+
+import click
+
+from embedclient import BytesMessage, DeliveryMode, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
+
+__all__ = ["KINDS", "as_json_line", "as_text", "message_from", "property_from"]
+
+Value = bool | int | float | str | bytes | None
+KINDS = ("text", "bytes", "map", "stream")
+_KIND_OF: Mapping[type[Message], str] = {
+    TextMessage: "text",
+    BytesMessage: "bytes",
+    MapMessage: "map",
+    StreamMessage: "stream",
+    ObjectMessage: "object",
+}
+
+
+def property_from(text: str) -> tuple[str, Value]:
+    """``name=value``; the value is a number, true, false or null where it looks like one, else a text."""
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise click.BadParameter(f"{text!r} is not name=value")
+    try:
+        read = json.loads(value)
+    except ValueError:
+        return name, value
+    return name, read if isinstance(read, bool | int | float | str | None) else value
+
+
+def message_from(kind: str, body: str | bytes, properties: Mapping[str, Value]) -> Message:
+    """A message of ``kind`` with a body as it came from the command line or a file.
+
+    Raises:
+        click.BadParameter: the body does not fit the kind.
+    """
+    if kind == "bytes":
+        return BytesMessage(body if isinstance(body, bytes) else body.encode(), properties=properties)
+    text = body if isinstance(body, str) else _decoded(body)
+    if kind == "text":
+        return TextMessage(text, properties=properties)
+    try:
+        values = json.loads(text)
+    except ValueError as error:
+        raise click.BadParameter(f"the body of a {kind} message is JSON: {error}") from None
+    if kind == "map":
+        if not isinstance(values, dict) or not all(isinstance(value, Value) for value in values.values()):
+            raise click.BadParameter("the body of a map message is a JSON object of plain values")
+        return MapMessage(values, properties=properties)
+    if not isinstance(values, list) or not all(isinstance(value, Value) for value in values):
+        raise click.BadParameter("the body of a stream message is a JSON list of plain values")
+    return StreamMessage(values, properties=properties)
+
+
+def _decoded(body: bytes) -> str:
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        raise click.BadParameter("the body is not UTF-8 text; send it with --type bytes") from None
+
+
+def as_json_line(message: Message) -> str:
+    """Everything about a message, in one line. Bytes become ``{"base64": ...}``."""
+    facts = {
+        "id": message.message_id,
+        "destination": None if message.destination is None else str(message.destination),
+        "type": _kind(message),
+        "body": message.body,
+        "properties": dict(message.properties),
+        "durable": message.delivery_mode == DeliveryMode.PERSISTENT,
+        "priority": message.priority,
+        "timestamp": message.timestamp,
+        "expiration": message.expiration,
+        "redelivered": message.redelivered,
+        "delivery_count": message.delivery_count,
+        "correlation_id": message.correlation_id,
+        "reply_to": None if message.reply_to is None else str(message.reply_to),
+        "jms_type": message.type,
+    }
+    return json.dumps(facts, default=_plain)
+
+
+def _kind(message: Message) -> str:
+    return next((name for kind, name in _KIND_OF.items() if isinstance(message, kind)), "message")
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return {"base64": base64.b64encode(value).decode()}
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Sequence):
+        return list(value)
+    return str(value)
+
+
+def as_text(message: Message, *, with_headers: bool) -> str:
+    """The body for a person; with headers, they stand before it as `name: value` lines."""
+    body = message.body
+    if isinstance(body, bytes):
+        shown = body.decode(errors="backslashreplace")
+    elif body is None or isinstance(body, str):
+        shown = body or ""
+    else:
+        shown = json.dumps(body, default=_plain)
+    if not with_headers:
+        return shown
+    facts: dict[str, object] = {
+        "id": message.message_id,
+        "destination": message.destination,
+        "type": _kind(message),
+        "durable": message.delivery_mode == DeliveryMode.PERSISTENT,
+        "priority": message.priority,
+        "delivery count": message.delivery_count,
+        **message.properties,
+    }
+    return "\n".join([*(f"{name}: {value}" for name, value in facts.items()), "", shown, ""])

@@ -1,0 +1,96 @@
+"""`embedbroker send`: messages from the command line, a file or a pipe into a queue or topic."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from typing import BinaryIO
+
+import click
+import trio
+
+from embedclient import Connection, DeliveryMode, Message
+
+from ._connection_options import connection_options, factory_for, run_client
+from ._message_text import KINDS, Value, message_from, property_from
+
+__all__ = ["send"]
+
+
+def _properties(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, Value]:
+    return dict(property_from(text) for text in texts)
+
+
+@click.command()
+@connection_options
+@click.argument("destination")
+@click.argument("bodies", metavar="[BODY]...", nargs=-1)
+@click.option("--lines", is_flag=True, help="Every line of stdin is a message.")
+@click.option("--count", default=1, show_default=True, type=click.IntRange(1), help="How often each one is sent.")
+@click.option(
+    "--type", "kind", default="text", show_default=True, type=click.Choice(KINDS), help="map and stream: JSON."
+)
+@click.option("-p", "--property", "properties", multiple=True, metavar="NAME=VALUE", callback=_properties)
+@click.option("--priority", default=4, show_default=True, type=click.IntRange(0, 9))
+@click.option("--ttl", default=0.0, metavar="SECONDS", help="How long the message is of use; 0 for ever.")
+@click.option("--non-persistent", is_flag=True, help="A message that need not survive the broker.")
+@click.option("--correlation-id")
+@click.option("--transacted", is_flag=True, help="All messages in one transaction.")
+def send(
+    url: str,
+    user: str | None,
+    password: str | None,
+    client_id: str | None,
+    destination: str,
+    bodies: tuple[str, ...],
+    lines: bool,
+    count: int,
+    kind: str,
+    properties: dict[str, Value],
+    priority: int,
+    ttl: float,
+    non_persistent: bool,
+    correlation_id: str | None,
+    transacted: bool,
+) -> None:
+    """Send each BODY as a message to DESTINATION: a queue name, queue://NAME or topic://NAME.
+
+    Without BODY the whole of stdin is one message, or one per line with --lines.
+    """
+
+    def message_of(body: str | bytes) -> Message:
+        message = message_from(kind, body, properties)
+        if correlation_id is not None:
+            message.correlation_id = correlation_id
+        return message
+
+    async def work(connection: Connection) -> None:
+        sent = 0
+        async with connection.session(transacted=transacted) as session:
+            producer = session.create_producer(destination)
+            producer.delivery_mode = DeliveryMode.NON_PERSISTENT if non_persistent else DeliveryMode.PERSISTENT
+            producer.priority = priority
+            producer.time_to_live = ttl
+            async for body in _given(bodies, lines):
+                message = message_of(body)
+                for _ in range(count):
+                    await producer.send(message)
+                    sent += 1
+            if transacted:
+                await session.commit()
+        click.echo(f"sent {sent} message{'s' if sent != 1 else ''} to {destination}", err=True)
+
+    run_client(factory_for(url, user, password, client_id), work)
+
+
+async def _given(bodies: tuple[str, ...], lines: bool) -> AsyncIterator[str | bytes]:
+    """What stands on the command line; else stdin, read beside the connection, which stays alive meanwhile."""
+    source: BinaryIO = sys.stdin.buffer
+    if bodies:
+        for body in bodies:
+            yield body
+    elif lines:
+        async for line in trio.wrap_file(source):
+            yield line.rstrip(b"\r\n")
+    else:
+        yield await trio.to_thread.run_sync(source.read)
