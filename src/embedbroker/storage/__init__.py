@@ -19,8 +19,11 @@ from ._disk import (
     Truncate,
     WriteAt,
 )
+from ._inspection import JournalReport, RecordRow, SegmentReport, inspect_journal, journal_rows
 from ._journal import Journal, JournalState
 from ._recovered import RecoveredMessage, RecoveredState, RecoveredTransaction
+from ._repair import RepairReport, repair_journal
+from ._salvage import Finding
 from ._settings import JournalSettings
 
 __all__ = [
@@ -31,20 +34,28 @@ __all__ = [
     "DiskOperation",
     "DiskWork",
     "FaultKind",
+    "Finding",
     "Journal",
+    "JournalReport",
     "JournalSettings",
     "JournalState",
     "Lane",
     "ListFiles",
     "Read",
+    "RecordRow",
     "RecoveredMessage",
     "RecoveredState",
     "RecoveredTransaction",
     "Remove",
     "Rename",
+    "RepairReport",
+    "SegmentReport",
     "Stat",
     "Sync",
     "SyncDirectory",
     "Truncate",
     "WriteAt",
+    "inspect_journal",
+    "journal_rows",
+    "repair_journal",
 ]

@@ -29,7 +29,7 @@ from ._disk import DiskFault, DiskOperation, DiskWork, Lane, Sync, WriteAt
 from ._lane import StepLane
 from ._liveness import Liveness
 from ._record_codec import ACKNOWLEDGE, ADD_MESSAGE, ADD_ONE, DURABLE, PAIR, UPDATE_DELIVERY_COUNT, RecordKind
-from ._recovered import RecoveredState
+from ._recovered import JournaledMessage, RecoveredState
 from ._recovery import Recovery, recover
 from ._segments import FIRST_BATCH_OFFSET, GatheredBatch, Segment
 from ._settings import JournalSettings
@@ -37,7 +37,7 @@ from ._steps import Corruption, Steps
 from ._supply import SegmentSupply
 
 if TYPE_CHECKING:
-    from embedclient.model import Instant, Message
+    from embedclient.model import Instant
 
 __all__ = ["Journal", "JournalState"]
 
@@ -113,7 +113,9 @@ class Journal:
             return self._number
         return self._last_number if self._last_number > self.reached else self.reached
 
-    def add_message(self, message: Message, transaction_id: int, references: Sequence[tuple[int, int]]) -> None:
+    def add_message(
+        self, message: JournaledMessage, transaction_id: int, references: Sequence[tuple[int, int]]
+    ) -> None:
         """Append a message. Its raw bytes must not change before they are durable."""
         if transaction_id or len(references) != 1:
             self._add_with_references(message, transaction_id, references)
@@ -205,7 +207,7 @@ class Journal:
         self._parts.append(record)
 
     def _add_with_references(
-        self, message: Message, transaction_id: int, references: Sequence[tuple[int, int]]
+        self, message: JournaledMessage, transaction_id: int, references: Sequence[tuple[int, int]]
     ) -> None:
         raw = message.raw
         message_id = message.message_id

@@ -9,7 +9,7 @@ stops tracking such tuples, so a full collection does not walk a million recover
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from attrs import Factory, define, frozen
 
@@ -17,11 +17,36 @@ from embedbroker.kernel import AddressDefinition, QueueDefinition
 
 from ._record_codec import DURABLE
 
-__all__ = ["RecoveredMessage", "RecoveredState", "RecoveredTransaction", "StoredMessage", "restore"]
+__all__ = ["JournaledMessage", "RecoveredMessage", "RecoveredState", "RecoveredTransaction", "StoredMessage", "restore"]
 
 # encoding, priority, flags, expiration, timestamp, wall ms, raw, then queue id and position of each reference
 StoredMessage = tuple[int, int, int, int, int, int, bytes, *tuple[int, ...]]
 REFERENCES = 7
+
+
+class JournaledMessage(Protocol):
+    """What a message record takes from a message: a part of the message port, and all of a recovered message."""
+
+    @property
+    def raw(self) -> bytes | bytearray: ...
+
+    @property
+    def encoding(self) -> int: ...
+
+    @property
+    def message_id(self) -> int: ...
+
+    @property
+    def durable(self) -> bool: ...
+
+    @property
+    def priority(self) -> int: ...
+
+    @property
+    def expiration(self) -> int: ...
+
+    @property
+    def timestamp(self) -> int: ...
 
 
 class RecoveredMessage(NamedTuple):

@@ -1,0 +1,276 @@
+"""Looking at a journal that no broker uses, and saving what can be saved of a damaged one.
+
+Responsible for the verdict ("would a broker start on it?"), for rows that people can read, and for salvaged copies.
+Refuses to change the journal it looks at: a salvaged copy goes to another directory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from attrs import define, frozen
+
+from . import _record_codec as codec
+from ._batch import BATCH_HEADER_BYTES, BatchExtent
+from ._disk import (
+    Disk,
+    DiskOperation,
+    ListFiles,
+    Read,
+    Stat,
+)
+from ._record_codec import ACKNOWLEDGE, ADD_MESSAGE, DURABLE, PREFIX, TRANSACTION, UPDATE_DELIVERY_COUNT, RecordKind
+from ._recovery import recover
+from ._replay import MalformedRecord, Replay
+from ._salvage import Finding, Salvage
+from ._segments import Segment
+from ._settings import JournalSettings
+from ._steps import Corruption, run_steps
+
+__all__ = ["JournalReport", "RecordRow", "Salvaged", "SegmentReport", "inspect_journal", "journal_rows", "salvage"]
+
+_MESSAGES_PER_PORTION = 1000
+
+
+@frozen
+class SegmentReport:
+    """One segment file. Numbers of batches are those of the journal, also for what compaction wrote."""
+
+    file: str
+    size_bytes: int
+    used_bytes: int
+    batches: int
+    first_batch: int
+    last_batch: int
+    compacted: bool
+
+
+@frozen
+class JournalReport:
+    """What a broker would find. ``refusal`` says why it would not start; None: it would."""
+
+    refusal: str | None
+    # What it would report while it starts, such as a torn tail that it cuts.
+    notes: tuple[str, ...]
+    findings: tuple[Finding, ...]
+    segments: tuple[SegmentReport, ...]
+    records: dict[str, int]
+    sealed: bool
+    messages: int
+    queues: int
+    prepared_transactions: int
+
+    @property
+    def sound(self) -> bool:
+        """Nothing at all is wrong."""
+        return self.refusal is None and not self.notes and not self.findings
+
+
+@frozen
+class RecordRow:
+    """One record for people to read."""
+
+    file: str
+    offset: int
+    batch: int
+    kind: str
+    size_bytes: int
+    text: str
+
+
+@frozen
+class Salvaged:
+    """Everything that could be read of a journal, as one state, and what was in the way."""
+
+    replay: Replay
+    findings: tuple[Finding, ...]
+    id_limit: int
+
+
+@define(eq=False)
+class _ReadingDisk:
+    """A disk on which recovery can be tried: what it would write is left out."""
+
+    disk: Disk
+
+    def run(self, operations: tuple[DiskOperation, ...]) -> tuple[object, ...]:
+        reading = (Read, ListFiles, Stat)
+        return tuple([self.disk.run((each,))[0] if isinstance(each, reading) else None for each in operations])
+
+
+def inspect_journal(disk: Disk) -> JournalReport:
+    """Read the whole journal and report on it.
+
+    Raises:
+        DiskFault: a file cannot be read at all.
+    """
+    counts: dict[str, int] = {}
+
+    def count(_segment: Segment, data: bytes, batch: BatchExtent) -> None:
+        for _position, _size, kind in _records(data, batch):
+            counts[_kind_name(kind)] = counts.get(_kind_name(kind), 0) + 1
+
+    walk = Salvage(count)
+    run_steps(walk.run(), disk)
+    refusal: str | None = None
+    notes: tuple[str, ...] = ()
+    messages = queues = prepared = 0
+    try:
+        recovery = run_steps(recover(JournalSettings()), _ReadingDisk(disk))
+    except Corruption as corruption:
+        refusal = str(corruption)
+    else:
+        state = recovery.state
+        assert state is not None
+        notes, queues, prepared = state.notes, len(state.queues), len(state.transactions)
+        while portion := state.take_messages(_MESSAGES_PER_PORTION):
+            messages += len(portion)
+    return JournalReport(
+        refusal=refusal,
+        notes=notes,
+        findings=tuple(walk.findings),
+        segments=tuple([_segment_report(segment, walk.batches) for segment in walk.segments]),
+        records=counts,
+        sealed=walk.sealed,
+        messages=messages,
+        queues=queues,
+        prepared_transactions=prepared,
+    )
+
+
+def journal_rows(disk: Disk) -> Iterator[RecordRow | Finding]:
+    """All records that can be read, oldest first, with findings where they turned up. Reads as it is iterated."""
+    pending: list[RecordRow | Finding] = []
+
+    def collect(segment: Segment, data: bytes, batch: BatchExtent) -> None:
+        base = batch.offset + BATCH_HEADER_BYTES - batch.start
+        for position, size, kind in _records(data, batch):
+            text = _describe(data, position, size, kind)
+            pending.append(RecordRow(segment.name, base + position, batch.number, _kind_name(kind), size, text))
+
+    walk = Salvage(collect)
+    steps, reported = walk.run(), 0
+    results: tuple[object, ...] = ()
+    at_end = False
+    while not at_end:
+        try:
+            request = steps.send(results) if results else next(steps)
+            assert isinstance(request, tuple)
+            results = disk.run(request)
+        except StopIteration:
+            at_end = True
+        pending += walk.findings[reported:]
+        reported = len(walk.findings)
+        yield from pending
+        pending.clear()
+
+
+def salvage(disk: Disk) -> Salvaged:
+    """Apply everything that can be read, damaged or not, to one state.
+
+    What was in unreadable batches is missing: a message may be lost, an acknowledged one may be back, a transaction
+    whose end is unreadable counts as rolled back unless it was prepared.
+    """
+    replay = Replay()
+    segments: list[Segment] = []
+    malformed: list[Finding] = []
+
+    def apply(segment: Segment, data: bytes, batch: BatchExtent) -> None:
+        if not segments or segments[-1] is not segment:
+            segments.append(segment)
+        try:
+            replay.apply(data, batch.start, batch.end, segment, segments)
+        except MalformedRecord as error:
+            malformed.append(
+                Finding(segment.name, batch.offset + BATCH_HEADER_BYTES + error.position - batch.start, str(error))
+            )
+
+    walk = Salvage(apply)
+    run_steps(walk.run(), disk)
+    highest = max([replay.id_limit, *_ids_in(replay)])
+    return Salvaged(replay, (*walk.findings, *malformed), highest)
+
+
+def _ids_in(replay: Replay) -> Iterator[int]:
+    """One above every id and position that is known to be in use: the record that reserved them may be unreadable."""
+    for message_id, stored in replay.messages.items():
+        yield message_id + 1
+        _, _, _, _, _, _, _, *tail = stored
+        yield max(tail[1::2], default=0) + 1
+    yield from (identifier + 1 for identifier in (*replay.queues, *replay.addresses))
+
+
+def _segment_report(segment: Segment, batches: dict[str, int]) -> SegmentReport:
+    return SegmentReport(
+        segment.name,
+        segment.size,
+        segment.end,
+        batches.get(segment.name, 0),
+        segment.first_number,
+        segment.last_number,
+        segment.compacted,
+    )
+
+
+def _records(data: bytes, batch: BatchExtent) -> Iterator[tuple[int, int, int]]:
+    """(position, size, kind) of each record of a batch; ends at one that makes no sense."""
+    position = batch.start
+    while position + PREFIX.size <= batch.end:
+        size, kind, _, _ = PREFIX.unpack_from(data, position)
+        if size < PREFIX.size or position + size > batch.end:
+            return
+        yield position, size, kind
+        position += size
+
+
+def _kind_name(kind: int) -> str:
+    return RecordKind(kind).name if kind in RecordKind._value2member_map_ else f"kind {kind}"
+
+
+def _describe(data: bytes, position: int, size: int, kind: int) -> str:
+    match kind:
+        case RecordKind.ADD_MESSAGE:
+            return _describe_message(data, position)
+        case RecordKind.ACKNOWLEDGE:
+            *_, message_id, queue_id, transaction_id = ACKNOWLEDGE.unpack_from(data, position)
+            return f"message {message_id} of queue {queue_id}{_in_transaction(transaction_id)}"
+        case RecordKind.UPDATE_DELIVERY_COUNT:
+            *_, message_id, queue_id, count = UPDATE_DELIVERY_COUNT.unpack_from(data, position)
+            return f"message {message_id} of queue {queue_id} delivered {count} times"
+        case RecordKind.PREPARE | RecordKind.ROLLBACK:
+            xid = data[position + TRANSACTION.size : position + size].hex()
+            return f"transaction {TRANSACTION.unpack_from(data, position)[4]}{' xid ' + xid if xid else ''}"
+        case RecordKind.COMMIT:
+            pairs = codec.decode_pairs(data, position + TRANSACTION.size, position + size)
+            places = ", ".join([f"queue {queue_id} from {first}" for queue_id, first in pairs])
+            return f"transaction {TRANSACTION.unpack_from(data, position)[4]}{': ' + places if places else ''}"
+        case RecordKind.ADDRESS | RecordKind.QUEUE:
+            return data[position + PREFIX.size : position + size].decode(errors="replace")
+        case RecordKind.SEGMENT_START:
+            id_limit, extents = codec.decode_segment_start(data, position, size)
+            files = ", ".join([f"{first}-{last} up to batch {number}" for first, last, number in extents])
+            return f"ids below {id_limit} used; segments before: {files or 'none'}"
+        case RecordKind.SEGMENTS_DROPPED:
+            return ", ".join([f"{first}-{last}" for first, last in codec.decode_dropped(data, position, size)])
+        case RecordKind.REMOVE_ADDRESS | RecordKind.REMOVE_QUEUE | RecordKind.RESERVE_IDS | RecordKind.SEAL:
+            return str(codec.IDENTIFIER.unpack_from(data, position)[4])
+        case _:
+            return data[position + PREFIX.size : position + size].hex()
+
+
+def _describe_message(data: bytes, position: int) -> str:
+    fields = ADD_MESSAGE.unpack_from(data, position)
+    _, _, flags, encoding, priority, message_id, transaction_id, expiration, _, _, _, count, raw_size = fields
+    pairs = codec.decode_pairs(data, position + ADD_MESSAGE.size, position + ADD_MESSAGE.size + 16 * count)
+    where = "ordinal" if transaction_id else "position"
+    places = ", ".join([f"queue {queue_id} {where} {place}" for queue_id, place in pairs])
+    durable = "durable" if flags & DURABLE else "not durable"
+    expires = f", expires {expiration}" if expiration else ""
+    return (
+        f"message {message_id}, {raw_size} bytes in encoding {encoding}, {durable}, priority {priority}{expires}: "
+        f"{places}{_in_transaction(transaction_id)}"
+    )
+
+
+def _in_transaction(transaction_id: int) -> str:
+    return f" in transaction {transaction_id}" if transaction_id else ""

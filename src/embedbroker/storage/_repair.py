@@ -1,0 +1,93 @@
+"""Writing a salvaged copy of a damaged journal to another directory.
+
+Responsible for turning what could be read into a clean journal. Refuses to touch the damaged one.
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from embedclient.model import Instant
+
+from ._disk import Disk, ListFiles
+from ._inspection import salvage
+from ._journal import Journal, JournalState
+from ._recovered import RecoveredMessage, RecoveredTransaction
+from ._salvage import Finding
+from ._segments import segment_range
+from ._settings import JournalSettings
+
+__all__ = ["RepairReport", "repair_journal"]
+
+_MESSAGES_PER_BATCH = 1000
+
+
+@frozen
+class RepairReport:
+    """What stands in the copy, and what was in the way."""
+
+    messages: int
+    queues: int
+    prepared_transactions: int
+    findings: tuple[Finding, ...]
+
+
+def repair_journal(damaged: Disk, copy: Disk, settings: JournalSettings, now: Instant) -> RepairReport:
+    """Write everything that can be read of a journal to ``copy``, which must hold no journal.
+
+    What stood in unreadable batches is missing: messages may be lost, acknowledged ones may be back, and a transaction
+    whose end cannot be read counts as rolled back unless it was prepared. ``settings.identity`` should be new.
+
+    Raises:
+        ValueError: there is a journal in ``copy``.
+        DiskFault: reading or writing failed.
+    """
+    (names,) = copy.run((ListFiles(),))
+    assert isinstance(names, tuple)
+    if any(segment_range(name) for name in names):
+        raise ValueError("the directory for the copy holds a journal already")
+    salvaged = salvage(damaged)
+    state = salvaged.replay.finish(())
+    journal = Journal(settings)
+    journal.open(now)
+    _write(journal, copy, now)
+    journal.reserve_ids(salvaged.id_limit)
+    for address in state.addresses:
+        journal.add_address(address)
+    for queue in state.queues:
+        journal.add_queue(queue)
+    messages = 0
+    while portion := state.take_messages(_MESSAGES_PER_BATCH):
+        for message in portion:
+            _add(journal, message, 0)
+        messages += len(portion)
+        _write(journal, copy, now)
+    for transaction in state.transactions:
+        _add_prepared(journal, transaction)
+    journal.close(now)
+    _write(journal, copy, now)
+    assert journal.state is JournalState.CLOSED
+    return RepairReport(messages, len(state.queues), len(state.transactions), salvaged.findings)
+
+
+def _add(journal: Journal, message: RecoveredMessage, transaction_id: int) -> None:
+    journal.wall_ms = message.wall_ms
+    references = [(queue_id, position) for queue_id, position, _count in message.references]
+    journal.add_message(message, transaction_id, references)
+    for queue_id, _position, count in message.references:
+        if count:
+            journal.update_delivery_count(message.message_id, queue_id, count)
+
+
+def _add_prepared(journal: Journal, transaction: RecoveredTransaction) -> None:
+    for message in transaction.adds:
+        _add(journal, message, transaction.transaction_id)
+    for message_id, queue_id in transaction.acknowledgements:
+        journal.acknowledge(message_id, queue_id, transaction.transaction_id)
+    journal.prepare(transaction.transaction_id, transaction.xid)
+
+
+def _write(journal: Journal, disk: Disk, now: Instant) -> None:
+    while work := journal.take_work():
+        for each in work:
+            journal.on_disk_done(each.batch, disk.run(each.operations), now)

@@ -1,0 +1,208 @@
+"""Verdicts on journals, rows for people, and salvaged copies."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from embedbroker.kernel import AddressDefinition, QueueDefinition
+from embedbroker.storage import (
+    SECTOR_BYTES,
+    Finding,
+    JournalSettings,
+    ListFiles,
+    RecordRow,
+    WriteAt,
+    inspect_journal,
+    journal_rows,
+    repair_journal,
+)
+from embedbroker.testing._disk import SimulatedDisk
+from tests.embedbroker.storage.journal_model import (
+    NOW,
+    SMALL,
+    ModelState,
+    RecordedJournal,
+    StoredMessage,
+    picture_of,
+    recover,
+)
+from tests.embedbroker.storage.journal_workload import Workload
+
+COPY = JournalSettings(identity=777, segment_size_bytes=SMALL.segment_size_bytes)
+
+
+def worked(seed: int, calls: int) -> tuple[SimulatedDisk, RecordedJournal]:
+    disk = SimulatedDisk()
+    recorded = RecordedJournal(disk)
+    recorded.open()
+    recorded.settle()
+    random = Random(seed)
+    workload = Workload.on(random, ModelState())
+    for _ in range(calls):
+        name, arguments = workload.call()
+        recorded.call(name, *arguments)
+        if random.random() < 0.3:
+            recorded.settle()
+    recorded.close()
+    return disk, recorded
+
+
+def each_record_once() -> SimulatedDisk:
+    disk = SimulatedDisk()
+    recorded = RecordedJournal(disk)
+    recorded.open()
+    recorded.settle()
+    recorded.call("reserve_ids", 500)
+    recorded.call("add_address", AddressDefinition(1, "orders", True, False))
+    recorded.call("add_queue", QueueDefinition(2, "q", "orders", 1))
+    recorded.call("add_message", StoredMessage(10, b"abc", priority=7, expiration=99), 0, [(2, 11)])
+    recorded.call("add_message", StoredMessage(12, b"abcd", durable=False), 40, [(2, 0)])
+    recorded.call("acknowledge", 10, 2, 40)
+    recorded.call("prepare", 40, b"\x01\x02")
+    recorded.call("commit", 40, [(2, 13)])
+    recorded.call("update_delivery_count", 12, 2, 3)
+    recorded.call("acknowledge", 12, 2, 0)
+    recorded.call("rollback", 41)
+    recorded.call("remove_queue", 2)
+    recorded.call("remove_address", 1)
+    recorded.close()
+    return disk
+
+
+def test_rows_say_what_every_record_means() -> None:
+    rows = [(row.kind, row.text) for row in journal_rows(each_record_once()) if isinstance(row, RecordRow)]
+    assert [row for row in rows if row[0] not in ("ADDRESS", "QUEUE")] == [
+        ("SEGMENT_START", "ids below 0 used; segments before: none"),
+        ("RESERVE_IDS", "500"),
+        ("ADD_MESSAGE", "message 10, 3 bytes in encoding 1, durable, priority 7, expires 99: queue 2 position 11"),
+        (
+            "ADD_MESSAGE",
+            "message 12, 4 bytes in encoding 1, not durable, priority 4: queue 2 ordinal 0 in transaction 40",
+        ),
+        ("ACKNOWLEDGE", "message 10 of queue 2 in transaction 40"),
+        ("PREPARE", "transaction 40 xid 0102"),
+        ("COMMIT", "transaction 40: queue 2 from 13"),
+        ("UPDATE_DELIVERY_COUNT", "message 12 of queue 2 delivered 3 times"),
+        ("ACKNOWLEDGE", "message 12 of queue 2"),
+        ("ROLLBACK", "transaction 41"),
+        ("REMOVE_QUEUE", "2"),
+        ("REMOVE_ADDRESS", "1"),
+        ("SEAL", str(NOW.wall_ms)),
+    ]
+    assert '"name":"orders"' in dict(rows)["ADDRESS"]
+
+
+def test_rows_say_where_a_record_stands() -> None:
+    disk = each_record_once()
+    row = next(row for row in journal_rows(disk) if isinstance(row, RecordRow) and row.kind == "ADD_MESSAGE")
+    content = disk._files[row.file].content
+    assert content[row.offset + row.size_bytes - 3 : row.offset + row.size_bytes] == b"abc"
+
+
+def test_a_sound_journal_is_called_sound() -> None:
+    disk, recorded = worked(1, 400)
+    report = inspect_journal(disk)
+    state = recorded.state_at(recorded.journal.reached)
+    assert report.sound and report.sealed and report.refusal is None
+    assert (report.messages, report.queues) == (len(state.messages), len(state.queues))
+    assert report.prepared_transactions == len(state.prepared)
+    assert report.records["ADD_MESSAGE"] >= len(state.messages)
+    assert max(segment.last_batch for segment in report.segments) == recorded.journal.reached
+
+
+def test_an_empty_directory_is_sound() -> None:
+    assert inspect_journal(SimulatedDisk()).sound
+    assert list(journal_rows(SimulatedDisk())) == []
+
+
+def test_looking_changes_nothing() -> None:
+    disk, _ = worked(2, 300)
+    disk.run((WriteAt("segment-0000000001.journal", 16000, (b"garbage",)),))
+    before = {name: bytes(file.content) for name, file in disk._files.items()}
+    inspect_journal(disk)
+    list(journal_rows(disk))
+    assert {name: bytes(file.content) for name, file in disk._files.items()} == before
+
+
+def test_damage_is_found_with_file_and_offset_and_everything_else_is_still_read() -> None:
+    disk, _ = worked(3, 120)
+    whole = [row for row in journal_rows(disk) if isinstance(row, RecordRow)]
+    victim = whole[len(whole) // 2]
+    disk.flip(victim.file, victim.offset, 4)
+    report = inspect_journal(disk)
+    assert report.refusal is not None and victim.file in report.refusal
+    (finding,) = report.findings
+    assert finding.file == victim.file and 0 <= victim.offset - finding.offset < 4096
+    rows = list(journal_rows(disk))
+    assert finding in rows
+    left = [row for row in rows if isinstance(row, RecordRow)]
+    assert left == [row for row in whole if row.batch != victim.batch]
+
+
+def test_a_damaged_header_of_a_segment_is_found_and_other_segments_are_read() -> None:
+    disk, _ = worked(4, 600)
+    (names,) = disk.run((ListFiles(),))
+    assert isinstance(names, tuple)
+    segments = [name for name in names if name.startswith("segment-")]
+    disk.flip(segments[0], 40, 1)
+    report = inspect_journal(disk)
+    assert report.findings[0] == Finding(
+        segments[0], 0, "the checksum of the segment header does not fit; its batches cannot be read"
+    )
+    assert report.refusal is not None
+    assert {segment.file for segment in report.segments} <= set(segments[1:])
+    assert report.records
+
+
+def test_a_torn_tail_is_a_note_and_no_refusal() -> None:
+    disk, _ = worked(5, 30)
+    segment = inspect_journal(disk).segments[-1]
+    disk.flip(segment.file, segment.used_bytes - SECTOR_BYTES, 1)
+    report = inspect_journal(disk)
+    assert report.refusal is None and not report.sound
+    assert "is cut" in report.notes[0]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_copy_of_an_undamaged_journal_holds_the_same(seed: int) -> None:
+    disk, recorded = worked(seed, 500)
+    copy = SimulatedDisk()
+    report = repair_journal(disk, copy, COPY, NOW)
+    journal = recover(copy)
+    assert journal.recovered is not None and report.findings == ()
+    picture, expected = picture_of(journal.recovered), recorded.state_at(recorded.journal.reached).picture()
+    assert picture.pop("id_limit") >= expected.pop("id_limit")  # type: ignore[operator]
+    assert picture == expected
+    assert inspect_journal(copy).sound
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_salvaged_copy_starts_and_holds_what_was_in_readable_batches(seed: int) -> None:
+    disk, recorded = worked(seed, 300)
+    random = Random(seed)
+    rows = [row for row in journal_rows(disk) if isinstance(row, RecordRow)]
+    victims = random.sample(rows[:-1], 3)
+    for victim in victims:
+        disk.flip(victim.file, victim.offset + random.randrange(victim.size_bytes), 1 << random.randrange(8))
+    copy = SimulatedDisk()
+    report = repair_journal(disk, copy, COPY, NOW)
+    assert {finding.file for finding in report.findings} == {victim.file for victim in victims}
+    journal = recover(copy)
+    assert journal.recovered is not None, journal.failure
+    messages = picture_of(journal.recovered)["messages"]
+    assert isinstance(messages, dict)
+    lost_batches = {(victim.file, victim.batch) for victim in victims}
+    readable = [row for row in rows if (row.file, row.batch) not in lost_batches]
+    known = {int(row.text.split()[1].rstrip(",")) for row in readable if row.kind == "ADD_MESSAGE"}
+    assert set(messages) <= known
+    if not any(row.kind in ("QUEUE", "COMMIT") for row in rows if (row.file, row.batch) in lost_batches):
+        living = recorded.state_at(recorded.journal.reached).messages
+        assert set(messages) >= living.keys() & known
+
+
+def test_a_copy_is_never_written_over_a_journal() -> None:
+    disk, _ = worked(1, 20)
+    with pytest.raises(ValueError, match="holds a journal already"):
+        repair_journal(disk, disk, COPY, NOW)
