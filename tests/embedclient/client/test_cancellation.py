@@ -1,0 +1,229 @@
+"""What a cancellation may and may not do: it loses no message, hides no outcome and leaves nothing running."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+import trio.testing
+
+from embedclient import AcknowledgeMode, ConnectionFactory, DeliveryMode
+from embedclient.errors import TransactionOutcomeUnknownException
+from tests.embedclient.client.conftest import connected_in_vm, relayed_broker
+
+
+async def test_receives_cancelled_at_any_moment_lose_no_message_and_repeat_none() -> None:
+    count = 300
+    received: list[object] = []
+    async with connected_in_vm() as connection, trio.open_nursery() as nursery:
+
+        async def send() -> None:
+            async with connection.session() as session:
+                producer = session.create_producer("q")
+                producer.delivery_mode = DeliveryMode.NON_PERSISTENT
+                for index in range(count):
+                    await producer.send(str(index))
+                    await trio.lowlevel.checkpoint()
+
+        nursery.start_soon(send)
+        async with connection.session() as session, session.create_consumer("q") as consumer:
+            cancelled = 0
+            while len(received) < count:
+                with trio.CancelScope() as scope:
+                    # Every depth of the receive gets its turn of being the one that is cancelled.
+                    nursery.start_soon(_cancel_after, scope, (len(received) + cancelled) % 7)
+                    message = await consumer.receive()
+                    assert message is not None
+                    received.append(message.body)
+                cancelled += scope.cancelled_caught
+    assert received == [str(index) for index in range(count)]
+    assert cancelled > 10
+
+
+async def _cancel_after(scope: trio.CancelScope, checkpoints: int) -> None:
+    for _ in range(checkpoints):
+        await trio.lowlevel.checkpoint()
+    scope.cancel()
+
+
+@pytest.mark.parametrize("window", [0, 1])
+async def test_a_cancelled_receive_of_a_consumer_without_window_takes_no_message_from_others(window: int) -> None:
+    async with (
+        connected_in_vm(f"?consumerWindowSize={window}") as connection,
+        connection.session() as session,
+        session.create_consumer("q") as impatient,
+        connection.session() as other,
+    ):
+        with trio.move_on_after(0.01):
+            await impatient.receive()
+        if window == 0:
+            async with other.create_consumer("q") as patient:
+                await other.create_producer("q").send("x")
+                message = await patient.receive(timeout=1)
+        else:
+            await other.create_producer("q").send("x")
+            message = await impatient.receive(timeout=1)
+        assert message is not None and message.body == "x"
+
+
+async def test_a_commit_cancelled_before_it_left_changes_nothing() -> None:
+    async with connected_in_vm() as connection, connection.session(transacted=True) as session:
+        await session.create_producer("q").send("x")
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await session.commit()
+        assert scope.cancelled_caught
+        await session.commit()
+        async with connection.session() as reader, reader.create_consumer("q") as consumer:
+            message = await consumer.receive(timeout=1)
+            assert message is not None and message.body == "x"
+
+
+async def test_a_commit_cancelled_on_its_way_is_in_doubt_until_its_outcome_is_known() -> None:
+    async with relayed_broker() as relay, ConnectionFactory(relay.url).connect() as connection:
+        async with connection.session(transacted=True) as session:
+            producer = session.create_producer("q")
+            await producer.send("x")
+            relay.hold("down")
+            with trio.move_on_after(0.01) as scope:
+                await session.commit()
+            assert scope.cancelled_caught
+            relay.release()
+            await producer.send("y")
+            await session.commit()  # learns first that the other one succeeded
+        async with connection.session() as reader, reader.create_consumer("q") as consumer:
+            assert [(await consumer.receive(timeout=1)) is not None for _ in range(2)] == [True, True]
+
+
+async def test_a_cancelled_commit_whose_connection_is_lost_is_reported_by_the_next() -> None:
+    async with relayed_broker() as relay:
+        url = f"{relay.url}?reconnectAttempts=5&retryInterval=1"
+        async with ConnectionFactory(url).connect() as connection, connection.session(transacted=True) as session:
+            await session.create_producer("q").send("x")
+            relay.hold("down")
+            with trio.move_on_after(0.01):
+                await session.commit()
+            relay.release()
+            relay.cut()
+            with pytest.raises(TransactionOutcomeUnknownException):
+                await session.commit()
+            await session.rollback()
+            await session.commit()
+
+
+async def test_a_cancelled_block_still_closes_in_an_orderly_way() -> None:
+    async with relayed_broker() as relay:
+        with trio.CancelScope() as scope:
+            async with ConnectionFactory(relay.url, client_id="me").connect() as connection:
+                session = await connection.session()
+                await session.create_consumer("q")
+                scope.cancel()
+                await trio.sleep_forever()
+        assert scope.cancelled_caught
+        # The broker knows of the end already: the client id is free again.
+        async with ConnectionFactory(relay.url, client_id="me").connect():
+            pass
+
+
+async def test_closing_gives_up_on_a_broker_that_does_not_answer(autojump_clock: trio.testing.MockClock) -> None:
+    async with relayed_broker() as relay:
+        started = trio.current_time()
+        async with ConnectionFactory(relay.url).connect() as connection:
+            await connection.session()
+            relay.hold("down")
+        assert 1 < trio.current_time() - started < 20
+        relay.release()
+
+
+async def test_sends_wait_when_nobody_reads_and_a_cancellation_ends_the_wait(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with (
+        relayed_broker() as relay,
+        ConnectionFactory(relay.url).connect() as connection,
+        connection.session() as session,
+    ):
+        producer = session.create_producer("q")
+        producer.delivery_mode = DeliveryMode.NON_PERSISTENT
+        relay.hold("up")
+        sent = 0
+        with trio.move_on_after(1) as scope:
+            while True:
+                await producer.send(b"x" * 10_000)
+                sent += 1
+        assert scope.cancelled_caught
+        assert sent < 1_000
+        relay.release()
+        consumer = await session.create_consumer("q")
+        for _ in range(sent):
+            assert await consumer.receive(timeout=5) is not None
+        assert await consumer.receive_nowait() is None
+
+
+async def test_a_blocking_acknowledgement_outlasts_a_cancellation() -> None:
+    async with (
+        relayed_broker() as relay,
+        ConnectionFactory(f"{relay.url}?blockOnAcknowledge=true").connect() as connection,
+    ):
+        async with connection.session() as session, session.create_consumer("q") as consumer:
+            await session.create_producer("q").send("x")
+            await consumer.receive_nowait()
+            await session.create_producer("q").send("y")
+            async with trio.open_nursery() as nursery:
+                with trio.CancelScope() as scope:
+                    relay.hold("up")
+
+                    async def cancel() -> None:
+                        await trio.testing.wait_all_tasks_blocked()
+                        scope.cancel()
+                        relay.release()
+
+                    nursery.start_soon(cancel)
+                    message = await consumer.receive()
+            assert message is not None and message.body == "y"
+        async with connection.session() as session, session.create_consumer("q") as consumer:
+            assert await consumer.receive_nowait() is None
+
+
+async def test_every_waiting_method_lets_other_tasks_run() -> None:
+    async with connected_in_vm() as connection:
+        async with connection.session(transacted=True) as session:
+            producer = session.create_producer("q")
+            with trio.testing.assert_checkpoints():
+                await producer.send("x")
+            with trio.testing.assert_checkpoints():
+                await session.commit()
+            with trio.testing.assert_checkpoints():
+                consumer = await session.create_consumer("q")
+            with trio.testing.assert_checkpoints():
+                await consumer.receive()
+            with trio.testing.assert_checkpoints():
+                await session.rollback()
+            with trio.testing.assert_checkpoints():
+                await session.create_temporary_queue()
+        async with connection.session(acknowledge_mode=AcknowledgeMode.CLIENT) as session:
+            consumer = await session.create_consumer("q")
+            message = await consumer.receive()
+            assert message is not None
+            with trio.testing.assert_checkpoints():
+                await message.acknowledge()
+
+
+async def test_a_long_run_of_sends_lets_other_tasks_run() -> None:
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    async with connected_in_vm("?producerWindowSize=-1") as connection, connection.session() as session:
+        producer = session.create_producer("q")
+        producer.delivery_mode = DeliveryMode.NON_PERSISTENT
+        await producer.send("prepared")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(count_turns)
+            for _ in range(1_000):
+                await producer.send("x")
+            nursery.cancel_scope.cancel()
+    assert turns >= 10

@@ -1,0 +1,139 @@
+"""What only asyncio has: its cancellations, time-outs and task groups."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from embedclient import DeliveryMode
+from embedclient.agent import Agent, BytesReceived, Input, Output
+from embedclient.asyncio import ConnectionFactory
+from embedclient.errors import ConnectionLostException
+from embedclient.model import Instant
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(20):
+            await scenario
+
+    asyncio.run(bounded())
+
+
+def test_receives_that_time_out_at_any_moment_lose_no_message_and_repeat_none(url: str) -> None:
+    async def main() -> None:
+        count = 200
+        received: list[object] = []
+        async with ConnectionFactory(url).connect() as connection, asyncio.TaskGroup() as group:
+
+            async def send() -> None:
+                async with connection.session() as session:
+                    producer = session.create_producer("q")
+                    producer.delivery_mode = DeliveryMode.NON_PERSISTENT
+                    for index in range(count):
+                        await producer.send(str(index))
+                        await asyncio.sleep(0)
+
+            group.create_task(send())
+            async with connection.session() as session, session.create_consumer("q") as consumer:
+                while len(received) < count:
+                    receiving = asyncio.create_task(consumer.receive())
+                    for _ in range(len(received) % 5):
+                        await asyncio.sleep(0)
+                    receiving.cancel()
+                    try:
+                        message = await receiving
+                    except asyncio.CancelledError:
+                        await asyncio.sleep(0)
+                        message = await consumer.receive(timeout=0.001)
+                    if message is not None:
+                        received.append(message.body)
+        assert received == [str(index) for index in range(count)]
+
+    run(main())
+
+
+def test_a_cancelled_task_closes_its_connection_in_an_orderly_way(url: str) -> None:
+    async def main() -> None:
+        async def hold() -> None:
+            async with ConnectionFactory(url, client_id="me").connect() as connection:
+                session = await connection.session()
+                await session.create_consumer("q")
+                connected.set()
+                await asyncio.Event().wait()
+
+        connected = asyncio.Event()
+        holding = asyncio.create_task(hold())
+        await connected.wait()
+        holding.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await holding
+        async with ConnectionFactory(url, client_id="me").connect():
+            pass
+        current = asyncio.current_task()
+        assert asyncio.all_tasks() - {current} == set()
+
+    run(main())
+
+
+def test_a_timeout_around_a_connection_is_a_timeout(url: str) -> None:
+    async def main() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                async with (
+                    ConnectionFactory(url).connect() as connection,
+                    connection.session() as session,
+                    session.create_consumer("q") as consumer,
+                ):
+                    await consumer.receive()
+
+    run(main())
+
+
+def test_a_defect_in_the_client_ends_the_scope_as_itself(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = Agent.step
+
+    def step(agent: Agent, event: Input, now: Instant) -> list[Output]:
+        if isinstance(event, BytesReceived):
+            raise AssertionError("a defect")
+        return whole(agent, event, now)
+
+    async def main() -> None:
+        async with ConnectionFactory(url).connect() as connection, connection.session() as session:
+            producer = session.create_producer("q")
+            monkeypatch.setattr(Agent, "step", step)
+            await producer.send("x")
+
+    with pytest.raises(AssertionError, match="a defect"):
+        run(main())
+
+
+def test_a_name_in_the_vm_is_refused_with_the_way_out() -> None:
+    async def main() -> None:
+        with pytest.raises(ConnectionLostException, match=r"broker\.url"):
+            async with ConnectionFactory("vm://broker").connect():
+                pass
+
+    run(main())
+
+
+def test_messages_larger_than_the_sockets_buffers_arrive(url: str) -> None:
+    async def main() -> None:
+        body = bytes(90_000)
+        async with (
+            ConnectionFactory(f"{url}?producerWindowSize=-1").connect() as connection,
+            connection.session() as session,
+            session.create_consumer("q") as consumer,
+        ):
+            producer = session.create_producer("q")
+            producer.delivery_mode = DeliveryMode.NON_PERSISTENT
+            for _ in range(100):
+                await producer.send(body)
+            for _ in range(100):
+                message = await consumer.receive(timeout=5)
+                assert message is not None and message.body == body
+
+    run(main())

@@ -1,0 +1,108 @@
+"""What only threads have: Ctrl-C in the middle of a call, calls from many threads, and threads that must end."""
+
+from __future__ import annotations
+
+import _thread
+import threading
+
+import pytest
+
+from embedclient.blocking import ConnectionFactory
+from embedclient.blocking._portal import Portal
+from embedclient.errors import ConnectionClosedException, ConnectionLostException, IllegalStateException
+
+
+def portal_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "embedclient"]
+
+
+def test_the_thread_ends_with_the_connection(url: str) -> None:
+    before = portal_threads()
+    connection = ConnectionFactory(url).connect()
+    assert len(portal_threads()) == len(before) + 1
+    connection.close()
+    connection.close()
+    assert portal_threads() == before
+
+
+def test_a_refused_connection_leaves_no_thread() -> None:
+    before = portal_threads()
+    with pytest.raises(ConnectionLostException):
+        ConnectionFactory("tcp://127.0.0.1:1").connect()
+    assert portal_threads() == before
+
+
+def test_an_interrupted_receive_leaves_the_message(url: str) -> None:
+    with ConnectionFactory(url).connect() as connection, connection.session() as session:
+        consumer = session.create_consumer("q")
+        threading.Timer(0.05, _thread.interrupt_main).start()
+        with pytest.raises(KeyboardInterrupt):
+            consumer.receive()
+        with connection.session() as other:
+            other.create_producer("q").send("x")
+        message = consumer.receive(timeout=5)
+        assert message is not None and message.body == "x"
+
+
+def test_a_connection_serves_many_threads(url: str) -> None:
+    with ConnectionFactory(url).connect() as connection:
+
+        def send(name: str) -> None:
+            with connection.session() as session:
+                producer = session.create_producer("q")
+                for index in range(20):
+                    producer.send(f"{name} {index}")
+
+        threads = [threading.Thread(target=send, args=(str(number),)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        with connection.session() as session, session.create_consumer("q") as consumer:
+            bodies: list[object] = []
+            while len(bodies) < 80:
+                message = consumer.receive(timeout=5)
+                assert message is not None
+                bodies.append(message.body)
+        for thread in threads:
+            thread.join()
+        assert sorted(map(str, bodies)) == sorted(f"{name} {index}" for name in range(4) for index in range(20))
+
+
+def test_closing_the_connection_in_another_thread_ends_a_waiting_receive(url: str) -> None:
+    connection = ConnectionFactory(url).connect()
+    session = connection.session()
+    consumer = session.create_consumer("q")
+    ended: list[object] = []
+
+    def receive() -> None:
+        try:
+            ended.append(consumer.receive())
+        except ConnectionClosedException as error:
+            ended.append(error)
+
+    waiting = threading.Thread(target=receive)
+    waiting.start()
+    connection.close()
+    waiting.join(5)
+    assert len(ended) == 1 and (ended[0] is None or isinstance(ended[0], ConnectionClosedException))
+
+
+def test_a_listener_may_use_the_client(url: str) -> None:
+    with ConnectionFactory(url).connect() as connection, connection.session() as session, connection.session() as other:
+        replies = other.create_producer("replies")
+        consumer = session.create_consumer("requests")
+        consumer.set_message_listener(lambda message: replies.send(f"re: {message.body}"))
+        with connection.session() as third:
+            third.create_producer("requests").send("hello")
+            reply = third.create_consumer("replies").receive(timeout=5)
+        assert reply is not None and reply.body == "re: hello"
+
+
+def test_a_blocking_call_in_the_event_loops_own_thread_is_refused() -> None:
+    portal = Portal.open()
+
+    async def call() -> None:
+        portal.call_now(list)
+
+    with pytest.raises(IllegalStateException, match="event loop's thread"):
+        portal.call(call)
+    portal._stop()
