@@ -177,7 +177,8 @@ class Consumer:
                 frame_size = 1
             self._wanted = False
         self._prefetch.put(Delivery(message, delivery_count, self, frame_size, sequence), priority)
-        self._become_ready()
+        if not self._ready_due and not self._stopped:
+            self._become_ready()
 
     def on_large_message(self, message: CoreMessage, delivery_count: int, frame_size: int) -> None:
         """Takes in the headers of a large delivery."""
@@ -358,9 +359,11 @@ class Consumer:
     # --- stop, rollback, rebuild, close ---
 
     def stop(self) -> None:
+        """Gives nothing out from now on; a browser goes on."""
         self._stopped = not self.browse_only
 
     def start(self) -> None:
+        """Gives out what is there."""
         self._stopped = False
         if self._prefetch.highest >= 0:
             self._become_ready()
@@ -381,8 +384,13 @@ class Consumer:
             self._return_credit(returned)
 
     def rebuild(self, started: bool) -> None:
-        """Makes the consumer again in a rebuilt session (core-protocol 7.3); its queue exists again by now."""
+        """Makes the consumer again in a rebuilt session (core-protocol 7.3); its queue exists again by now.
+
+        What the broker delivers from now on is given out when the whole reconnect is complete and listeners have heard
+        of it: they need to know that what they hold is going to come again.
+        """
         self._forget_deliveries()
+        self._stopped = True
         self._pending_ack = None
         self._pending_ack_bytes = self._consumed_bytes = 0
         self._valid_from = self._sequence

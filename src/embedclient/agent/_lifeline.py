@@ -261,11 +261,12 @@ class Lifeline:
         attempts = self._attempts
         assert attempts is not None
         rebuilt = recovery.result
+        # Listeners hear of it in front of everything that the sessions do now.
+        self._notify(FailoverCompleted(not rebuilt))
+        self._notify(ConnectionFailed(attempts.cause, True, attempts.scale_down_target))
         for session in list(self.sessions):
             if session.line.closed_error is None:
                 session.resume(session in rebuilt)
-        self._notify(FailoverCompleted(not rebuilt))
-        self._notify(ConnectionFailed(attempts.cause, True, attempts.scale_down_target))
         self._become_connected(connection)
 
     def _give_up(self, attempts: Attempts) -> None:

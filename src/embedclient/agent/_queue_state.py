@@ -174,3 +174,19 @@ def create_shared_queue_packet(
         return CreateSharedQueue(address, queue, filter, durable, True)
     given = {name: value for name, value in asdict(attributes).items() if value is not None}
     return CreateSharedQueueV2(address, queue, filter, durable, routing_type, True, **given)
+
+
+def create_again_packet(version: int, queue: str, state: QueueState) -> Packet:
+    """The packet that makes a queue as it was; nobody waits for an answer, because it may still be there."""
+    return create_queue_packet(
+        version,
+        state.address or queue,
+        state.name or queue,
+        -1 if state.routing_type is None else state.routing_type,
+        state.attributes,
+        filter=state.filter,
+        durable=state.durable,
+        temporary=state.temporary,
+        auto_created=state.auto_created,
+        requires_response=False,
+    )

@@ -28,7 +28,7 @@ from embedclient.agent._queue_state import (
     QUEUE_ANSWERS,
     QueueAttributes,
     QueueState,
-    create_queue_packet,
+    create_again_packet,
     queue_state,
 )
 from embedclient.agent._settings import DEFAULT_CONSUMER_WINDOW_SIZE, LocatorSettings, SessionFlags, SessionMode
@@ -95,6 +95,8 @@ class Session:
         self.rollback_only = False
         # Between the stop and the start of a rollback.
         self.suspended = False
+        # How often the broker forgot it: a delivery of before belongs to a session that is gone.
+        self.rebuilds = 0
         self.consumers: dict[int, Consumer] = {}
         self.producers: dict[int, Producer] = {}
         self.new_name = new_name
@@ -445,6 +447,7 @@ class Session:
         What was in flight is released; an open transaction is lost and can only be rolled back.
         """
         self.name = name
+        self.rebuilds += 1
         line = self.line
         if self.work_done and self.flags.transactional:
             self.rollback_only = True
@@ -456,7 +459,7 @@ class Session:
         for consumer in self.open_consumers():
             state = consumer.queue_state
             if not state.durable or state.auto_created:
-                line.post_rebuilding(_create_again(line.version, consumer))
+                line.post_rebuilding(create_again_packet(line.version, consumer.queue, state))
         for consumer in self.open_consumers():
             consumer.rebuild(self.started)
         if self.started and not self.suspended:
@@ -469,6 +472,12 @@ class Session:
             self.line.post(SessionAddMetadataV2(key, value, False), counted=False)
         if rebuilt and self._credits is not None:
             self._credits.restart()
+        if rebuilt and not self.suspended:
+            for consumer in self.open_consumers():
+                if self.started:
+                    consumer.start()
+                else:
+                    consumer.stop()
         self.line.unlock()
 
 
@@ -478,19 +487,3 @@ def consumer_window(settings: LocatorSettings, state: QueueState) -> int:
     if own == DEFAULT_CONSUMER_WINDOW_SIZE and state.default_consumer_window_size is not None:
         return state.default_consumer_window_size
     return own
-
-
-def _create_again(version: int, consumer: Consumer) -> Packet:
-    state = consumer.queue_state
-    return create_queue_packet(
-        version,
-        state.address or consumer.queue,
-        state.name or consumer.queue,
-        -1 if state.routing_type is None else state.routing_type,
-        state.attributes,
-        filter=state.filter,
-        durable=state.durable,
-        temporary=state.temporary,
-        auto_created=state.auto_created,
-        requires_response=False,
-    )

@@ -346,3 +346,19 @@ def test_a_rollback_that_waits_for_the_failover_takes_back_the_sends_in_front_of
     assert take(pair, session, consumer) == ["kept"]
     pair.finish(session.commit())
     assert count_of(pair, other) == 0
+
+
+def test_listeners_hear_of_a_failover_before_its_messages_are_given_out() -> None:
+    pair = NodePair(RECONNECTING)
+    session = open_session(pair, SessionMode.CLIENT)
+    producer, consumer = open_queue(pair, session)
+    pair.finish(producer.send(text_message("one", "q")))
+    others = [open_session(pair) for _ in range(3)]
+    heard: list[object] = []
+    consumer.on_ready = lambda consumer: heard.append(consumer.next(pair.now) is not None)
+    pair.agent.on_notification = heard.append
+    pair.cut()
+    pair.advance(1)
+    kinds = [what if isinstance(what, bool) else type(what) for what in heard]
+    assert kinds == [FailureDetected, FailoverCompleted, ConnectionFailed, True]
+    assert [each.rebuilds for each in (session, *others)] == [1] * 4
