@@ -7,6 +7,7 @@ unknown messages, ends of unknown transactions and removals of unknown definitio
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable
 
 from attrs import Factory, define
@@ -64,50 +65,44 @@ class Replay:
         messages, index, placements = self.messages, self.liveness.index, segment.placements
         unpack_add, unpack_pair, unpack_acknowledge = ADD_MESSAGE.unpack_from, PAIR.unpack_from, ACKNOWLEDGE.unpack_from
         position = start
-        while position < end:
-            kind = data[position + _KIND]
-            if kind == _ADD:
-                (size, _, flags, encoding, priority, message_id, transaction_id, expiration, timestamp, wall_ms, _,
-                 count, raw_size) = unpack_add(data, position)  # fmt: skip
-                raw_start = position + size - raw_size
-                if raw_start != position + 64 + 16 * count or position + size > end:
-                    raise MalformedRecord(position, "a message record with wrong sizes")
-                raw = data[raw_start : raw_start + raw_size]
-                if count == 1 and not transaction_id:
-                    queue_id, place = unpack_pair(data, position + 64)
-                    messages[message_id] = (
-                        encoding,
-                        priority,
-                        flags,
-                        expiration,
-                        timestamp,
-                        wall_ms,
-                        raw,
-                        queue_id,
-                        place,
-                    )
-                    placement = placements.get(queue_id)
-                    if placement is None:
-                        placement = segment.placement(queue_id)
-                    placement.count += 1
-                    index[message_id] = placement
+        try:
+            while position < end:
+                kind = data[position + _KIND]
+                if kind == _ADD:
+                    (size, _, flags, encoding, priority, message_id, transaction_id, expiration, timestamp, wall_ms, _,
+                     count, raw_size) = unpack_add(data, position)  # fmt: skip
+                    raw_start = position + size - raw_size
+                    if raw_start != position + 64 + 16 * count or position + size > end:
+                        raise MalformedRecord(position, "a message record with wrong sizes")
+                    head = (encoding, priority, flags, expiration, timestamp, wall_ms)
+                    raw = data[raw_start : raw_start + raw_size]
+                    if count == 1 and not transaction_id:
+                        queue_id, place = unpack_pair(data, position + 64)
+                        messages[message_id] = (*head, raw, queue_id, place)
+                        placement = placements.get(queue_id)
+                        if placement is None:
+                            placement = segment.placement(queue_id)
+                        placement.count += 1
+                        index[message_id] = placement
+                    else:
+                        pairs = codec.decode_pairs(data, position + 64, raw_start)
+                        stored = (*head, raw, *[number for pair in pairs for number in pair])
+                        self._add(message_id, transaction_id, stored, segment)
+                elif kind == _ACKNOWLEDGE:
+                    size, _, _, _, message_id, queue_id, transaction_id = unpack_acknowledge(data, position)
+                    if size != ACKNOWLEDGE.size:
+                        raise MalformedRecord(position, "an acknowledgement with a wrong size")
+                    if transaction_id:
+                        self._transaction(transaction_id).acknowledgements.append((message_id, queue_id))
+                        self.liveness.acknowledge_in_transaction(message_id, queue_id, transaction_id, segment)
+                    else:
+                        self._settle(message_id, queue_id)
+                        self.liveness.acknowledge(message_id, queue_id, segment)
                 else:
-                    references = [
-                        number for pair in codec.decode_pairs(data, position + 64, raw_start) for number in pair
-                    ]
-                    stored = (encoding, priority, flags, expiration, timestamp, wall_ms, raw, *references)
-                    self._add(message_id, transaction_id, stored, segment)
-            elif kind == _ACKNOWLEDGE:
-                size, _, _, _, message_id, queue_id, transaction_id = unpack_acknowledge(data, position)
-                if transaction_id:
-                    self._transaction(transaction_id).acknowledgements.append((message_id, queue_id))
-                    self.liveness.acknowledge_in_transaction(message_id, queue_id, transaction_id, segment)
-                else:
-                    self._settle(message_id, queue_id)
-                    self.liveness.acknowledge(message_id, queue_id, segment)
-            else:
-                size = self._apply_rare(data, position, end, segment, segments)
-            position += size
+                    size = self._apply_rare(data, position, end, segment, segments)
+                position += size
+        except (struct.error, IndexError, ValueError, TypeError) as error:
+            raise MalformedRecord(position, f"a record that cannot be read: {error}") from error
         if position != end:
             raise MalformedRecord(position, "a record that ends behind its batch")
 
