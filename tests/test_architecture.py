@@ -50,7 +50,7 @@ ALLOWED = {
     "b.ledger":        "c.errors c.model",
     "b.testing":       "b.node b.storage b.locks b.config b.ledger b.kernel c.errors c.model c.engine c.agent",
     "b.pytest_plugin": "b.runtime b.testing b.ledger b.config b.kernel b c c.errors c.transport",
-    "b.cli":           "b b.configfile b.ledger b.storage c c.errors c.blocking",
+    "b.cli":           "b b.configfile b.ledger b.storage b.runtime c c.errors c.blocking",
     "b.console":       "b b.configfile b.ledger b.storage c c.errors c.blocking",
     "b.pipeline":      "b.storage b.ledger c.blocking c.errors",
 }

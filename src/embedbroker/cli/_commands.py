@@ -19,6 +19,7 @@ _HOMES = {
     "send": ("._send", "send"),
     "receive": ("._receive", "receive"),
     "browse": ("._receive", "browse"),
+    "journal": ("._journal", "journal"),
 }
 
 

@@ -1,0 +1,139 @@
+"""`embedbroker journal`: what stands in the directory of a stopped broker, whether it is sound, and a salvaged copy.
+
+Responsible for what people and scripts see. Refuses to know the format; that is the journal's own knowledge.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+
+import attrs
+import click
+
+from embedbroker import BrokerConfig
+from embedbroker.runtime import journal_directory, repair_directory
+from embedbroker.storage import DiskFault, Finding, JournalReport, RecordRow, inspect_journal, journal_rows
+from embedclient.errors import ResourceAllocationException
+
+from ._failure import CannotStart, Refused
+
+__all__ = ["journal"]
+
+_directory = click.argument("directory", type=click.Path(path_type=Path))
+
+
+@contextmanager
+def _readable(directory: Path) -> Iterator[None]:
+    """Whatever keeps a journal from being read at all becomes one line."""
+    try:
+        yield
+    except ResourceAllocationException as error:
+        raise CannotStart(str(error)) from None
+    except DiskFault as fault:
+        raise CannotStart(f"{directory}: {fault}") from None
+
+
+@click.group()
+def journal() -> None:
+    """Look at the journal of a stopped broker."""
+
+
+@journal.command()
+@_directory
+@click.option("--json", "as_json", is_flag=True, help="The report as JSON.")
+def verify(directory: Path, as_json: bool) -> None:
+    """Read the whole journal in DIRECTORY and say whether a broker would start on it.
+
+    The exit code is 1 if it would not. A torn tail, which a kill leaves behind, is reported and does not count.
+    """
+    with _readable(directory), journal_directory(directory) as disk:
+        report = inspect_journal(disk)
+    if not report.segments and not report.findings:
+        raise Refused(f"there is no journal in {directory}")
+    click.echo(json.dumps(_as_json(report), indent=2) if as_json else "\n".join(_lines(report)))
+    if report.refusal is not None:
+        sys.exit(1)
+
+
+def _as_json(report: JournalReport) -> dict[str, object]:
+    return {"sound": report.sound, "starts": report.refusal is None, **attrs.asdict(report)}
+
+
+def _lines(report: JournalReport) -> Iterator[str]:
+    for segment in report.segments:
+        kind = "compacted, " if segment.compacted else ""
+        yield (
+            f"{segment.file}: {kind}{segment.used_bytes:,} of {segment.size_bytes:,} bytes used, {segment.batches:,} "
+            f"batches ({segment.first_batch} to {segment.last_batch})"
+        )
+    records = ", ".join(f"{count:,} {kind}" for kind, count in sorted(report.records.items()))
+    yield f"records: {records or 'none'}"
+    yield (
+        f"state: {report.messages:,} messages, {report.queues:,} queues, "
+        f"{report.prepared_transactions:,} prepared transactions; {'sealed' if report.sealed else 'not sealed'}"
+    )
+    yield from (f"note: {note}" for note in report.notes)
+    yield from (_finding_line(finding) for finding in report.findings)
+    if report.refusal is not None:
+        yield f"DAMAGED: a broker refuses to start: {report.refusal}"
+        yield "`embedbroker journal repair` writes what can be read to another directory"
+    else:
+        yield "sound" if report.sound else "a broker starts on it"
+
+
+def _finding_line(finding: Finding) -> str:
+    return f"found: {finding.file} at offset {finding.offset}: {finding.text}"
+
+
+@journal.command()
+@_directory
+@click.option("--kind", help="Only records of this kind, such as ADD_MESSAGE.")
+@click.option("--limit", type=click.IntRange(1), help="Stop after so many rows.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON line per record.")
+def show(directory: Path, kind: str | None, limit: int | None, as_json: bool) -> None:
+    """List the records of the journal in DIRECTORY, oldest first, and damage where it turns up."""
+    with _readable(directory), journal_directory(directory) as disk:
+        rows = (row for row in journal_rows(disk) if kind is None or _is_kind(row, kind))
+        for row in islice(rows, limit):
+            click.echo(json.dumps(_row_as_json(row)) if as_json else _row_line(row))
+
+
+def _is_kind(row: RecordRow | Finding, kind: str) -> bool:
+    """Damage is never filtered out."""
+    return isinstance(row, Finding) or row.kind == kind.upper().replace("-", "_")
+
+
+def _row_as_json(row: RecordRow | Finding) -> dict[str, object]:
+    return {"row": "finding" if isinstance(row, Finding) else "record", **attrs.asdict(row)}
+
+
+def _row_line(row: RecordRow | Finding) -> str:
+    if isinstance(row, Finding):
+        return _finding_line(row)
+    return f"{row.file} {row.offset:>10} batch {row.batch:<7} {row.kind:<22} {row.size_bytes:>8} bytes  {row.text}"
+
+
+@journal.command()
+@_directory
+@click.argument("copy", type=click.Path(path_type=Path))
+def repair(directory: Path, copy: Path) -> None:
+    """Write what can be read of the journal in DIRECTORY to the directory COPY; DIRECTORY stays as it is.
+
+    Messages whose records are damaged are missing in the copy, and one whose acknowledgement is damaged comes again.
+    """
+    with _readable(directory):
+        try:
+            report = repair_directory(directory, copy, segment_size_bytes=BrokerConfig().segment_size_bytes)
+        except ValueError as error:
+            raise Refused(f"{copy}: {error}") from None
+    for finding in report.findings:
+        click.echo(_finding_line(finding))
+    click.echo(
+        f"saved to {copy}: {report.messages:,} messages, {report.queues:,} queues, "
+        f"{report.prepared_transactions:,} prepared transactions"
+    )

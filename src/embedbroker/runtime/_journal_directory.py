@@ -1,0 +1,65 @@
+"""The journal of a stopped broker: its directory opened for looking at it, or for a salvaged copy.
+
+Responsible for files, lock, time and chance around what `embedbroker.storage` reads and writes. Refuses to look at a
+journal that a broker uses: what it reads would change under it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from embedbroker.storage import Disk, JournalSettings, RepairReport, repair_journal
+from embedclient.errors import ResourceAllocationException
+from embedclient.model import Instant
+
+from ._clock import SystemEntropy
+from ._disk import FileDisk
+from ._lock import DirectoryLock, DirectoryLocked
+
+__all__ = ["journal_directory", "repair_directory"]
+
+
+@contextmanager
+def journal_directory(directory: Path) -> Iterator[Disk]:
+    """The files of a broker's directory, with brokers kept out meanwhile.
+
+    Raises:
+        ResourceAllocationException: there is no such directory, it cannot be opened, or a broker uses it.
+    """
+    try:
+        lock = DirectoryLock.acquire(directory, "journal inspection")
+    except DirectoryLocked as error:
+        raise ResourceAllocationException(str(error)) from error
+    except OSError as error:
+        raise ResourceAllocationException(f"cannot open directory {directory}: {error.strerror}") from error
+    try:
+        disk = FileDisk(directory)
+        try:
+            yield disk
+        finally:
+            disk.close()
+    finally:
+        lock.release()
+
+
+def repair_directory(damaged: Path, copy: Path, *, segment_size_bytes: int) -> RepairReport:
+    """Write what can be read of the journal in ``damaged`` to the directory ``copy``, which is made if it is not there.
+
+    Raises:
+        ResourceAllocationException: one of the directories is not to be had.
+        ValueError: there is a journal in ``copy`` already.
+        DiskFault: reading or writing failed.
+    """
+    with journal_directory(damaged) as source:
+        try:
+            copy.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ResourceAllocationException(f"cannot make directory {copy}: {error.strerror}") from error
+        with journal_directory(copy) as target:
+            identity = int.from_bytes(SystemEntropy().random_bytes(8), "big") >> 1
+            settings = JournalSettings(identity=identity, segment_size_bytes=segment_size_bytes)
+            now = Instant(time.monotonic(), time.time_ns() // 1_000_000)
+            return repair_journal(source, target, settings, now)
