@@ -16,6 +16,7 @@ from embedclient.errors import (
     ConnectionClosedException,
     IllegalStateException,
     InvalidDestinationException,
+    JMSException,
 )
 from embedclient.model import DeliveryMode, Destination
 
@@ -68,6 +69,8 @@ class MessageProducer:
         self.disable_message_id = False
         self.disable_message_timestamp = False
         self._context = context
+        self._is_prepared = False
+        self._group_id = context.group_of_new_producer()
         address = None if destination is None else place_of(destination).address
         self._agent_producer = context.agent_session.create_producer(address)
         context.edge.flush_soon()
@@ -103,8 +106,9 @@ class MessageProducer:
         context.one_task.check()
         await context.edge.pause()
         target = self._target(destination)
-        if target not in context.prepared:
+        if not self._is_prepared:
             await context.prepare(target)
+            self._is_prepared = self._destination is not None
         core = self._encode(message, target, delivery_mode, priority, time_to_live, delivery_delay)
         call = self._agent_producer.send(core)
         if call.done and call.error is None:
@@ -157,17 +161,20 @@ class MessageProducer:
     ) -> CoreMessage:
         context = self._context
         now_ms = context.edge.now().wall_ms
+        rank = self.priority if priority is None else priority
+        if not 0 <= rank <= 9:
+            raise JMSException(f"{rank} is no priority; they go from 0 to 9")
         lifetime = self.time_to_live if time_to_live is None else time_to_live
         delay = self.delivery_delay if delivery_delay is None else delivery_delay
         return to_core(
             as_message(body),
             target,
             durable=(delivery_mode or self.delivery_mode) == DeliveryMode.PERSISTENT,
-            priority=self.priority if priority is None else priority,
+            priority=rank,
             timestamp=0 if self.disable_message_timestamp else now_ms,
             expiration=now_ms + round((lifetime + delay) * 1000) if lifetime else 0,
             delivery_time=now_ms + round(delay * 1000) if delay else 0,
             user_id=None if self.disable_message_id else context.message_ids.next(now_ms),
             connection_id=context.connection_id,
-            group_id=context.group_id,
+            group_id=self._group_id,
         )

@@ -34,9 +34,7 @@ from embedclient.model import (
     TemporaryTopic,
     Topic,
     filter_for_selector,
-    make_uuid,
     subscription_queue_name,
-    uuid_text,
 )
 
 
@@ -102,7 +100,7 @@ class Session:
                 )
             return agent_session.open_topic_consumer(
                 place.address,
-                queue=place.queue or self._random_name(),
+                queue=place.queue or self._context.random_name(),
                 durable=False,
                 shared=False,
                 filter=condition,
@@ -280,9 +278,6 @@ class Session:
 
     def _filter(self, selector: str | None, no_local: bool) -> str | None:
         return filter_for_selector(selector, no_local_id=self._context.connection_id if no_local else None)
-
-    def _random_name(self) -> str:
-        return uuid_text(make_uuid(self._context.entropy, self._context.edge.now()))
 
     def _check_transacted(self, action: str) -> None:
         if not self.transacted:

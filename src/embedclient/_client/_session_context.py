@@ -15,7 +15,7 @@ from embedclient._client._inbox import OneTask
 from embedclient._client._message_ids import MessageIds
 from embedclient.agent import Call, Delivery, LocatorSettings, SessionMode
 from embedclient.agent import Session as AgentSession
-from embedclient.model import Destination, Entropy, RoutingType
+from embedclient.model import Destination, Entropy, RoutingType, make_uuid, uuid_text
 
 T = TypeVar("T")
 _PREPARED_MAX = 1_000
@@ -39,12 +39,20 @@ class SessionContext:
         self.settings = settings
         self.entropy = entropy
         self.connection_id = connection_id
-        self.group_id = settings.group_id
         self.call_timeout_s = settings.call_timeout_ms / 1000
         self.one_task = OneTask("the session")
         self.message_ids = MessageIds(entropy)
         # Destinations that were looked up or created already; a dict, because it forgets the oldest first.
         self.prepared: dict[Destination, None] = {}
+
+    def group_of_new_producer(self) -> str | None:
+        """The group id that its messages get, from the settings."""
+        if self.settings.auto_group and self.settings.group_id is None:
+            return self.random_name()
+        return self.settings.group_id
+
+    def random_name(self) -> str:
+        return uuid_text(make_uuid(self.entropy, self.edge.now()))
 
     async def request(self, ask: Callable[[], Call[T]]) -> T:
         """One request, and its answer."""
@@ -54,6 +62,8 @@ class SessionContext:
 
     async def prepare(self, destination: Destination) -> None:
         """Look a destination up once, and create what is missing (core-protocol 8, createProducer)."""
+        if destination in self.prepared:
+            return
         if not destination.is_temporary:
             place = place_of(destination)
             await self.request(
