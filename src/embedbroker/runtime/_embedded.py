@@ -203,7 +203,8 @@ class _Run:
         self._logger = logger
         self._listeners: list[Listener] = []
         self._directory: OpenDirectory | None = None
-        self._scope = trio.CancelScope()
+        # Shielded: a cancellation around the broker must not end its disk before it has stopped in order.
+        self._scope = trio.CancelScope(shield=True)
         self._inner: trio.Nursery
         self.host: Host
         self.port = 0
