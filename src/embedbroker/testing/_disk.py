@@ -78,6 +78,10 @@ class SimulatedDisk:
         self._faults.clear()
         self.capacity_bytes = None
 
+    def heal(self) -> None:
+        """Forget the failures that are still to come."""
+        self._faults.clear()
+
     def crash(self, random: Random, tear: bool = True) -> None:
         """Cut the power: what was not synced is kept or lost sector by sector, names in the order they changed."""
         kept_changes = random.randrange(len(self._changes) + 1)
