@@ -1,0 +1,348 @@
+"""Compaction keeps what lives, frees what does not, and can die anywhere."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from embedbroker.kernel import QueueDefinition
+from embedbroker.storage import Journal, JournalState, Lane, ListFiles, Read, RecordRow, WriteAt, journal_rows
+from embedbroker.testing._disk import SimulatedDisk
+from tests.embedbroker.storage.journal_model import NOW, SMALL, RecordedJournal, StoredMessage, recover
+
+
+class Traffic:
+    """A journal with a queue through which messages flow, and another one in which some stay."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.random = Random(seed)
+        self.recorded = RecordedJournal(SimulatedDisk())
+        self.recorded.open()
+        self.recorded.settle()
+        self.recorded.call("add_queue", QueueDefinition(1, "flow", "a", 1))
+        self.recorded.call("add_queue", QueueDefinition(2, "rest", "a", 1))
+        self.next_id = 10
+
+    @property
+    def journal(self) -> Journal:
+        return self.recorded.journal
+
+    def take_id(self) -> int:
+        self.next_id += 1
+        return self.next_id
+
+    def message(self, size: int = 300) -> StoredMessage:
+        return StoredMessage(self.take_id(), b"m" * size)
+
+    def add(self, queue_id: int, size: int = 300) -> int:
+        message = self.message(size)
+        self.recorded.call("add_message", message, 0, [(queue_id, self.take_id())])
+        return message.message_id
+
+    def flow(self, count: int, stay_every: int = 0, lag: int = 5) -> list[int]:
+        """Send messages through the flow and acknowledge each a little later; some stay in the other queue."""
+        waiting: list[int] = []
+        stayed: list[int] = []
+        for number in range(count):
+            waiting.append(self.add(1))
+            if stay_every and number % stay_every == 0:
+                stayed.append(self.add(2))
+            if len(waiting) > lag:
+                self.recorded.call("acknowledge", waiting.pop(0), 1, 0)
+            self.recorded.settle(self.random)
+        for message_id in waiting:
+            self.recorded.call("acknowledge", message_id, 1, 0)
+        self.recorded.settle(self.random)
+        return stayed
+
+    def size_bytes(self) -> int:
+        (names,) = self.recorded.disk.run((ListFiles(),))
+        assert isinstance(names, tuple)
+        return sum(len(self.recorded.disk._files[name].content) for name in names if name.startswith("segment-"))
+
+    def recovered(self) -> list[int]:
+        journal = recover(self.recorded.disk.copy())
+        assert journal.recovered is not None, journal.failure
+        assert journal.notes == []
+        return [message.message_id for message in journal.recovered.take_messages(1 << 20)]
+
+
+def compacted(journal: Journal) -> bool:
+    return any(segment.compacted for segment in journal._segments)
+
+
+# -- space ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_flow_without_backlog_needs_a_handful_of_segments_and_no_copying() -> None:
+    traffic = Traffic()
+    sizes = []
+    for _ in range(10):
+        traffic.flow(300)
+        sizes.append(traffic.size_bytes())
+    assert max(sizes) <= 12 * SMALL.segment_size_bytes, sizes
+    assert traffic.recovered() == []
+
+
+def test_messages_that_stay_are_copied_and_the_flow_around_them_is_freed() -> None:
+    traffic = Traffic()
+    stayed: list[int] = []
+    for _ in range(8):
+        stayed += traffic.flow(300, stay_every=40)
+        living_bytes = len(stayed) * 400
+        assert traffic.size_bytes() <= 2 * living_bytes + 16 * SMALL.segment_size_bytes
+    assert compacted(traffic.journal)
+    assert traffic.recovered() == stayed
+
+
+def test_a_large_backlog_is_not_copied_again_and_again() -> None:
+    traffic = Traffic()
+    backlog = [traffic.add(2) for _ in range(600)]
+    traffic.recorded.settle()
+    segments = [segment for segment in traffic.journal._segments if not segment.compacted][:-2]
+    for _ in range(5):
+        traffic.flow(300)
+    untouched = [segment for segment in segments if not segment.gone]
+    assert len(untouched) >= len(segments) - 1
+    assert traffic.size_bytes() <= sum(segment.size for segment in untouched) + 12 * SMALL.segment_size_bytes
+    assert traffic.recovered() == backlog
+
+
+def test_a_message_delivered_forever_does_not_fill_the_disk() -> None:
+    traffic = Traffic()
+    poison = traffic.add(2)
+    for count in range(1, 4000):
+        traffic.recorded.call("update_delivery_count", poison, 2, count)
+        traffic.recorded.settle()
+    assert traffic.size_bytes() <= 8 * SMALL.segment_size_bytes
+    journal = recover(traffic.recorded.disk)
+    assert journal.recovered is not None
+    (message,) = journal.recovered.take_messages(9)
+    assert message.references == ((2, message.references[0][1], 3999),)
+
+
+def test_transactions_rolled_back_forever_do_not_fill_the_disk() -> None:
+    traffic = Traffic()
+    stays = traffic.add(2)
+    for _ in range(1500):
+        transaction_id = traffic.take_id()
+        traffic.recorded.call("acknowledge", stays, 2, transaction_id)
+        traffic.recorded.call("add_message", traffic.message(50), transaction_id, [(1, 0)])
+        traffic.recorded.call("rollback", transaction_id)
+        traffic.recorded.settle()
+    assert traffic.size_bytes() <= 12 * SMALL.segment_size_bytes
+    assert traffic.recovered() == [stays]
+
+
+def test_transactions_committed_forever_do_not_fill_the_disk() -> None:
+    traffic = Traffic()
+    stays = [traffic.add(2)]
+    last = traffic.add(1)
+    for _ in range(1500):
+        transaction_id = traffic.take_id()
+        traffic.recorded.call("acknowledge", last, 1, transaction_id)
+        message = traffic.message(50)
+        traffic.recorded.call("add_message", message, transaction_id, [(1, 0)])
+        traffic.recorded.call("commit", transaction_id, [(1, traffic.take_id())])
+        last = message.message_id
+        traffic.recorded.settle()
+    assert traffic.size_bytes() <= 12 * SMALL.segment_size_bytes
+    assert traffic.recovered() == [*stays, last]
+
+
+def test_a_removed_queue_frees_what_it_held() -> None:
+    traffic = Traffic()
+    traffic.recorded.call("add_queue", QueueDefinition(3, "short", "a", 1))
+    for _ in range(20):
+        for _ in range(30):
+            traffic.add(3)
+        traffic.recorded.settle()
+    assert traffic.size_bytes() > 15 * SMALL.segment_size_bytes
+    traffic.recorded.call("remove_queue", 3)
+    traffic.flow(400)
+    assert traffic.size_bytes() <= 12 * SMALL.segment_size_bytes
+    assert traffic.recovered() == []
+    assert traffic.journal._liveness.index == {}
+
+
+# -- what survives -------------------------------------------------------------------------------------------------
+
+
+def test_open_and_prepared_transactions_survive() -> None:
+    traffic = Traffic()
+    taken = traffic.add(2)
+    prepared, opened = traffic.take_id(), traffic.take_id()
+    in_prepared, in_open = traffic.message(), traffic.message()
+    traffic.recorded.call("add_message", in_prepared, prepared, [(2, 0)])
+    traffic.recorded.call("acknowledge", taken, 2, prepared)
+    traffic.recorded.call("prepare", prepared, b"xid")
+    traffic.recorded.call("add_message", in_open, opened, [(2, 0)])
+    traffic.flow(400)
+    assert compacted(traffic.journal)
+    journal = recover(traffic.recorded.disk.copy())
+    assert journal.recovered is not None
+    (transaction,) = journal.recovered.transactions
+    assert (transaction.transaction_id, transaction.xid) == (prepared, b"xid")
+    assert [message.message_id for message in transaction.adds] == [in_prepared.message_id]
+    assert transaction.acknowledgements == ((taken, 2),)
+    traffic.recorded.call("commit", prepared, [(2, traffic.take_id())])
+    traffic.recorded.call("commit", opened, [(2, traffic.take_id())])
+    traffic.flow(400)
+    assert traffic.recovered() == [in_prepared.message_id, in_open.message_id]
+
+
+def test_positions_of_a_transaction_do_not_change_when_its_first_messages_are_gone() -> None:
+    traffic = Traffic()
+    transaction_id = traffic.take_id()
+    messages = [traffic.message() for _ in range(5)]
+    for message in messages:
+        traffic.recorded.call("add_message", message, transaction_id, [(2, 0)])
+    traffic.recorded.call("commit", transaction_id, [(2, 5000)])
+    for message in messages[:3]:
+        traffic.recorded.call("acknowledge", message.message_id, 2, 0)
+    traffic.flow(400)
+    assert compacted(traffic.journal)
+    journal = recover(traffic.recorded.disk)
+    assert journal.recovered is not None
+    assert [each.references for each in journal.recovered.take_messages(9)] == [((2, 5003, 0),), ((2, 5004, 0),)]
+
+
+def test_compaction_copies_records_as_they_are_and_in_order() -> None:
+    traffic = Traffic()
+    stayed = traffic.flow(400, stay_every=25)
+    assert compacted(traffic.journal)
+    rows = [row for row in journal_rows(traffic.recorded.disk) if isinstance(row, RecordRow)]
+    kept = [int(row.text.split()[1].rstrip(",")) for row in rows if row.kind == "ADD_MESSAGE"]
+    assert [message_id for message_id in kept if message_id in set(stayed)] == stayed
+    assert kept == sorted(kept)
+
+
+def test_damage_in_an_old_segment_is_reported_and_never_copied() -> None:
+    traffic = Traffic()
+    traffic.flow(30, stay_every=5)
+    victim = traffic.journal._segments[0].name
+    traffic.recorded.disk.flip(victim, 5000, 1)
+    traffic.flow(400)
+    assert any("compaction found damage" in note and victim in note for note in traffic.journal.notes)
+    assert traffic.journal.state is JournalState.READY
+    assert recover(traffic.recorded.disk).state is JournalState.FAILED
+
+
+# -- bounded work --------------------------------------------------------------------------------------------------
+
+
+def test_each_step_of_compaction_reads_and_writes_little() -> None:
+    traffic = Traffic()
+    limit = 2 * SMALL.compaction_slice_bytes + 1024
+    steps = 0
+    waiting: list[int] = []
+    for number in range(500):
+        waiting.append(traffic.add(1))
+        if number % 20 == 0:
+            traffic.add(2)
+        if len(waiting) > 3:
+            traffic.recorded.call("acknowledge", waiting.pop(0), 1, 0)
+        while works := traffic.journal.take_work():
+            for work in works:
+                if work.lane is Lane.BACKGROUND:
+                    steps += 1
+                    assert sum(each.length for each in work.operations if isinstance(each, Read)) <= limit
+                    writes = [sum(map(len, each.data)) for each in work.operations if isinstance(each, WriteAt)]
+                    assert sum(writes) <= limit + 4096
+                traffic.journal.on_disk_done(work.batch, traffic.recorded.disk.run(work.operations), NOW)
+    assert steps > 100 and compacted(traffic.journal)
+
+
+def test_a_held_back_background_delays_no_batch() -> None:
+    traffic = Traffic()
+    traffic.flow(60, stay_every=10)
+    waiting: list[int] = []
+    for _ in range(30):
+        waiting.append(traffic.add(1))
+        for work in traffic.journal.take_work():
+            if work.lane is Lane.JOURNAL:
+                traffic.journal.on_disk_done(work.batch, traffic.recorded.disk.run(work.operations), NOW)
+        if not traffic.journal._supply.preparing:
+            assert traffic.journal.reached == traffic.journal.point()
+
+
+# -- crashes at every point ----------------------------------------------------------------------------------------
+
+
+def states_of_one_compaction(variant: int) -> list[tuple[SimulatedDisk, RecordedJournal]]:
+    """The disk before each operation of a compaction and of the removal of what it replaced."""
+    traffic = Traffic(variant)
+    traffic.journal._background._stopped = True
+    traffic.flow(80 + variant, stay_every=7 + variant % 3)
+    transaction_id = traffic.take_id()
+    traffic.recorded.call("add_message", traffic.message(), transaction_id, [(2, 0), (1, 0)])
+    traffic.recorded.settle()
+    traffic.journal._background._stopped = False
+    traffic.journal._background.choose(NOW.wall_ms, at_leisure=True)
+    states = []
+    while traffic.recorded.step():
+        states.append(traffic.recorded.disk.copy())
+    assert compacted(traffic.journal)
+    return [(disk, traffic.recorded) for disk in states]
+
+
+@pytest.mark.parametrize("variant", range(3))
+def test_a_power_cut_at_every_operation_of_a_compaction_loses_nothing(variant: int) -> None:
+    states = states_of_one_compaction(variant)
+    assert len(states) > 40
+    for number, (disk, recorded) in enumerate(states):
+        for seed in range(4):
+            crashed = disk.copy()
+            crashed.crash(Random(1000 * number + seed))
+            journal = recover(crashed)
+            assert journal.recovered is not None, (number, seed, journal.failure)
+            recorded.check_recovered(journal.recovered)
+
+
+def test_a_fault_at_every_operation_of_a_compaction_loses_nothing() -> None:
+    def run(fail_after: int) -> bool:
+        traffic = Traffic()
+        traffic.journal._background._stopped = True
+        traffic.flow(80, stay_every=7)
+        traffic.journal._background._stopped = False
+        traffic.recorded.disk.fail_at(traffic.recorded.disk.operations + fail_after)
+        traffic.journal._background.choose(NOW.wall_ms, at_leisure=True)
+        done = 0
+        while traffic.recorded.step():
+            done += 1
+        traffic.recorded.disk.heal()
+        if traffic.journal.state is JournalState.READY:
+            traffic.flow(40, stay_every=4)
+        for seed in range(2):
+            crashed = traffic.recorded.disk.copy()
+            crashed.crash(Random(seed))
+            journal = recover(crashed)
+            assert journal.recovered is not None, (fail_after, journal.failure)
+            traffic.recorded.check_recovered(journal.recovered)
+        return done > fail_after
+
+    assert all(run(fail_after) for fail_after in range(0, 60, 3))
+
+
+def test_a_compacted_segment_whose_sources_are_still_there_replaces_them() -> None:
+    """1. Compaction renames its result.  2. The broker is killed before it removes the old segments.
+    3. The next broker ignores and removes them."""
+    traffic = Traffic()
+    traffic.journal._background._stopped = True
+    stayed = traffic.flow(80, stay_every=7)
+    traffic.journal._background._stopped = False
+    traffic.journal._background.choose(NOW.wall_ms, at_leisure=True)
+    while True:
+        (names,) = traffic.recorded.disk.run((ListFiles(),))
+        assert isinstance(names, tuple)
+        result = [name for name in names if name.count("-") == 2]
+        if result:
+            break
+        assert traffic.recorded.step()
+    assert len(names) > 4
+    journal = recover(traffic.recorded.disk)
+    assert journal.recovered is not None, journal.failure
+    assert [each.message_id for each in journal.recovered.take_messages(1000)] == stayed
+    (after,) = traffic.recorded.disk.run((ListFiles(),))
+    assert isinstance(after, tuple) and len(after) < len(names) and set(result) <= set(after)
