@@ -205,6 +205,7 @@ class _Run:
         self._directory: OpenDirectory | None = None
         # Shielded: a cancellation around the broker must not end its disk before it has stopped in order.
         self._scope = trio.CancelScope(shield=True)
+        self._begun = trio.Event()
         self._inner: trio.Nursery
         self.host: Host
         self.port = 0
@@ -217,7 +218,9 @@ class _Run:
             disk, settings = self._open_directory()
         limit = config.global_max_size_bytes
         node = Node(config, SystemEntropy(), usable_memory_bytes() // 2 if limit is None else limit, settings)
-        await nursery.start(self._live, node, disk)
+        # Not nursery.start(): cancelled, it would wait for a task that a cancellation does not reach.
+        nursery.start_soon(self._live, node, disk)
+        await self._begun.wait()
         await self.host.ready.wait()
         if self.host.failure is not None:
             raise BrokerFailed(self.host.failure)
@@ -229,17 +232,17 @@ class _Run:
         opened = self._directory = open_directory(self._config, self._disk_given)
         return opened.disk, opened.settings
 
-    async def _live(
-        self, node: Node, disk: Disk | None, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
-    ) -> None:
+    async def _live(self, node: Node, disk: Disk | None) -> None:
         """Everything of this life runs in here; closing cancels it."""
+        if self._scope.cancel_called:
+            return
         try:
             with self._scope:
                 async with trio.open_nursery() as nursery:
                     self.host = Host(node, nursery, disk, self._logger, lambda _failure: self._stop_listening())
                     self._inner = nursery
                     self.host.start()
-                    task_status.started()
+                    self._begun.set()
         except BaseExceptionGroup as group:
             bugs, _cancellations = group.split(Exception)
             if bugs is None:
