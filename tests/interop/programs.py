@@ -12,6 +12,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic
 
@@ -38,17 +39,18 @@ class Program:
     ) -> None:
         self.name = " ".join(Path(str(word)).name for word in command[:3])
         self._errors_to = errors_to
-        self._process = subprocess.Popen(
-            [str(word) for word in command],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors_to.open("w") if errors_to else subprocess.STDOUT,
-            env={**os.environ, **(environment or {})},
-            cwd=directory,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        )
+        with ExitStack() as files:
+            self._process = subprocess.Popen(
+                [str(word) for word in command],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=files.enter_context(errors_to.open("a")) if errors_to else subprocess.STDOUT,
+                env={**os.environ, **(environment or {})},
+                cwd=directory,
+                text=True,
+                errors="replace",
+                start_new_session=True,
+            )
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._seen: list[str] = []
         self._reader = threading.Thread(target=self._read, name=f"reads {self.name}", daemon=True)

@@ -124,7 +124,7 @@ final class ReconnectCases {
 
    /** What a lost connection had not acknowledged goes to the next consumer. */
    private static void cutReturnsMessages(Broker broker) throws Exception {
-      Connection connection = broker.connect("reconnectAttempts=0");
+      Connection connection = broker.connect("reconnectAttempts=0", "blockOnAcknowledge=true");
       Session session = connection.createSession(false, Session.CLIENT_ACKNOWLEDGE);
       Queue queue = session.createQueue(broker.fresh("q"));
       SessionCases.send(session, queue, "a", "b", "c");
