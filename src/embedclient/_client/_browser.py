@@ -65,7 +65,7 @@ class QueueBrowser:
 
     async def _open(self) -> Inbox:
         context = self._context
-        consumer = await context.request(
+        consumer = await context.open_consumer(
             lambda: context.agent_session.create_consumer(
                 self._queue.queue_name, filter=self._condition, browse_only=True
             )

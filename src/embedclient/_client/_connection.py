@@ -19,6 +19,7 @@ from embedclient._client._inbox import CLOSE_TIMEOUT_S
 from embedclient._client._locator import ClientSessionFactory
 from embedclient._client._modes import AcknowledgeMode
 from embedclient._client._opening import Opening
+from embedclient._client._ownership import own
 from embedclient._client._session import Session
 from embedclient._client._session_context import SessionContext
 from embedclient.agent import (
@@ -32,7 +33,7 @@ from embedclient.agent import (
     SessionMode,
 )
 from embedclient.agent import Session as AgentSession
-from embedclient.errors import IllegalStateException, InvalidClientIDException, JMSException
+from embedclient.errors import ConnectionClosedException, IllegalStateException, InvalidClientIDException, JMSException
 from embedclient.model import Entropy, make_uuid, uuid_text
 
 _log = logging.getLogger("embedclient")
@@ -191,10 +192,15 @@ class Connection:
     async def _open_session(self, mode: SessionMode) -> Session:
         self._used = True
         await self._edge.pause()
+        initial = self._initial
+        if initial is None or initial.closed:
+            # The agent would connect again, but the client id and everything else of this connection is gone.
+            lost = None if initial is None else initial.closed_error
+            raise lost or ConnectionClosedException("the connection is closed")
         call = self._edge.agent.create_session_for(
             mode, username=self._user, password=self._password, client_id=self._client_id
         )
-        agent_session = await self._edge.wait(call)
+        agent_session = await own(self._edge, call)
         connection_id = self._client_id or self._uid
         context = SessionContext(self._edge, agent_session, mode, self._settings, self._entropy, connection_id)
         session = Session(context, self._client_id, self._forget)

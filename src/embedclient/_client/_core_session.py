@@ -13,6 +13,7 @@ from embedclient._client._core_message import ClientMessage
 from embedclient._client._edge import Edge
 from embedclient._client._inbox import CLOSE_TIMEOUT_S, Inbox, OneTask, post
 from embedclient._client._opening import Opening
+from embedclient._client._ownership import own
 from embedclient.agent import AddressState, Call, Delivery, QueueAttributes, QueueState
 from embedclient.agent import Consumer as AgentConsumer
 from embedclient.agent import Producer as AgentProducer
@@ -191,12 +192,12 @@ class ClientSession:
         window: int | None = None,
     ) -> Opening[ClientConsumer]:
         async def open_consumer() -> ClientConsumer:
-            agent_consumer = await self._request(
-                lambda: self._agent_session.create_consumer(
+            with self._one_task:
+                await self._edge.pause()
+                call = self._agent_session.create_consumer(
                     queue, filter=filter, browse_only=browse_only, priority=priority, window=window
                 )
-            )
-            return ClientConsumer(self, agent_consumer)
+                return ClientConsumer(self, await own(self._edge, call))
 
         return Opening(open_consumer)
 

@@ -12,6 +12,7 @@ from embedclient._client._core_session import ClientSession
 from embedclient._client._edge import Edge, Loop
 from embedclient._client._inbox import CLOSE_TIMEOUT_S
 from embedclient._client._opening import Opening
+from embedclient._client._ownership import own
 from embedclient._client._url import ClientURL, parse_url
 from embedclient.agent import (
     Agent,
@@ -114,7 +115,7 @@ class ClientSessionFactory:
                 pre_acknowledge=pre_acknowledge,
                 ack_batch_size=ack_batch_size,
             )
-            return ClientSession(self._edge, await self._edge.wait(call))
+            return ClientSession(self._edge, await own(self._edge, call))
 
         return Opening(open_session)
 

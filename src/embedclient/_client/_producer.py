@@ -9,6 +9,7 @@ from collections.abc import Generator
 
 from embedclient._client._conversion import Body, as_message
 from embedclient._client._destinations import as_destination, place_of
+from embedclient._client._edge import Edge, Signal
 from embedclient._client._inbox import CLOSE_TIMEOUT_S
 from embedclient._client._session_context import SessionContext
 from embedclient.agent import Call, CoreMessage, to_core
@@ -28,11 +29,14 @@ class Receipt:
     protocol has no answer for messages that nobody waits for, and it ends when the message was written.
     """
 
-    __slots__ = ("_call", "_context")
+    __slots__ = ("_call", "_edge", "_waiting")
 
-    def __init__(self, context: SessionContext, call: Call[None]) -> None:
-        self._context = context
+    def __init__(self, edge: Edge, call: Call[None]) -> None:
+        self._edge = edge
         self._call = call
+        self._waiting: list[Signal] = []
+        if not call.done:
+            call.on_done = self._tell
 
     @property
     def done(self) -> bool:
@@ -43,14 +47,17 @@ class Receipt:
 
     async def wait(self) -> None:
         """Wait for the outcome. Raises what the broker answered. Cancelling leaves the send alone."""
-        edge = self._context.edge
-        signal = edge.signal()
-        if not self._call.done:
-            self._call.on_done = lambda _: signal.set()
-            edge.flush_soon()
-            while not self._call.done:
-                await signal.wait()
+        if self._call.done:
+            await self._edge.pause()
+        else:
+            signal = self._edge.signal()
+            self._waiting.append(signal)
+            await signal.wait()
         self._call.value()
+
+    def _tell(self, _: Call[None]) -> None:
+        for signal in self._waiting:
+            signal.set()
 
 
 class MessageProducer:
@@ -132,7 +139,7 @@ class MessageProducer:
         core = self._encode(message, target, delivery_mode, priority, time_to_live, delivery_delay)
         call = self._agent_producer.send_confirmed(core)
         self._context.edge.flush_soon()
-        return Receipt(self._context, call)
+        return Receipt(self._context.edge, call)
 
     async def close(self) -> None:
         """Closing twice is fine."""

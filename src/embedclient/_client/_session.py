@@ -272,7 +272,7 @@ class Session:
     async def _open_consumer(
         self, request: Callable[[], Call[AgentConsumer]], target: Destination, selector: str | None
     ) -> MessageConsumer:
-        agent_consumer = await self._context.request(request)
+        agent_consumer = await self._context.open_consumer(request)
         intake = Intake(self._context, agent_consumer, target)
         return MessageConsumer(self._listeners, intake, selector)
 

@@ -13,7 +13,9 @@ from embedclient._client._destinations import Place, place_of
 from embedclient._client._edge import Edge
 from embedclient._client._inbox import OneTask
 from embedclient._client._message_ids import MessageIds
+from embedclient._client._ownership import own
 from embedclient.agent import Call, Delivery, LocatorSettings, SessionMode
+from embedclient.agent import Consumer as AgentConsumer
 from embedclient.agent import Session as AgentSession
 from embedclient.model import Destination, Entropy, RoutingType, make_uuid, uuid_text
 
@@ -59,6 +61,12 @@ class SessionContext:
         with self.one_task:
             await self.edge.pause()
             return await self.edge.wait(ask())
+
+    async def open_consumer(self, ask: Callable[[], Call[AgentConsumer]]) -> AgentConsumer:
+        """A consumer, which is closed again if nobody waits for it any more."""
+        with self.one_task:
+            await self.edge.pause()
+            return await own(self.edge, ask())
 
     async def prepare(self, destination: Destination) -> None:
         """Look a destination up once, and create what is missing (core-protocol 8, createProducer)."""

@@ -227,3 +227,37 @@ async def test_a_long_run_of_sends_lets_other_tasks_run() -> None:
                 await producer.send("x")
             nursery.cancel_scope.cancel()
     assert turns >= 10
+
+
+async def test_a_consumer_whose_opening_was_cancelled_takes_no_messages() -> None:
+    async with relayed_broker() as relay, ConnectionFactory(relay.url).connect() as connection:
+        session, other = await connection.session(), await connection.session()
+        await other.create_producer("q").send("first")
+        relay.hold("down")
+        with trio.move_on_after(0.01) as scope:
+            await session.create_consumer("q")
+        assert scope.cancelled_caught
+        relay.release()
+        for body in ("second", "third"):
+            await other.create_producer("q").send(body)
+        consumer = await other.create_consumer("q")
+        assert [(await consumer.receive(timeout=1)) is not None for _ in range(3)] == [True, True, True]
+
+
+async def test_a_receipt_tells_everybody_who_waits() -> None:
+    async with (
+        relayed_broker() as relay,
+        ConnectionFactory(f"{relay.url}?confirmationWindowSize=1").connect() as connection,
+        connection.session() as session,
+        trio.open_nursery() as nursery,
+    ):
+        relay.hold("down")
+        receipt = session.create_producer("q").send_nowait("x")
+        assert not receipt.done
+        with trio.move_on_after(0.01) as scope:
+            await receipt
+        assert scope.cancelled_caught
+        for _ in range(3):
+            nursery.start_soon(receipt.wait)
+        await trio.testing.wait_all_tasks_blocked()
+        relay.release()

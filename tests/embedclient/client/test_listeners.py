@@ -1,4 +1,4 @@
-"""Message listeners on trio: asynchronous ones, order, closing while one runs, and what a failure means in each mode."""
+"""Message listeners on trio: asynchronous ones, order, closing while one runs, and what a failure means per mode."""
 
 from __future__ import annotations
 

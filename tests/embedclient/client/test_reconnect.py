@@ -1,0 +1,126 @@
+"""A line that is cut: what a program sees of it, with and without the means to reconnect."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from embedclient import ConnectionFactory
+from embedclient.errors import (
+    ConnectionLostException,
+    JMSException,
+    TransactionRolledBackException,
+    UnblockedException,
+)
+from tests.embedclient.client.conftest import relayed_broker
+
+# A broker keeps the sessions of a lost line for their time to live; in-VM connections have none by default.
+RECONNECT = "reconnectAttempts=-1&retryInterval=1&connectionTTL=60000"
+
+
+async def test_with_a_confirmation_window_cuts_lose_nothing_and_repeat_nothing() -> None:
+    count = 120
+    async with relayed_broker() as relay:
+        url = f"{relay.url}?{RECONNECT}&confirmationWindowSize=3000"
+        async with ConnectionFactory(url).connect() as connection, trio.open_nursery() as nursery:
+
+            async def send() -> None:
+                async with connection.session() as session:
+                    producer = session.create_producer("q")
+                    for index in range(count):
+                        await producer.send(str(index))
+                        if index % 25 == 10:
+                            relay.cut()
+
+            nursery.start_soon(send)
+            async with connection.session() as session, session.create_consumer("q") as consumer:
+                bodies: list[object] = []
+                while len(bodies) < count:
+                    message = await consumer.receive()
+                    assert message is not None
+                    bodies.append(message.body)
+        assert bodies == [str(index) for index in range(count)]
+        assert relay.accepted > 3
+
+
+async def test_a_blocked_call_is_released_and_the_session_goes_on() -> None:
+    async with relayed_broker() as relay, ConnectionFactory(f"{relay.url}?{RECONNECT}").connect() as connection:
+        session = await connection.session()
+        producer = session.create_producer("q")
+        await producer.send("first")
+        relay.hold("down")
+        async with trio.open_nursery() as nursery:
+
+            async def cut() -> None:
+                await trio.testing.wait_all_tasks_blocked()
+                relay.cut()
+                relay.release()
+
+            nursery.start_soon(cut)
+            with pytest.raises(UnblockedException):
+                await producer.send("in flight")
+        await producer.send("after")
+        consumer = await session.create_consumer("q")
+        bodies = [(await consumer.receive(timeout=1)).body for _ in range(3)]  # type: ignore[union-attr]
+        assert bodies == ["first", "in flight", "after"]
+
+
+async def test_a_transaction_that_lost_work_can_only_be_rolled_back() -> None:
+    async with relayed_broker() as relay, ConnectionFactory(f"{relay.url}?{RECONNECT}").connect() as connection:
+        reconnected = trio.Event()
+        connection.add_failure_listener(lambda _, failed_over: reconnected.set() if failed_over else None)
+        async with connection.session(transacted=True) as session:
+            producer = session.create_producer("q")
+            await producer.send("lost")
+            relay.cut()
+            await reconnected.wait()
+            with pytest.raises(TransactionRolledBackException):
+                await session.commit()
+            await producer.send("kept")
+            await session.commit()
+            consumer = await session.create_consumer("q")
+            message = await consumer.receive(timeout=1)
+            assert message is not None and message.body == "kept"
+
+
+async def test_without_reconnecting_everything_ends_with_the_line() -> None:
+    async with relayed_broker() as relay, ConnectionFactory(relay.url).connect() as connection:
+        failures: list[tuple[JMSException, bool]] = []
+        told = trio.Event()
+
+        async def on_failure(error: JMSException, failed_over: bool) -> None:
+            failures.append((error, failed_over))
+            told.set()
+
+        connection.add_failure_listener(on_failure)
+        session = await connection.session()
+        consumer = await session.create_consumer("q")
+        relay.cut()
+        with pytest.raises(ConnectionLostException):
+            await consumer.receive()
+        await told.wait()
+        assert [failed_over for _, failed_over in failures] == [False]
+        with pytest.raises(JMSException):
+            async for _ in consumer:
+                pass
+        with pytest.raises(JMSException):
+            await session.create_producer("q").send("x")
+        with pytest.raises(JMSException):
+            await connection.session()
+        await session.close()
+
+
+async def test_a_failing_listener_of_failures_disturbs_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    async with relayed_broker() as relay, ConnectionFactory(f"{relay.url}?{RECONNECT}").connect() as connection:
+        told = trio.Event()
+
+        def fail(_: JMSException, __: bool) -> None:
+            raise ValueError("not today")
+
+        connection.add_failure_listener(fail)
+        connection.add_failure_listener(lambda *_: told.set())
+        async with connection.session() as session:
+            relay.cut()
+            await told.wait()
+            await session.create_producer("q").send("x")
+    assert "not today" in caplog.text
