@@ -82,7 +82,8 @@ class Kernel:
             budget -= share - self.publications.publish(self.store.reached, share)
         if self._chores:
             budget -= self._do_chores(min(share, budget))
-        while self._woken and budget > 0:
+        if self._woken:
+            # One turn each: what wakes again goes on in the next step.
             woken, self._woken = self._woken, {}
             for queue in list(woken):
                 if budget <= 0:

@@ -27,7 +27,9 @@ class MemoryAccount:
     _shared: dict[int, int] = field(factory=dict)
     # Whether anything was released since producers were last granted what they wait for.
     _released: bool = False
-    _waiting: deque[tuple[str, int, Callable[[], None]]] = field(factory=deque)
+    _waiting: deque[tuple[object, str, int, Callable[[], None]]] = field(factory=deque)
+    # How many requests each owner has there.
+    _owners: dict[object, int] = field(factory=dict)
 
     def hold(self, message_id: int, address: str, size: int, queues: int) -> None:
         """A message of ``size`` bytes went into ``queues`` queues."""
@@ -69,9 +71,19 @@ class MemoryAccount:
             return True
         return 0 <= address_limit_bytes <= self._by_address.get(address, 0)
 
-    def wait(self, address: str, address_limit_bytes: int, grant: Callable[[], None]) -> None:
-        """Keep a credit request until there is room."""
-        self._waiting.append((address, address_limit_bytes, grant))
+    def wait(self, owner: object, address: str, address_limit_bytes: int, grant: Callable[[], None]) -> None:
+        """Keep a credit request until there is room, or its owner is forgotten."""
+        self._waiting.append((owner, address, address_limit_bytes, grant))
+        self._owners[owner] = self._owners.get(owner, 0) + 1
+
+    def waiting_of(self, owner: object) -> int:
+        """How many requests of one owner wait."""
+        return self._owners.get(owner, 0)
+
+    def forget(self, owner: object) -> None:
+        """Drop what an owner waits for: it is gone."""
+        if self._owners.pop(owner, None) is not None:
+            self._waiting = deque(request for request in self._waiting if request[0] is not owner)
 
     def grant_waiting(self) -> None:
         """Grant the requests for which there is room now, oldest first."""
@@ -79,11 +91,17 @@ class MemoryAccount:
         if not self._waiting or self.used_bytes >= self.limit_bytes:
             return
         waiting, self._waiting = self._waiting, deque()
-        for address, limit, grant in waiting:
+        for request in waiting:
+            owner, address, limit, grant = request
+            if owner not in self._owners:
+                continue  # it went because of an earlier grant
             if self.is_full(address, limit):
-                self._waiting.append((address, limit, grant))
-            else:
-                grant()
+                self._waiting.append(request)
+                continue
+            self._owners[owner] -= 1
+            if not self._owners[owner]:
+                del self._owners[owner]
+            grant()
 
     @property
     def can_grant(self) -> bool:

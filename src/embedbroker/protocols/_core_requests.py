@@ -55,6 +55,8 @@ __all__ = ["answer"]
 
 _ANYCAST, _MULTICAST = 1, 0
 _METADATA_MAX = 100
+# A client has one or two requests under way for each address it sends to.
+_WAITING_CREDITS_MAX = 10_000
 _OLD_ANYCAST_PREFIXES = ("jms.queue.", "jms.tempqueue.")
 
 
@@ -362,7 +364,10 @@ def _request_credits(session: CoreSession, packet: SessionRequestProducerCredits
     if settings.address_full_policy is AddressFullPolicy.FAIL:
         failed = SessionProducerCreditsFail(packet.credits, packet.address)
         session.transmit(encode_packet(failed, session.channel_id, session.version), failed.TYPE)
-    kernel.memory.wait(address, limit, grant)
+    if kernel.memory.waiting_of(session) >= _WAITING_CREDITS_MAX:
+        session.connection.fail(f"session {session.name} has {_WAITING_CREDITS_MAX} requests for credit that wait")
+        return
+    kernel.memory.wait(session, address, limit, grant)
 
 
 def _nothing(_session: CoreSession, _packet: CreateProducer | RemoveProducer) -> None:

@@ -315,5 +315,6 @@ class CoreSession:
         if self.service.sessions.get(self.name) is self:
             del self.service.sessions[self.name]
         self.kernel_session.close(failed=failed)
+        self.service.kernel.memory.forget(self)
         if self.connection.sessions.get(self.channel_id) is self:
             del self.connection.sessions[self.channel_id]

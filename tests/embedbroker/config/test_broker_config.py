@@ -1,0 +1,46 @@
+"""The configuration of a broker: defaults and refusals."""
+
+from __future__ import annotations
+
+import pytest
+from attrs.exceptions import FrozenInstanceError
+
+from embedbroker.config import AddressSettings, BrokerConfig
+
+
+def test_by_default_it_listens_on_a_free_local_port_and_keeps_dead_letters() -> None:
+    config = BrokerConfig()
+    assert (config.host, config.port, config.data_directory) == ("127.0.0.1", 0, None)
+    assert config.address_settings == {"#": AddressSettings(dead_letter_address="DLQ", expiry_address="ExpiryQueue")}
+
+
+def test_it_cannot_be_changed() -> None:
+    with pytest.raises(FrozenInstanceError):
+        BrokerConfig().port = 1  # type: ignore[misc]  # wrong on purpose
+
+
+def test_the_mapping_of_settings_is_its_own() -> None:
+    settings = {"a": AddressSettings()}
+    config = BrokerConfig(address_settings=settings)
+    settings["b"] = AddressSettings()
+    assert set(config.address_settings) == {"a"}
+
+
+@pytest.mark.parametrize(
+    ("values", "error"),
+    [
+        ({"port": -1}, ValueError),
+        ({"port": 65_536}, ValueError),
+        ({"port": "61616"}, TypeError),
+        ({"host": None}, TypeError),
+        ({"data_directory": 5}, TypeError),
+        ({"work_per_step_max": 0}, ValueError),
+        ({"frame_size_bytes_max": 0}, ValueError),
+        ({"output_bytes_max": -5}, ValueError),
+        ({"global_max_size_bytes": -1}, ValueError),
+        ({"name": 7}, TypeError),
+    ],
+)
+def test_wrong_values_are_refused_by_name(values: dict[str, object], error: type[Exception]) -> None:
+    with pytest.raises(error, match=next(iter(values))):
+        BrokerConfig(**values)  # type: ignore[arg-type]  # wrong on purpose

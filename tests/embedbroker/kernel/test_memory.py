@@ -1,0 +1,129 @@
+"""What messages cost: counted once, never negative, zero at the end; and producers that wait for room."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from embedbroker.kernel import Session
+from embedbroker.kernel._memory import MESSAGE_OVERHEAD_BYTES, MemoryAccount
+
+from .letters import letter
+from .stage import MULTICAST, Stage
+
+
+def test_a_message_in_many_queues_is_counted_once() -> None:
+    stage = Stage()
+    for name in ("x", "y", "z"):
+        stage.queue(name, "t", MULTICAST)
+    message = letter("m", "t")
+    stage.send(message)
+    cost = len(message.raw) + MESSAGE_OVERHEAD_BYTES
+    assert stage.kernel.memory.used_bytes == stage.kernel.memory.address_bytes("t") == cost
+    for index, name in enumerate(("x", "y", "z")):
+        session = stage.session(pre_acknowledge=True)
+        stage.consumer(session, name)
+        stage.run()
+        assert stage.kernel.memory.used_bytes == (cost if index < 2 else 0)
+    stage.assert_empty()
+
+
+def test_messages_of_an_open_transaction_are_counted() -> None:
+    stage = Stage()
+    stage.queue("q")
+    session = stage.session(transacted=True)
+    stage.send(letter("m", "q"), session=session)
+    assert stage.kernel.memory.used_bytes > 0
+    session.rollback(last_delivered=False)
+    stage.assert_empty()
+
+
+def test_requests_wait_while_it_is_full_and_are_granted_in_order() -> None:
+    account = MemoryAccount(1000)
+    granted: list[str] = []
+    account.hold(1, "a", 1000, 1)
+    for name in ("first", "second"):
+        account.wait("owner", "a", -1, lambda name=name: granted.append(name))  # type: ignore[misc]  # bound here
+    account.grant_waiting()
+    assert granted == []
+    account.release(1, "a", 1000)
+    assert account.can_grant is True
+    account.grant_waiting()
+    assert granted == ["first", "second"]
+
+
+def test_an_address_limit_holds_its_own_producers_only() -> None:
+    account = MemoryAccount(1_000_000)
+    granted: list[str] = []
+    account.hold(1, "a", 100, 1)
+    assert account.is_full("a", 100) and not account.is_full("b", 100) and not account.is_full("a", -1)
+    account.wait("owner", "a", 100, lambda: granted.append("a"))
+    account.wait("owner", "b", 100, lambda: granted.append("b"))
+    account.grant_waiting()
+    assert granted == ["b"]
+    account.release(1, "a", 100)
+    account.grant_waiting()
+    assert granted == ["b", "a"]
+
+
+def test_requests_of_whoever_left_are_forgotten() -> None:
+    account = MemoryAccount(0)
+    granted: list[str] = []
+    for owner in ("gone", "stays", "gone"):
+        account.wait(owner, "a", -1, lambda owner=owner: granted.append(owner))  # type: ignore[misc]  # bound here
+    assert account.waiting_of("gone") == 2
+    account.forget("gone")
+    assert (account.waiting_of("gone"), account.waiting_of("stays")) == (0, 1)
+    account.limit_bytes = 10
+    account.grant_waiting()
+    assert granted == ["stays"]
+
+
+actions = st.lists(
+    st.sampled_from(["send", "send in", "ack", "ack one", "commit", "rollback", "close", "lose", "delete", "fanout"]),
+    max_size=60,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(actions=actions, data=st.data())
+def test_whatever_happens_nothing_is_left_at_the_end(actions: list[str], data: st.DataObject) -> None:
+    stage = Stage()
+    queues = ["x", "y"]
+    for name in queues:
+        stage.queue(name, "t", MULTICAST)
+    sessions: list[Session] = []
+    for action in actions:
+        while len(sessions) < 2:
+            sessions.append(stage.session(transacted=len(sessions) == 0))
+            for name in queues:
+                if name in stage.kernel.catalog.queues:
+                    stage.consumer(sessions[-1], name, credit=7)
+        session = data.draw(st.sampled_from(sessions))
+        held = [(c.key, m) for c in session.consumers.values() for m in c.unsettled]
+        if action in ("send", "fanout"):
+            stage.send(letter("m", "t", durable=action == "fanout"))
+        elif action == "send in":
+            stage.send(letter("m", "t", durable=True), session=session)
+        elif action in ("ack", "ack one") and held:
+            key, message_id = data.draw(st.sampled_from(held))
+            (session.acknowledge if action == "ack" else session.acknowledge_individually)(key, message_id)
+        elif action == "commit":
+            session.commit()
+        elif action == "rollback":
+            session.rollback(last_delivered=data.draw(st.booleans()))
+        elif action in ("close", "lose"):
+            session.close(failed=action == "lose")
+            sessions.remove(session)
+        elif action == "delete" and "y" in stage.kernel.catalog.queues:
+            stage.kernel.delete_queue(stage.kernel.catalog.queues["y"])
+        stage.run_all(budget=5)
+        assert stage.kernel.memory.used_bytes >= 0
+        assert all(queue.delivering_count >= 0 for queue in stage.kernel.catalog.queues.values())
+    for session in sessions:
+        session.close(failed=False)
+    last = stage.session(pre_acknowledge=True)
+    for name in stage.kernel.catalog.queues:
+        stage.consumer(last, name)
+    stage.run_all()
+    stage.assert_empty()
