@@ -82,6 +82,7 @@ class Listeners:
                 called = True
                 await self._call(intake, listener, delivery)
                 intake.agent_consumer.want()
+                self._context.edge.flush_soon()
         return called
 
     async def _call(self, intake: Intake, listener: MessageListener, delivery: Delivery) -> None:

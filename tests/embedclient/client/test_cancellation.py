@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from functools import partial
+
 import pytest
 import trio
 import trio.testing
@@ -184,28 +187,40 @@ async def test_a_blocking_acknowledgement_outlasts_a_cancellation() -> None:
             assert await consumer.receive_nowait() is None
 
 
-async def test_every_waiting_method_lets_other_tasks_run() -> None:
+async def test_every_waiting_method_lets_a_cancellation_in_before_it_does_anything() -> None:
     async with connected_in_vm() as connection:
         async with connection.session(transacted=True) as session:
             producer = session.create_producer("q")
-            with trio.testing.assert_checkpoints():
-                await producer.send("x")
-            with trio.testing.assert_checkpoints():
-                await session.commit()
-            with trio.testing.assert_checkpoints():
-                consumer = await session.create_consumer("q")
-            with trio.testing.assert_checkpoints():
-                await consumer.receive()
-            with trio.testing.assert_checkpoints():
-                await session.rollback()
-            with trio.testing.assert_checkpoints():
-                await session.create_temporary_queue()
+            consumer = await session.create_consumer("q")
+            await producer.send("x")
+            await session.commit()
+            await trio.testing.wait_all_tasks_blocked()
+            waiting: list[Callable[[], Awaitable[object]]] = [
+                partial(producer.send, "y"),
+                consumer.receive,
+                consumer.receive_nowait,
+                session.commit,
+                session.rollback,
+                session.create_temporary_queue,
+                partial(session.create_consumer, "q"),
+                connection.session,
+            ]
+            for method in waiting:
+                with trio.CancelScope() as scope:
+                    scope.cancel()
+                    await method()
+                assert scope.cancelled_caught, method
+            message = await consumer.receive(timeout=1)
+            assert message is not None and message.body == "x"
+            assert await consumer.receive_nowait() is None
         async with connection.session(acknowledge_mode=AcknowledgeMode.CLIENT) as session:
             consumer = await session.create_consumer("q")
             message = await consumer.receive()
             assert message is not None
-            with trio.testing.assert_checkpoints():
+            with trio.CancelScope() as scope:
+                scope.cancel()
                 await message.acknowledge()
+            assert scope.cancelled_caught
 
 
 async def test_a_long_run_of_sends_lets_other_tasks_run() -> None:

@@ -36,6 +36,26 @@ async def test_a_listener_may_wait_and_runs_one_at_a_time() -> None:
     assert [body for body in heard if str(body).startswith("b")] == ["b0", "b1", "b2"]
 
 
+@pytest.mark.parametrize("window", [-1, 0, 1, 1_000])
+async def test_a_listener_gets_everything_whatever_the_window(window: int) -> None:
+    heard: list[object] = []
+    done = trio.Event()
+
+    def listen(message: Message) -> None:
+        heard.append(message.body)
+        if len(heard) == 20:
+            done.set()
+
+    async with connected_in_vm(f"?consumerWindowSize={window}") as connection, connection.session() as session:
+        (await session.create_consumer("q")).set_message_listener(listen)
+        async with connection.session() as other:
+            producer = other.create_producer("q")
+            for index in range(20):
+                await producer.send(str(index))
+        await done.wait()
+    assert heard == [str(index) for index in range(20)]
+
+
 async def test_a_listener_set_later_gets_what_is_buffered() -> None:
     heard = trio.Event()
     async with connected_in_vm() as connection, connection.session() as session:
