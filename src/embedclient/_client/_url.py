@@ -52,7 +52,6 @@ class FactorySettings:
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     client_id: str | None = None
-    enable_1x_prefixes: bool = False
     enable_shared_client_id: bool = False
 
 

@@ -94,7 +94,6 @@ FACTORY_PARAMETERS: dict[str, tuple[str, Reader]] = {
     "user": ("user", read_text),
     "password": ("password", read_text),
     "clientID": ("client_id", read_text),
-    "enable1xPrefixes": ("enable_1x_prefixes", read_boolean),
     "enableSharedClientID": ("enable_shared_client_id", read_boolean),
 }
 _WITHOUT_CONSEQUENCE = (
@@ -126,8 +125,10 @@ TRANSPORT_PARAMETERS: dict[str, Callable[[str], bool | int | str]] = {
 _TLS = "TLS is not supported by this client version"
 _HTTP = "HTTP tunnelling is not supported by this client version"
 _SOCKS = "SOCKS proxies are not supported by this client version"
+_OLD_NAMES = "destination names with the prefixes of version 1.x are not supported by this client version"
 _JAVA = "it names Java classes, which mean nothing here"
 UNSUPPORTED: dict[str, str] = {
+    "enable1xPrefixes": _OLD_NAMES,
     **dict.fromkeys(
         [
             "sslEnabled",

@@ -7,6 +7,7 @@ user leaves unchanged. Refuses to decide anything about the protocol: every deci
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -66,9 +67,10 @@ class AsyncioTask:
 class AsyncioWire(asyncio.Protocol):
     """One pipe. asyncio writes at once and keeps what does not fit; this counts what the peer has taken."""
 
-    def __init__(self, edge: AsyncioEdge, connection: int) -> None:
+    def __init__(self, edge: AsyncioEdge, order: Dial) -> None:
         self._edge = edge
-        self.connection = connection
+        self.connection = order.connection
+        self._configuration = order.configuration
         self._transport: asyncio.Transport | None = None
         self._unreported = 0
         self._reason = "closed by the peer"
@@ -101,6 +103,18 @@ class AsyncioWire(asyncio.Protocol):
         # Told whenever the buffer has become empty, whatever it held.
         transport.set_write_buffer_limits(high=0)
         self._transport = transport
+        self._set_options(transport.get_extra_info("socket"))
+
+    def _set_options(self, connected: socket.socket | None) -> None:
+        parameters = self._configuration.parameters
+        if connected is None:  # an event loop without sockets to show
+            return
+        if not parameters.get("tcpNoDelay", True):
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 0)
+        for name, option in (("tcpSendBufferSize", socket.SO_SNDBUF), ("tcpReceiveBufferSize", socket.SO_RCVBUF)):
+            size = int(parameters.get(name, -1))
+            if size >= 0:
+                connected.setsockopt(socket.SOL_SOCKET, option, size)
 
     def data_received(self, data: bytes) -> None:
         self._edge.guarded_step(BytesReceived(self.connection, data))
@@ -112,7 +126,9 @@ class AsyncioWire(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._edge.pump.disconnected(self.connection):
-            reason = str(error) if error is not None else self._reason
+            where = f"{self._configuration.host}:{self._configuration.port}"
+            cause = (error.strerror if isinstance(error, OSError) else None) or error or self._reason
+            reason = f"connection to {where}: {cause}"
             self._edge.guarded_step(PeerClosed(self.connection, reason))
 
 
@@ -263,7 +279,7 @@ class AsyncioEdge:
         local = (str(parameters.get("localAddress", "")), int(parameters.get("localPort", 0)))
         async with asyncio.timeout(order.timeout_s):
             _, wire = await self._loop.create_connection(
-                lambda: AsyncioWire(self, order.connection),
+                lambda: AsyncioWire(self, order),
                 configuration.host,
                 configuration.port,
                 local_addr=local if any(local) else None,

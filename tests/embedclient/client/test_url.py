@@ -127,6 +127,7 @@ def test_policies_go_by_their_java_names(text: str, policy: str) -> None:
         ("tcp://me:secret@h", "user and password"),
         ("vm://", "no broker name"),
         ("tcp://h?sslEnabled=true", "'sslEnabled' in .*TLS is not supported"),
+        ("tcp://h?enable1xPrefixes=true", "'enable1xPrefixes' in .*version 1.x"),
         ("tcp://h?socksHost=proxy", "'socksHost' in .*SOCKS"),
     ],
 )

@@ -137,3 +137,15 @@ def test_messages_larger_than_the_sockets_buffers_arrive(url: str) -> None:
                 assert message is not None and message.body == body
 
     run(main())
+
+
+def test_socket_options_of_the_url_are_set_and_a_refusal_names_the_address(url: str) -> None:
+    async def main() -> None:
+        options = "tcpNoDelay=false&tcpSendBufferSize=65536&tcpReceiveBufferSize=65536"
+        async with ConnectionFactory(f"{url}?{options}").connect() as connection, connection.session() as session:
+            await session.create_producer("q").send("x")
+        with pytest.raises(ConnectionLostException, match=r"127\.0\.0\.1"):
+            async with ConnectionFactory("tcp://127.0.0.1:1").connect():
+                pass
+
+    run(main())
