@@ -301,14 +301,14 @@ class Compaction:
         yield (WriteAt(COMPACTING, offset, (header, body)),)
 
     def _header(self) -> SegmentHeader:
-        numbers = [segment.first_number for segment in self.run if segment.first_number]
+        written = [segment for segment in self.run if segment.first_number]
         return SegmentHeader(
             identity=self.identity,
             generation=self.generation,
             first=self.run[0].first,
             last=self.run[-1].last,
-            first_number=numbers[0] if numbers else self.run[-1].last_number + 1,
-            last_number=self.run[-1].last_number,
+            first_number=written[0].first_number if written else 0,
+            last_number=written[-1].last_number if written else 0,
             made_at_ms=self.wall_ms,
             flags=SegmentFlags.COMPACTED,
         )

@@ -261,7 +261,7 @@ class Journal:
         self._room = self._capacity = 0
 
     def _begin_segment(self, size: int) -> None:
-        extents = [(each.first, each.last, each.last_number) for each in self._segments]
+        extents = [each.extent for each in self._segments]
         start = codec.encode_segment_start(self._id_limit, extents)
         needed = size + len(start)
         segment = self._supply.take(FIRST_BATCH_OFFSET + stored_size(needed))

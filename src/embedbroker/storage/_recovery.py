@@ -190,13 +190,18 @@ class Recovery:
 
     def _check_number(self, segment: Segment, number: int) -> None:
         """The first batch of a segment follows the last one before it, unless segments between them were dropped."""
-        if number == self.number + 1 or segment is self.segments[0]:
-            return
-        previous = self.segments[self.segments.index(segment) - 1]
         if number <= self.number:
             raise Corruption(segment.name, FIRST_BATCH_OFFSET, f"batch {number} comes after batch {self.number}")
-        if previous.last + 1 == segment.first:
-            self._raise_missing(previous)
+        if number == self.number + 1:
+            return
+        # Segments without batches (their first one was torn and cut) may stand between the two.
+        later = segment
+        for previous in reversed(self.segments[: self.segments.index(segment)]):
+            if previous.last + 1 != later.first:
+                return
+            if previous.first_number:
+                self._raise_missing(previous)
+            later = previous
 
     def _raise_missing(self, segment: Segment) -> None:
         tail = next((tail for tail in self._tails if tail.segment is segment), None)
@@ -218,7 +223,7 @@ class Recovery:
                 # What was merged after the segment start was written is dropped as the merged range.
                 if not any(low <= first and last <= high for low, high in self.replay.dropped):
                     raise Corruption("", 0, f"the segment file of generation {first} to {last} is missing")
-            elif (holder.first, holder.last) == (first, last) and holder.last_number != number:
+            elif (holder.first, holder.last) == (first, last) and holder.extent[2] != number:
                 self._raise_missing(holder)
 
     # -- the end ---------------------------------------------------------------------------------------------------

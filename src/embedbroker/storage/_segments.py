@@ -191,6 +191,11 @@ class Segment:
     def name(self) -> str:
         return segment_name(self.first, self.last)
 
+    @property
+    def extent(self) -> tuple[int, int, int]:
+        """Generations and last batch number, 0 when there is no batch: what later segments say about this one."""
+        return self.first, self.last, self.last_number if self.first_number else 0
+
     def placement(self, key: int | tuple[int, ...]) -> Placement:
         """The shared placement of messages here that these queues have."""
         placement = self.placements.get(key)

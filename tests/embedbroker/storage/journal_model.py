@@ -226,14 +226,14 @@ class RecordedJournal:
         getattr(self.journal, name)(*arguments)
         self.history.append(((name, arguments), self.journal.point()))
 
-    def step(self, random: Random | None = None) -> bool:
-        """Do one disk operation of one lane; false when there is nothing to do."""
+    def step(self, random: Random | None = None, held: Lane | None = None) -> bool:
+        """Do one disk operation of one lane, but none of the held one; false when there is nothing to do."""
         for work in self.journal.take_work():
             assert work.lane not in self.under_way
             self.under_way[work.lane] = work, []
-        if not self.under_way:
+        lanes = sorted(lane for lane in self.under_way if lane is not held)
+        if not lanes:
             return False
-        lanes = sorted(self.under_way)
         lane = random.choice(lanes) if random is not None else lanes[0]
         work, results = self.under_way[lane]
         try:

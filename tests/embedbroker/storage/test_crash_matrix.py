@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from embedbroker.storage import Journal, JournalState
+from embedbroker.storage import Journal, JournalState, Lane
 from embedbroker.testing._disk import SimulatedDisk
 from tests.embedbroker.storage.journal_model import NOW, SMALL, ModelState, RecordedJournal
 from tests.embedbroker.storage.journal_workload import Workload
@@ -56,13 +56,16 @@ def live(seed: int) -> dict[str, int]:
         state = previous.check_recovered(journal.recovered) if previous else ModelState()
         previous = recorded = RecordedJournal(disk, SMALL, state, journal=journal)
         workload = Workload.on(random, state)
+        held: Lane | None = None
         for _ in range(random.choice((5, 40, 120, 300))):
             name, arguments = workload.call()
             recorded.call(name, *arguments)
             if random.random() < 0.2:
                 journal.on_tick(NOW)
+            if random.random() < 0.04:
+                held = random.choice((None, None, *Lane))  # one lane gets slow for a while
             for _ in range(random.choice((0, 0, 0, 1, 3, 9, 30))):
-                if not recorded.step(random):
+                if not recorded.step(random, held):
                     break
         assert journal.state is JournalState.READY, (seed, journal.failure)
         if random.random() < 0.2:
