@@ -84,7 +84,7 @@ def tests(session: nox.Session) -> None:
 def simulate(session: nox.Session) -> None:
     """Simulated crashes: the fixed seeds, or `-- --seeds N [--first-seed N]` for a campaign."""
     _install(session, "-e", ".[dev]")
-    session.run("python", "-m", "embedbroker.testing", *session.posargs)
+    session.run("python", "-m", "embedbroker.testing", "--jobs", str(os.cpu_count() or 1), *session.posargs)
 
 
 @nox.session
