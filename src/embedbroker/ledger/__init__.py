@@ -5,6 +5,6 @@ to know brokers, clients, clocks and files: message keys, names and times come i
 """
 
 from embedbroker.ledger._ledger import Ledger
-from embedbroker.ledger._verdict import Finding, Kill, Tally, Timeline, TimelineBucket, Verdict
+from embedbroker.ledger._verdict import FAULTS, Finding, Kill, Tally, Timeline, TimelineBucket, Verdict
 
-__all__ = ["Finding", "Kill", "Ledger", "Tally", "Timeline", "TimelineBucket", "Verdict"]
+__all__ = ["FAULTS", "Finding", "Kill", "Ledger", "Tally", "Timeline", "TimelineBucket", "Verdict"]

@@ -33,16 +33,16 @@ class Mark(IntFlag):
     EXCLUDED = 2  # the subscription's filter refuses it
     ACKNOWLEDGING = 4  # an acknowledgement was asked for
     ACKNOWLEDGED = 8  # and confirmed
-    DEAD_LETTERED = 16
+    MOVED = 16  # found on its dead letter address, or on its expiry address
     RETURNED = 32  # given back in an orderly way since the last delivery
     DOUBTFUL = 64  # the acknowledgement may or may not have happened
     SHOWN = 128  # a browser or an inspection saw it there
 
 
 #: Expected, and none of the marks that settle a message.
-_OWED = int(Mark.EXPECTED | Mark.ACKNOWLEDGING | Mark.ACKNOWLEDGED | Mark.DEAD_LETTERED)
+_OWED = int(Mark.EXPECTED | Mark.ACKNOWLEDGING | Mark.ACKNOWLEDGED | Mark.MOVED)
 _CONFIRMED, _REFUSED = int(SendState.CONFIRMED), int(SendState.REFUSED)
-_EXPECTED_OR_DEAD = int(Mark.EXPECTED | Mark.DEAD_LETTERED)
+_EXPECTED_OR_MOVED = int(Mark.EXPECTED | Mark.MOVED)
 _EXPECTED, _SHOWN = int(Mark.EXPECTED), int(Mark.SHOWN)
 
 
@@ -113,8 +113,8 @@ class SubscriptionAccount:
             self.asked.extend(bytes(missing))
             self.lives.frombytes(bytes(missing * self.lives.itemsize))
 
-    def promised(self) -> Iterator[int]:
-        """The slots that must be here, or have been settled, and were not settled."""
+    def promised(self, *, expiring: bool) -> Iterator[int]:
+        """The slots that must be here, or have been settled, and were not; ``expiring`` ones count only on demand."""
         destination = self.destination
         states, deliveries = destination.states, self.deliveries
         for slot, marks in enumerate(self.marks):
@@ -124,14 +124,14 @@ class SubscriptionAccount:
             seen = deliveries[slot] or marks & _SHOWN
             if state == _REFUSED or (state != _CONFIRMED and not seen):
                 continue
-            if destination.volatile(slot) or destination.expirations[slot] != math.inf:
+            if destination.volatile(slot) or (not expiring and destination.expirations[slot] != math.inf):
                 continue
             yield slot
 
     def tells(self, slot: int) -> bool:
         """True if the presence of the message here tells whether the transaction around it was committed."""
         destination = self.destination
-        if slot >= len(self.marks) or slot < self.excused_below or self.marks[slot] & _EXPECTED_OR_DEAD != _EXPECTED:
+        if slot >= len(self.marks) or slot < self.excused_below or self.marks[slot] & _EXPECTED_OR_MOVED != _EXPECTED:
             return False
         unsure = destination.resends[slot] or destination.volatile(slot) or destination.expirations[slot] != math.inf
         return not unsure

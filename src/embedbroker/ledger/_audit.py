@@ -25,6 +25,7 @@ _NAMES = {
     Finding.MISROUTED: "misrouted",
     Finding.LATE: "late",
     Finding.FLAGGED_AT_ONCE: "flagged_at_once",
+    Finding.EXPIRED_EARLY: "expired_early",
 }
 
 
@@ -81,6 +82,7 @@ def audit(
     findings: Mapping[Finding, Tally],
     *,
     drained: bool,
+    expiring: bool,
     delivered: int,
     kills: tuple[Kill, ...],
     examples_max: int,
@@ -90,7 +92,7 @@ def audit(
     lost, vanished, torn = (_Tallying(examples_max) for _ in range(3))
     if drained:
         for subscription in subscriptions:
-            _audit_subscription(subscription, lost, vanished)
+            _audit_subscription(subscription, expiring, lost, vanished)
         for transaction in doubtful:
             if _is_torn(transaction):
                 torn.add(transaction.name)
@@ -107,7 +109,7 @@ def audit(
         acknowledged=_count_marked(marks, Mark.ACKNOWLEDGED),
         acknowledgements_in_doubt=_count_marked(marks, Mark.DOUBTFUL),
         expired=sum(_count_expiring(subscription) for subscription in subscriptions),
-        dead_lettered=_count_marked(marks, Mark.DEAD_LETTERED),
+        dead_lettered=_count_marked(marks, Mark.MOVED),
         lost=lost.tally(),
         vanished=vanished.tally(),
         torn_transactions=torn.tally(),
@@ -116,9 +118,11 @@ def audit(
     )
 
 
-def _audit_subscription(subscription: SubscriptionAccount, lost: _Tallying, vanished: _Tallying) -> None:
+def _audit_subscription(
+    subscription: SubscriptionAccount, expiring: bool, lost: _Tallying, vanished: _Tallying
+) -> None:
     keys = subscription.destination.keys
-    for slot in subscription.promised():
+    for slot in subscription.promised(expiring=expiring):
         (vanished if subscription.deliveries[slot] else lost).add(keys[slot])
 
 

@@ -30,7 +30,7 @@ _EXPECTED, _EXCLUDED, _RETURNED, _SHOWN = (
     int(mark) for mark in (Mark.EXPECTED, Mark.EXCLUDED, Mark.RETURNED, Mark.SHOWN)
 )
 _ACKNOWLEDGING, _ACKNOWLEDGED = int(Mark.ACKNOWLEDGING), int(Mark.ACKNOWLEDGED)
-_DOUBTFUL, _DONE = int(Mark.DOUBTFUL), int(Mark.ACKNOWLEDGED | Mark.DEAD_LETTERED)
+_DOUBTFUL, _DONE = int(Mark.DOUBTFUL), int(Mark.ACKNOWLEDGED | Mark.MOVED)
 _NONE = Finding.NONE
 _UNANSWERED, _REFUSED = int(SendState.UNANSWERED), int(SendState.REFUSED)
 
@@ -40,12 +40,14 @@ class Ledger:
     """The account of one run.
 
     Times are seconds on any one clock. ``examples_max`` limits the keys kept per kind of finding,
-    ``expiry_tolerance_s`` is how long after its expiration a delivery still passes.
+    ``expiry_tolerance_s`` is how long after its expiration a delivery still passes. ``expiries_are_found`` says that
+    somebody reads the expiry addresses and calls `expired`, so that a message with an expiration can be missed.
     """
 
     examples_max: int = 100
     expiry_tolerance_s: float = 0.0
     timeline_bucket_s: float = 1.0
+    expiries_are_found: bool = False
     _destinations: dict[str, DestinationAccount] = field(factory=dict, init=False)
     _subscriptions: dict[str, SubscriptionAccount] = field(factory=dict, init=False)
     _slots: dict[str, tuple[DestinationAccount, int]] = field(factory=dict, init=False)
@@ -212,7 +214,16 @@ class Ledger:
     def dead_lettered(self, subscription: str, key: str) -> None:
         """The message was found on the subscription's dead letter address, which settles it there."""
         account, slot = self._at(subscription, key)
-        account.marks[slot] |= Mark.DEAD_LETTERED
+        account.marks[slot] |= Mark.MOVED
+
+    def expired(self, subscription: str, key: str, at: float) -> Finding:
+        """The message was found on the subscription's expiry address, which settles it there."""
+        account, slot = self._at(subscription, key)
+        account.marks[slot] |= Mark.MOVED
+        if at >= account.destination.expirations[slot] - self.expiry_tolerance_s:
+            return _NONE
+        self._note(Finding.EXPIRED_EARLY, key)
+        return Finding.EXPIRED_EARLY
 
     # Acknowledgements
 
@@ -303,7 +314,7 @@ class Ledger:
     def missing(self, subscription: str) -> list[str]:
         """The keys that the subscription is promised and has not acknowledged, in the order they were sent."""
         account = self._subscriptions[subscription]
-        owed = account.promised()
+        owed = account.promised(expiring=self.expiries_are_found)
         return [account.destination.keys[slot] for slot in owed]
 
     def timeline(self) -> Timeline:
@@ -318,6 +329,7 @@ class Ledger:
             tuple(self._doubtful),
             tallies,
             drained=drained,
+            expiring=self.expiries_are_found,
             delivered=self._deliveries,
             kills=tuple(self._kills),
             examples_max=self.examples_max,

@@ -11,7 +11,7 @@ from enum import IntFlag
 
 from attrs import field, frozen
 
-__all__ = ["Finding", "Kill", "Tally", "Timeline", "TimelineBucket", "Verdict"]
+__all__ = ["FAULTS", "Finding", "Kill", "Tally", "Timeline", "TimelineBucket", "Verdict"]
 
 
 class Finding(IntFlag):
@@ -29,6 +29,7 @@ class Finding(IntFlag):
     PHANTOM = 256  # refused, rolled back, or never sent at all
     MISROUTED = 512  # the subscription's filter excludes it
     LATE = 1024  # after its expiration
+    EXPIRED_EARLY = 4096  # on the expiry address before its time
     FLAGGED_AT_ONCE = 2048  # the first delivery, flagged, of a message that no consumer can have given back
 
 
@@ -40,6 +41,7 @@ FAULTS = (
     | Finding.PHANTOM
     | Finding.MISROUTED
     | Finding.LATE
+    | Finding.EXPIRED_EARLY
 )
 
 
@@ -109,7 +111,7 @@ class Verdict:
     acknowledged: int = 0
     acknowledgements_in_doubt: int = 0
     expired: int = 0
-    dead_lettered: int = 0
+    dead_lettered: int = 0  # found on dead letter and expiry addresses
     lost: Tally = _NOTHING  # confirmed, never delivered
     vanished: Tally = _NOTHING  # delivered, not acknowledged, never delivered again
     torn_transactions: Tally = _NOTHING  # a commit in doubt of which only a part happened
@@ -124,6 +126,7 @@ class Verdict:
     phantom: Tally = _NOTHING
     misrouted: Tally = _NOTHING
     late: Tally = _NOTHING
+    expired_early: Tally = _NOTHING
     flagged_at_once: Tally = _NOTHING  # no fault in itself: consumers may have come and gone unseen
     kills: tuple[Kill, ...] = ()
 
@@ -139,7 +142,7 @@ class Verdict:
 
     def faults(self) -> dict[str, Tally]:
         """The broken promises that occurred, by name, except losses."""
-        names = ("duplicated_unflagged", "reappeared", "reordered", "phantom", "misrouted", "late")
+        names = ("duplicated_unflagged", "reappeared", "reordered", "phantom", "misrouted", "late", "expired_early")
         tallies: dict[str, Tally] = {name: getattr(self, name) for name in names}
         return {name: tally for name, tally in tallies.items() if tally}
 

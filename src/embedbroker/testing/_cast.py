@@ -17,9 +17,9 @@ from embedbroker.testing._producers import ProducerKind, ProducerPlan, Simulated
 from embedbroker.testing._scene import Scene, Topic
 from embedclient.agent import LocatorSettings
 
-__all__ = ["DEAD_LETTERS", "Cast", "broker_config", "choose_cast", "journal_settings"]
+__all__ = ["DEAD_LETTERS", "EXPIRED", "Cast", "broker_config", "choose_cast", "journal_settings"]
 
-DEAD_LETTERS = "DLQ"
+DEAD_LETTERS, EXPIRED = "DLQ", "expired"
 
 #: Together with what consumers do, this gives well over 200 operations.
 _MESSAGES_MIN, _MESSAGES_MAX = 90, 160
@@ -40,6 +40,7 @@ def broker_config(scene: Scene, name: str) -> BrokerConfig:
     random = scene.world.random
     settings = AddressSettings(
         dead_letter_address=DEAD_LETTERS,
+        expiry_address=EXPIRED,
         max_delivery_attempts=random.choice((4, 10, -1)),
         auto_delete_queues=False,
         auto_delete_addresses=False,
@@ -114,7 +115,7 @@ def _choose_producers(scene: Scene, cast: Cast) -> None:
             think_s=random.choice((0.002, 0.01, 0.03)),
             size_max=random.choice((100, 1_000, 4_000)),
             mixed_priorities=random.random() < 0.4,
-            expire_chance=random.choice((0.0, 0.0, 0.2)),
+            expire_chance=random.choice((0.0, 0.2)),
             resend_chance=random.choice((0.0, 0.5, 1.0)),
         )
         cast.producers.append(SimulatedProducer(scene, host, f"p{number}", topics, plan))

@@ -103,9 +103,9 @@ class BrokerChecker:
                     finding = ledger.shown(subscription, key, now_held=True)
                     self.scene.judge(finding, f"recovery of {subscription}", key)
                     found[key] = None
-                dead = _dead_letters(node.kernel, subscription)
+                moved = _moved(node.kernel, subscription)
                 for key in ledger.missing(subscription):
-                    if key not in found and key not in dead:
+                    if key not in found and key not in moved:
                         self.scene.fail(f"recovery of {subscription}: {key} is missing")
 
     # What leaves
@@ -209,15 +209,14 @@ class BrokerChecker:
         }
 
 
-def _dead_letters(kernel: Kernel, subscription: str) -> set[str]:
-    """Keys of messages that came to the dead letter queue from a subscription."""
-    queue = kernel.catalog.queues.get("DLQ")
-    if queue is None:
-        return set()
+def _moved(kernel: Kernel, subscription: str) -> set[str]:
+    """Keys of messages that went from a subscription to the dead letter or the expiry address."""
     keys = set()
-    for reference in queue.backlog:
-        if reference.message.property("_AMQ_ORIG_QUEUE") == subscription:
-            key = reference.message.property("key")
-            assert isinstance(key, str), "every message carries its key"
-            keys.add(key)
+    for name in ("DLQ", "expired"):
+        queue = kernel.catalog.queues.get(name)
+        for reference in queue.backlog if queue is not None else ():
+            if reference.message.property("_AMQ_ORIG_QUEUE") == subscription:
+                key = reference.message.property("key")
+                assert isinstance(key, str), "every message carries its key"
+                keys.add(key)
     return keys

@@ -51,7 +51,8 @@ class ClientHost:
         self.network = network
         self.world = network.world
         self.settings = settings
-        self.failovers = 0  # sessions rebuilt after a lost connection
+        self.failovers = 0  # reconnects after which sessions were rebuilt
+        self.reattachments = 0  # reconnects after which every session went on where it was
         self.on_notification: list[Callable[[Notification], None]] = []
         self._broker = broker
         self._agent: Agent | None = None
@@ -218,8 +219,9 @@ class ClientHost:
 
     def _notify(self, notification: Notification) -> None:
         self.world.note(self.name, type(notification).__name__)
-        if isinstance(notification, FailoverCompleted) and not notification.reattached:
-            self.failovers += 1
+        if isinstance(notification, FailoverCompleted):
+            self.failovers += not notification.reattached
+            self.reattachments += notification.reattached
         for listener in self.on_notification:
             listener(notification)
 

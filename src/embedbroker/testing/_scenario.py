@@ -5,23 +5,22 @@ Safety is checked all the way by the ledger and the broker checker. Convergence 
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable
 
 from attrs import define, field, frozen
 
 from embedbroker.ledger import Ledger, Verdict
-from embedbroker.testing._cast import Cast, broker_config, choose_cast, journal_settings
+from embedbroker.testing._cast import DEAD_LETTERS, EXPIRED, Cast, broker_config, choose_cast, journal_settings
 from embedbroker.testing._checkers import BrokerChecker
 from embedbroker.testing._clients import ClientHost
 from embedbroker.testing._consumers import ConsumerKind, ConsumerPlan, SimulatedConsumer
-from embedbroker.testing._dead_letters import DeadLetterReader
 from embedbroker.testing._disk import SimulatedDisk
 from embedbroker.testing._faults import FaultPlan, choose_faults
+from embedbroker.testing._leftovers import LeftoverReader
 from embedbroker.testing._network import Network
 from embedbroker.testing._node_host import NodeHost
 from embedbroker.testing._producers import SimulatedProducer
-from embedbroker.testing._scene import Phase, Scene, SimulationFailure
+from embedbroker.testing._scene import Moment, Phase, Scene, SimulationFailure
 from embedbroker.testing._scripts import Steps
 from embedbroker.testing._world import World
 from embedclient.agent import LocatorSettings, Session
@@ -53,10 +52,13 @@ class ScenarioFailed(Exception):
     """A seed broke a promise, or did not converge. ``trace`` holds the last lines of what happened before."""
 
     def __init__(self, seed: int, text: str, trace: list[str]) -> None:
-        super().__init__(f"seed {seed}: {text}")
+        super().__init__(seed, text, trace)
         self.seed = seed
         self.text = text
         self.trace = trace
+
+    def __str__(self) -> str:
+        return f"seed {self.seed}: {self.text}"
 
 
 def run_seed(seed: int, *, trace_tail_lines: int = 200) -> SeedResult:
@@ -72,8 +74,18 @@ def run_seed(seed: int, *, trace_tail_lines: int = 200) -> SeedResult:
         raise ScenarioFailed(seed, str(failure), scenario.world.trace.tail()) from failure
     except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as failure:
         # Bugs of the broker or the client, and of the simulation itself, with the place where they showed.
-        text = "".join(traceback.format_exception(failure)[-6:])
-        raise ScenarioFailed(seed, text, scenario.world.trace.tail()) from failure
+        raise ScenarioFailed(seed, _where(failure), scenario.world.trace.tail()) from failure
+
+
+def _where(failure: Exception) -> str:
+    """The exception and the innermost places it passed through, as text that crosses process boundaries."""
+    places: list[str] = []
+    step = failure.__traceback__
+    while step is not None:
+        code = step.tb_frame.f_code
+        places.append(f"{code.co_filename}:{step.tb_lineno} in {code.co_name}")
+        step = step.tb_next
+    return "\n  ".join([f"{type(failure).__name__}: {failure}", *places[-8:]])
 
 
 @define(eq=False)
@@ -106,7 +118,7 @@ class _Scenario:
     @classmethod
     def of(cls, seed: int, trace_tail_lines: int) -> _Scenario:
         world = World(seed, trace_tail_lines=trace_tail_lines)
-        scene = Scene(world, Ledger(expiry_tolerance_s=0.001))
+        scene = Scene(world, Ledger(expiry_tolerance_s=0.001, expiries_are_found=True))
         network = Network(world, latency_s=world.random.choice((0.0001, 0.0005, 0.002)))
         network.split_chance = world.random.choice((0.02, 0.1, 0.3))
         broker = NodeHost(network, broker_config(scene, "broker"), SimulatedDisk(), journal_settings(scene))
@@ -122,6 +134,10 @@ class _Scenario:
         self._work()
         self._drain()
         self._leave()
+        for host in self.cast.hosts:
+            self.scene.hits[Moment.REATTACHED] += host.reattachments
+            self.scene.hits[Moment.REBUILT] += host.failovers
+        self.scene.hits[Moment.TORN_TAIL_CUT] += sum("is cut" in notice for notice in self.broker.notices)
         verdict = self.scene.ledger.verdict(drained=True)
         if not verdict.clean or verdict.flagged_at_once:
             self.scene.fail(f"verdict: {verdict.losses()} {verdict.faults()}")
@@ -194,8 +210,9 @@ class _Scenario:
                     self.scene, host, self.broker, f"sweeper-{subscription}", subscription, plan
                 )
                 host.run(sweeper.name, sweeper.steps())
-        reader = DeadLetterReader(self.scene, host, self.checker)
-        host.run("dead letters", reader.steps())
+        for address in (DEAD_LETTERS, EXPIRED):
+            reader = LeftoverReader(self.scene, host, self.checker, address)
+            host.run(address, reader.steps())
         self._run_until(self._is_drained, _DRAIN_S, self._owed)
 
     def _leave(self) -> None:

@@ -9,7 +9,7 @@ from enum import IntEnum
 
 from attrs import define, field
 
-from embedbroker.ledger import Finding, Ledger
+from embedbroker.ledger import FAULTS, Finding, Ledger
 from embedbroker.testing._messages import COLORS
 from embedbroker.testing._world import WALL_START_MS, World
 
@@ -47,13 +47,13 @@ class Moment(IntEnum):
     NETWORK_DELAYED = 13
     CLIENT_CRASH = 14
     REATTACHED = 15
-    RECREATED = 16
+    REBUILT = 16
     SEND_IN_DOUBT = 17
     COMMIT_IN_DOUBT = 18
     ROLLBACK = 19
     REDELIVERY = 20
     DEAD_LETTER = 21
-    EXPIRED_BEFORE_DELIVERY = 22
+    EXPIRY = 22
     REPLAY_COMPARED = 23
 
 
@@ -70,16 +70,9 @@ class Topic:
         return [name for name, taken in self.subscriptions.items() if taken is None or taken == color]
 
 
-# At the end of a delivery: broken promises that end the run at once.
-_FATAL = (
-    Finding.DUPLICATED_UNFLAGGED
-    | Finding.REAPPEARED
-    | Finding.REORDERED
-    | Finding.PHANTOM
-    | Finding.MISROUTED
-    | Finding.LATE
-    | Finding.FLAGGED_AT_ONCE
-)
+# Broken promises end the run at once. Here everybody tells the ledger at once who comes and goes, so a flag that
+# comes too early is one of them.
+_FATAL = FAULTS | Finding.FLAGGED_AT_ONCE
 _AGAIN = Finding.REDELIVERED | Finding.DUPLICATED_FLAGGED
 
 

@@ -6,9 +6,9 @@ The world knows actors only as something that takes events; nodes, clients, link
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from heapq import heappop, heappush
+from random import Random
 from typing import Protocol
 
 from embedbroker.testing._trace import Trace
@@ -33,7 +33,7 @@ class SeededEntropy:
     __slots__ = ("_random",)
 
     def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
+        self._random = Random(seed)
 
     def random_bytes(self, count: int) -> bytes:
         return self._random.randbytes(count)
@@ -49,7 +49,7 @@ class World:
 
     def __init__(self, seed: int, *, trace_tail_lines: int = 200) -> None:
         self.seed = seed
-        self.random = random.Random(seed)
+        self.random = Random(seed)
         self.trace = Trace(trace_tail_lines)
         self.now = 0.0
         self.events = 0

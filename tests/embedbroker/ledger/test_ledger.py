@@ -364,3 +364,17 @@ def test_a_dead_letter_does_not_tell_whether_its_transaction_was_committed() -> 
     ledger.dead_lettered("q", "m0")
     consume(ledger, "m1", redelivered=True)
     assert ledger.verdict(drained=True).clean
+
+
+def test_with_a_reader_of_expiry_addresses_an_expiring_message_can_be_missed() -> None:
+    ledger = Ledger(expiries_are_found=True)
+    ledger.subscribe("q", "q")
+    for key in ("found", "missed", "early"):
+        ledger.sent(key, "q", 0.0, expires_at=1.0)
+        ledger.confirmed(key, 0.0)
+    assert ledger.expired("q", "found", 1.0) == Finding.NONE
+    assert ledger.expired("q", "early", 0.5) == Finding.EXPIRED_EARLY
+    verdict = ledger.verdict(drained=True)
+    assert verdict.lost.keys == ("missed",)
+    assert verdict.expired_early.keys == ("early",)
+    assert ledger.delivered("q", "found", 0.9) == Finding.REAPPEARED

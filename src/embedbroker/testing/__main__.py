@@ -1,0 +1,158 @@
+"""The simulator's command line: runs seeds with live progress, prints failures, and ends with a summary in JSON.
+
+It is an edge, not a part of the simulation: it reads the clock for progress, starts worker processes for ``--jobs``,
+and runs itself again under other hash seeds for ``--hash-check``. What a seed does depends on none of that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from embedbroker.testing import Campaign, ScenarioFailed, SeedResult, run_seed
+
+SEEDS = 1_000
+HASH_CHECK_SEEDS = 50
+PROGRESS_S = 2.0
+FAILURES_SHOWN_MAX = 5
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Exit code 0 if every seed ran clean and nothing fell short, 1 otherwise."""
+    options = _parser().parse_args(arguments)
+    if options.digest:
+        for result in map(run_seed, range(options.first_seed, options.first_seed + options.seeds)):
+            sys.stdout.write(f"{result.seed} {result.digest}\n")
+        return 0
+    started = time.monotonic()
+    campaign = Campaign()
+    _run(campaign, options, started)
+    hash_check = True
+    if options.hash_check:
+        hash_check = _hash_check(options.first_seed, min(options.hash_check, options.seeds), campaign)
+    seconds = time.monotonic() - started
+    summary = {
+        **campaign.summary(),
+        "first_seed": options.first_seed,
+        "digests_equal_under_other_hash_seeds": hash_check if options.hash_check else None,
+        "seconds": round(seconds, 1),
+        "seeds_per_second": round(campaign.seeds / seconds, 2),
+        "python": ".".join(map(str, sys.version_info[:3])),
+    }
+    text = json.dumps(summary, indent=2)
+    sys.stdout.write(text + "\n")
+    if options.json is not None:
+        options.json.write_text(text + "\n")
+    return 0 if campaign.passed and hash_check else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m embedbroker.testing", description="Simulated crashes from seeds.")
+    parser.add_argument("--seeds", type=int, default=SEEDS, help=f"how many (default {SEEDS})")
+    parser.add_argument("--first-seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1, help="worker processes (default 1)")
+    parser.add_argument(
+        "--hash-check",
+        type=int,
+        nargs="?",
+        const=HASH_CHECK_SEEDS,
+        default=HASH_CHECK_SEEDS,
+        metavar="SEEDS",
+        help=f"compare digests of so many seeds under other hash seeds (default {HASH_CHECK_SEEDS}, 0: do not)",
+    )
+    parser.add_argument("--digest", action="store_true", help="print the digest of each seed and nothing else")
+    parser.add_argument("--trace", type=int, default=60, metavar="LINES", help="trace lines shown of a failure")
+    parser.add_argument("--max-failures", type=int, default=10, help="stop after so many (default 10)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the summary there too")
+    return parser
+
+
+def _run(campaign: Campaign, options: argparse.Namespace, started: float) -> None:
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
+    shown = started
+    for outcome in _outcomes(seeds, options.jobs):
+        if isinstance(outcome, ScenarioFailed):
+            campaign.add_failure(outcome)
+            if len(campaign.failures) <= FAILURES_SHOWN_MAX:
+                _show_failure(outcome, options.trace)
+            if len(campaign.failures) >= options.max_failures:
+                return
+        else:
+            campaign.add(outcome)
+        now = time.monotonic()
+        if now - shown >= PROGRESS_S or campaign.seeds == len(seeds):
+            shown = now
+            _show_progress(campaign, len(seeds), now - started)
+
+
+def _outcomes(seeds: range, jobs: int) -> Iterator[SeedResult | ScenarioFailed]:
+    if jobs <= 1:
+        yield from map(_outcome, seeds)
+        return
+    with ProcessPoolExecutor(jobs) as pool:
+        yield from pool.map(_outcome, seeds, chunksize=10)
+
+
+def _outcome(seed: int) -> SeedResult | ScenarioFailed:
+    try:
+        return run_seed(seed)
+    except ScenarioFailed as failure:
+        return failure
+
+
+def _show_progress(campaign: Campaign, seeds: int, seconds: float) -> None:
+    rate = campaign.seeds / seconds if seconds else 0.0
+    sys.stderr.write(
+        f"{campaign.seeds}/{seeds} seeds, {len(campaign.failures)} failed, {campaign.operations} operations, "
+        f"{campaign.faults} faults, {rate:.1f} seeds/s\n"
+    )
+    sys.stderr.flush()
+
+
+def _show_failure(failure: ScenarioFailed, lines: int) -> None:
+    replay = f"python -m embedbroker.testing --first-seed {failure.seed} --seeds 1 --hash-check 0 --trace 1000"
+    text = ["", f"seed {failure.seed} FAILED: {failure.text}", *failure.trace[-lines:], f"replay: {replay}", ""]
+    sys.stderr.write("\n".join(text) + "\n")
+
+
+def _hash_check(first_seed: int, seeds: int, campaign: Campaign) -> bool:
+    """Runs seeds again in two processes with different hash seeds, and compares all digests there are."""
+    known = {seed: digest for seed, digest in campaign.digests.items() if first_seed <= seed < first_seed + seeds}
+    if not known:
+        return True
+    clean = max(known) - first_seed + 1
+    runs = [_digests(first_seed, clean, hash_seed) for hash_seed in ("0", "4242")]
+    equal = True
+    for seed, digest in sorted(known.items()):
+        found = {digest, *(run.get(seed, "none") for run in runs)}
+        if len(found) > 1:
+            equal = False
+            sys.stderr.write(f"seed {seed} gives different traces under different hash seeds: {sorted(found)}\n")
+    sys.stderr.write(
+        f"digests of {len(known)} seeds compared under two other hash seeds: {'equal' if equal else 'DIFFERENT'}\n"
+    )
+    return equal
+
+
+def _digests(first_seed: int, seeds: int, hash_seed: str) -> dict[int, str]:
+    command = [sys.executable, "-m", "embedbroker.testing", "--digest"]
+    command += ["--seeds", str(seeds), "--first-seed", str(first_seed)]
+    run = subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": hash_seed}, capture_output=True, text=True)
+    return {int(seed): digest for seed, digest in _pairs(run.stdout.splitlines())}
+
+
+def _pairs(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for line in lines:
+        seed, _, digest = line.partition(" ")
+        yield seed, digest
+
+
+if __name__ == "__main__":
+    sys.exit(main())

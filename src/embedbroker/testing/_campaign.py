@@ -1,0 +1,114 @@
+"""Many seeds together: what was done, what failed, and whether the interesting moments were met often enough.
+
+A campaign that never crashes a broker in the middle of a segment switch proves nothing about segment switches, so each
+moment has a minimum. It runs nothing and prints nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+from attrs import define, field
+
+from embedbroker.testing._scenario import ScenarioFailed, SeedResult
+from embedbroker.testing._scene import Moment
+
+__all__ = ["Campaign"]
+
+#: Hits per 1,000 seeds that a campaign must reach: about a third of what it usually does.
+MINIMA_PER_1000: Mapping[Moment, int] = {
+    Moment.CRASH: 800,
+    Moment.CRASH_WITH_UNSYNCED_RECORDS: 200,
+    Moment.CRASH_WITH_OPEN_TRANSACTIONS: 250,
+    Moment.CRASH_DURING_SEGMENT_SWITCH: 80,
+    Moment.CRASH_DURING_COMPACTION: 60,
+    Moment.CRASH_DURING_RECOVERY: 80,
+    Moment.TORN_TAIL_CUT: 8,
+    Moment.ORDERLY_RESTART: 60,
+    Moment.DISK_FULL: 50,
+    Moment.DISK_ERROR: 50,
+    Moment.SLOW_DISK: 80,
+    Moment.CONNECTION_CUT: 300,
+    Moment.DIRECTION_HELD: 200,
+    Moment.NETWORK_DELAYED: 80,
+    Moment.CLIENT_CRASH: 80,
+    Moment.REATTACHED: 50,
+    Moment.REBUILT: 200,
+    Moment.SEND_IN_DOUBT: 300,
+    Moment.COMMIT_IN_DOUBT: 150,
+    Moment.ROLLBACK: 5_000,
+    Moment.REDELIVERY: 5_000,
+    Moment.DEAD_LETTER: 100,
+    Moment.EXPIRY: 300,
+    Moment.REPLAY_COMPARED: 1_500,
+}
+#: Below this number of seeds the minima say more about luck than about the campaign.
+SEEDS_FOR_MINIMA = 200
+OPERATIONS_MIN = 200
+FAULTS_MIN = 3
+
+
+@define(eq=False)
+class Campaign:
+    """The sum of many seeds."""
+
+    seeds: int = 0
+    operations: int = 0
+    faults: int = 0
+    events: int = 0
+    hits: list[int] = field(factory=lambda: [0] * len(Moment))
+    failures: list[ScenarioFailed] = field(factory=list)
+    thin: list[int] = field(factory=list)
+    digests: dict[int, str] = field(factory=dict)
+
+    def add(self, result: SeedResult) -> None:
+        """One seed ran clean."""
+        self.seeds += 1
+        self.operations += result.operations
+        self.faults += result.faults
+        self.events += result.events
+        self.hits = [total + hit for total, hit in zip(self.hits, result.hits, strict=True)]
+        self.digests[result.seed] = result.digest
+        if result.operations < OPERATIONS_MIN or result.faults < FAULTS_MIN:
+            self.thin.append(result.seed)
+
+    def add_failure(self, failure: ScenarioFailed) -> None:
+        """One seed failed."""
+        self.seeds += 1
+        self.failures.append(failure)
+
+    def digest(self) -> str:
+        """One digest over all seeds, whatever the order in which they ran."""
+        lines = [f"{seed} {digest}\n" for seed, digest in sorted(self.digests.items())]
+        return hashlib.blake2b("".join(lines).encode(), digest_size=16).hexdigest()
+
+    def shortcomings(self) -> list[str]:
+        """Why the campaign proves less than it should: moments met too rarely, seeds that did too little."""
+        found = [f"seed {seed} has fewer than {OPERATIONS_MIN} operations or {FAULTS_MIN} faults" for seed in self.thin]
+        if self.seeds < SEEDS_FOR_MINIMA:
+            return found
+        for moment, minimum in MINIMA_PER_1000.items():
+            wanted = minimum * self.seeds // 1000
+            if self.hits[moment] < wanted:
+                found.append(f"{moment.name.lower()}: {self.hits[moment]} hits, at least {wanted} are wanted")
+        return found
+
+    @property
+    def passed(self) -> bool:
+        """True if no seed failed and nothing fell short."""
+        return not self.failures and not self.shortcomings()
+
+    def summary(self) -> dict[str, object]:
+        """Plain values for a report in JSON."""
+        return {
+            "passed": self.passed,
+            "seeds": self.seeds,
+            "failed_seeds": sorted(failure.seed for failure in self.failures),
+            "shortcomings": self.shortcomings(),
+            "operations": self.operations,
+            "faults": self.faults,
+            "events": self.events,
+            "hits": {moment.name.lower(): self.hits[moment] for moment in Moment},
+            "digest": self.digest(),
+        }
