@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attrs import field, frozen
+from attrs import Attribute, field, frozen
 from attrs.validators import and_, ge, instance_of, le, optional
 
 from ._address_settings import AddressSettings
@@ -20,6 +20,11 @@ _DEFAULT_ADDRESS_SETTINGS = {
 
 _whole = and_(instance_of(int), ge(0))
 _positive = and_(instance_of(int), ge(1))
+
+
+def _segment_size(_config: BrokerConfig, _attribute: Attribute[int], value: object) -> None:
+    if not isinstance(value, int) or value < 16 * 1024 or value % 512:
+        raise ValueError(f"segment_size_bytes must be a multiple of 512, 16384 or more, not {value!r}")
 
 
 def _settings(value: Mapping[str, AddressSettings] | None) -> dict[str, AddressSettings]:
@@ -56,4 +61,4 @@ class BrokerConfig:
     output_bytes_max: int = field(default=64 * 1024 * 1024, validator=_positive)
     resend_bytes_max: int = field(default=256 * 1024 * 1024, validator=_positive)
     work_per_step_max: int = field(default=2_000, validator=_positive)
-    segment_size_bytes: int = field(default=10 * 1024 * 1024, validator=_positive)
+    segment_size_bytes: int = field(default=10 * 1024 * 1024, validator=_segment_size)

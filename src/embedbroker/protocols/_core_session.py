@@ -19,7 +19,6 @@ from embedclient.wire.core import (
     CREDIT_BODY,
     FRAME_HEADER,
     RECEIVE_TRAILER,
-    ROUTING_TYPE_KEY,
     CoreMessage,
     DisconnectConsumer,
     ExceptionResponse,
@@ -32,10 +31,10 @@ from embedclient.wire.core import (
     encode_receive,
     is_confirmed,
     message_raw,
-    property_key,
     send_trailer,
 )
 
+from ._core_arrival import Arrival, study
 from ._core_requests import answer
 from ._core_service import SERVER_VERSION, CoreService
 
@@ -55,14 +54,13 @@ _RECEIVE_EXTRA = _HEADER_SIZE + RECEIVE_TRAILER.size
 _NULL_RESPONSE = int(PacketType.NULL_RESPONSE)
 
 _FORCED_DELIVERY = "_hornetq.forced.delivery.seq"
-_SCHEDULED_KEY = property_key("_AMQ_SCHED_DELIVERY")
-_DUPLICATE_KEY = property_key("_AMQ_DUPL_ID")
 
 
 class CoreSession:
     """A session and its channel. It outlives its connection while a reattachment is possible (7.3)."""
 
     __slots__ = (
+        "_arrival",
         "_held",
         "_trailer",
         "channel",
@@ -98,6 +96,8 @@ class CoreSession:
         self.version = min(connection.version, SERVER_VERSION)
         self._trailer = send_trailer(self.version)
         self.default_address = ""
+        # What is known of the kind of message that came last.
+        self._arrival = Arrival()
         self.username: str | None = None
         self.metadata: dict[str, str] = {}
         # Made right after a refused reattachment: the two ends may count differently from here on (pitfall 12.22), so
@@ -150,9 +150,12 @@ class CoreSession:
                 self.default_address = message.address
         elif self.default_address:
             message = message.copy_for(self.default_address, changes={}, removals=(), expiration=message.expiration)
-        refused = self._unsupported(message)
+        arrival = self._arrival
+        if not arrival.covers(message.raw[message.properties_at :]):
+            arrival = self._arrival = study(message)
+        refused = self._unsupported(arrival) if arrival.special else None
         if refused is None:
-            refused = self.kernel_session.send(message, message.property_byte(ROUTING_TYPE_KEY))
+            refused = self.kernel_session.send(message, arrival.routing_type)
         if refused is not None and not wants_reply:
             self.connection.log(f"a message to {message.address!r} was refused: {refused.text}")
         elif refused is not None:
@@ -160,14 +163,10 @@ class CoreSession:
         elif wants_reply:
             self.reply(NullResponse(numbers[0] if numbers else -1))
 
-    def _unsupported(self, message: CoreMessage) -> Refused | None:
-        raw = message.raw
-        properties_at = message.properties_at
-        if raw.find(_SCHEDULED_KEY, properties_at) >= 0:
-            due = message.property("_AMQ_SCHED_DELIVERY")
-            if isinstance(due, int) and due > self.service.now.wall_ms:
-                return self._not_there("scheduled delivery")
-        if raw.find(_DUPLICATE_KEY, properties_at) >= 0 and message.property("_AMQ_DUPL_ID") is not None:
+    def _unsupported(self, arrival: Arrival) -> Refused | None:
+        if arrival.scheduled_ms > self.service.now.wall_ms:
+            return self._not_there("scheduled delivery")
+        if arrival.has_duplicate_id:
             return self._not_there("duplicate detection")
         return None
 

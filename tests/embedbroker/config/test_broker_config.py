@@ -39,6 +39,7 @@ def test_the_mapping_of_settings_is_its_own() -> None:
         ({"output_bytes_max": -5}, ValueError),
         ({"global_max_size_bytes": -1}, ValueError),
         ({"name": 7}, TypeError),
+        ({"segment_size_bytes": 20_000}, ValueError),
     ],
 )
 def test_wrong_values_are_refused_by_name(values: dict[str, object], error: type[Exception]) -> None:

@@ -40,6 +40,7 @@ _PROPERTIES_AFTER_USER_ID: Final = 1 + 16 + 19
 _PROPERTIES_AFTER_FLAG: Final = 1 + 19
 
 _BYTE_TAG: Final = int(PropertyType.BYTE)
+_STRING_TAG: Final = int(PropertyType.STRING)
 
 # Size of a property value by tag; -1: a 32-bit length and that many bytes.
 _VALUE_SIZE: Final = {0: 0, 2: 1, 3: 1, 4: -1, 5: 2, 6: 4, 7: 8, 8: 4, 9: 8, 10: -1, 11: 2}
@@ -245,6 +246,35 @@ class CoreMessage:
             return value - 256 if value > 127 else value
         except (StructError, IndexError) as error:
             raise RemoteProtocolError(f"malformed properties: {error}") from error
+
+    def property_spans(self) -> list[tuple[str, int, int, int]]:
+        """Where the properties stand in ``raw``: name, type tag, and start and end of the value proper.
+
+        Sizes that precede a value do not belong to it. Raises RemoteProtocolError for what ``properties`` refuses.
+        """
+        raw = self.raw
+        spans: list[tuple[str, int, int, int]] = []
+        entry = self.properties_at
+        try:
+            if not raw[entry]:
+                return spans
+            count = _I32.unpack_from(raw, entry + 1)[0]
+            if count < 0:
+                raise RemoteProtocolError(f"{count} properties")
+            entry += 5
+            for _ in range(count):
+                after = _entry_end(raw, entry)
+                tag_at = entry + 4 + _I32.unpack_from(raw, entry)[0]
+                name = utf_16_le_decode(raw[entry + 4 : tag_at], "surrogatepass", True)[0]
+                tag = raw[tag_at]
+                value_at = tag_at + 1 + (4 if _VALUE_SIZE[tag] < 0 else 0)
+                if after > len(raw) or (tag == _STRING_TAG and (after - value_at) & 1):
+                    raise RemoteProtocolError(f"property {name!r} has no proper value")
+                spans.append((name, tag, value_at, after))
+                entry = after
+        except (StructError, IndexError, UnicodeDecodeError) as error:
+            raise RemoteProtocolError(f"malformed properties: {error}") from error
+        return spans
 
     @property
     def duplicate_id(self) -> bytes | None:
