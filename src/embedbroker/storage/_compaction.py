@@ -143,6 +143,8 @@ class Compaction:
         """
         if not self.complete or self.transactions or self.definitions or result.dead or result.orphans:
             return False
+        if self.liveness.unsettled:
+            return False
         open_transactions = self.liveness.transactions.values()
         return not any(
             self.seen.get(message_id) for each in open_transactions for message_id, _ in each.acknowledgements

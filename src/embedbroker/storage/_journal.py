@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Journal", "JournalState"]
 
+# Messages of large transactions taken off the index in one call: about 0.5 ms.
+_SETTLED_PER_CALL = 1000
 _ADD, _ACKNOWLEDGE, _UPDATE = map(
     int, (RecordKind.ADD_MESSAGE, RecordKind.ACKNOWLEDGE, RecordKind.UPDATE_DELIVERY_COUNT)
 )
@@ -300,6 +302,8 @@ class Journal:
             return work
         if self.state not in (JournalState.READY, JournalState.CLOSING):
             return work
+        if self._liveness.unsettled:
+            self._liveness.settle(_SETTLED_PER_CALL)
         if self.state is JournalState.READY:
             self._background.choose(self.wall_ms)
         if self._writing is None:

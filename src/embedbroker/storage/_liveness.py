@@ -14,6 +14,7 @@ it needs is gone.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 
 from attrs import Factory, define
@@ -24,6 +25,9 @@ from ._segments import Placement, Segment
 __all__ = ["Liveness", "OpenTransaction"]
 
 Key = tuple[int, int]
+
+# What one call may do beside its own record; a transaction of 100,000 messages would take 50 ms.
+_SETTLED_AT_ONCE = 100
 
 
 @define(eq=False)
@@ -47,6 +51,9 @@ class Liveness:
     # Latest persisted delivery count of living messages that have one.
     counts: dict[tuple[int, int], int] = Factory(dict)
     transactions: dict[int, OpenTransaction] = Factory(dict)
+    # Transactions that ended, with the messages they took off: those of the acknowledgements after a commit, those of
+    # the adds after a rollback. Until they are settled their messages count as living, which is wrong on the safe side.
+    unsettled: deque[OpenTransaction] = Factory(deque)
     # Segments with records of a definition that is in force, the latest last.
     definitions: dict[Key, list[Segment]] = Factory(dict)
 
@@ -100,14 +107,28 @@ class Liveness:
     def commit(self, transaction_id: int, segment: Segment) -> None:
         transaction = self._end(RecordKind.COMMIT, transaction_id, segment)
         if transaction is not None:
-            for message_id, queue_id in transaction.acknowledgements:
-                self._settle(message_id, queue_id)
+            transaction.adds.clear()
+            self._settle_later(transaction)
 
     def rollback(self, transaction_id: int, segment: Segment) -> None:
         transaction = self._end(RecordKind.ROLLBACK, transaction_id, segment)
         if transaction is not None:
-            for message_id in transaction.adds:
-                self.forget(message_id)
+            transaction.acknowledgements.clear()
+            self._settle_later(transaction)
+
+    def settle(self, limit: int) -> None:
+        """Take up to ``limit`` messages off the index that large transactions ended."""
+        while self.unsettled and limit > 0:
+            transaction = self.unsettled[0]
+            acknowledgements, adds = transaction.acknowledgements, transaction.adds
+            while acknowledgements and limit > 0:
+                self._settle(*acknowledgements.pop())
+                limit -= 1
+            while adds and limit > 0:
+                self.forget(adds.pop())
+                limit -= 1
+            if not acknowledgements and not adds:
+                self.unsettled.popleft()
 
     def define(self, kind: RecordKind, identifier: int, segment: Segment) -> None:
         """An address or queue exists, or changed; ``kind`` is ADDRESS or QUEUE."""
@@ -171,6 +192,11 @@ class Liveness:
                 if kind is RecordKind.ROLLBACK:
                     earlier.ended.add((kind, transaction_id))  # in the same segment too: its records can go at once
         return transaction
+
+    def _settle_later(self, transaction: OpenTransaction) -> None:
+        self.unsettled.append(transaction)
+        if len(transaction.adds) + len(transaction.acknowledgements) <= _SETTLED_AT_ONCE:
+            self.settle(_SETTLED_AT_ONCE)
 
     def _note_end(self, key: Key, earlier: Segment, segment: Segment) -> None:
         if earlier is not segment:

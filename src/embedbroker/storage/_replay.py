@@ -112,6 +112,8 @@ class Replay:
 
     def finish(self, segments: Iterable[Segment]) -> RecoveredState:
         """Hand over. References to queues without definition are garbage from here on."""
+        while self.liveness.unsettled:
+            self.liveness.settle(1000)
         for segment in segments:
             for queue_id in [known for known in segment.by_queue if known not in self.queues]:
                 segment.remove_queue(queue_id)

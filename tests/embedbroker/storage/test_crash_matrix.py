@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from embedbroker.storage import Journal, JournalState, Lane
+from embedbroker.storage import Journal, JournalState, Lane, _journal, _liveness
 from embedbroker.testing._disk import SimulatedDisk
 from tests.embedbroker.storage.journal_model import NOW, SMALL, ModelState, RecordedJournal
 from tests.embedbroker.storage.journal_workload import Workload
@@ -84,7 +84,10 @@ def live(seed: int) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("group", range(8))
-def test_nothing_confirmed_is_lost_in_any_crash(group: int) -> None:
+def test_nothing_confirmed_is_lost_in_any_crash(group: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    if group % 4 == 3:  # every transaction is a large one, whose messages are taken off the index little by little
+        monkeypatch.setattr(_liveness, "_SETTLED_AT_ONCE", 0)
+        monkeypatch.setattr(_journal, "_SETTLED_PER_CALL", 1)
     hits: dict[str, int] = {}
     for seed in range(group * CASES, (group + 1) * CASES):
         for name, count in live(seed).items():
