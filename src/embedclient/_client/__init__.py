@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from embedclient._client._producer import MessageProducer, Receipt
     from embedclient._client._pump import Pump
     from embedclient._client._session import Session
-    from embedclient._client._trio_edge import TrioLoop
+    from embedclient._client._trio_scope import TrioLoop
     from embedclient._client._url import ClientURL, parse_url
 
 _MODULES = {
@@ -46,7 +46,7 @@ _MODULES = {
     "_producer": "MessageProducer Receipt",
     "_pump": "Pump",
     "_session": "Session",
-    "_trio_edge": "TrioLoop",
+    "_trio_scope": "TrioLoop",
     "_url": "ClientURL parse_url",
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}

@@ -126,7 +126,7 @@ class ClientSessionFactory:
 
 def trio_loop() -> Loop:
     # Imported here, so that asyncio programs do not load trio.
-    from embedclient._client._trio_edge import TrioLoop
+    from embedclient._client._trio_scope import TrioLoop
 
     return TrioLoop()
 

@@ -1,92 +1,29 @@
 """The trio edge: sockets, tasks and timers for one agent.
 
-Responsible for tasks that live in one nursery, for waiting without a task switch per message, and for a scope that an
-exception of the user leaves unchanged. Refuses to decide anything about the protocol: every decision is the agent's.
+Responsible for dialling, reading, writing and timers, and for waiting without a task switch per message. Refuses to
+decide anything about the protocol: every decision is the agent's.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeVar
 
 import trio
 
 from embedclient._client._edge import PAUSES_PER_SWITCH, READ_BYTES_MAX
-from embedclient._client._entropy import SystemEntropy
 from embedclient._client._pump import Pump
+from embedclient._client._trio_waiting import TrioSignal, TrioTask
 from embedclient.agent import Agent, BytesReceived, Call, Dial, Dialed, DialFailed, PeerClosed, Written
-from embedclient.model import IN_VM_CONNECTOR_FACTORY, Entropy, Instant, TransportConfiguration
+from embedclient.model import IN_VM_CONNECTOR_FACTORY, Instant, TransportConfiguration
 from embedclient.transport import ByteStream, TransportLost, connect_tcp, vm_connect
 
 T = TypeVar("T")
 VIRTUAL_START_MS = 1_700_000_000_000
 """Under a virtual clock wall time derives from it; broker and client begin at the same date."""
-
-
-class TrioSignal:
-    """A Signal for trio."""
-
-    __slots__ = ("_set", "_task")
-
-    def __init__(self) -> None:
-        self._set = False
-        self._task: trio.lowlevel.Task | None = None
-
-    def set(self) -> None:
-        if self._task is not None:
-            trio.lowlevel.reschedule(self._task)
-            self._task = None
-        else:
-            self._set = True
-
-    async def wait(self, timeout_s: float | None = None) -> bool:
-        if self._set:
-            await trio.lowlevel.checkpoint()
-            self._set = False
-            return True
-        if timeout_s is None:
-            await self._park()
-            return True
-        with trio.move_on_after(timeout_s):
-            await self._park()
-            return True
-        return False
-
-    async def _park(self) -> None:
-        assert self._task is None, "one task waits for a signal at a time"
-        self._task = trio.lowlevel.current_task()
-
-        def abort(_: Callable[[], None]) -> trio.lowlevel.Abort:
-            self._task = None
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        await trio.lowlevel.wait_task_rescheduled(abort)
-        self._set = False
-
-
-class TrioTask:
-    """A SpawnedTask for trio."""
-
-    def __init__(self) -> None:
-        self._scope = trio.CancelScope()
-        self._done = trio.Event()
-
-    async def run(self, work: Callable[[], Awaitable[None]]) -> None:
-        try:
-            with self._scope:
-                await work()
-        finally:
-            self._done.set()
-
-    def cancel(self) -> None:
-        self._scope.cancel()
-
-    async def finished(self) -> None:
-        await self._done.wait()
 
 
 class TrioWire:
@@ -142,7 +79,7 @@ class TrioWire:
 
 
 class TrioEdge:
-    """An Edge on trio. Opened with `open_trio_edge`."""
+    """An Edge on trio. Opened by `TrioLoop`."""
 
     def __init__(self, agent: Agent, spawned: trio.Nursery, own: trio.Nursery) -> None:
         self.agent = agent
@@ -307,75 +244,3 @@ def _size(value: bool | int | str | None) -> int | None:
 
 def _reschedule(task: trio.lowlevel.Task, _: Call[T]) -> None:
     trio.lowlevel.reschedule(task)
-
-
-@asynccontextmanager
-async def open_trio_edge(agent: Agent, close_timeout_s: float) -> AsyncIterator[TrioEdge]:
-    """The scope of one agent: its tasks end with the block, after an orderly close of at most `close_timeout_s`.
-
-    An exception from the block leaves as the same object, never in a group.
-    """
-    failure: BaseException | None = None
-    breakdown: BaseException | None = None
-    try:
-        async with trio.open_nursery() as spawned:
-            # Our own tasks go on while a cancellation from outside ends the block, or nobody would read the broker's
-            # answers to the orderly close.
-            own = await spawned.start(_host_own_tasks)
-            edge = TrioEdge(agent, spawned, own)
-            own.start_soon(edge.run_timer)
-            own.start_soon(edge.run_flusher)
-            try:
-                yield edge
-            finally:
-                failure = sys.exc_info()[1]
-                await edge.settle(agent.close(), close_timeout_s)
-                agent.abort("closed")
-                edge.pump.flush()
-                edge.pump.close_all("closed")
-                own.cancel_scope.cancel()
-                spawned.cancel_scope.cancel()
-    except BaseExceptionGroup as group:
-        breakdown = _breakdown(group, failure)
-    # Raised outside the handler, or the group would become the context of the user's own exception.
-    if breakdown is not None and (failure is None or _is_cancellation(failure)):
-        raise breakdown
-    if failure is not None:
-        failure.__context__ = failure.__context__ or breakdown
-        raise failure
-
-
-async def _host_own_tasks(task_status: trio.TaskStatus[trio.Nursery]) -> None:
-    with trio.CancelScope(shield=True):
-        async with trio.open_nursery() as own:
-            task_status.started(own)
-            await trio.sleep_forever()
-
-
-def _leaves(error: BaseException) -> list[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        return [leaf for part in error.exceptions for leaf in _leaves(part)]
-    return [error]
-
-
-def _is_cancellation(error: BaseException) -> bool:
-    return all(isinstance(leaf, trio.Cancelled) for leaf in _leaves(error))
-
-
-def _breakdown(group: BaseExceptionGroup[BaseException], failure: BaseException | None) -> BaseException | None:
-    """What went wrong beside the user's own exception: nearly always nothing, else a defect of ours."""
-    known = [] if failure is None else _leaves(failure)
-    for leaf in _leaves(group):
-        if not any(leaf is other for other in known) and not isinstance(leaf, trio.Cancelled):
-            return leaf
-    return None
-
-
-class TrioLoop:
-    """A Loop for trio."""
-
-    def __init__(self) -> None:
-        self.entropy: Entropy = SystemEntropy()
-
-    def open_edge(self, agent: Agent, close_timeout_s: float) -> AbstractAsyncContextManager[TrioEdge]:
-        return open_trio_edge(agent, close_timeout_s)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import trio
-from tests.embedclient.transport.conftest import OpenPipes
 
 from embedclient.transport import ByteStream, TransportLost
+from tests.embedclient.transport.conftest import OpenPipes
 
 _READ_BYTES = 262_144
 

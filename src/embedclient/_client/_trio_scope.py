@@ -1,0 +1,90 @@
+"""The scope of one agent on trio: its tasks, its orderly end, and what leaves it.
+
+Responsible for letting an exception of the user out as the same object, and for an end that is orderly within a limit
+and complete in any case. Refuses to know what the tasks do.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import trio
+
+from embedclient._client._entropy import SystemEntropy
+from embedclient._client._trio_edge import TrioEdge
+from embedclient.agent import Agent
+from embedclient.model import Entropy
+
+
+@asynccontextmanager
+async def open_trio_edge(agent: Agent, close_timeout_s: float) -> AsyncIterator[TrioEdge]:
+    """The scope of one agent: its tasks end with the block, after an orderly close of at most `close_timeout_s`.
+
+    An exception from the block leaves as the same object, never in a group.
+    """
+    failure: BaseException | None = None
+    breakdown: BaseException | None = None
+    try:
+        async with trio.open_nursery() as spawned:
+            # Our own tasks go on while a cancellation from outside ends the block, or nobody would read the broker's
+            # answers to the orderly close.
+            own = await spawned.start(_host_own_tasks)
+            edge = TrioEdge(agent, spawned, own)
+            own.start_soon(edge.run_timer)
+            own.start_soon(edge.run_flusher)
+            try:
+                yield edge
+            finally:
+                failure = sys.exc_info()[1]
+                await edge.settle(agent.close(), close_timeout_s)
+                agent.abort("closed")
+                edge.pump.flush()
+                edge.pump.close_all("closed")
+                own.cancel_scope.cancel()
+                spawned.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        breakdown = _breakdown(group, failure)
+    # Raised outside the handler, or the group would become the context of the user's own exception.
+    if breakdown is not None and (failure is None or _is_cancellation(failure)):
+        raise breakdown
+    if failure is not None:
+        failure.__context__ = failure.__context__ or breakdown
+        raise failure
+
+
+async def _host_own_tasks(task_status: trio.TaskStatus[trio.Nursery]) -> None:
+    with trio.CancelScope(shield=True):
+        async with trio.open_nursery() as own:
+            task_status.started(own)
+            await trio.sleep_forever()
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for part in error.exceptions for leaf in _leaves(part)]
+    return [error]
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    return all(isinstance(leaf, trio.Cancelled) for leaf in _leaves(error))
+
+
+def _breakdown(group: BaseExceptionGroup[BaseException], failure: BaseException | None) -> BaseException | None:
+    """What went wrong beside the user's own exception: nearly always nothing, else a defect of ours."""
+    known = [] if failure is None else _leaves(failure)
+    for leaf in _leaves(group):
+        if not any(leaf is other for other in known) and not isinstance(leaf, trio.Cancelled):
+            return leaf
+    return None
+
+
+class TrioLoop:
+    """A Loop for trio."""
+
+    def __init__(self) -> None:
+        self.entropy: Entropy = SystemEntropy()
+
+    def open_edge(self, agent: Agent, close_timeout_s: float) -> AbstractAsyncContextManager[TrioEdge]:
+        return open_trio_edge(agent, close_timeout_s)
