@@ -1,0 +1,48 @@
+"""What goes wrong, as which exception, and with which code."""
+
+import trio
+
+from embedbroker import AddressSettings, EmbeddedBroker
+from embedclient import ConnectionFactory, JMSException, Queue
+from embedclient.errors import ConnectionLostException, ErrorCode
+
+SETTINGS = {"closed.#": AddressSettings(auto_create_queues=False, auto_create_addresses=False)}
+
+
+def show(error: JMSException) -> None:
+    print(f"{type(error).__name__} {error.error_code} {ErrorCode(error.error_code).name}: {error}")
+
+
+async def main() -> None:
+    async with (
+        EmbeddedBroker(address_settings=SETTINGS) as broker,
+        ConnectionFactory(broker.vm_url).connect() as connection,
+        connection.session() as session,
+    ):
+        try:
+            await session.create_producer(Queue("closed.orders")).send("hello")
+        except JMSException as error:
+            show(error)
+        try:
+            await session.create_consumer(Queue("orders"), "price >")
+        except JMSException as error:
+            show(error)
+        try:
+            await session.create_producer(Queue("orders")).send("later", delivery_delay=60)
+        except JMSException as error:
+            show(error)
+        await session.create_producer(Queue("orders")).send("the session still works")
+
+    try:
+        ConnectionFactory("tcp://localhost:61616?reconectAttempts=5")
+    except ValueError as error:  # every exception of the tree also derives from the fitting builtin
+        show(error)
+    try:
+        async with ConnectionFactory("vm://nobody").connect():
+            pass
+    except ConnectionError as error:
+        assert isinstance(error, ConnectionLostException)
+        show(error)
+
+
+trio.run(main)

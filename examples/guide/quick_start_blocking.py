@@ -1,0 +1,15 @@
+"""The same without async: the broker has a thread of its own, and so has the connection."""
+
+from embedbroker import EmbeddedBroker
+from embedclient import Queue
+from embedclient.blocking import ConnectionFactory
+
+orders = Queue("orders")
+with (
+    EmbeddedBroker.in_thread() as broker,
+    ConnectionFactory(broker.url).connect() as connection,
+    connection.session() as session,
+):
+    session.create_producer(orders).send("two coffees")
+    with session.create_consumer(orders) as consumer:
+        print(consumer.receive(timeout=5).body)
