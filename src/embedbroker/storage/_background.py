@@ -125,6 +125,7 @@ class Background:
         compaction = Compaction(
             self.settings, self.supply.identity, self.liveness, run, self.supply.next_generation(), wall_ms
         )
+        yield run[-1].last_number  # its last batches may still be on their way to the disk
         try:
             yield from compaction.copy()
         except Corruption as corruption:

@@ -270,6 +270,7 @@ class Journal:
         segment.first_number = self._number
         if self._segments and self._segments[-1] is self._segment:
             self._segment.close()
+        assert not self._segments or self._segments[-1].last < segment.first
         self._segments.append(segment)
         self._enter(segment)
         free = segment.size - FIRST_BATCH_OFFSET - BATCH_HEADER_BYTES

@@ -284,11 +284,11 @@ class Recovery:
         """Go on behind the last batch if nothing was cut; an empty segment behind it is the next one."""
         if not self._tails or any(tail.walk.damage for tail in self._tails):
             return
-        if self._tails[0].segment.first_number:
-            self.current = self._tails[0].segment
         last = self.segments[-1]
         if not last.first_number and not last.compacted and last.size >= self.settings.segment_size_bytes:
             self.prepared = self.segments.pop()
+        if self.segments and self.segments[-1].first_number and not self.segments[-1].compacted:
+            self.current = self.segments[-1]
 
 
 def recover(settings: JournalSettings) -> Steps[Recovery]:
