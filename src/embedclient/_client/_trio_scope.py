@@ -30,7 +30,9 @@ async def open_trio_edge(agent: Agent, close_timeout_s: float) -> AsyncIterator[
         async with trio.open_nursery() as spawned:
             # Our own tasks go on while a cancellation from outside ends the block, or nobody would read the broker's
             # answers to the orderly close.
-            own = await spawned.start(_host_own_tasks)
+            with trio.CancelScope(shield=True):
+                # One pass. Cancelled, start() would wait for the end of a task that no cancellation reaches.
+                own = await spawned.start(_host_own_tasks)
             edge = TrioEdge(agent, spawned, own)
             own.start_soon(edge.run_timer)
             own.start_soon(edge.run_flusher)
