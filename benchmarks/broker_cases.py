@@ -126,11 +126,11 @@ def durable(effort: Effort) -> list[Row]:
         details: dict[str, object] = {"artemis_journal": getattr(journal, "directory", Path()).name}
         for broker in brokers.values():
             producer(broker, threads=4, per_thread=effort.durable_messages)
-        for threads in (16, 1):
+        for threads, per_thread in ((16, effort.durable_messages), (1, 3 * effort.durable_messages)):
             results: dict[str, list[ProducerResult]] = {"ours": [], "reference": []}
             for _ in range(effort.rounds):
                 for name, broker in brokers.items():
-                    results[name].append(producer(broker, threads=threads, per_thread=effort.durable_messages))
+                    results[name].append(producer(broker, threads=threads, per_thread=per_thread))
                     print(f"  {threads} threads, {name}: {results[name][-1]}", flush=True)
             rates = [fmean(result.sent_per_second for result in each) for each in results.values()]
             cpu = [fmean(result.cpu_seconds_per_message for result in each) * 1e6 for each in results.values()]
