@@ -105,10 +105,8 @@ def browse(
     async def work(connection: Connection) -> None:
         shown = 0
         async with connection.session() as session, session.create_browser(queue, selector) as browser:
-            async for message in browser:
+            while (count == 0 or shown < count) and (message := await browser.next_message()) is not None:
                 show(message)
                 shown += 1
-                if shown == count:
-                    break
 
     run_client(factory_for(url, user, password, client_id), work)

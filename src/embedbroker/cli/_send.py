@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import BinaryIO
 
 import click
@@ -71,11 +72,12 @@ def send(
             producer.delivery_mode = DeliveryMode.NON_PERSISTENT if non_persistent else DeliveryMode.PERSISTENT
             producer.priority = priority
             producer.time_to_live = ttl
-            async for body in _given(bodies, lines):
-                message = message_of(body)
-                for _ in range(count):
-                    await producer.send(message)
-                    sent += 1
+            async with aclosing(_given(bodies, lines)) as given:
+                async for body in given:
+                    message = message_of(body)
+                    for _ in range(count):
+                        await producer.send(message)
+                        sent += 1
             if transacted:
                 await session.commit()
         click.echo(f"sent {sent} message{'s' if sent != 1 else ''} to {destination}", err=True)
@@ -83,7 +85,7 @@ def send(
     run_client(factory_for(url, user, password, client_id), work)
 
 
-async def _given(bodies: tuple[str, ...], lines: bool) -> AsyncIterator[str | bytes]:
+async def _given(bodies: tuple[str, ...], lines: bool) -> AsyncGenerator[str | bytes, None]:
     """What stands on the command line; else stdin, read beside the connection, which stays alive meanwhile."""
     source: BinaryIO = sys.stdin.buffer
     if bodies:

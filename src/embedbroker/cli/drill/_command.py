@@ -85,6 +85,7 @@ async def _conduct_visibly(plan: DrillPlan, directory: Path) -> Findings:
     with Live(console=Console(stderr=True), auto_refresh=False) as live:
 
         async def watch(stage: Stage, kills: Sequence[KillRecord]) -> None:
+            live.console.print(f"broker at {stage.broker_url}, in {directory}", highlight=False, soft_wrap=True)
             while True:
                 live.update(progress_line(stage, kills), refresh=live.console.is_terminal)
                 await trio.sleep(_REFRESH_S)

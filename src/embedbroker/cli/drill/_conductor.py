@@ -26,6 +26,7 @@ CLIENT_SETTINGS = "reconnectAttempts=-1&retryInterval=20&retryIntervalMultiplier
 PORTS = range(15_000, 30_000)
 #: How long a kill waits for its moment; one that is forced then fails the drill.
 MOMENT_TIMEOUT_S = 10.0
+DELIVERY_TIMEOUT_S = 30.0
 DRAIN_TIMEOUT_S = 120.0
 DEAD_LETTERS = "DLQ"
 
@@ -67,12 +68,13 @@ class _Conductor:
     async def run(self, watch: Watcher) -> Findings:
         stage = self._stage
         await self._broker.start()
+        stage.broker_url = self._broker.url
         factory = ConnectionFactory(f"{self._broker.url}?{CLIENT_SETTINGS}")
         plan = self._plan
         # Odd ones out: with one producer and one consumer, the consumer is the transacted one.
         self._producers = [Producer(stage, factory, f"p{n}", transacted=n % 2 == 1) for n in range(plan.producers)]
         self._consumers = [Consumer(stage, factory, f"c{n}", transacted=n % 2 == 0) for n in range(plan.consumers)]
-        load_s = drain_s = 0.0
+        began = load_s = drain_s = 0.0
         swept = 0
         with stage.scope:
             async with trio.open_nursery() as watching:
@@ -81,8 +83,10 @@ class _Conductor:
                     clients.start_soon(self._run_producers)
                     for consumer in self._consumers:
                         clients.start_soon(consumer.run)
-                    await self._kill_in_time()
-                    load_s = stage.now()
+                    await stage.everybody_is_ready.wait()
+                    began = stage.now()
+                    await self._kill_in_time(began)
+                    load_s = stage.now() - began
                     stage.stop_sending()
                     clients.cancel_scope.deadline = trio.current_time() + DRAIN_TIMEOUT_S
                     await self._producers_left.wait()
@@ -91,7 +95,7 @@ class _Conductor:
                     stage.fail(
                         f"the queue was not drained in {DRAIN_TIMEOUT_S:.0f} s, {stage.backlog} messages are left"
                     )
-                drain_s = stage.now() - load_s
+                drain_s = stage.now() - began - load_s
                 swept = await self._sweep(factory)
                 watching.cancel_scope.cancel()
         if stage.failure is not None:
@@ -120,19 +124,22 @@ class _Conductor:
                 nursery.start_soon(producer.run)
         self._producers_left.set()
 
-    async def _kill_in_time(self) -> None:
+    async def _kill_in_time(self, began: float) -> None:
         """The kills lie evenly in the time of the load, each a little off; the load goes on to its end."""
         stage, plan = self._stage, self._plan
         gap_s = plan.seconds / (plan.kills + 1)
         for number in range(1, plan.kills + 1):
-            due = (number + stage.random.uniform(-0.2, 0.2)) * gap_s
+            due = began + (number + stage.random.uniform(-0.2, 0.2)) * gap_s
             await trio.sleep(max(0.0, due - stage.now()))
             with trio.move_on_after(MOMENT_TIMEOUT_S):
                 await stage.moment()
             self._kill()
             await self._broker.ended()
             await self._restart()
-        await trio.sleep(max(0.0, plan.seconds - stage.now()))
+            # A kill before anything was delivered would say nothing about the one before.
+            with trio.move_on_after(DELIVERY_TIMEOUT_S):
+                await stage.delivering.wait()
+        await trio.sleep(max(0.0, began + plan.seconds - stage.now()))
 
     def _kill(self) -> None:
         """No task runs between looking and killing, so the record says what the kill hit."""
@@ -156,6 +163,7 @@ class _Conductor:
             await trio.lowlevel.checkpoint()
             return
         stage.ledger.restarted(stage.now())
+        stage.delivering = trio.Event()
         stage.recount()
 
     async def _sweep(self, factory: ConnectionFactory) -> int:

@@ -6,10 +6,13 @@ they still have in their buffer then is stale.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from embedbroker.ledger import Finding
 from embedclient import AcknowledgeMode, ConnectionFactory, Message, MessageConsumer, Queue, Session
 from embedclient.errors import JMSException
 
+from ._persistence import persist
 from ._producer import KEY_PROPERTY, body_of
 from ._stage import QUEUE, Stage
 from ._transaction import Outcome, run_transaction
@@ -38,19 +41,21 @@ class Consumer:
 
     async def run(self) -> None:
         """Consume until everybody leaves and nothing is left."""
+        await persist(self._stage, self._name, self._open_and_consume)
+
+    async def _open_and_consume(self, opened: Callable[[], None]) -> None:
         mode = AcknowledgeMode.CLIENT
-        try:
-            async with self._factory.connect() as connection:
-                connection.add_failure_listener(self._on_failure)
-                async with (
-                    connection.session(transacted=self._transacted, acknowledge_mode=mode) as session,
-                    session.create_consumer(Queue(QUEUE)) as consumer,
-                ):
-                    while await self._take_batch(session, consumer) or not self._stage.leaving:
-                        if session.closed:
-                            self._stage.fail(f"{self._name}: the client gave its session up")
-        except JMSException as error:
-            self._stage.fail(f"{self._name}: {error}")
+        self._stale = False
+        async with self._factory.connect() as connection:
+            connection.add_failure_listener(self._on_failure)
+            async with (
+                connection.session(transacted=self._transacted, acknowledge_mode=mode) as session,
+                session.create_consumer(Queue(QUEUE)) as consumer,
+            ):
+                opened()
+                while not session.closed:
+                    if not await self._take_batch(session, consumer) and self._stage.leaving:
+                        return
 
     def _on_failure(self, _: JMSException, failed_over: bool) -> None:
         self._stale = not failed_over
@@ -93,5 +98,7 @@ class Consumer:
         found = stage.ledger.delivered(
             QUEUE, key, stage.now(), redelivered=redelivered, consumer=self._name, stale=self._stale
         )
+        if not self._stale:
+            stage.delivering.set()
         if not found & Finding.PHANTOM:
             stage.ledger.acknowledging(QUEUE, key, transaction=transaction)

@@ -6,12 +6,14 @@ They tell the ledger what they know, at the moment they know it. They refuse to 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 import trio
 
 from embedclient import BytesMessage, ConnectionFactory, MessageProducer, Queue, Session
 from embedclient.errors import JMSException
 
+from ._persistence import persist
 from ._stage import QUEUE, Stage
 from ._transaction import Outcome, run_transaction
 
@@ -41,22 +43,18 @@ class Producer:
 
     async def run(self) -> None:
         """Send until the stage says stop, and until nothing is in doubt any more."""
-        try:
-            async with (
-                self._factory.connect() as connection,
-                connection.session(transacted=self._transacted) as session,
-            ):
-                producer = session.create_producer(Queue(QUEUE))
-                while self._stage.sending or self._again:
-                    await self._stage.room()
-                    if self._transacted:
-                        await self._send_transaction(session, producer)
-                    else:
-                        await self._send_one(producer)
-                    if session.closed:
-                        self._stage.fail(f"{self._name}: the client gave its session up")
-        except JMSException as error:
-            self._stage.fail(f"{self._name}: {error}")
+        await persist(self._stage, self._name, self._open_and_send)
+
+    async def _open_and_send(self, opened: Callable[[], None]) -> None:
+        async with self._factory.connect() as connection, connection.session(transacted=self._transacted) as session:
+            producer = session.create_producer(Queue(QUEUE))
+            opened()
+            while (self._stage.sending or self._again) and not session.closed:
+                await self._stage.room()
+                if self._transacted:
+                    await self._send_transaction(session, producer)
+                else:
+                    await self._send_one(producer)
 
     async def _send_one(self, producer: MessageProducer) -> None:
         stage = self._stage

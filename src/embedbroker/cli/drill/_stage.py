@@ -29,6 +29,7 @@ class Stage:
         self.random = random.Random(plan.seed)
         self.ledger = Ledger(timeline_bucket_s=BUCKET_S)
         self.ledger.subscribe(QUEUE, QUEUE)
+        self.broker_url = ""
         self.failure: str | None = None
         self.scope = trio.CancelScope()
         self.sending = True
@@ -39,6 +40,10 @@ class Stage:
         self.open_transactions = 0
         self.asked_commits = 0
         self.backlog = 0
+        self.everybody_is_ready = trio.Event()
+        #: Set by the first delivery that comes from the broker that was started last.
+        self.delivering = trio.Event()
+        self._unready = plan.producers + plan.consumers
         self._began = trio.current_time()
         self._moment: trio.Event | None = None
         self._room = trio.Event()
@@ -52,6 +57,12 @@ class Stage:
         if self.failure is None:
             self.failure = reason
         self.scope.cancel()
+
+    def ready(self) -> None:
+        """A client is connected for the first time."""
+        self._unready -= 1
+        if self._unready == 0:
+            self.everybody_is_ready.set()
 
     # The moment
 

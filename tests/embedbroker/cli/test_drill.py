@@ -1,0 +1,174 @@
+"""The drill: a short one with two kills passes, what it must notice is noticed, and nothing stays behind."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import socket
+from pathlib import Path
+from xml.etree import ElementTree
+
+import attrs
+import pytest
+import trio
+import trio.testing
+from click.testing import CliRunner
+
+from embedbroker.cli._commands import commands
+from embedbroker.cli.drill._page import page_of
+from embedbroker.cli.drill._plan import DrillPlan, Findings, KillRecord
+from embedbroker.cli.drill._stage import BACKLOG_MAX, QUEUE, Stage
+from embedbroker.ledger import Kill, Tally, Timeline, TimelineBucket, Verdict
+from tests.embedbroker.cli.command_processes import started
+
+PLAN = DrillPlan(seconds=3, producers=2, consumers=2, size_bytes=200, kills=1, seed=7)
+GOOD = Findings(
+    plan=PLAN,
+    verdict=Verdict(drained=True, sent=9, confirmed=9, delivered=9, kills=(Kill(1.0, 3, 2, 1.4, 1.5),)),
+    timeline=Timeline(0.25, {0: TimelineBucket(4, 4, 4, 4), 6: TimelineBucket(5, 5, 5, 5)}),
+    kills=(KillRecord(1.0, 1, 1, 1, 0),),
+    load_s=3.0,
+    drain_s=0.5,
+    stop_code=0,
+    swept=0,
+)
+
+
+def test_two_kills_lose_nothing(tmp_path: Path) -> None:
+    report = tmp_path / "report.html"
+    options = ["--seconds", "3", "--kills", "2", "--size", "100", "--seed", "11", "--json", "--report", str(report)]
+    result = CliRunner().invoke(commands, ["drill", *options])
+    assert result.exit_code == 0, result.output
+    figures = json.loads(result.stdout)
+    assert figures["passed"] is True
+    assert figures["confirmed"] > 100
+    assert [figures[name] for name in ("lost", "vanished", "duplicated_unflagged", "reordered", "phantom")] == [0] * 5
+    assert len(figures["kills"]) == 2
+    for kill in figures["kills"]:
+        assert kill["sends_waiting_outside_transactions"] > 0
+        assert kill["transactions_before_their_commit"] > 0
+        assert kill["next_delivery_s"] > 0
+    page = report.read_text()
+    assert "PASSED" in page
+    assert page.count('class="outage"') == 2
+
+
+def test_an_interrupted_drill_leaves_no_broker_behind() -> None:
+    with started("drill", "--seconds", "60", "--kills", "1") as process:
+        found = re.search(r"tcp://(.+):(\d+), in (\S+)", process.error_line())
+        assert found is not None
+        place, directory = (found[1], int(found[2])), Path(found[3])
+        with socket.create_connection(place):
+            pass
+        process.send(signal.SIGINT)
+        assert process.exit_code() == 128 + signal.SIGINT
+        assert "Traceback" not in process.rest_of_errors()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(place)
+    shutil.rmtree(directory)
+
+
+def objections(**changes: object) -> list[str]:
+    return attrs.evolve(GOOD, **changes).objections()  # type: ignore[arg-type]  # names of fields, checked by attrs
+
+
+def with_kill(kill: Kill) -> Verdict:
+    return attrs.evolve(GOOD.verdict, kills=(kill,))
+
+
+def test_a_good_run_has_no_objections() -> None:
+    assert objections() == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"verdict": attrs.evolve(GOOD.verdict, lost=Tally(1, ("p0-1",)))}, "1 lost"),
+        ({"verdict": attrs.evolve(GOOD.verdict, vanished=Tally(2))}, "2 vanished"),
+        ({"verdict": attrs.evolve(GOOD.verdict, duplicated_unflagged=Tally(1))}, "1 duplicated unflagged"),
+        ({"verdict": attrs.evolve(GOOD.verdict, confirmed=0)}, "nothing was confirmed"),
+        ({"verdict": with_kill(Kill(1.0, 0, 2, 1.4, 1.5))}, "kill 1 met no unconfirmed send"),
+        ({"verdict": with_kill(Kill(1.0, 3, 0, 1.4, 1.5))}, "or no open transaction"),
+        ({"verdict": with_kill(Kill(1.0, 3, 2, 1.4, None))}, "nothing was delivered after kill 1"),
+        ({"verdict": attrs.evolve(GOOD.verdict, kills=())}, "only 0 of 1 kills"),
+        ({"stop_code": -9}, "exit code -9"),
+    ],
+)
+def test_what_must_not_be_is_an_objection(changes: dict[str, object], said: str) -> None:
+    (objection,) = objections(**changes)
+    assert said in objection
+
+
+def test_the_page_needs_nothing_from_outside_and_its_drawing_is_whole() -> None:
+    page = page_of(GOOD)
+    assert not re.search(r"(src|href)=|@import|url\(", page)
+    drawing = re.search(r"<svg.*</svg>", page, re.DOTALL)
+    assert drawing is not None
+    svg = ElementTree.fromstring(drawing.group())
+    lines = svg.findall("polyline")
+    assert [line.get("class") for line in lines] == ["one", "two"]
+    assert all(len((line.get("points") or "").split()) == 7 for line in lines)
+    left, top, width, height = map(float, (svg.get("viewBox") or "").split())
+    for x, y in (point.split(",") for line in lines for point in (line.get("points") or "").split()):
+        assert left <= float(x) <= width
+        assert top <= float(y) <= height
+    embedded = re.search(r'<script type="application/json" id="findings">(.*?)</script>', page)
+    assert embedded is not None
+    assert json.loads(embedded.group(1))["passed"] is True
+
+
+def test_a_failed_run_says_so_on_its_page() -> None:
+    page = page_of(attrs.evolve(GOOD, verdict=attrs.evolve(GOOD.verdict, lost=Tally(3, ("<b>",)))))
+    assert '<span class="failed">FAILED</span>' in page
+    assert '<p class="failed">3 lost</p>' in page
+
+
+async def test_a_kill_waits_for_a_send_and_a_transaction_at_the_same_time(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    stage = Stage(PLAN)
+    hit: list[tuple[int, int]] = []
+
+    async def kill() -> None:
+        await stage.moment()
+        hit.append((stage.waiting_sends, stage.open_transactions))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(kill)
+        await trio.testing.wait_all_tasks_blocked()
+        stage.waiting_sends = 1
+        stage.look()
+        await trio.testing.wait_all_tasks_blocked()
+        assert hit == []
+        stage.open_transactions = 2
+        stage.look()
+        stage.waiting_sends = 0  # answered before anybody could act on it
+        await trio.testing.wait_all_tasks_blocked()
+        assert hit == []
+        stage.waiting_sends = 1
+        stage.look()
+    assert hit == [(1, 2)]
+
+
+async def test_producers_wait_while_consumers_are_far_behind(autojump_clock: trio.testing.MockClock) -> None:
+    stage = Stage(PLAN)
+    stage.confirmed(BACKLOG_MAX)
+    with trio.move_on_after(1) as patience:
+        await stage.room()
+    assert patience.cancelled_caught
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(stage.room)
+        await trio.testing.wait_all_tasks_blocked()
+        stage.consumed(BACKLOG_MAX // 2 + 1)
+
+
+async def test_after_a_kill_the_ledger_tells_the_backlog() -> None:
+    stage = Stage(PLAN)
+    for number in range(3):
+        stage.ledger.sent(f"m{number}", QUEUE, 0.0)
+        stage.ledger.confirmed(f"m{number}", 0.0)
+    stage.confirmed(17)
+    stage.recount()
+    assert stage.backlog == 3

@@ -1,0 +1,120 @@
+"""`embedbroker journal`: sound, damaged, used and missing journals, listed and saved."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from embedbroker import EmbeddedBroker
+from embedbroker.cli._commands import commands
+from embedclient.blocking import ConnectionFactory
+
+MESSAGES = 20
+
+
+def journal(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(commands, ["journal", *map(str, arguments)])
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[Path]:
+    """The journal of a stopped broker: twenty messages, the first acknowledged."""
+    data = tmp_path / "data"
+    with (
+        EmbeddedBroker.in_thread(data_directory=str(data)) as broker,
+        ConnectionFactory(f"{broker.url}?blockOnAcknowledge=true").connect() as connection,
+        connection.session() as session,
+    ):
+        producer = session.create_producer("orders")
+        for number in range(MESSAGES):
+            producer.send(f"message {number}")
+        with session.create_consumer("orders") as consumer:
+            message = consumer.receive()
+            assert message is not None
+    yield data
+
+
+def damage(directory: Path) -> tuple[Path, int]:
+    """Change one byte in the middle of what is used."""
+    segment = min(directory.glob("*.journal"))
+    with segment.open("r+b") as file:
+        place = file.read().index("message 5".encode("utf-16-le"))
+        file.seek(place)
+        file.write(b"X")
+    return segment, place
+
+
+def test_a_sound_journal_is_sound(directory: Path) -> None:
+    result = journal("verify", directory)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines()[-1] == "sound"
+    assert f"{MESSAGES - 1} messages" in result.stdout
+    report = json.loads(journal("verify", directory, "--json").stdout)
+    assert report["sound"] is True
+    assert report["starts"] is True
+    assert report["sealed"] is True
+    assert report["records"]["ADD_MESSAGE"] == MESSAGES
+
+
+def test_a_damaged_journal_is_told_with_file_and_offset(directory: Path) -> None:
+    segment, _ = damage(directory)
+    result = journal("verify", directory)
+    assert result.exit_code == 1
+    assert f"found: {segment.name} at offset " in result.stdout
+    assert "a broker refuses to start" in result.stdout
+    assert json.loads(journal("verify", directory, "--json").stdout)["starts"] is False
+
+
+def test_records_are_listed_with_damage_where_it_is(directory: Path) -> None:
+    rows = [json.loads(line) for line in journal("show", directory, "--json").stdout.splitlines()]
+    assert [row["kind"] for row in rows].count("ADD_MESSAGE") == MESSAGES
+    assert [row["offset"] for row in rows] == sorted(row["offset"] for row in rows)
+    damage(directory)
+    lines = journal("show", directory, "--kind", "add-message").stdout.splitlines()
+    assert len([line for line in lines if "ADD_MESSAGE" in line]) == MESSAGES - 1
+    assert len([line for line in lines if line.startswith("found: ")]) == 1
+    assert len(journal("show", directory, "--limit", "3").stdout.splitlines()) == 3
+
+
+def test_a_salvaged_copy_holds_what_can_be_read(directory: Path, tmp_path: Path) -> None:
+    damage(directory)
+    before = {path.name: path.read_bytes() for path in directory.glob("*.journal")}
+    copy = tmp_path / "copy"
+    result = journal("repair", directory, copy)
+    assert result.exit_code == 0, result.output
+    assert f"saved to {copy}: {MESSAGES - 2} messages" in result.stdout
+    assert {path.name: path.read_bytes() for path in directory.glob("*.journal")} == before
+    assert journal("verify", copy).stdout.splitlines()[-1] == "sound"
+    with (
+        EmbeddedBroker.in_thread(data_directory=str(copy)) as broker,
+        ConnectionFactory(broker.url).connect() as connection,
+        connection.session() as session,
+        session.create_consumer("orders") as consumer,
+    ):
+        first = consumer.receive(5)
+        assert first is not None
+        assert first.body == "message 1"
+    again = journal("repair", directory, copy)
+    assert again.exit_code == 6
+    assert str(copy) in again.stderr
+
+
+def test_a_journal_in_use_is_left_alone(directory: Path) -> None:
+    with EmbeddedBroker.in_thread(data_directory=str(directory), name="busy"):
+        for command in ("verify", "show"):
+            result = journal(command, directory)
+            assert result.exit_code == 3
+            assert "'busy'" in result.stderr
+
+
+def test_a_directory_without_a_journal_is_named(tmp_path: Path) -> None:
+    missing = journal("verify", tmp_path / "nowhere")
+    assert missing.exit_code == 3
+    assert str(tmp_path / "nowhere") in missing.stderr
+    empty = journal("verify", tmp_path)
+    assert empty.exit_code == 6
+    assert str(tmp_path) in empty.stderr

@@ -1,0 +1,147 @@
+"""`send`, `receive` and `browse` against a broker: what goes in comes out, and what cannot work says why."""
+
+from __future__ import annotations
+
+import base64
+import json
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from embedbroker import EmbeddedBroker
+from embedbroker.cli._commands import commands
+from tests.embedbroker.cli.command_processes import started
+
+Command = Callable[..., Result]
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    with EmbeddedBroker.in_thread() as broker:
+        yield broker.url
+
+
+@pytest.fixture
+def run(url: str) -> Command:
+    def run(name: str, *arguments: str, input: str | bytes | None = None) -> Result:
+        return CliRunner().invoke(commands, [name, "--url", url, *arguments], input=input)
+
+    return run
+
+
+def received(run: Command, *arguments: str) -> list[dict[str, Any]]:
+    result = run("receive", *arguments, "--json", "--count", "0", "--timeout", "0.2")
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_texts_arrive_in_order_with_their_properties(run: Command) -> None:
+    assert run("send", "orders", "one", "two", "-p", "color=red", "-p", "size=3", "-p", "name=007x").exit_code == 0
+    messages = received(run, "queue://orders")
+    assert [message["body"] for message in messages] == ["one", "two"]
+    properties = messages[0]["properties"]
+    assert (properties["color"], properties["size"], properties["name"]) == ("red", 3, "007x")
+    assert messages[0]["type"] == "text"
+    assert messages[0]["durable"] is True
+    assert received(run, "orders") == []
+
+
+def test_every_kind_of_body_comes_back_as_it_went(run: Command) -> None:
+    assert run("send", "q", '{"x": 1, "y": "z"}', "--type", "map").exit_code == 0
+    assert run("send", "q", '[1, "two", null]', "--type", "stream").exit_code == 0
+    assert run("send", "q", "--type", "bytes", input=b"\x00\xff").exit_code == 0
+    bodies = [(message["type"], message["body"]) for message in received(run, "q")]
+    encoded = base64.b64encode(b"\x00\xff").decode()
+    assert bodies == [
+        ("map", {"x": 1, "y": "z"}),
+        ("stream", [1, "two", None]),
+        ("bytes", {"base64": encoded}),
+    ]
+
+
+def test_headers_are_what_was_asked_for(run: Command) -> None:
+    options = ("--priority", "9", "--ttl", "60", "--non-persistent", "--correlation-id", "c-1")
+    assert run("send", "q", "x", *options).exit_code == 0
+    (message,) = received(run, "q")
+    assert message["priority"] == 9
+    assert message["durable"] is False
+    assert message["correlation_id"] == "c-1"
+    assert message["expiration"] - message["timestamp"] == 60_000
+
+
+def test_stdin_is_one_message_or_one_per_line(run: Command) -> None:
+    assert run("send", "q", input="a\nb\n").exit_code == 0
+    assert run("send", "q", "--lines", "--transacted", input="c\nd\n").exit_code == 0
+    assert [message["body"] for message in received(run, "q")] == ["a\nb\n", "c", "d"]
+
+
+def test_a_browser_takes_nothing_and_a_selector_chooses(run: Command) -> None:
+    assert run("send", "q", "red", "-p", "color=red").exit_code == 0
+    assert run("send", "q", "blue", "-p", "color=blue").exit_code == 0
+    assert run("browse", "q").stdout == "red\nblue\n"
+    assert run("browse", "q", "--count", "1").stdout == "red\n"
+    assert run("browse", "q", "--selector", "color = 'blue'").stdout == "blue\n"
+    shown = run("receive", "q", "--selector", "color = 'blue'", "--headers").stdout
+    assert "color: blue\n" in shown
+    assert shown.endswith("\n\nblue\n\n")
+    assert run("browse", "q").stdout == "red\n"
+
+
+def test_fewer_messages_than_wanted_are_one(run: Command) -> None:
+    assert run("send", "q", "x").exit_code == 0
+    result = run("receive", "q", "--count", "2", "--timeout", "0.1")
+    assert result.exit_code == 1
+    assert result.stdout == "x\n"
+
+
+def test_a_durable_subscription_keeps_what_is_sent_between(run: Command) -> None:
+    subscribe = ("--client-id", "me", "--durable", "news", "topic://weather")
+    assert received(run, *subscribe) == []
+    assert run("send", "topic://weather", "rain").exit_code == 0
+    assert [message["body"] for message in received(run, *subscribe)] == ["rain"]
+    assert run("receive", "topic://weather", "--durable", "news").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("receive", "q", "--selector", "size >"), 6, "size >"),
+        (("send", "q?no-such-attribute=1", "x"), 6, "no-such-attribute"),
+        (("browse", "topic://t"), 6, "topic"),
+        (("send", "q", "--type", "map", "no json"), 2, "JSON"),
+        (("send", "q", "x", "-p", "novalue"), 2, "novalue"),
+    ],
+)
+def test_what_cannot_work_says_why(run: Command, arguments: tuple[str, ...], code: int, said: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code == code, result.output
+    assert said in result.stderr
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("url", "code", "said"),
+    [
+        ("tcp://127.0.0.1:1", 5, "127.0.0.1:1"),
+        ("tcp://127.0.0.1:1?noSuchParameter=1", 6, "noSuchParameter"),
+    ],
+)
+def test_a_broker_that_is_not_there_is_named(url: str, code: int, said: str) -> None:
+    result = CliRunner().invoke(commands, ["send", "--url", url, "q", "x"])
+    assert result.exit_code == code
+    assert result.stderr.startswith("embedbroker: ")
+    assert said in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_an_interrupted_receive_ends_in_order(run: Command, url: str) -> None:
+    assert run("send", "q", "x").exit_code == 0
+    with started("receive", "--url", url, "q", "--count", "0", "--json") as process:
+        assert process.event()["body"] == "x"
+        process.send(signal.SIGINT)
+        assert process.exit_code() == 128 + signal.SIGINT
+        assert process.rest_of_errors() == ""
+    assert received(run, "q") == []

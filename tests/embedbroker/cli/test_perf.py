@@ -1,0 +1,44 @@
+"""`embedbroker perf`: the figures add up, with a given broker and with one of its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from embedbroker import EmbeddedBroker
+from embedbroker.cli._commands import commands
+
+SHORT = ["perf", "--seconds", "0.4", "--warmup", "0.1"]
+
+
+def test_figures_of_a_given_broker() -> None:
+    with EmbeddedBroker.in_thread() as broker:
+        arguments = [*SHORT, "--url", broker.url, "--json", "--destination", "topic://perf", "--consumers", "2"]
+        result = CliRunner().invoke(commands, arguments)
+    assert result.exit_code == 0, result.output
+    figures = json.loads(result.stdout)
+    assert figures["sent"] > 0
+    assert figures["received"] > figures["sent"]
+    assert figures["broker_cpu_us_per_message"] is None
+    latency = figures["latency_ms"]
+    order = [latency[name] for name in ("min", "p50", "p90", "p99", "p999", "max")]
+    assert order == sorted(order)
+    assert order[0] > 0
+
+
+def test_a_broker_of_its_own_with_durable_messages(tmp_path: Path) -> None:
+    result = CliRunner().invoke(commands, [*SHORT, "--durable", "--producers", "2", "--rate", "100"])
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith("2 producers, 1 consumers, durable, 1,024 bytes, queue://perf")
+    assert "p99" in lines[3]
+    assert "µs of processor time per message" in lines[4]
+
+
+def test_a_broker_that_is_not_there_is_named() -> None:
+    result = CliRunner().invoke(commands, [*SHORT, "--url", "tcp://127.0.0.1:1"])
+    assert result.exit_code == 5
+    assert "127.0.0.1:1" in result.stderr
+    assert result.stderr.count("\n") == 1
