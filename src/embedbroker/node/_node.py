@@ -272,7 +272,8 @@ class Node:
         elif journal.state is JournalState.CLOSED:
             if self.state is NodeState.STOPPING:
                 self._become_stopped(None)
-        elif journal.state is JournalState.READY and self.state is NodeState.RECOVERING:
+        elif journal.recovered is not None and self.state is NodeState.RECOVERING and self._recovery is None:
+            # Once: background work of the journal is done while messages are still being brought back.
             self._begin_recovery()
 
     def _begin_recovery(self) -> None:
