@@ -113,7 +113,7 @@ def docs(session: nox.Session) -> None:
     """The documentation; a warning is an error."""
     _install(session, "-e", ".[docs]")
     output = ROOT / "docs" / "_build" / "html"
-    session.run("sphinx-build", "-W", "--keep-going", "-n", "-b", "html", "docs", str(output))
+    session.run("sphinx-build", "-W", "--keep-going", "-b", "html", "docs", str(output))
     session.log(f"{output / 'index.html'}")
 
 
