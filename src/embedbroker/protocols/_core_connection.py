@@ -119,7 +119,7 @@ class CoreConnection:
                 self.time_to_live = ttl / 1000 if ttl >= 0 else None
                 self._send(packet, _PING_CHANNEL)
             case SubscribeTopologyV2():
-                self.version = self.version or packet.client_version
+                self.version = self.version or max(packet.client_version, 0)
                 self._send_topology()
             case SubscribeTopology():
                 self._send_topology()
@@ -173,13 +173,21 @@ class CoreConnection:
             auto_commit_acknowledges=packet.auto_commit_acks,
             pre_acknowledge=packet.pre_acknowledge,
         )
-        session = CoreSession(service, self, packet.name, packet.session_channel_id, packet.window_size, kernel_session)
+        window = max(packet.window_size, -1)
+        session = CoreSession(service, self, packet.name, packet.session_channel_id, window, kernel_session)
         session.username = packet.username
         session.default_address = packet.default_address or ""
         session.rebuilt = self._refused_reattach
+        self._take_over(packet.session_channel_id)
         self.sessions[packet.session_channel_id] = session
         service.sessions[packet.name] = session
         self._send(CreateSessionResponse(SERVER_VERSION), _SESSION_CHANNEL)
+
+    def _take_over(self, channel_id: int) -> None:
+        """A session comes to a channel: whoever had it is over, as nothing can reach it any more."""
+        displaced = self.sessions.get(channel_id)
+        if displaced is not None:
+            displaced.close(failed=True)
 
     def _refuse(self, code: int, text: str) -> None:
         self._send(ExceptionResponse(code, text), _SESSION_CHANNEL)
@@ -194,6 +202,8 @@ class CoreConnection:
             self._refused_reattach = True
             self._send(ReattachSessionResponse(-1, False), _SESSION_CHANNEL)
             return
+        if self.sessions.get(session.channel_id) is not session:
+            self._take_over(session.channel_id)
         previous = session.connection
         self.version = self.version or session.version
         session.reattach(self, packet.last_confirmed_command_id)

@@ -308,8 +308,20 @@ def _close(session: CoreSession, _packet: SessionClose) -> None:
 
 
 def _commit(session: CoreSession, packet: SessionCommit) -> None:
+    """Commit, and answer whoever waits.
+
+    From version 132 on a commit without correlation id is one that nobody waits for (CLIENT_ACKNOWLEDGE). Artemis
+    answers it nevertheless, and the answer can release the client's next call early:
+
+    1. The client sends SESS_COMMIT, not blocking, and SESS_CONSUMER_CLOSE, blocking.
+    2. The NULL_RESPONSE to the commit, correlation -1, releases the call that waits for a NULL_RESPONSE with -1.
+    3. The same happens to SESS_CLOSE: the socket is closed before the consumer and the session are.
+    """
     refused = session.kernel_session.commit()
-    if refused is not None:
+    if packet.correlation_id is None and session.version >= 132:
+        if refused is not None:
+            session.connection.log(f"a commit that nobody waits for was refused: {refused.text}")
+    elif refused is not None:
         session.refuse(refused, packet.correlation_id)
     else:
         session.reply(NullResponse(-1 if packet.correlation_id is None else packet.correlation_id))

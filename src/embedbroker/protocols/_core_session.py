@@ -299,10 +299,11 @@ class CoreSession:
 
     def reattach(self, connection: CoreConnection, last_confirmed_command_id: int) -> None:
         """Go on over another connection: what the client has not processed is sent again."""
-        self.connection.sessions.pop(self.channel_id, None)
-        for queue_name in self.connection.temporary_queues:
-            connection.temporary_queues[queue_name] = None
-        self.connection.temporary_queues.clear()
+        previous = self.connection
+        if previous is not connection:
+            previous.sessions.pop(self.channel_id, None)
+            connection.temporary_queues.update(previous.temporary_queues)
+            previous.temporary_queues.clear()
         self.connection = connection
         connection.sessions[self.channel_id] = self
         for frame in self.channel.replay_after(last_confirmed_command_id):

@@ -1,0 +1,351 @@
+"""A node on a stage: scripted peers that speak packets, a clock by hand, a disk that works when told to.
+
+Responsible for turning a node's outputs into what each peer has seen. Refuses to check anything itself.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TypeVar
+
+from attrs import Factory, define
+
+from embedbroker.config import BrokerConfig
+from embedbroker.node import (
+    Accepted,
+    BytesReceived,
+    CloseConnection,
+    Command,
+    CommandKind,
+    DiskDone,
+    DiskFailed,
+    Input,
+    Level,
+    Node,
+    Notice,
+    Output,
+    PeerClosed,
+    Ready,
+    SendBytes,
+    Stopped,
+    Tick,
+    Written,
+)
+from embedbroker.storage import DiskFault, DiskWork, JournalSettings
+from embedbroker.testing._disk import SimulatedDisk
+from embedclient.model import Instant, Properties, PropertyType
+from embedclient.wire.core import (
+    CoreMessage,
+    CreateQueueV2,
+    CreateSession,
+    CreateSessionResponse,
+    FrameSplitter,
+    NullResponse,
+    Packet,
+    PacketsConfirmed,
+    Ping,
+    SessionConsumerFlowCredit,
+    SessionCreateConsumer,
+    SessionReceiveMessage,
+    SessionSend,
+    SessionStart,
+    SubscribeTopologyV2,
+    decode_packet,
+    encode_packet,
+)
+
+__all__ = ["CHANNEL", "Peer", "Stage", "fields_of", "letter", "text_of"]
+
+CHANNEL = 10
+WALL_MS = 1_700_000_000_000
+MEMORY_LIMIT_BYTES = 64 * 1024 * 1024
+
+P = TypeVar("P", bound=Packet)
+
+
+def letter(text: str, address: str = "q", *, durable: bool = False, anycast: bool = True) -> CoreMessage:
+    """A message as JMS clients send it."""
+    properties = Properties()
+    properties.set("_AMQ_ROUTING_TYPE", int(anycast), PropertyType.BYTE)
+    return CoreMessage.build(address=address, durable=durable, properties=properties, body=text.encode())
+
+
+def fields_of(packet: Packet) -> dict[str, object]:
+    """The fields of a packet of any kind."""
+    return dict(zip(packet.__match_args__, packet, strict=True))
+
+
+def text_of(message: CoreMessage) -> str:
+    return bytes(message.body).decode()
+
+
+class SeededEntropy:
+    """Random bytes from a seed."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self._random = Random(seed)
+
+    def random_bytes(self, count: int) -> bytes:
+        return self._random.randbytes(count)
+
+    def random(self) -> float:
+        return self._random.random()
+
+
+@define(eq=False)
+class Peer:
+    """One connection as its client sees it. A peer that does not read leaves what it is sent unreported."""
+
+    stage: Stage
+    number: int
+    version: int
+    reads: bool = True
+    received: list[tuple[int, Packet]] = Factory(list)
+    received_bytes: int = 0
+    unread_bytes: int = 0
+    closed: str | None = None
+    _splitter: FrameSplitter = Factory(FrameSplitter)
+
+    def send(self, *packets: Packet, channel: int = CHANNEL) -> None:
+        """Send packets in one read."""
+        self.send_bytes(b"".join(encode_packet(packet, channel, self.version) for packet in packets))
+
+    def send_bytes(self, data: bytes) -> None:
+        self.stage.step(BytesReceived(self.number, data))
+
+    def lose(self) -> None:
+        """The socket breaks."""
+        self.stage.step(PeerClosed(self.number, "connection reset"))
+
+    def take(self, data: bytes) -> None:
+        """What the node sent."""
+        self.received_bytes += len(data)
+        buffer, ends = self._splitter.feed(data)
+        start = 0
+        for end in ends:
+            packet = decode_packet(buffer, start, end, self.version, False)
+            self.received.append((int.from_bytes(buffer[start + 5 : start + 13], "big"), packet))
+            start = end
+        if not self.reads:
+            self.unread_bytes += len(data)
+
+    def read(self) -> None:
+        """Begin to read again, and report everything at once."""
+        self.reads = True
+        count, self.unread_bytes = self.unread_bytes, 0
+        self.stage.step(Written(self.number, count))
+
+    def state(self) -> str:
+        """``open``, or why the node closed the connection."""
+        return "open" if self.closed is None else self.closed
+
+    # -- looking at what came ------------------------------------------------------------------------------------
+
+    def packets(self, kind: type[P]) -> list[P]:
+        return [packet for _channel, packet in self.received if isinstance(packet, kind)]
+
+    def last(self, kind: type[P]) -> P:
+        """The last packet, which must be of this kind."""
+        packet = self.received[-1][1]
+        assert isinstance(packet, kind), packet
+        return packet
+
+    def clear(self) -> list[Packet]:
+        """Everything that came since the last time."""
+        packets = [packet for _channel, packet in self.received]
+        self.received.clear()
+        return packets
+
+    def names(self) -> list[str]:
+        return [type(packet).__name__ for packet in self.clear()]
+
+    @property
+    def texts(self) -> list[str]:
+        """The bodies of all deliveries."""
+        return [text_of(packet.message) for packet in self.packets(SessionReceiveMessage)]
+
+    # -- shorthands ----------------------------------------------------------------------------------------------
+
+    def open_session(
+        self,
+        name: str | None = None,
+        *,
+        channel: int = CHANNEL,
+        window: int = -1,
+        transacted: bool = False,
+        client: bool = False,
+        pre_acknowledge: bool = False,
+    ) -> Peer:
+        """Open and start a session; returns the peer."""
+        commits = not transacted
+        self.send(
+            CreateSession(
+                name or f"session-{self.number}-{channel}",
+                channel,
+                self.version,
+                None,
+                None,
+                102_400,
+                False,
+                commits,
+                commits and not client,
+                window,
+                pre_acknowledge,
+                None,
+            ),
+            channel=1,
+        )
+        self.last(CreateSessionResponse)
+        self.received.pop()
+        self.send(SessionStart(), channel=channel)
+        return self
+
+    def create_queue(self, name: str = "q", *, channel: int = CHANNEL, temporary: bool = False) -> None:
+        durable = not temporary
+        self.send(CreateQueueV2(name, name, None, durable, temporary, True, False, 1), channel=channel)
+        self.stage.settle_disk()
+        self.last(NullResponse)
+        self.received.pop()
+
+    def consume(
+        self, queue: str = "q", consumer: int = 0, *, credit: int = -1, channel: int = CHANNEL, browse: bool = False
+    ) -> None:
+        self.send(
+            SessionCreateConsumer(consumer, queue, None, browse, False),
+            SessionConsumerFlowCredit(consumer, credit),
+            channel=channel,
+        )
+
+    def post(self, *texts: str, durable: bool = False, blocking: bool = False, channel: int = CHANNEL) -> None:
+        """Send messages to ``q``; blocking ones carry correlation ids -1, -2 and so on."""
+        self.send(
+            *(
+                SessionSend(letter(text, durable=durable), blocking, -1 - index if blocking else 0)
+                for index, text in enumerate(texts)
+            ),
+            channel=channel,
+        )
+
+    def confirmed(self) -> list[int]:
+        """Command ids of all confirmations."""
+        return [packet.command_id for packet in self.packets(PacketsConfirmed)]
+
+
+class Stage:
+    """One node. With ``durable`` it has a simulated disk whose work is done by `settle_disk`."""
+
+    def __init__(self, *, durable: bool = False, start: bool = True, **config: object) -> None:
+        self.config = BrokerConfig(**config)  # type: ignore[arg-type]  # tests name real fields
+        self.disk = SimulatedDisk() if durable else None
+        self.peers: dict[int, Peer] = {}
+        self._numbers = 0
+        self.work: list[DiskWork] = []
+        self.seconds = 100.0
+        self.boot(start=start)
+
+    def boot(self, *, start: bool = True) -> None:
+        """A new life on the same disk."""
+        settings = JournalSettings(identity=7, segment_size_bytes=64 * 1024) if self.disk is not None else None
+        self.node = Node(self.config, SeededEntropy(), MEMORY_LIMIT_BYTES, settings)
+        self.notices: list[tuple[Level, str]] = []
+        self.outputs: list[Output] = []
+        self.ready = False
+        self.stopped: Stopped | None = None
+        self.work.clear()
+        for peer in self.peers.values():
+            peer.closed = peer.closed or "the broker is gone"
+        self.peers.clear()
+        if start:
+            self.step(Command(CommandKind.START))
+            self.settle_disk()
+            assert self.ready
+
+    @property
+    def now(self) -> Instant:
+        return Instant(self.seconds, WALL_MS + round(self.seconds * 1000))
+
+    def step(self, input: Input) -> list[Output]:
+        """One step, and those that its outputs cause by being delivered."""
+        outputs = self.node.step(input, self.now)
+        self.outputs.extend(outputs)
+        for output in outputs:
+            self._deliver(output)
+        return outputs
+
+    def _deliver(self, output: Output) -> None:
+        match output:
+            case SendBytes():
+                peer = self.peers[output.connection]
+                assert peer.closed is None, "bytes for a closed connection"
+                peer.take(output.data)
+                if peer.reads:
+                    self.step(Written(peer.number, len(output.data)))
+            case CloseConnection():
+                self.peers[output.connection].closed = output.reason
+            case DiskWork():
+                self.work.append(output)
+            case Notice():
+                self.notices.append((output.level, output.text))
+            case Ready():
+                self.ready = True
+            case Stopped():
+                self.stopped = output
+
+    def run(self) -> int:
+        """Tick while the node wants to go on at once; returns how often."""
+        ticks = 0
+        while (deadline := self.node.next_deadline()) is not None and deadline <= self.seconds:
+            self.step(Tick())
+            ticks += 1
+            assert ticks < 100_000, "the node never rests"
+        return ticks
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, with every tick that falls due."""
+        end = self.seconds + seconds
+        while (deadline := self.node.next_deadline()) is not None and deadline <= end:
+            self.seconds = max(deadline, self.seconds)
+            self.step(Tick())
+        self.seconds = end
+
+    # -- disk ----------------------------------------------------------------------------------------------------
+
+    def finish_work(self, work: DiskWork) -> None:
+        assert self.disk is not None
+        self.work.remove(work)
+        try:
+            results = self.disk.run(work.operations)
+        except DiskFault as fault:
+            self.step(DiskFailed(work.batch, fault))
+        else:
+            self.step(DiskDone(work.batch, results))
+
+    def settle_disk(self) -> None:
+        """Do all disk work and what follows from it."""
+        self.run()
+        while self.work:
+            self.finish_work(self.work[0])
+            self.run()
+
+    # -- peers ---------------------------------------------------------------------------------------------------
+
+    def accept(self, version: int = 136) -> Peer:
+        """A connection that has said nothing."""
+        self._numbers += 1
+        peer = self.peers[self._numbers] = Peer(self, self._numbers, version)
+        self.step(Accepted(peer.number, f"peer-{peer.number}"))
+        return peer
+
+    def connect(self, version: int = 136) -> Peer:
+        """A connection that has shaken hands and knows the topology."""
+        peer = self.accept(version)
+        hello = encode_packet(Ping(60_000), 0, version) + encode_packet(SubscribeTopologyV2(False, version), 0, version)
+        peer.send_bytes(b"ARTEMIS" + hello)
+        peer.received.clear()
+        return peer
+
+    def warnings(self) -> list[str]:
+        """Log lines since the last time, whatever their level."""
+        lines = [text for _level, text in self.notices]
+        self.notices.clear()
+        return lines
