@@ -257,6 +257,8 @@ class Node:
             self._become_stopped(None)
         else:
             self.journal.close(self._now)
+            if self.journal.state is JournalState.CLOSED:  # it was sealed already: no disk work will tell
+                self._become_stopped(None)
 
     def _become_stopped(self, failure: str | None) -> None:
         self.state = NodeState.STOPPED
