@@ -4,7 +4,9 @@ Responsible for doing disk operations exactly as the seam in ``embedbroker.stora
 what the operating system says into ``DiskFault``. Refuses to know what the files mean.
 
 It is synchronous. The two lanes may run on two threads at once: they never touch the same file at the same time, and
-the table of open files is guarded.
+the table of open files is guarded. Closing may come from a third thread, while a broker crashes: it waits for the
+operation under way and refuses those behind it, because the directory, and the numbers of the descriptors, may belong
+to somebody else a moment later.
 """
 
 from __future__ import annotations
@@ -51,6 +53,9 @@ class FileDisk:
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self.directory = Path(directory)
         self._guard = threading.Lock()
+        self._idle = threading.Condition()
+        self._under_way = 0
+        self._closed = False
         self._open: dict[str, int] = {}  # least recently used first
         self._unsynced: set[str] = set()
         self._directory = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
@@ -63,15 +68,32 @@ class FileDisk:
         """
         results: list[object] = []
         for operation in operations:
+            self._begin(operation)
             try:
                 results.append(self._do(operation))
             except OSError as error:
                 kind = _KINDS.get(error.errno or 0, FaultKind.FAILED)
                 raise DiskFault(kind, getattr(operation, "file", ""), error.strerror or str(error)) from error
+            finally:
+                self._end()
         return tuple(results)
 
+    def _begin(self, operation: DiskOperation) -> None:
+        with self._idle:
+            if self._closed:
+                raise DiskFault(FaultKind.FAILED, getattr(operation, "file", ""), "the disk was closed")
+            self._under_way += 1
+
+    def _end(self) -> None:
+        with self._idle:
+            self._under_way -= 1
+            self._idle.notify_all()
+
     def close(self) -> None:
-        """Close all files. What was not synced stays in doubt."""
+        """Close all files, behind the operations under way. What was not synced stays in doubt."""
+        with self._idle:
+            self._closed = True
+            self._idle.wait_for(lambda: not self._under_way)
         with self._guard:
             descriptors = [*self._open.values(), self._directory]
             self._open.clear()

@@ -249,7 +249,9 @@ class _Run:
                 raise
             # A bug of ours: this broker is over as if it had crashed, others in the process live on.
             self._logger.critical("broker %r failed", self._config.name, exc_info=bugs)
-            raise BrokerFailed(f"broker {self._config.name!r} failed: {next(_leaves(bugs))!r}") from bugs
+            text = f"broker {self._config.name!r} failed: {next(_leaves(bugs))!r}"
+            self.host.failed(text)
+            raise BrokerFailed(text) from bugs
 
     async def _listen(self) -> None:
         config = self._config
@@ -281,13 +283,14 @@ class _Run:
 
     async def stop(self) -> None:
         self._stop_listening()
-        self.host.stop()
+        if not self.host.stopped.is_set():
+            self.host.stop()
         await self.host.stopped.wait()
 
     def close(self) -> None:
         self._stop_listening()
         if hasattr(self, "host"):
-            self.host.close_connections()
+            self.host.give_up()
         self._scope.cancel()
         directory, self._directory = self._directory, None
         if directory is not None:

@@ -1,7 +1,8 @@
 """The driver of one node on trio: moves bytes, runs disk batches, keeps one timer. It decides nothing.
 
-A step never awaits, so cancellation falls between steps. Inputs that arise while outputs are delivered (what a write
-took, for one) wait in a list and are stepped right after.
+A step never awaits, so cancellation falls between steps. Ctrl-C falls outside of all of this, into the program's main
+task: a step that ends in its middle would leave records half gathered. Inputs that arise while outputs are delivered
+(what a write took, for one) wait in a list and are stepped right after.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ import gc
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import trio
+from trio.lowlevel import enable_ki_protection
 
 from embedbroker.node import (
     Accepted,
@@ -47,6 +50,9 @@ REPORT_WRITTEN_BYTES = 128 * 1024
 # 0.25 ms, a sync on a good disk 0.1 ms (docs/performance.md). Once syncs take longer on average, a thread is cheaper.
 INLINE_BATCH_BYTES = 64 * 1024
 INLINE_SYNC_SECONDS_MAX = 0.0004
+# Each lane has one batch at a time. Not threads of trio's default limiter: a program that keeps all of those busy,
+# waiting for this broker perhaps, would stop its journal.
+DISK_THREADS = 2
 
 _LEVELS = {Level.INFO: logging.INFO, Level.WARNING: logging.WARNING, Level.ERROR: logging.ERROR}
 
@@ -94,8 +100,11 @@ class Host:
         self._work_waiting = trio.Event()
         self._background: deque[DiskWork] = deque()
         self._background_waiting = trio.Event()
-        self._collector_paused = False
+        self._given_up = False
+        self._disk_threads = trio.CapacityLimiter(DISK_THREADS)
         self._sync_seconds = 0.0
+        # A peer is slow or not by what is reported: less than half a high-water mark may be on its way here.
+        self._report_bytes = min(REPORT_WRITTEN_BYTES, node.config.output_high_water_bytes // 4)
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -105,13 +114,20 @@ class Host:
         if self._disk is not None:
             self._nursery.start_soon(self._run_journal_lane, self._disk)
             self._nursery.start_soon(self._run_background_lane, self._disk)
-            self._pause_collector()
         self.feed(Command(CommandKind.START))
 
     def stop(self) -> None:
         """Ask the node to stop in an orderly way; `stopped` is set when it has."""
         self.feed(Command(CommandKind.STOP))
 
+    def failed(self, reason: str) -> None:
+        """A step failed: what is left of the node does not go on, and nobody has to wait for it."""
+        if not self.stopped.is_set():
+            self.failure = reason
+            self.stopped.set()
+            self.ready.set()
+
+    @enable_ki_protection
     async def serve(self, listener: Listener) -> None:
         """Accept peers until the listener is closed."""
         while True:
@@ -121,19 +137,28 @@ class Host:
                 return
             self._nursery.start_soon(self._receive, stream)
 
-    def close_connections(self) -> None:
-        """Drop every pipe at once, without a word."""
+    def give_up(self) -> None:
+        """End at once: pipes close without a word, and what the disk still answers is of no interest."""
+        self._given_up = True
         for peer in list(self._peers.values()):
             peer.stream.close()
         self._peers.clear()
 
     # -- stepping ------------------------------------------------------------------------------------------------
 
+    @enable_ki_protection
     def feed(self, input: Input) -> None:
         """Step the node with an input, and with every input that this causes."""
         self._inputs.append(input)
         if self._stepping:
             return
+        if self.ready.is_set():
+            self._step_inputs()
+        else:
+            with _collector_paused():
+                self._step_inputs()
+
+    def _step_inputs(self) -> None:
         self._stepping = True
         inputs, node, clock = self._inputs, self.node, self._clock
         try:
@@ -164,10 +189,8 @@ class Host:
             case Notice():
                 self._logger.log(_LEVELS[output.level], "%s", output.text)
             case Ready():
-                self._resume_collector()
                 self.ready.set()
             case Stopped():
-                self._resume_collector()
                 self.failure = output.failure
                 self.stopped.set()
                 self.ready.set()
@@ -175,6 +198,7 @@ class Host:
             case _:
                 raise AssertionError(output)
 
+    @enable_ki_protection
     async def _keep_time(self) -> None:
         """The single timer: sleeps until the earliest deadline, then ticks."""
         while not self.stopped.is_set():
@@ -186,6 +210,7 @@ class Host:
 
     # -- connections ---------------------------------------------------------------------------------------------
 
+    @enable_ki_protection
     async def _receive(self, stream: ByteStream) -> None:
         """The life of one connection: every read is one input."""
         number = self._next_number
@@ -230,10 +255,11 @@ class Host:
 
     def _report(self, peer: _Peer, taken: int, *, at_once: bool) -> None:
         peer.unreported += taken
-        if peer.unreported >= REPORT_WRITTEN_BYTES or (at_once and peer.unreported):
+        if peer.unreported >= self._report_bytes or (at_once and peer.unreported):
             self._inputs.append(Written(peer.number, peer.unreported))
             peer.unreported = 0
 
+    @enable_ki_protection
     async def _drain(self, peer: _Peer) -> None:
         """Write what the pipe did not take at once; runs only while something is unsent."""
         unsent = peer.unsent
@@ -279,13 +305,17 @@ class Host:
         else:
             self._nursery.start_soon(self._close_late, peer)
 
+    @enable_ki_protection
     async def _close_late(self, peer: _Peer) -> None:
         """A peer that does not read gets a second to take its last bytes."""
-        await trio.sleep(1)
-        peer.stream.close()
+        try:
+            await trio.sleep(1)
+        finally:
+            peer.stream.close()
 
     # -- disk ----------------------------------------------------------------------------------------------------
 
+    @enable_ki_protection
     async def _run_journal_lane(self, disk: Disk) -> None:
         """One batch after the other. Runs after the connections that were readable in the same pass, so their records
         are gathered into the next batch."""
@@ -306,6 +336,7 @@ class Host:
             else:
                 await self._run_in_thread(disk, work)
 
+    @enable_ki_protection
     async def _run_background_lane(self, disk: Disk) -> None:
         while True:
             while not self._background:
@@ -315,11 +346,13 @@ class Host:
 
     async def _run_in_thread(self, disk: Disk, work: DiskWork) -> None:
         try:
-            results = await trio.to_thread.run_sync(self._timed, disk, work)
+            results = await trio.to_thread.run_sync(self._timed, disk, work, limiter=self._disk_threads)
         except DiskFault as fault:
-            self.feed(DiskFailed(work.batch, fault))
+            answer: Input = DiskFailed(work.batch, fault)
         else:
-            self.feed(DiskDone(work.batch, results))
+            answer = DiskDone(work.batch, results)
+        if not self._given_up:
+            self.feed(answer)
 
     def _run_inline(self, disk: Disk, work: DiskWork) -> None:
         try:
@@ -337,15 +370,14 @@ class Host:
             self._sync_seconds += 0.1 * (time.perf_counter() - begin - self._sync_seconds)
         return results
 
-    # -- garbage collector ---------------------------------------------------------------------------------------
 
-    def _pause_collector(self) -> None:
-        """Recovery makes many objects that live on; collecting while it runs doubles its time."""
-        if gc.isenabled():
-            gc.disable()
-            self._collector_paused = True
-
-    def _resume_collector(self) -> None:
-        if self._collector_paused:
-            self._collector_paused = False
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """A slice of recovery makes many objects that live on; collecting while it runs doubles its time."""
+    paused = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if paused:
             gc.enable()

@@ -1,0 +1,167 @@
+"""What the edge does when something around it goes wrong: a bug, Ctrl-C, busy threads, peers that do not read."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+import trio
+
+from embedbroker import EmbeddedBroker
+from embedbroker.node import Input, Output
+from embedbroker.runtime import _host, journal_directory
+from embedbroker.runtime._disk import FileDisk
+from embedbroker.storage import DiskFault, DiskOperation, ListFiles, WriteAt, inspect_journal
+from embedclient import ConnectionFactory
+from embedclient.errors import BrokerFailed
+from embedclient.model import Instant
+from embedclient.wire.core import CreateSessionV2, SessionQueueQuery, encode_packet
+
+
+async def test_a_low_high_water_mark_does_not_stop_deliveries() -> None:
+    with trio.fail_after(20):
+        async with (
+            EmbeddedBroker(output_high_water_bytes=16 * 1024) as broker,
+            ConnectionFactory(broker.url).connect() as connection,
+            connection.session() as session,
+        ):
+            producer = session.create_producer("orders")
+            for _ in range(60):
+                await producer.send("x" * 1000)
+            async with session.create_consumer("orders") as consumer:
+                for _ in range(60):
+                    await consumer.receive()
+
+
+async def test_the_collector_is_off_in_no_moment_in_which_others_run(tmp_path: Path) -> None:
+    async with EmbeddedBroker(data_directory=str(tmp_path)) as broker:
+        async with ConnectionFactory(broker.url).connect() as connection, connection.session() as session:
+            await session.create_producer("orders").send("one")
+        await broker.crash()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(broker.start)
+            for _ in range(10):
+                await trio.lowlevel.checkpoint()
+                assert gc.isenabled()
+
+
+async def test_a_broker_that_failed_is_not_waited_for(tmp_path: Path) -> None:
+    def failing(budget: int) -> None:
+        raise AssertionError("a bug")
+
+    with trio.fail_after(5), pytest.raises(BrokerFailed, match="a bug"):
+        async with EmbeddedBroker(data_directory=str(tmp_path)) as broker:
+            assert broker._run is not None
+            broker._run.host.node.kernel.run = failing  # type: ignore[method-assign]  # the bug
+            socket.create_connection(("127.0.0.1", broker.port)).close()
+            await trio.sleep_forever()
+
+
+async def test_the_journal_needs_no_thread_of_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_host, "INLINE_SYNC_SECONDS_MAX", -1.0)
+    limiter = trio.to_thread.current_default_thread_limiter()
+    await limiter.acquire()
+    borrowers = [object() for _ in range(int(limiter.available_tokens))]
+    for borrower in borrowers:
+        limiter.acquire_on_behalf_of_nowait(borrower)
+    try:
+        with trio.fail_after(10):
+            async with (
+                EmbeddedBroker(data_directory=str(tmp_path)) as broker,
+                ConnectionFactory(broker.vm_url).connect() as connection,
+                connection.session() as session,
+            ):
+                await session.create_producer("orders").send("one")
+    finally:
+        limiter.release()
+        for borrower in borrowers:
+            limiter.release_on_behalf_of(borrower)
+
+
+def test_ctrl_c_in_the_middle_of_a_step_ends_the_program_in_order(tmp_path: Path) -> None:
+    async def program() -> None:
+        async with EmbeddedBroker(data_directory=str(tmp_path)) as broker:
+            async with ConnectionFactory(broker.url).connect() as connection, connection.session() as session:
+                await session.create_producer("orders").send("one")
+            assert broker._run is not None
+            node = broker._run.host.node
+            step = node.step
+
+            def interrupted(input: Input, now: Instant) -> list[Output]:
+                signal.raise_signal(signal.SIGINT)
+                node.step = step  # type: ignore[method-assign]
+                return step(input, now)
+
+            node.step = interrupted  # type: ignore[method-assign]
+            socket.create_connection(("127.0.0.1", broker.port)).close()
+            await trio.sleep_forever()
+
+    with pytest.raises(KeyboardInterrupt):
+        trio.run(program)
+    with journal_directory(tmp_path) as disk:
+        report = inspect_journal(disk)
+    assert (report.sealed, report.sound, report.messages) == (True, True, 1)
+
+
+async def test_a_peer_that_never_reads_leaves_no_socket_behind() -> None:
+    with socket.socket() as peer:
+        async with EmbeddedBroker() as broker:
+            peer.connect(("127.0.0.1", broker.port))
+            create = CreateSessionV2("one", 10, 136, None, None, 1, False, True, True, -1, False, None, None)
+            peer.sendall(b"ARTEMIS" + encode_packet(create, 1, 136))
+            peer.setblocking(False)
+            query = encode_packet(SessionQueueQuery("q" * 20_000), 10, 136)
+            assert broker._run is not None
+            host = broker._run.host
+            with trio.fail_after(10):
+                while not any(each.unsent for each in host._peers.values()):
+                    try:
+                        peer.send(query)
+                    except BlockingIOError:
+                        await trio.lowlevel.wait_writable(peer)
+                    await trio.lowlevel.checkpoint()
+    gc.collect()
+
+
+def test_a_closed_disk_refuses_what_comes_late(tmp_path: Path) -> None:
+    disk = FileDisk(tmp_path)
+    disk.close()
+    with pytest.raises(DiskFault, match="closed"):
+        disk.run((WriteAt("a", 0, (b"x",)),))
+    assert not (tmp_path / "a").exists()
+
+
+def test_closing_a_disk_waits_for_the_operation_under_way(tmp_path: Path) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    class SlowDisk(FileDisk):
+        def _do(self, operation: DiskOperation) -> object:
+            begun.set()
+            assert go_on.wait(10)
+            return super()._do(operation)
+
+    disk = SlowDisk(tmp_path)
+    faults: list[DiskFault] = []
+
+    def run() -> None:
+        try:
+            disk.run((WriteAt("a", 0, (b"x",)), ListFiles()))
+        except DiskFault as fault:
+            faults.append(fault)
+
+    writer = threading.Thread(target=run)
+    closer = threading.Thread(target=disk.close)
+    writer.start()
+    assert begun.wait(10)
+    closer.start()
+    closer.join(0.05)
+    assert closer.is_alive()
+    go_on.set()
+    writer.join(10)
+    closer.join(10)
+    assert (tmp_path / "a").read_bytes() == b"x"
+    assert len(faults) == 1
