@@ -97,7 +97,7 @@ class SubscriptionAccount:
     asked: bytearray = field(factory=bytearray)  # deliveries when the last acknowledgement was asked for
     lives: array[int] = field(factory=_integers)  # number of kills before the last delivery
     order: dict[tuple[str, int], int] = field(factory=dict)  # consumer and stream -> highest slot delivered
-    firsts: dict[int, int] = field(factory=dict)  # slot of a resent message -> unflagged deliveries of it
+    firsts: dict[int, int] = field(factory=dict)  # slot of a resent message -> see first_deliveries()
     #: Messages below this slot may have been in a consumer's buffer when that consumer gave it back or was cut off;
     #: they come back behind later ones, rightly.
     unordered_below: int = 0
@@ -112,6 +112,10 @@ class SubscriptionAccount:
             self.deliveries.extend(bytes(missing))
             self.asked.extend(bytes(missing))
             self.lives.frombytes(bytes(missing * self.lives.itemsize))
+
+    def first_deliveries(self, slot: int) -> int:
+        """Unflagged deliveries of a message that was sent more than once, without those given back since."""
+        return self.firsts.get(slot, 1 if self.deliveries[slot] else 0)
 
     def promised(self, *, expiring: bool) -> Iterator[int]:
         """The slots that must be here, or have been settled, and were not; ``expiring`` ones count only on demand."""

@@ -96,6 +96,8 @@ class Ledger:
         for key in given_back:
             _, slot = self._slots[key]
             account.marks[slot] |= _RETURNED
+            if account.destination.resends[slot]:
+                account.firsts[slot] = account.first_deliveries(slot) - 1
 
     # Sends
 
@@ -379,7 +381,7 @@ class Ledger:
         times = account.deliveries[slot]
         # After a restart every copy may come once more without a flag.
         restarted = account.lives[slot] != len(self._kills)
-        firsts = 0 if restarted else account.firsts.get(slot, 1 if times else 0)
+        firsts = 0 if restarted else account.first_deliveries(slot)
         account.firsts[slot] = firsts + 1
         if not times:
             return Finding.NONE

@@ -22,7 +22,7 @@ __all__ = ["DEAD_LETTERS", "EXPIRED", "Cast", "broker_config", "choose_cast", "j
 DEAD_LETTERS, EXPIRED = "DLQ", "expired"
 
 #: Together with what consumers do, this gives well over 200 operations.
-_MESSAGES_MIN, _MESSAGES_MAX = 90, 160
+_MESSAGES_MIN, _MESSAGES_MAX = 120, 180
 
 
 @define(eq=False)
@@ -150,7 +150,7 @@ def _locator_settings(scene: Scene) -> LocatorSettings:
         retry_interval_ms=random.choice((10, 100)),
         consumer_window_size=random.choice((1_048_576, 2_000)),
         producer_window_size=random.choice((65_536, 3_000, -1)),
-        confirmation_window_size=random.choice((-1, -1, 0, 1_000, 10_000)),
+        confirmation_window_size=random.choice((-1, -1, 0, 500, 2_000, 10_000, 100_000)),
         block_on_acknowledge=random.random() < 0.5,
         block_on_non_durable_send=random.random() < 0.3,
         ack_batch_size=random.choice((0, 500, 1_048_576)),

@@ -219,7 +219,7 @@ class ClientHost:
 
     def _notify(self, notification: Notification) -> None:
         self.world.note(self.name, type(notification).__name__)
-        if isinstance(notification, FailoverCompleted):
+        if isinstance(notification, FailoverCompleted) and self._agent is not None and self._agent.sessions:
             self.failovers += not notification.reattached
             self.reattachments += notification.reattached
         for listener in self.on_notification:

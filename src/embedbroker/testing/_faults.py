@@ -43,15 +43,15 @@ _WEIGHTS = {
     FaultKind.CRASH_WHILE_COMPACTING: 3,
     FaultKind.CRASH_TWICE: 2,
     FaultKind.RESTART: 2,
-    FaultKind.CUT_ONE: 4,
-    FaultKind.CUT_ALL: 2,
+    FaultKind.CUT_ONE: 9,
+    FaultKind.CUT_ALL: 3,
     FaultKind.HOLD_ONE_WAY: 2,
     FaultKind.PARTITION: 2,
     FaultKind.DELAY: 2,
     FaultKind.SLOW_DISK: 2,
     FaultKind.FULL_DISK: 1,
     FaultKind.DISK_ERROR: 1,
-    FaultKind.CLIENT_CRASH: 2,
+    FaultKind.CLIENT_CRASH: 3,
 }
 
 #: A crash that waits for its moment does not wait longer.
@@ -246,11 +246,10 @@ class FaultPlan:
         client = random.choice(self.clients).name
         match kind:
             case FaultKind.CUT_ONE:
-                links = network.between(client, self.broker.name) or network.links[:1]
-                for link in links[:1]:
-                    scene.hit(Moment.CONNECTION_CUT)
-                    link.cut("connection reset")
-                self._outstanding -= 1
+                # Bytes pile up for a moment, so that the cut loses some of them in both directions.
+                network.hold(client, self.broker.name)
+                network.hold(self.broker.name, client)
+                self._later(random.random() * random.choice((0.0, 0.005, 0.05)), lambda: self._cut(client))
             case FaultKind.CUT_ALL:
                 for link in list(network.links):
                     scene.hit(Moment.CONNECTION_CUT)
@@ -270,6 +269,14 @@ class FaultPlan:
                 scene.hit(Moment.NETWORK_DELAYED)
                 network.latency_s, usual = 0.05 + random.random() * 0.2, network.latency_s
                 self._later(duration, lambda: setattr(network, "latency_s", min(usual, 0.001)))
+
+    def _cut(self, client: str) -> None:
+        broker = self.broker.name
+        for link in self.network.between(client, broker):
+            self.scene.hit(Moment.CONNECTION_CUT)
+            link.cut("connection reset")
+        self.network.release(client, broker)
+        self.network.release(broker, client)
 
     def _later(self, delay_s: float, what: Callable[[], None]) -> None:
         self.scene.world.after(delay_s, self, _Undo(what))

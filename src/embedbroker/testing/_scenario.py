@@ -30,7 +30,7 @@ __all__ = ["ScenarioFailed", "SeedResult", "run_seed"]
 
 #: Virtual seconds that each phase may last.
 _SETUP_S, _WORK_S, _DRAIN_S, _LEAVE_S = 10.0, 300.0, 120.0, 60.0
-_FAULTS_MIN, _FAULTS_MAX = 3, 7
+_FAULTS_MIN, _FAULTS_MAX = 4, 9
 _POLL_S = 0.2
 
 

@@ -378,3 +378,15 @@ def test_with_a_reader_of_expiry_addresses_an_expiring_message_can_be_missed() -
     assert verdict.lost.keys == ("missed",)
     assert verdict.expired_early.keys == ("early",)
     assert ledger.delivered("q", "found", 0.9) == Finding.REAPPEARED
+
+
+def test_each_copy_of_a_resent_message_can_be_given_back() -> None:
+    ledger = queue_ledger(1, confirmed=False)
+    ledger.in_doubt("m0")
+    ledger.resent("m0", 1.0)
+    findings = [ledger.delivered("q", "m0", 2.0) for _ in range(2)]
+    ledger.interrupted("q", ["m0", "m0"])
+    findings += [ledger.delivered("q", "m0", 3.0) for _ in range(2)]
+    assert Finding.DUPLICATED_UNFLAGGED not in findings
+    ledger.delivered("q", "m0", 4.0)
+    assert ledger.verdict(drained=False).duplicated_unflagged.count == 1

@@ -1,0 +1,221 @@
+"""The checkers can fail: each bug below is put into the broker or the client, and the ordinary seeds must find it.
+
+No scenario is written for a bug. A bug that the first two hundred seeds do not find is a hole in workload or checkers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import pytest
+
+from embedbroker.kernel import Consumer, Kernel, Queue, Reference, Transaction
+from embedbroker.storage import Journal
+from embedbroker.storage._recovered import RecoveredState
+from embedbroker.storage._replay import Replay
+from embedbroker.testing import ScenarioFailed, run_seed
+from embedclient.engine.core import Channel
+
+SEEDS_MAX = 200
+
+Bug = Callable[[pytest.MonkeyPatch], None]
+
+
+def every(number: int) -> Callable[[], bool]:
+    """True once in so many calls."""
+    calls = count(1)
+    return lambda: next(calls) % number == 0
+
+
+def confirm_before_sync(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Journal, "point", lambda self: self.reached)
+
+
+def skip_a_replayed_acknowledgement(patch: pytest.MonkeyPatch) -> None:
+    settle, skips = Replay._settle, every(5)
+
+    def careless(self: Replay, message_id: int, queue_id: int) -> None:
+        if not skips():
+            settle(self, message_id, queue_id)
+
+    patch.setattr(Replay, "_settle", careless)
+
+
+def skip_a_replayed_message(patch: pytest.MonkeyPatch) -> None:
+    take, skips = RecoveredState.take_messages, every(3)
+
+    def careless(self: RecoveredState, limit: int) -> list[Any]:
+        taken = take(self, limit)
+        return taken[:-1] if len(taken) > 1 and skips() else taken
+
+    patch.setattr(RecoveredState, "take_messages", careless)
+
+
+def deliver_twice(patch: pytest.MonkeyPatch) -> None:
+    hand, repeats = Queue._hand, every(20)
+
+    def stuttering(self: Queue, consumer: Consumer, reference: Reference) -> None:
+        hand(self, consumer, reference)
+        if repeats():
+            consumer.port.deliver(consumer, reference)
+
+    patch.setattr(Queue, "_hand", stuttering)
+
+
+def lose_a_rollback(patch: pytest.MonkeyPatch) -> None:
+    rollback, forgets = Kernel.rollback, every(10)
+
+    def forgetful(self: Kernel, transaction: Transaction) -> None:
+        if forgets():
+            transaction.acknowledged.clear()
+        rollback(self, transaction)
+
+    patch.setattr(Kernel, "rollback", forgetful)
+
+
+def show_what_was_rolled_back(patch: pytest.MonkeyPatch) -> None:
+    rollback = Kernel.rollback
+
+    def leaking(self: Kernel, transaction: Transaction) -> None:
+        for message, queues in transaction.sent:
+            for queue in queues:
+                self.memory.hold(message.message_id, message.address, message.size, 1)
+                queue.publish(Reference(message, message.message_id))
+        rollback(self, transaction)
+
+    patch.setattr(Kernel, "rollback", leaking)
+
+
+def forget_to_count_a_redelivery(patch: pytest.MonkeyPatch) -> None:
+    give_back = Kernel.give_back
+
+    def unseen(self: Kernel, queue: Queue, reference: Reference, *, seen: bool) -> None:
+        give_back(self, queue, reference, seen=False)
+
+    patch.setattr(Kernel, "give_back", unseen)
+
+
+def count_a_delivery_twice(patch: pytest.MonkeyPatch) -> None:
+    hand = Queue._hand
+
+    def double(self: Queue, consumer: Consumer, reference: Reference) -> None:
+        reference.delivery_count += 1
+        hand(self, consumer, reference)
+
+    patch.setattr(Queue, "_hand", double)
+
+
+def settle_the_message_of_another_consumer(patch: pytest.MonkeyPatch) -> None:
+    settle = Kernel.settle
+
+    def confused(self: Kernel, queue: Queue, reference: Reference) -> None:
+        for other in queue.consumers:
+            if other.unsettled:
+                _, taken = other.unsettled.popitem(last=False)
+                other.unsettled[reference.message.message_id] = reference
+                settle(self, queue, taken)
+                return
+        settle(self, queue, reference)
+
+    patch.setattr(Kernel, "settle", confused)
+
+
+def swap_two_messages(patch: pytest.MonkeyPatch) -> None:
+    publish, swaps = Queue.publish, every(5)
+    kept: dict[Queue, Reference] = {}
+
+    def disordered(self: Queue, reference: Reference) -> None:
+        earlier = kept.pop(self, None)
+        if earlier is None and swaps():
+            kept[self] = reference
+            return
+        publish(self, reference)
+        if earlier is not None:
+            publish(self, earlier)
+
+    patch.setattr(Queue, "publish", disordered)
+
+
+def forget_expiry(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Queue, "_expired", lambda self, reference: False)
+
+
+def forget_the_filter_of_a_consumer(patch: pytest.MonkeyPatch) -> None:
+    add_consumer = Queue.add_consumer
+
+    def unselective(self: Queue, consumer: Consumer) -> None:
+        consumer.selector = None
+        add_consumer(self, consumer)
+
+    patch.setattr(Queue, "add_consumer", unselective)
+
+
+def leave_acknowledgements_out_of_a_committed_transaction(patch: pytest.MonkeyPatch) -> None:
+    acknowledge = Journal.acknowledge
+
+    def forgetful(self: Journal, message_id: int, queue_id: int, transaction_id: int) -> None:
+        if not transaction_id:
+            acknowledge(self, message_id, queue_id, transaction_id)
+
+    patch.setattr(Journal, "acknowledge", forgetful)
+
+
+def repeat_what_was_processed_before_a_reattachment(patch: pytest.MonkeyPatch) -> None:
+    replay_after = Channel.replay_after
+
+    def repeating(self: Channel, command_id: int) -> list[bytes]:
+        cached = list(self._cache)
+        replay_after(self, command_id)
+        return cached
+
+    patch.setattr(Channel, "replay_after", repeating)
+
+
+def repeat_nothing_after_a_reattachment(patch: pytest.MonkeyPatch) -> None:
+    replay_after = Channel.replay_after
+
+    def silent(self: Channel, command_id: int) -> list[bytes]:
+        replay_after(self, command_id)
+        return []
+
+    patch.setattr(Channel, "replay_after", silent)
+
+
+BUGS: list[Bug] = [
+    confirm_before_sync,
+    skip_a_replayed_acknowledgement,
+    skip_a_replayed_message,
+    deliver_twice,
+    lose_a_rollback,
+    show_what_was_rolled_back,
+    forget_to_count_a_redelivery,
+    count_a_delivery_twice,
+    settle_the_message_of_another_consumer,
+    swap_two_messages,
+    forget_expiry,
+    forget_the_filter_of_a_consumer,
+    leave_acknowledgements_out_of_a_committed_transaction,
+    repeat_what_was_processed_before_a_reattachment,
+    repeat_nothing_after_a_reattachment,
+]
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
+def test_the_ordinary_seeds_find(
+    bug: Bug, monkeypatch: pytest.MonkeyPatch, record_property: Callable[..., None]
+) -> None:
+    bug(monkeypatch)
+    for seed in range(1, SEEDS_MAX + 1):
+        try:
+            run_seed(seed)
+        except ScenarioFailed as failure:
+            record_property("found by", f"seed {seed}: {failure.text.splitlines()[0]}")
+            return
+    pytest.fail(f"{SEEDS_MAX} seeds did not find {bug.__name__}")
+
+
+def test_the_same_seeds_find_nothing_without_a_bug() -> None:
+    for seed in range(1, 6):
+        run_seed(seed)
