@@ -105,8 +105,8 @@ class FileDisk:
     def _do(self, operation: DiskOperation) -> object:
         match operation:
             case WriteAt(file, offset, data):
-                self._write(self._descriptor(file, create=True), offset, data)
                 self._unsynced.add(file)
+                self._write(self._descriptor(file, create=True), offset, data)
             case Sync(file):
                 os.fdatasync(self._descriptor(file))
                 self._unsynced.discard(file)

@@ -74,6 +74,7 @@ class Compaction:
     _parts: list[bytes | bytearray] = Factory(list)
     _size: int = 0
     _crc: int = 0
+    _synced: int = 0
 
     def copy(self) -> Steps[None]:
         """Write what survives to a file of its own; no file is left if nothing does.
@@ -300,7 +301,12 @@ class Compaction:
         offset = self.end
         self.end += stored_size(self._size)
         self._parts, self._size = [], 0
-        yield (WriteAt(COMPACTING, offset, (header, body)),)
+        write = WriteAt(COMPACTING, offset, (header, body))
+        if self.end - self._synced < self.settings.background_sync_bytes:
+            yield (write,)
+        else:
+            self._synced = self.end
+            yield (write, Sync(COMPACTING))
 
     def _header(self) -> SegmentHeader:
         written = [segment for segment in self.run if segment.first_number]

@@ -129,7 +129,9 @@ def encode_id(kind: RecordKind, value: int) -> bytes:
 def encode_definition(definition: AddressDefinition | QueueDefinition) -> bytes:
     """ADDRESS and QUEUE: UTF-8 JSON, an object of the definition's fields. Rare, so readable beats compact."""
     kind = RecordKind.ADDRESS if isinstance(definition, AddressDefinition) else RecordKind.QUEUE
-    payload = json.dumps(asdict(definition), ensure_ascii=False, separators=(",", ":")).encode()
+    # Names come from peers that count in UTF-16 units: half a surrogate pair is a name, and json.loads takes it back.
+    text = json.dumps(asdict(definition), ensure_ascii=False, separators=(",", ":"))
+    payload = text.encode("utf-8", "surrogatepass")
     return PREFIX.pack(PREFIX.size + len(payload), kind, 0, 0) + payload
 
 

@@ -33,6 +33,8 @@ class JournalSettings:
     recovery_slice_bytes: int = 1 * MIB
     # One slice of compaction shares the loop with traffic: below 1 ms, even if it holds nothing but acknowledgements.
     compaction_slice_bytes: int = 64 * KIB
+    # The background syncs after so many bytes: one large sync would hold up those of the journal.
+    background_sync_bytes: int = 1 * MIB
     # A segment is worth rewriting when at most this share of its messages is still alive ...
     compaction_live_ratio_max: float = 0.5
     # ... and there are so many of them: until then messages that do not live long die by themselves.

@@ -69,9 +69,11 @@ class SegmentSupply:
             if not segment.reused:
                 # Space that was only reserved costs a journal entry of the file system with each first write to it;
                 # written space does not (0.15 against 0.24 ms for a batch of 100 KiB on ext4).
-                step = self.settings.compaction_slice_bytes
+                # Synced piece by piece, so that no batch of the journal waits behind one large sync.
+                step, every = self.settings.compaction_slice_bytes, self.settings.background_sync_bytes
                 for offset in range(FIRST_BATCH_OFFSET, segment.size, step):
-                    yield (WriteAt(name, offset, (bytes(min(step, segment.size - offset)),)),)
+                    write = WriteAt(name, offset, (bytes(min(step, segment.size - offset)),))
+                    yield (write, Sync(name)) if offset % every < step else (write,)
             yield (self._header(name, segment, wall_ms), Sync(name))
             yield (Rename(name, segment.name), SyncDirectory())
             segment.made = True
