@@ -40,6 +40,9 @@ class Stage:
         self.open_transactions = 0
         self.asked_commits = 0
         self.backlog = 0
+        #: For the line of progress; the verdict is the ledger's.
+        self.messages_confirmed = 0
+        self.messages_consumed = 0
         self.everybody_is_ready = trio.Event()
         #: Set by the first delivery that comes from the broker that was started last.
         self.delivering = trio.Event()
@@ -99,10 +102,12 @@ class Stage:
     def confirmed(self, count: int) -> None:
         """Messages entered the queue."""
         self.backlog += count
+        self.messages_confirmed += count
 
     def consumed(self, count: int) -> None:
         """Messages left it."""
         self.backlog -= count
+        self.messages_consumed += count
         if self.backlog < BACKLOG_MAX // 2:
             self._room.set()
 

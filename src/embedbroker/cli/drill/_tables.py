@@ -25,11 +25,10 @@ _COUNTED = (
 
 def progress_line(stage: Stage, kills: Sequence[KillRecord]) -> Text:
     """One line of progress."""
-    verdict = stage.ledger.verdict(drained=False)
     phase = "load" if stage.sending else "drain"
-    line = Text(f"{stage.now():6.1f} s  {phase:5}  ", style="bold")
-    line.append(f"confirmed {verdict.confirmed:,}  delivered {verdict.delivered:,}  ", style="default")
-    line.append(f"queued {max(0, stage.backlog):,}  in doubt {verdict.in_doubt.count:,}  ", style="default")
+    line = Text(f"{stage.now():6.1f} s  {phase:5}  ", style="bold", no_wrap=True)
+    line.append(f"confirmed {stage.messages_confirmed:,}  consumed {stage.messages_consumed:,}  ", style="default")
+    line.append(f"queued {max(0, stage.backlog):,}  ", style="default")
     line.append(f"kills {len(kills)}/{stage.plan.kills}", style="red")
     return line
 
