@@ -1,0 +1,73 @@
+"""A few seeds run clean, twice alike, and a failure tells what one needs to know. ``nox -s simulate`` runs many."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from embedbroker.kernel import Queue
+from embedbroker.testing import Campaign, Moment, ScenarioFailed, run_seed
+
+FIRST_SEED = 10_001
+SEEDS = range(FIRST_SEED, FIRST_SEED + 10)
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "embedbroker.testing", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
+
+
+def test_seeds_run_clean_and_do_enough() -> None:
+    campaign = Campaign()
+    for seed in SEEDS:
+        campaign.add(run_seed(seed))
+    assert campaign.passed, campaign.shortcomings()
+    assert campaign.operations >= 200 * len(SEEDS)
+    assert campaign.hits[Moment.CRASH] > 0
+    assert campaign.hits[Moment.REPLAY_COMPARED] >= len(SEEDS)
+
+
+def test_one_seed_gives_one_trace_whatever_the_hash_seed() -> None:
+    arguments = ("--digest", "--seeds", "3", "--first-seed", str(FIRST_SEED))
+    first, second = (run(*arguments, PYTHONHASHSEED=hash_seed) for hash_seed in ("0", "12345"))
+    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
+    assert first.stdout == second.stdout
+    assert len(set(first.stdout.split())) == 6  # three seeds and three digests, all different
+
+
+def test_a_seed_run_again_in_the_same_process_gives_the_same_trace() -> None:
+    assert run_seed(FIRST_SEED).digest == run_seed(FIRST_SEED).digest
+
+
+def test_a_failure_carries_its_seed_its_reason_and_the_end_of_the_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Queue, "_expired", lambda self, reference: False)
+    with pytest.raises(ScenarioFailed, match=r"seed \d+: \S+") as caught:
+        for seed in SEEDS:
+            run_seed(seed, trace_tail_lines=30)
+    failure = caught.value
+    assert failure.seed in SEEDS
+    assert failure.text in str(failure)
+    assert 0 < len(failure.trace) <= 30
+
+
+def test_the_command_line_ends_with_a_summary_and_exit_code_0() -> None:
+    done = run("--seeds", "2", "--first-seed", str(FIRST_SEED), "--hash-check", "1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert '"passed": true' in done.stdout
+    assert "2/2 seeds, 0 failed" in done.stderr
+    assert "compared under two other hash seeds: equal" in done.stderr
+
+
+def test_a_campaign_that_meets_too_little_does_not_pass() -> None:
+    campaign = Campaign(seeds=1000)
+    assert not campaign.passed
+    assert any(line.startswith("crash_during_segment_switch: 0 hits") for line in campaign.shortcomings())
+
+
+def test_workers_change_nothing() -> None:
+    arguments = ("--seeds", "4", "--first-seed", str(FIRST_SEED), "--hash-check", "0")
+    digests = {run(*arguments, "--jobs", jobs).stdout.partition('"digest": ')[2].split(",")[0] for jobs in ("1", "2")}
+    assert len(digests) == 1
