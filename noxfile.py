@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import nox
@@ -29,7 +30,9 @@ def _offer_pyenv_versions() -> None:
     versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     found = [sorted(versions.glob(f"{python}.*/bin")) for python in PYTHONS]
     newest = [str(paths[-1]) for paths in found if paths]
-    os.environ["PATH"] = os.pathsep.join([*newest, os.environ["PATH"]])
+    # The environment that runs nox comes first: with --no-venv its own `python` is the one the sessions mean.
+    own = str(Path(sys.executable).parent)
+    os.environ["PATH"] = os.pathsep.join([own, *newest, os.environ["PATH"]])
 
 
 _offer_pyenv_versions()

@@ -15,6 +15,11 @@ class Host:
         self.name = name
         self.received = b""
         self.closed: list[str] = []
+        self.written = 0
+
+    def on_written(self, connection: int, count: int) -> None:
+        assert connection == 1
+        self.written += count
 
     def on_bytes(self, connection: int, data: bytes) -> None:
         assert connection == 1
@@ -94,6 +99,19 @@ def test_a_host_that_vanishes_hears_nothing_any_more() -> None:
     world.run(1.0)
     assert (near.received, near.closed, far.closed) == (b"", [], ["crashed"])
     assert WHOLE.startswith(far.received)
+
+
+def test_a_full_connection_takes_the_rest_when_there_is_room() -> None:
+    world, network, link, near, far = connected(1)
+    network.hold("near", "far")
+    assert link.send(near, bytes(60_000)) == 60_000
+    assert link.send(near, bytes(10_000)) == 5_536
+    assert link.send(near, bytes(500)) == 0
+    world.run(1.0)
+    assert near.written == 0
+    network.heal()
+    world.run(2.0)
+    assert (len(far.received), near.written) == (70_500, 70_500 - 65_536)
 
 
 def test_the_same_seed_gives_the_same_arrivals() -> None:
