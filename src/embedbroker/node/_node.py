@@ -360,7 +360,7 @@ class Node:
         for link in dirty:
             if link.out:
                 outputs.append(SendBytes(link.id, link.take()))
-            if link.room < link.high_water - bytes_max and link.alive:
+            if link.room + link.excess < link.high_water - bytes_max and link.alive:
                 self._notice(
                     Level.WARNING, f"{link.peer}: closed, it does not read: {bytes_max} bytes are waiting for it"
                 )

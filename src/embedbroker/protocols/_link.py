@@ -19,12 +19,14 @@ class Link:
     ``room`` is how many bytes may still be given out before the peer counts as slow; below zero, ``on_slow`` has been
     called once, and ``on_relieved`` is called when half of the high-water mark is free again. A protocol that sends at
     speed appends to ``out`` itself, after registering in ``dirty`` when it was empty, and subtracts from ``room``.
+    ``excess`` is how far the one frame that made the peer slow went beyond: no reason to give a peer up.
     """
 
     __slots__ = (
         "alive",
         "close_reason",
         "dirty",
+        "excess",
         "high_water",
         "id",
         "on_relieved",
@@ -42,6 +44,7 @@ class Link:
         self.dirty = dirty
         self.high_water = high_water
         self.room = high_water
+        self.excess = 0
         self.slow = False
         self.alive = True
         self.close_reason: str | None = None
@@ -62,6 +65,7 @@ class Link:
     def become_slow(self) -> None:
         """The peer is behind: whoever feeds it should stop."""
         self.slow = True
+        self.excess = -self.room
         if self.on_slow is not None:
             self.on_slow()
 
