@@ -82,6 +82,10 @@ class Housekeeping:
         """Move every waiting message whose time has passed; yields after each slice."""
         looked_at = 0
         for queue in queues:
+            looked_at += 1
+            if looked_at >= _SLICE:
+                looked_at = 0
+                yield True
             if queue.deleted or not self._kernel.departures.expires_in(queue):
                 continue
             doomed = queue.backlog.remove_if(

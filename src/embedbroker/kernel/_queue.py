@@ -144,7 +144,7 @@ class Queue:
         """Make a message visible: straight to a consumer when nothing waits, else behind what waits."""
         self.added_count += 1
         backlog = self.backlog
-        if backlog.size == 0:
+        if backlog.size == 0 and not self._holds:
             message = reference.message
             for level in self._levels:
                 consumer = self._take_ready(level, reference) if level.ready else None

@@ -119,7 +119,7 @@ class Session:
         """Acknowledge everything a consumer got up to and including a message."""
         consumer = self.consumers.get(key)
         if consumer is None:
-            return Refused(ErrorCode.ILLEGAL_STATE, f"session {self.name} has no consumer {key}")
+            return self._no_consumer(key)
         unsettled = consumer.unsettled
         if message_id not in unsettled:
             return self._unknown(consumer, message_id)
@@ -140,7 +140,7 @@ class Session:
         """Acknowledge just one message."""
         consumer = self.consumers.get(key)
         if consumer is None:
-            return Refused(ErrorCode.ILLEGAL_STATE, f"session {self.name} has no consumer {key}")
+            return self._no_consumer(key)
         reference = consumer.unsettled.pop(message_id, None)
         if reference is None:
             return self._unknown(consumer, message_id)
@@ -149,6 +149,13 @@ class Session:
         else:
             self.kernel.settle_in(self._current(), consumer.queue, reference)
         return None
+
+    def _no_consumer(self, key: int) -> Refused:
+        """What it was given is back in its queue: a transaction that counts on it must not commit."""
+        text = f"session {self.name} has no consumer {key}"
+        if not self.auto_commit_acknowledges:
+            self._current().fail(text)
+        return Refused(ErrorCode.ILLEGAL_STATE, text)
 
     def _unknown(self, consumer: Consumer, message_id: int) -> Refused | None:
         if consumer.browse or consumer.pre_acknowledge:

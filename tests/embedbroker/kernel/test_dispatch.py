@@ -384,3 +384,17 @@ def test_a_consumer_that_ends_itself_while_it_takes_gives_everything_back(stage:
     stage.run_all()
     assert stage.waiting("q") == ["a", "b", "c"]
     assert stage.kernel.catalog.queues["q"].delivering_count == 0
+
+
+def test_nothing_new_overtakes_messages_that_are_on_their_way_back(stage: Stage) -> None:
+    stage.queue("q")
+    closing, other = stage.session(), stage.session()
+    consumer, _ = stage.consumer(closing, "q")
+    texts = [str(number) for number in range(200)]
+    stage.send(*[letter(text, "q") for text in texts])
+    stage.run_all()
+    _, taker = stage.consumer(other, "q")
+    closing.close_consumer(consumer.key)  # so many return over several steps
+    stage.send(letter("new", "q"))
+    stage.run_all()
+    assert taker.texts == [*texts, "new"]

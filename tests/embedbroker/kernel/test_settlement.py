@@ -312,3 +312,18 @@ def test_messages_to_a_type_without_queue_leave_no_transaction_behind(stage: Sta
     stage.send(letter("m", "q", durable=True), session=session, routing_type=ANYCAST)
     session.rollback(last_delivered=False)
     stage.assert_empty()
+
+
+@pytest.mark.parametrize("individually", [False, True])
+def test_a_transaction_does_not_commit_without_an_acknowledgement_of_a_closed_consumer(
+    stage: Stage, individually: bool
+) -> None:
+    session = stage.session(transacted=True)
+    consumer, taker = stage.consumer(session, "q")
+    send_all(stage, "a")
+    stage.run_all()
+    session.close_consumer(consumer.key)
+    acknowledge = session.acknowledge_individually if individually else session.acknowledge
+    assert code(acknowledge(consumer.key, id_of(taker, 0))) == ErrorCode.ILLEGAL_STATE
+    assert code(session.commit()) == ErrorCode.TRANSACTION_ROLLED_BACK
+    assert stage.waiting("q") == ["a"]
