@@ -69,14 +69,14 @@ def answer(session: CoreSession, packet: Packet) -> None:
         handler(session, packet)
 
 
-def _done(session: CoreSession, refused: object, wants_reply: bool) -> None:
+def _done(session: CoreSession, refused: object, wants_reply: bool, *, durable: bool = True) -> None:
     if isinstance(refused, Refused):
         if wants_reply:
             session.refuse(refused, None)
         else:
             session.connection.log(f"a request was refused: {refused.text}")
     elif wants_reply:
-        session.reply(NullResponse(-1))
+        session.reply(NullResponse(-1), durable=durable)
 
 
 def _not_supported(session: CoreSession, packet: Packet) -> None:
@@ -245,12 +245,12 @@ def _delete_queue(session: CoreSession, packet: DeleteQueue) -> None:
 
 def _query_queue(session: CoreSession, packet: SessionQueueQuery) -> None:
     view = session.service.kernel.catalog.view_queue(packet.queue_name)
-    session.reply(queue_response(view, session.version))
+    session.reply(queue_response(view, session.version), durable=False)
 
 
 def _query_address(session: CoreSession, packet: SessionBindingQuery) -> None:
     view = session.service.kernel.catalog.view_address(packet.address)
-    session.reply(address_response(view, packet.address, session.version))
+    session.reply(address_response(view, packet.address, session.version), durable=False)
 
 
 # -- consumers --------------------------------------------------------------------------------------------------------
@@ -269,14 +269,15 @@ def _create_consumer(session: CoreSession, packet: SessionCreateConsumer) -> Non
     if isinstance(result, Consumer):
         result.held_back = session.connection.link.slow
         if packet.requires_response:
-            session.reply(queue_response(kernel.catalog.view_queue(result.queue.name), session.version))
+            view = kernel.catalog.view_queue(result.queue.name)
+            session.reply(queue_response(view, session.version), durable=False)
     else:
         _done(session, result, packet.requires_response)
 
 
 def _close_consumer(session: CoreSession, packet: SessionConsumerClose) -> None:
     session.kernel_session.close_consumer(packet.consumer_id)
-    session.reply(NullResponse(-1))
+    session.reply(NullResponse(-1), durable=False)
 
 
 def _force_delivery(session: CoreSession, packet: SessionForceConsumerDelivery) -> None:
@@ -298,7 +299,7 @@ def _start(session: CoreSession, _packet: SessionStart) -> None:
 
 def _stop(session: CoreSession, _packet: SessionStop) -> None:
     session.kernel_session.stop()
-    session.reply(NullResponse(-1))
+    session.reply(NullResponse(-1), durable=False)
 
 
 def _close(session: CoreSession, _packet: SessionClose) -> None:
@@ -329,7 +330,7 @@ def _commit(session: CoreSession, packet: SessionCommit) -> None:
 
 def _rollback(session: CoreSession, packet: SessionRollback) -> None:
     session.kernel_session.rollback(last_delivered=packet.consider_last_message_as_delivered)
-    session.reply(NullResponse(-1))
+    session.reply(NullResponse(-1), durable=False)
 
 
 def _set_metadata(session: CoreSession, key: str, value: str) -> Refused | None:
@@ -340,11 +341,11 @@ def _set_metadata(session: CoreSession, key: str, value: str) -> Refused | None:
 
 
 def _add_metadata(session: CoreSession, packet: SessionAddMetadata) -> None:
-    _done(session, _set_metadata(session, packet.key, packet.value), True)
+    _done(session, _set_metadata(session, packet.key, packet.value), True, durable=False)
 
 
 def _add_metadata_v2(session: CoreSession, packet: SessionAddMetadataV2) -> None:
-    _done(session, _set_metadata(session, packet.key, packet.value), packet.requires_response)
+    _done(session, _set_metadata(session, packet.key, packet.value), packet.requires_response, durable=False)
 
 
 def _unique_add_metadata(session: CoreSession, packet: SessionUniqueAddMetadata) -> None:
@@ -354,7 +355,7 @@ def _unique_add_metadata(session: CoreSession, packet: SessionUniqueAddMetadata)
         )
     else:
         result = _set_metadata(session, packet.key, packet.value)
-    _done(session, result, True)
+    _done(session, result, True, durable=False)
 
 
 # -- producers --------------------------------------------------------------------------------------------------------

@@ -161,7 +161,9 @@ class CoreSession:
         elif refused is not None:
             self.refuse(refused, numbers[0] if numbers else None)
         elif wants_reply:
-            self.reply(NullResponse(numbers[0] if numbers else -1))
+            # In a transaction it is the commit that promises.
+            durable = message.durable and self.kernel_session.auto_commit_sends
+            self.reply(NullResponse(numbers[0] if numbers else -1), durable=durable)
 
     def _unsupported(self, arrival: Arrival) -> Refused | None:
         if arrival.scheduled_ms > self.service.now.wall_ms:
@@ -178,7 +180,7 @@ class CoreSession:
     def _on_settled(self, refused: Refused | None, wants_reply: bool) -> None:
         if refused is None:
             if wants_reply:
-                self.reply(NullResponse(-1))
+                self.reply(NullResponse(-1), durable=self.kernel_session.auto_commit_acknowledges)
         elif wants_reply:
             self.refuse(refused, None)
         else:
@@ -186,9 +188,12 @@ class CoreSession:
 
     # -- replies -------------------------------------------------------------------------------------------------
 
-    def reply(self, packet: Packet) -> None:
-        """Answer a request once everything it made durable is durable."""
-        point = self.service.kernel.store.point()
+    def reply(self, packet: Packet, *, durable: bool = True) -> None:
+        """Answer a request once everything it made durable is durable, and behind the answers before it.
+
+        ``durable`` False says that the answer promises nothing that has to be on disk.
+        """
+        point = self.service.kernel.store.point() if durable else 0
         if not self._held and point <= self.service.kernel.store.reached:
             self.transmit(encode_packet(packet, self.channel_id, self.version), packet.TYPE)
             return
@@ -198,7 +203,7 @@ class CoreSession:
 
     def refuse(self, refused: Refused, correlation_id: int | None) -> None:
         """Answer a request with EXCEPTION."""
-        self.reply(ExceptionResponse(refused.code, refused.text, correlation_id))
+        self.reply(ExceptionResponse(refused.code, refused.text, correlation_id), durable=False)
 
     def reply_on_connection(self, frame: bytes) -> None:
         """Send a frame of channel 1 once everything processed so far is durable."""

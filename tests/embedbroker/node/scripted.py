@@ -201,11 +201,11 @@ class Peer:
         return self
 
     def create_queue(self, name: str = "q", *, channel: int = CHANNEL, temporary: bool = False) -> None:
-        durable = not temporary
+        durable, before = not temporary, len(self.received)
         self.send(CreateQueueV2(name, name, None, durable, temporary, True, False, 1), channel=channel)
         self.stage.settle_disk()
-        self.last(NullResponse)
-        self.received.pop()
+        answers = [index for index in range(before, len(self.received)) if self.received[index][1] == NullResponse(-1)]
+        del self.received[answers[0]]
 
     def consume(
         self, queue: str = "q", consumer: int = 0, *, credit: int = -1, channel: int = CHANNEL, browse: bool = False
