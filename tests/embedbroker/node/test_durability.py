@@ -17,6 +17,7 @@ from embedclient.wire.core import (
     ReattachSession,
     ReattachSessionResponse,
     SessionAcknowledge,
+    SessionClose,
     SessionCommit,
     SessionConsumerClose,
     SessionQueueQuery,
@@ -236,3 +237,11 @@ def test_queries_wait_for_nothing_and_do_not_count_what_is_not_safe(stage: Stage
     other.send(SessionQueueQuery("q"))
     (answer,) = other.packets(SessionQueueQueryResponseV3)
     assert answer.message_count == 0
+
+
+def test_a_session_is_closed_when_what_nobody_waited_for_is_on_disk(stage: Stage, peer: Peer) -> None:
+    peer.post("a", durable=True)
+    peer.send(SessionClose())
+    assert peer.packets(NullResponse) == []
+    stage.settle_disk()
+    assert len(peer.packets(NullResponse)) == 1
