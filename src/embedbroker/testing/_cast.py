@@ -9,30 +9,43 @@ from attrs import define, field
 
 from embedbroker.config import AddressSettings, BrokerConfig
 from embedbroker.storage import JournalSettings
+from embedbroker.testing._browsers import SimulatedBrowser
 from embedbroker.testing._clients import ClientHost
 from embedbroker.testing._consumers import ConsumerKind, ConsumerPlan, SimulatedConsumer
+from embedbroker.testing._listeners import TopicListener
 from embedbroker.testing._network import Network
 from embedbroker.testing._node_host import NodeHost
 from embedbroker.testing._producers import ProducerKind, ProducerPlan, SimulatedProducer
 from embedbroker.testing._scene import Scene, Topic
 from embedclient.agent import LocatorSettings
 
-__all__ = ["DEAD_LETTERS", "EXPIRED", "Cast", "broker_config", "choose_cast", "journal_settings"]
+__all__ = ["DEAD_LETTERS", "EXPIRED", "ONLOOKER", "Cast", "Role", "broker_config", "choose_cast", "journal_settings"]
 
 DEAD_LETTERS, EXPIRED = "DLQ", "expired"
+#: The host of the browsers, who may be shown what has expired: they take nothing, so nothing is checked for them.
+ONLOOKER = "onlooker"
 
 #: Together with what consumers do, this gives well over 200 operations.
 _MESSAGES_MIN, _MESSAGES_MAX = 120, 180
 
 
+Role = SimulatedProducer | SimulatedConsumer | TopicListener | SimulatedBrowser
+
+
 @define(eq=False)
 class Cast:
-    """Everybody who appears. ``hosts`` maps each host to the producers and consumers that live on it."""
+    """Everybody who appears."""
 
     topics: list[Topic] = field(factory=list)
     producers: list[SimulatedProducer] = field(factory=list)
     consumers: list[SimulatedConsumer] = field(factory=list)
+    others: list[TopicListener | SimulatedBrowser] = field(factory=list)
     hosts: list[ClientHost] = field(factory=list)
+
+    @property
+    def roles(self) -> list[Role]:
+        """Everybody who lives on a host."""
+        return [*self.producers, *self.consumers, *self.others]
 
 
 def broker_config(scene: Scene, name: str) -> BrokerConfig:
@@ -94,7 +107,25 @@ def choose_cast(scene: Scene, network: Network, broker: NodeHost) -> Cast:
                 cast.consumers.append(
                     SimulatedConsumer(scene, random.choice(cast.hosts), broker, name, subscription, plan)
                 )
+    _choose_others(scene, cast, network, broker)
     return cast
+
+
+def _choose_others(scene: Scene, cast: Cast, network: Network, broker: NodeHost) -> None:
+    random = scene.world.random
+    for topic in cast.topics:
+        if topic.is_topic and random.random() < 0.6:
+            color = random.choice((None, scene.color()))
+            think_s = random.choice((0.0, 0.01))
+            leave_chance = random.choice((0.0, 0.02))
+            host = random.choice(cast.hosts)
+            cast.others.append(TopicListener(scene, host, broker, "listener", topic, color, think_s, leave_chance))
+    if random.random() < 0.5:
+        queues = [name for topic in cast.topics for name in topic.subscriptions]
+        pause_s = random.choice((0.02, 0.2))
+        host = ClientHost(network, ONLOOKER, broker.name, _locator_settings(scene))
+        cast.hosts.append(host)
+        cast.others.append(SimulatedBrowser(scene, host, "browser", queues, pause_s))
 
 
 def _choose_producers(scene: Scene, cast: Cast) -> None:

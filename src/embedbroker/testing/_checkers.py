@@ -40,6 +40,7 @@ class BrokerChecker:
     scene: Scene
     broker: NodeHost
     topics: Sequence[Topic]
+    onlooker: str  # the client of browsers
     _sessions: int = field(default=0, init=False)
     _comparisons: int = field(default=0, init=False)
     _splitters: dict[int, FrameSplitter] = field(factory=dict, init=False)
@@ -73,7 +74,7 @@ class BrokerChecker:
         if sessions < self._sessions:
             # Whatever those sessions held goes back to its place, behind what others have got since.
             for topic in self.topics:
-                for subscription in topic.subscriptions:
+                for subscription in topic.names:
                     self.scene.ledger.interrupted(subscription)
         self._sessions = sessions
         for queue in node.kernel.catalog.queues.values():
@@ -110,7 +111,9 @@ class BrokerChecker:
 
     # What leaves
 
-    def _check_frames(self, connection: int, data: bytes) -> None:
+    def _check_frames(self, connection: int, peer: str, data: bytes) -> None:
+        if peer == self.onlooker:
+            return
         if self._life != self.broker.life:
             self._life = self.broker.life
             self._splitters.clear()

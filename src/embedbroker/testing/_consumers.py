@@ -135,6 +135,13 @@ class SimulatedConsumer:
                     continue
                 if scene.phase is Phase.LEAVE or (self._seen and scene.phase is Phase.DRAIN):
                     break
+                if scene.chance(0.1):
+                    # A user who does not wait asks the broker whether there is really nothing.
+                    consumer.want()
+                    yield consumer.force_delivery()
+                    delivery = consumer.next(scene.world.instant)
+                    consumer.give_up()
+            if delivery is None:
                 if scene.phase is not Phase.WORK:
                     consumer.flush_acknowledgements()  # a lazy consumer would keep the last ones for ever
                 consumer.want()
@@ -183,6 +190,8 @@ class SimulatedConsumer:
                 yield session.consumed(delivery)
                 if scene.phase is not Phase.WORK or scene.chance(0.9):
                     yield from self._acknowledge_one(session, delivery, key)
+                elif scene.chance(0.2):
+                    yield from self._recover(session)
             case ConsumerKind.CLIENT | ConsumerKind.TRANSACTED:
                 if self._transaction is None:
                     self._batches += 1
@@ -218,6 +227,16 @@ class SimulatedConsumer:
                 # The session was rebuilt meanwhile: the message belongs to nobody now and comes again.
                 ledger.acknowledgement_in_doubt(self.subscription, key)
         self._acknowledging = None
+
+    def _recover(self, session: Session) -> Steps:
+        """The user starts again with what was not acknowledged; only the broker's first message counts as delivered.
+
+        Which one that is nobody here knows, because a client shows messages by priority and not as they come.
+        """
+        self.scene.operate(self.name, "recovers")
+        self.scene.ledger.interrupted(self.subscription, self._seen.values())
+        self._seen.clear()
+        yield session.rollback(last_message_as_delivered=True)
 
     def _acknowledge_one(self, session: Session, delivery: Delivery, key: str) -> Steps:
         """An acknowledgement with a commit of its own."""

@@ -71,11 +71,11 @@ class NodeHost:
         self.node: Node | None = None
         self.life = 0
         self.under_way: dict[Lane, DiskWork] = {}
-        #: Called after every step, when recovery is over, and with what the node sends to a connection.
+        #: Called after every step, when recovery is over, and with what the node sends to a peer.
         self.after_step: list[Callable[[], None]] = []
         self.on_ready: list[Callable[[], None]] = []
         self.on_stopped: list[Callable[[str | None], None]] = []
-        self.on_send: list[Callable[[int, bytes], None]] = []
+        self.on_send: list[Callable[[int, str, bytes], None]] = []
         self.notices: list[str] = []
         self._links: dict[int, Link] = {}
         self._connections = 0
@@ -212,7 +212,7 @@ class NodeHost:
                     link = self._links.get(connection)
                     if link is not None:
                         for tap in self.on_send:
-                            tap(connection, data)
+                            tap(connection, link.near.name, data)
                         taken = link.send(self, data)
                         if taken:
                             written.append(Written(connection, taken))

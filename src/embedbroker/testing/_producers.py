@@ -113,8 +113,16 @@ class SimulatedProducer:
                 yield from self._send_asynchronously(producers)
             case ProducerKind.BLOCKING:
                 letter = self._next_letter(None)
+                call = self._send(producers, letter)
+                if not call.done and self.scene.chance(0.05) and call.cancel():
+                    # It had not left yet, so nobody may ever see it, unless it goes again.
+                    self.scene.world.note(self.name, "takes back", letter.key)
+                    self._pending.pop(letter.key)
+                    self.scene.ledger.refused(letter.key)
+                    self._requeue([letter])
+                    return
                 try:
-                    yield self._send(producers, letter)
+                    yield call
                 except JMSException as error:
                     self._failed(letter, error)
                 else:

@@ -10,7 +10,16 @@ from collections.abc import Callable
 from attrs import define, field, frozen
 
 from embedbroker.ledger import Ledger, Verdict
-from embedbroker.testing._cast import DEAD_LETTERS, EXPIRED, Cast, broker_config, choose_cast, journal_settings
+from embedbroker.testing._cast import (
+    DEAD_LETTERS,
+    EXPIRED,
+    ONLOOKER,
+    Cast,
+    Role,
+    broker_config,
+    choose_cast,
+    journal_settings,
+)
 from embedbroker.testing._checkers import BrokerChecker
 from embedbroker.testing._clients import ClientHost
 from embedbroker.testing._consumers import ConsumerKind, ConsumerPlan, SimulatedConsumer
@@ -19,7 +28,6 @@ from embedbroker.testing._faults import FaultPlan, choose_faults
 from embedbroker.testing._leftovers import LeftoverReader
 from embedbroker.testing._network import Network
 from embedbroker.testing._node_host import NodeHost
-from embedbroker.testing._producers import SimulatedProducer
 from embedbroker.testing._scene import Moment, Phase, Scene, SimulationFailure
 from embedbroker.testing._scripts import Steps
 from embedbroker.testing._world import World
@@ -123,7 +131,7 @@ class _Scenario:
         network.split_chance = world.random.choice((0.02, 0.1, 0.3))
         broker = NodeHost(network, broker_config(scene, "broker"), SimulatedDisk(), journal_settings(scene))
         cast = choose_cast(scene, network, broker)
-        checker = BrokerChecker(scene, broker, cast.topics)
+        checker = BrokerChecker(scene, broker, cast.topics, ONLOOKER)
         scenario = cls(world, scene, network, broker, cast, checker, None)  # type: ignore[arg-type]  # set next
         scenario.faults = FaultPlan(scene, network, broker, cast.hosts, scenario._crash_client)
         return scenario
@@ -179,10 +187,8 @@ class _Scenario:
 
     def _work(self) -> None:
         self.checker.watch()
-        for producer in self.cast.producers:
-            producer.host.run(producer.name, producer.steps())
-        for consumer in self.cast.consumers:
-            consumer.host.run(consumer.name, consumer.steps())
+        for role in self.cast.roles:
+            role.host.run(role.name, role.steps())
         kinds = choose_faults(self.scene, self.world.random.randint(_FAULTS_MIN, _FAULTS_MAX))
         self.faults.schedule(kinds, span_s=self.world.random.choice((0.5, 1.5, 3.0)))
         self.checker.compare_replay_soon()
@@ -231,12 +237,12 @@ class _Scenario:
         for queue in node.kernel.catalog.queues.values():
             if queue.message_count or queue.waiting_visible:
                 return False
-        return not any(ledger.missing(name) for topic in self.cast.topics for name in topic.subscriptions)
+        return not any(ledger.missing(name) for topic in self.cast.topics for name in topic.names)
 
     def _owed(self) -> str:
         """Why the scenario does not converge."""
         node, ledger = self.broker.node, self.scene.ledger
-        owed = {name: ledger.missing(name) for topic in self.cast.topics for name in topic.subscriptions}
+        owed = {name: ledger.missing(name) for topic in self.cast.topics for name in topic.names}
         queues = {} if node is None else node.kernel.catalog.queues
         held = {
             name: (queue.backlog.size, queue.delivering_count, queue.waiting_visible) for name, queue in queues.items()
@@ -260,9 +266,8 @@ class _Scenario:
             role.give_up()
         self.world.after(self.world.random.random() * 0.5, _Restart(self, host), None)
 
-    def _roles(self, host: ClientHost) -> list[SimulatedProducer | SimulatedConsumer]:
-        roles: list[SimulatedProducer | SimulatedConsumer] = [*self.cast.producers, *self.cast.consumers]
-        return [role for role in roles if role.host is host]
+    def _roles(self, host: ClientHost) -> list[Role]:
+        return [role for role in self.cast.roles if role.host is host]
 
     def revive(self, host: ClientHost) -> None:
         """The client process starts again, with what its users remember."""

@@ -64,10 +64,18 @@ class Topic:
     address: str
     is_topic: bool
     subscriptions: dict[str, str | None] = field(factory=dict)
+    #: Subscriptions that are not durable; they come and go.
+    listeners: dict[str, str | None] = field(factory=dict)
+
+    @property
+    def names(self) -> list[str]:
+        """Every subscription there is now."""
+        return [*self.subscriptions, *self.listeners]
 
     def reached_by(self, color: str) -> list[str]:
         """The subscriptions whose filter takes a color."""
-        return [name for name, taken in self.subscriptions.items() if taken is None or taken == color]
+        everybody = (*self.subscriptions.items(), *self.listeners.items())
+        return [name for name, taken in everybody if taken is None or taken == color]
 
 
 # Broken promises end the run at once. Here everybody tells the ledger at once who comes and goes, so a flag that
