@@ -101,6 +101,8 @@ class SubscriptionAccount:
     #: Messages below this slot may have been in a consumer's buffer when that consumer gave it back or was cut off;
     #: they come back behind later ones, rightly.
     unordered_below: int = 0
+    #: How many consumers are giving messages back right now; until the last is through, there is no order.
+    giving_back: int = 0
     #: Messages below this slot are not promised: the subscription, not being durable, was interrupted.
     excused_below: int = 0
 

@@ -99,6 +99,20 @@ class Ledger:
             if account.destination.resends[slot]:
                 account.firsts[slot] = account.first_deliveries(slot) - 1
 
+    def giving_back(self, subscription: str) -> None:
+        """A consumer is giving messages back, and when they are back is not known before `gave_back`.
+
+        Others may get them before the first one has heard that its rollback is done; meanwhile order means nothing.
+        """
+        self._subscriptions[subscription].giving_back += 1
+
+    def gave_back(self, subscription: str) -> None:
+        """The consumer is through; what it held counts as interrupted."""
+        account = self._subscriptions[subscription]
+        assert account.giving_back > 0, "gave_back() follows giving_back()"
+        account.giving_back -= 1
+        self.interrupted(subscription)
+
     # Sends
 
     def sent(
@@ -353,7 +367,7 @@ class Ledger:
             finding = Finding.REAPPEARED
         elif times:
             finding = self._judge_again(account, slot, marks, redelivered)
-        elif slot >= account.unordered_below:
+        elif slot >= account.unordered_below and not account.giving_back:
             stream = destination.streams[slot]
             last = account.order.get((consumer, stream), -1)
             if slot >= last:

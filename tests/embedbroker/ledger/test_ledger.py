@@ -248,6 +248,22 @@ def test_a_kill_tells_what_it_met_and_how_long_recovery_took() -> None:
     assert verdict.recovery_s == (1.0, 1.5, 2.0)
 
 
+def test_while_a_consumer_gives_back_there_is_no_order() -> None:
+    ledger = queue_ledger(6)
+    ledger.giving_back("q")
+    ledger.giving_back("q")
+    assert not ledger.delivered("q", "m1", 2.0)
+    assert not ledger.delivered("q", "m0", 2.0)
+    ledger.gave_back("q")
+    assert not ledger.delivered("q", "m3", 2.0)
+    assert not ledger.delivered("q", "m2", 2.0)
+    ledger.gave_back("q")
+    ledger.sent("late", "q", 3.0)
+    ledger.sent("later", "q", 3.0)
+    assert not ledger.delivered("q", "later", 4.0)
+    assert ledger.delivered("q", "late", 4.0) is Finding.REORDERED
+
+
 def test_the_timeline_counts_per_slice() -> None:
     ledger = queue_ledger(1)
     consume(ledger, "m0")

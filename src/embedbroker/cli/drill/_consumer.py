@@ -34,6 +34,8 @@ class Consumer:
         self._transacted = transacted
         self._batches = 0
         self._stale = False
+        self._in_transaction = False
+        self._gives_back = False
 
     def broker_died(self) -> None:
         """What comes out of the buffer from here on is nothing that a living broker knows of."""
@@ -60,6 +62,10 @@ class Consumer:
     def _on_failure(self, _: JMSException, failed_over: bool) -> None:
         self._stale = not failed_over
         self._stage.ledger.interrupted(QUEUE)
+        if self._in_transaction and not self._gives_back:
+            # The transaction will be rolled back, and with it goes what the new session has in its buffer by then.
+            self._gives_back = True
+            self._stage.ledger.giving_back(QUEUE)
 
     async def _take_batch(self, session: Session, consumer: MessageConsumer) -> bool:
         """Returns False when there was nothing to take."""
@@ -83,7 +89,15 @@ class Consumer:
             await (session.commit() if self._transacted else taken[-1].acknowledge())
 
         undo = session.rollback if self._transacted else session.recover
-        if await run_transaction(stage, transaction, take_more, settle, undo) is Outcome.COMMITTED:
+        self._in_transaction = True
+        try:
+            outcome = await run_transaction(stage, transaction, take_more, settle, undo)
+        finally:
+            self._in_transaction = False
+            if self._gives_back:
+                self._gives_back = False
+                stage.ledger.gave_back(QUEUE)
+        if outcome is Outcome.COMMITTED:
             stage.consumed(len(taken))
             self.taken += len(taken)
         return True
