@@ -148,10 +148,10 @@ class SessionLine:
         sends, self._async_sends = self._async_sends, {}
         if request is not None:
             self._deadlines.stop(request)
-            request.call.fail(_unblocked(cause))
+            request.call.fail(unblocked(cause))
         for send in sends.values():
             if send.call is not None:
-                send.call.fail(_unblocked(cause))
+                send.call.fail(unblocked(cause))
         # Last: a sequence that went on just now may have posted what was meant for the old session.
         self._channel.reset()
         self._peer_count.reset()
@@ -489,7 +489,7 @@ class SessionLine:
                 call.succeed(None)
 
 
-def _unblocked(cause: JMSException) -> JMSException:
+def unblocked(cause: JMSException) -> JMSException:
     error = exception_for(ErrorCode.UNBLOCKED, f"the call was released because the connection was lost: {cause}")
     error.linked_exception = cause
     return error

@@ -21,7 +21,7 @@ from embedclient.agent._destinations import (
     prepare_destination,
     unsubscribe,
 )
-from embedclient.agent._line import SessionLine
+from embedclient.agent._line import SessionLine, unblocked
 from embedclient.agent._prefetch import Delivery
 from embedclient.agent._producer import VERSION_WITH_PRODUCERS, Producer
 from embedclient.agent._queue_state import (
@@ -46,10 +46,12 @@ from embedclient.wire.core import (
     NullResponse,
     Packet,
     PacketsConfirmed,
+    SessionAcknowledge,
     SessionAddMetadataV2,
     SessionClose,
     SessionCommit,
     SessionCreateConsumer,
+    SessionIndividualAcknowledge,
     SessionProducerCredits,
     SessionProducerCreditsFail,
     SessionReceiveContinuation,
@@ -453,6 +455,10 @@ class Session:
             self.rollback_only = True
             # A commit that waits would commit the half of the transaction that was sent after the rebuild.
             line.fail_waiting(SessionCommit, rolled_back())
+        # One that waits speaks of a delivery of the old session. Sent in the new one it would take with it whatever the
+        # broker has delivered there before the same message, seen or not.
+        for acknowledgement in (SessionAcknowledge, SessionIndividualAcknowledge):
+            line.fail_waiting(acknowledgement, unblocked(cause))
         line.restart(cause)
         if line.closed_error is not None:
             return  # the close that was in flight has ended with the old session
