@@ -15,6 +15,7 @@ from embedbroker.testing._node_host import NodeHost
 from embedbroker.testing._scene import Moment, Phase, Scene, Topic
 from embedbroker.testing._scripts import Arrival, Steps
 from embedclient.agent import (
+    Call,
     Consumer,
     Delivery,
     FailoverCompleted,
@@ -165,7 +166,15 @@ class SimulatedConsumer:
             self._in_batch = 0
         ledger.interrupted(self.subscription, self._seen.values())
         self._seen.clear()
-        yield consumer.close()
+        yield from self._giving_back(consumer.close())
+
+    def _giving_back(self, call: Call[None]) -> Steps:
+        """Waits for a call with which the consumer returns what it holds; others may get that before the answer."""
+        self.scene.ledger.giving_back(self.subscription)
+        try:
+            yield call
+        finally:
+            self.scene.ledger.gave_back(self.subscription)
 
     def _take(self, session: Session, producer: Producer | None, delivery: Delivery) -> Steps:
         scene, ledger = self.scene, self.scene.ledger
@@ -236,7 +245,7 @@ class SimulatedConsumer:
         self.scene.operate(self.name, "recovers")
         self.scene.ledger.interrupted(self.subscription, self._seen.values())
         self._seen.clear()
-        yield session.rollback(last_message_as_delivered=True)
+        yield from self._giving_back(session.rollback(last_message_as_delivered=True))
 
     def _acknowledge_one(self, session: Session, delivery: Delivery, key: str) -> Steps:
         """An acknowledgement with a commit of its own."""
@@ -263,7 +272,7 @@ class SimulatedConsumer:
             scene.ledger.rolled_back(transaction)
             scene.ledger.interrupted(self.subscription)
             self._transaction = None
-            yield session.rollback()
+            yield from self._giving_back(session.rollback())
             return
         yield from self._finish(session, delivery)
 
