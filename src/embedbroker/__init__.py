@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .config import AddressFullPolicy, AddressSettings, BrokerConfig
     from .runtime import EmbeddedBroker
+    from .runtime._threaded import ThreadedBroker
 
-__all__ = ["AddressFullPolicy", "AddressSettings", "BrokerConfig", "EmbeddedBroker"]
+__all__ = ["AddressFullPolicy", "AddressSettings", "BrokerConfig", "EmbeddedBroker", "ThreadedBroker"]
 
 # Loaded on first use: importing the package is cheap for programs that need one name of it.
 _HOMES = {
@@ -20,6 +21,7 @@ _HOMES = {
     "AddressSettings": ".config",
     "BrokerConfig": ".config",
     "EmbeddedBroker": ".runtime",
+    "ThreadedBroker": ".runtime._threaded",
 }
 
 
