@@ -7,6 +7,8 @@ import re
 import shutil
 import signal
 import socket
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -16,7 +18,9 @@ import trio
 import trio.testing
 from click.testing import CliRunner
 
+from embedbroker.cli._broker_process import BrokerProcess
 from embedbroker.cli._commands import commands
+from embedbroker.cli.drill import _conductor
 from embedbroker.cli.drill._page import page_of
 from embedbroker.cli.drill._plan import DrillPlan, Findings, KillRecord
 from embedbroker.cli.drill._stage import BACKLOG_MAX, QUEUE, Stage
@@ -53,6 +57,17 @@ def test_two_kills_lose_nothing(tmp_path: Path) -> None:
     page = report.read_text()
     assert "PASSED" in page
     assert page.count('class="outage"') == 2
+
+
+def test_a_broker_that_forgets_fails_the_drill(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(_conductor, "BrokerProcess", partial(BrokerProcess, durable=False))
+
+    async def watch(stage: Stage, kills: Sequence[KillRecord]) -> None:
+        """Nobody looks."""
+
+    findings = trio.run(_conductor.conduct, PLAN, tmp_path, watch)
+    assert findings.verdict.lost.count > 0
+    assert any(objection.endswith(" lost") for objection in findings.objections())
 
 
 def test_an_interrupted_drill_leaves_no_broker_behind() -> None:
