@@ -47,6 +47,7 @@ from embedclient.wire.core import (
 )
 
 from ._core_views import address_response, queue_response
+from ._old_names import MODERN_NAMES_SINCE, plain_name, plain_packet, said_routing_type
 
 if TYPE_CHECKING:
     from ._core_session import CoreSession
@@ -57,11 +58,12 @@ _ANYCAST, _MULTICAST = 1, 0
 _METADATA_MAX = 100
 # A client has one or two requests under way for each address it sends to.
 _WAITING_CREDITS_MAX = 10_000
-_OLD_ANYCAST_PREFIXES = ("jms.queue.", "jms.tempqueue.")
 
 
 def answer(session: CoreSession, packet: Packet) -> None:
     """Carry out one request and answer it. Raises RemoteProtocolError for what no client may send here."""
+    if session.version < MODERN_NAMES_SINCE:
+        packet = plain_packet(packet)
     handler = _HANDLERS.get(type(packet))
     if handler is None:
         _not_supported(session, packet)
@@ -113,6 +115,10 @@ def _create_address(session: CoreSession, packet: CreateAddress) -> None:
     _done(session, result, packet.requires_response)
 
 
+def _stored_name(session: CoreSession, name: str) -> str:
+    return plain_name(name) if session.version < MODERN_NAMES_SINCE else name
+
+
 def _routing_type(value: int) -> int | None:
     return value if value in (_ANYCAST, _MULTICAST) else None
 
@@ -149,10 +155,10 @@ def _create(session: CoreSession, request: QueueRequest, wants_reply: bool) -> N
 
 
 def _create_queue(session: CoreSession, packet: CreateQueue) -> None:
-    anycast = packet.address.startswith(_OLD_ANYCAST_PREFIXES)
+    anycast = said_routing_type(packet.address) == _ANYCAST
     request = QueueRequest(
-        packet.address,
-        packet.queue_name,
+        _stored_name(session, packet.address),
+        _stored_name(session, packet.queue_name),
         filter=packet.filter,
         durable=packet.durable,
         temporary=packet.temporary,
@@ -249,7 +255,7 @@ def _query_queue(session: CoreSession, packet: SessionQueueQuery) -> None:
 
 
 def _query_address(session: CoreSession, packet: SessionBindingQuery) -> None:
-    view = session.service.kernel.catalog.view_address(packet.address)
+    view = session.service.kernel.catalog.view_address(_stored_name(session, packet.address))
     session.reply(address_response(view, packet.address, session.version), durable=False)
 
 
@@ -363,7 +369,7 @@ def _unique_add_metadata(session: CoreSession, packet: SessionUniqueAddMetadata)
 
 def _request_credits(session: CoreSession, packet: SessionRequestProducerCredits) -> None:
     kernel = session.service.kernel
-    address, _queue = split_fqqn(packet.address)
+    address, _queue = split_fqqn(_stored_name(session, packet.address))
     settings = kernel.settings.of(address)
     limit = -1 if settings.max_size_bytes is None else settings.max_size_bytes
 

@@ -37,6 +37,7 @@ from embedclient.wire.core import (
 from ._core_arrival import Arrival, study
 from ._core_requests import answer
 from ._core_service import SERVER_VERSION, CoreService
+from ._old_names import MODERN_NAMES_SINCE, old_message, plain_message, said_routing_type
 
 if TYPE_CHECKING:
     from ._core_connection import CoreConnection
@@ -140,10 +141,13 @@ class CoreSession:
     def _on_send(self, buffer: bytes | bytearray, start: int, end: int) -> None:
         trailer = self._trailer
         trailer_at = end - trailer.size
-        if self.version >= 129:
+        said: int | None = None
+        if self.version >= MODERN_NAMES_SINCE:
             message = CoreMessage.parse(bytearray(buffer[start + _HEADER_SIZE : trailer_at]))
         else:
             message = CoreMessage.parse(message_raw(buffer, start + _HEADER_SIZE, trailer_at, self.version))
+            said = said_routing_type(message.address)
+            message = plain_message(message)
         wants_reply, *numbers = trailer.unpack_from(buffer, trailer_at)
         if message.address:
             if not self.default_address:
@@ -155,7 +159,7 @@ class CoreSession:
             arrival = self._arrival = study(message)
         refused = self._unsupported(arrival) if arrival.special else None
         if refused is None:
-            refused = self.kernel_session.send(message, arrival.routing_type)
+            refused = self.kernel_session.send(message, arrival.routing_type if said is None else said)
         if refused is not None and not wants_reply:
             self.connection.log(f"a message to {message.address!r} was refused: {refused.text}")
         elif refused is not None:
@@ -269,10 +273,12 @@ class CoreSession:
         return size
 
     def _deliver_slowly(self, consumer: Consumer, reference: Reference) -> int:
-        assert reference.message.encoding == Encoding.CORE
-        parts = encode_receive(
-            reference.message.raw, self.channel_id, self.version, consumer.key, reference.delivery_count
-        )
+        message = reference.message
+        assert message.encoding == Encoding.CORE
+        if self.version < MODERN_NAMES_SINCE and "jms-session" in self.metadata:
+            assert isinstance(message, CoreMessage)
+            message = old_message(message, consumer.queue.definition.routing_type)
+        parts = encode_receive(message.raw, self.channel_id, self.version, consumer.key, reference.delivery_count)
         frame = b"".join(parts)
         self.transmit(frame, _RECEIVE)
         return len(frame)

@@ -15,12 +15,17 @@ from embedclient.wire.core import (
     SessionQueueQueryResponseV3,
 )
 
+from ._old_names import MODERN_NAMES_SINCE, old_name, prefix_of
+
 __all__ = ["address_response", "queue_response"]
 
 
 def queue_response(view: QueueView, version: int) -> Packet:
     """Describe a queue, existing or not."""
     definition = view.definition
+    address = definition.address
+    if version < MODERN_NAMES_SINCE:
+        address = old_name(address, definition.routing_type)
     base = (
         view.exists,
         definition.durable,
@@ -28,7 +33,7 @@ def queue_response(view: QueueView, version: int) -> Packet:
         view.consumer_count,
         view.message_count,
         definition.filter,
-        definition.address,
+        address,
         definition.name,
     )
     if version < 126:
@@ -65,6 +70,8 @@ def queue_response(view: QueueView, version: int) -> Packet:
 def address_response(view: AddressView, asked: str, version: int) -> Packet:
     """Describe an address and its queues."""
     names = tuple(view.queue_names)
+    if version < MODERN_NAMES_SINCE and "::" not in asked:
+        names = tuple(prefix_of(asked) + name for name in names)
     if version < 126:
         return SessionBindingQueryResponse(view.exists, names)
     if version < 127:
