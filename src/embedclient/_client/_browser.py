@@ -29,14 +29,17 @@ class QueueBrowser:
 
     @property
     def queue(self) -> Queue | TemporaryQueue:
+        """The queue it shows."""
         return self._queue
 
     @property
     def selector(self) -> str | None:
+        """Its selector, None without one."""
         return self._selector
 
     @property
     def closed(self) -> bool:
+        """Whether it was closed, by whomever."""
         return self._closed or self._context.agent_session.closed
 
     def __aiter__(self) -> AsyncIterator[JMSMessage]:

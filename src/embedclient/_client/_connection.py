@@ -93,18 +93,22 @@ class Connection:
 
     @property
     def client_id(self) -> str | None:
+        """The client id, None without one."""
         return self._client_id
 
     @property
     def metadata(self) -> ConnectionMetaData:
+        """What the client says about itself."""
         return ConnectionMetaData()
 
     @property
     def settings(self) -> LocatorSettings:
+        """The settings it works with."""
         return self._settings
 
     @property
     def started(self) -> bool:
+        """Whether its consumers receive."""
         return self._started
 
     async def set_client_id(self, client_id: str) -> None:
@@ -147,6 +151,7 @@ class Connection:
         self._failure_listeners[listener] = None
 
     def remove_failure_listener(self, listener: FailureListener) -> None:
+        """Undo `add_failure_listener`; unknown listeners are ignored."""
         self._failure_listeners.pop(listener, None)
 
     async def close(self) -> None:

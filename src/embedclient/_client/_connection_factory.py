@@ -48,6 +48,7 @@ class ConnectionFactory:
 
     @property
     def settings(self) -> LocatorSettings:
+        """The settings that the URL gives."""
         return self._locator.settings
 
     def create_connection(

@@ -20,14 +20,17 @@ class MessageConsumer:
 
     @property
     def destination(self) -> Destination:
+        """Where its messages come from."""
         return self._intake.destination
 
     @property
     def selector(self) -> str | None:
+        """Its selector, None without one."""
         return self._selector
 
     @property
     def closed(self) -> bool:
+        """Whether it was closed, by whomever."""
         return self._intake.agent_consumer.closed
 
     async def receive(self, timeout: float | None = None) -> JMSMessage | None:
@@ -63,6 +66,7 @@ class MessageConsumer:
 
     @property
     def message_listener(self) -> MessageListener | None:
+        """The listener that was set, if any."""
         return self._intake.listener
 
     def set_message_listener(self, listener: MessageListener | None) -> None:

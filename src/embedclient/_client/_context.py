@@ -37,18 +37,22 @@ class JMSProducer:
         self._properties: dict[str, PropertyValue] = {}
 
     def set_priority(self, priority: int) -> Self:
+        """0 to 9, for every message sent from now on."""
         self._producer.priority = priority
         return self
 
     def set_delivery_mode(self, delivery_mode: DeliveryMode) -> Self:
+        """Whether messages sent from now on survive a restart of the broker."""
         self._producer.delivery_mode = delivery_mode
         return self
 
     def set_time_to_live(self, seconds: float) -> Self:
+        """Seconds for which messages sent from now on are of use; 0 for ever."""
         self._producer.time_to_live = seconds
         return self
 
     def set_delivery_delay(self, seconds: float) -> Self:
+        """Seconds that messages sent from now on wait before they are delivered."""
         self._producer.delivery_delay = seconds
         return self
 
@@ -82,18 +86,22 @@ class JMSContext:
 
     @property
     def connection(self) -> Connection:
+        """The connection, shared with other contexts made from this one."""
         return self._connection
 
     @property
     def session(self) -> Session:
+        """The session."""
         return self._session
 
     @property
     def session_mode(self) -> SessionMode:
+        """The mode of the session."""
         return SessionMode(self.session.acknowledge_mode or SessionMode.TRANSACTED)
 
     @property
     def client_id(self) -> str | None:
+        """The connection's client id, None without one."""
         return self.connection.client_id
 
     def create_context(self, session_mode: SessionMode) -> AbstractAsyncContextManager[JMSContext]:
@@ -106,56 +114,71 @@ class JMSContext:
             yield JMSContext(self.connection, session)
 
     def create_producer(self) -> JMSProducer:
+        """A producer that sends to any destination."""
         return JMSProducer(self.session.create_producer())
 
     def create_consumer(
         self, destination: Destination | str, selector: str | None = None, *, no_local: bool = False
     ) -> Opening[MessageConsumer]:
+        """See `Session.create_consumer`."""
         return self.session.create_consumer(destination, selector, no_local=no_local)
 
     def create_durable_consumer(
         self, topic: Topic | str, name: str, selector: str | None = None, *, no_local: bool = False
     ) -> Opening[MessageConsumer]:
+        """See `Session.create_durable_consumer`."""
         return self.session.create_durable_consumer(topic, name, selector, no_local=no_local)
 
     def create_shared_consumer(
         self, topic: Topic | str, name: str, selector: str | None = None
     ) -> Opening[MessageConsumer]:
+        """See `Session.create_shared_consumer`."""
         return self.session.create_shared_consumer(topic, name, selector)
 
     def create_shared_durable_consumer(
         self, topic: Topic | str, name: str, selector: str | None = None
     ) -> Opening[MessageConsumer]:
+        """See `Session.create_shared_durable_consumer`."""
         return self.session.create_shared_durable_consumer(topic, name, selector)
 
     def create_browser(self, queue: Queue | TemporaryQueue | str, selector: str | None = None) -> Opening[QueueBrowser]:
+        """See `Session.create_browser`."""
         return self.session.create_browser(queue, selector)
 
     async def create_temporary_queue(self) -> TemporaryQueue:
+        """See `Session.create_temporary_queue`."""
         return await self.session.create_temporary_queue()
 
     async def create_temporary_topic(self) -> TemporaryTopic:
+        """See `Session.create_temporary_topic`."""
         return await self.session.create_temporary_topic()
 
     async def unsubscribe(self, name: str) -> None:
+        """See `Session.unsubscribe`."""
         await self.session.unsubscribe(name)
 
     def transaction(self) -> AbstractAsyncContextManager[None]:
+        """See `Session.transaction`."""
         return self.session.transaction()
 
     async def commit(self) -> None:
+        """See `Session.commit`."""
         await self.session.commit()
 
     async def rollback(self) -> None:
+        """See `Session.rollback`."""
         await self.session.rollback()
 
     async def recover(self) -> None:
+        """See `Session.recover`."""
         await self.session.recover()
 
     async def start(self) -> None:
+        """See `Connection.start`."""
         await self.connection.start()
 
     async def stop(self) -> None:
+        """See `Connection.stop`."""
         await self.connection.stop()
 
     async def close(self) -> None:

@@ -53,6 +53,7 @@ class ClientMessage:
 
     @classmethod
     def received(cls, delivery: Delivery, acknowledge: Acknowledge) -> ClientMessage:
+        """For the client: the message of a delivery."""
         core = delivery.message
         message = cls(
             bytes(core.body),

@@ -35,10 +35,12 @@ class ClientConsumer:
 
     @property
     def queue(self) -> str:
+        """The queue it receives from."""
         return self._agent_consumer.queue
 
     @property
     def closed(self) -> bool:
+        """Whether it was closed, by whomever."""
         return self._agent_consumer.closed
 
     async def receive(self, timeout: float | None = None) -> ClientMessage | None:
@@ -95,6 +97,7 @@ class ClientProducer:
 
     @property
     def address(self) -> str | None:
+        """Where it sends to; None if every message or send names its own address."""
         return self._agent_producer.address
 
     async def send(self, message: ClientMessage, *, address: str | None = None) -> None:
@@ -102,6 +105,7 @@ class ClientProducer:
         await post(self._edge, self._one_task, self._agent_producer, message.encoded(address or self.address))
 
     async def close(self) -> None:
+        """Closing twice is fine."""
         call = self._agent_producer.close()
         self._edge.flush_soon()
         await self._edge.settle(call, CLOSE_TIMEOUT_S)
@@ -117,10 +121,12 @@ class ClientSession:
 
     @property
     def name(self) -> str:
+        """The name the broker knows it by; another one after it was rebuilt."""
         return self._agent_session.name
 
     @property
     def closed(self) -> bool:
+        """Whether it was closed, by whomever."""
         return self._agent_session.closed
 
     async def start(self) -> None:
@@ -132,6 +138,12 @@ class ClientSession:
         await self._request(self._agent_session.stop)
 
     async def commit(self) -> None:
+        """Make what was sent and acknowledged since the last commit final.
+
+        Raises:
+            TransactionRolledBackException: work was lost with a connection, so everything was rolled back.
+            TransactionOutcomeUnknownException: the connection was lost while the broker was committing.
+        """
         await self._request(self._agent_session.commit)
 
     async def rollback(self, *, last_message_as_delivered: bool = False) -> None:
@@ -139,12 +151,15 @@ class ClientSession:
         await self._request(lambda: self._agent_session.rollback(last_message_as_delivered=last_message_as_delivered))
 
     async def query_queue(self, name: str) -> QueueState:
+        """Ask what a queue is like, or would be: `exists`, `message_count`, `consumer_count`, `attributes` and more."""
         return await self._request(lambda: self._agent_session.query_queue(name))
 
     async def query_address(self, address: str) -> AddressState:
+        """Ask whether an address `exists`, and for its `queue_names`."""
         return await self._request(lambda: self._agent_session.query_address(address))
 
     async def create_address(self, address: str, routing_types: Sequence[RoutingType]) -> None:
+        """Create an address, or give an existing one these routing types."""
         await self._request(lambda: self._agent_session.create_address(address, routing_types))
 
     async def create_queue(
@@ -172,12 +187,20 @@ class ClientSession:
         )
 
     async def delete_queue(self, name: str) -> None:
+        """Delete a queue with its messages.
+
+        Raises:
+            InvalidDestinationException: there is no such queue.
+            IllegalStateException: it has consumers.
+        """
         await self._request(lambda: self._agent_session.delete_queue(name))
 
     async def add_metadata(self, key: str, value: str) -> None:
+        """Tell the broker something about this session, for its operator."""
         await self._request(lambda: self._agent_session.add_metadata(key, value))
 
     def create_producer(self, address: str | None = None) -> ClientProducer:
+        """A producer for one address, or without one for the addresses its messages name."""
         producer = ClientProducer(self, self._agent_session.create_producer(address))
         self._edge.flush_soon()
         return producer
@@ -191,6 +214,16 @@ class ClientSession:
         priority: int = 0,
         window: int | None = None,
     ) -> Opening[ClientConsumer]:
+        """A consumer of a queue that exists; the session has to be started for it to receive.
+
+        `browse_only` shows messages and takes none. Of consumers with different `priority`, higher ones get messages
+        first. `window` is in bytes and takes the place of `consumer_window_size`.
+
+        Raises:
+            InvalidDestinationException: there is no such queue.
+            InvalidSelectorException: the filter is not one.
+        """
+
         async def open_consumer() -> ClientConsumer:
             with self._one_task:
                 await self._edge.pause()

@@ -83,6 +83,7 @@ class ClientSessionFactory:
 
     @property
     def settings(self) -> LocatorSettings:
+        """The settings it works with."""
         return self._settings
 
     @property

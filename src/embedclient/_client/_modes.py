@@ -13,7 +13,7 @@ class AcknowledgeMode(IntEnum):
     CLIENT = 2
     """`message.acknowledge()` acknowledges everything the session has received."""
     DUPS_OK = 3
-    """Like AUTO, in batches: after a failure some messages may come twice."""
+    """Like AUTO, in batches. After a failure some messages may come twice."""
     PRE = 100
     """The broker itself, before it sends a message."""
     INDIVIDUAL = 101

@@ -40,6 +40,7 @@ class Receipt:
 
     @property
     def done(self) -> bool:
+        """Whether the outcome is known."""
         return self._call.done
 
     def __await__(self) -> Generator[None, None, None]:
@@ -84,10 +85,12 @@ class MessageProducer:
 
     @property
     def destination(self) -> Destination | None:
+        """Where it sends to; None if every send names its own destination."""
         return self._destination
 
     @property
     def closed(self) -> bool:
+        """Whether it was closed, by whomever."""
         return self._agent_producer.closed
 
     async def send(

@@ -53,6 +53,7 @@ class Session:
 
     @property
     def transacted(self) -> bool:
+        """Whether it has transactions."""
         return self._context.mode is SessionMode.TRANSACTED
 
     @property
@@ -62,6 +63,7 @@ class Session:
 
     @property
     def closed(self) -> bool:
+        """Whether it was closed, by whomever."""
         return self._context.agent_session.closed
 
     # Sending and receiving

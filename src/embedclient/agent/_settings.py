@@ -60,7 +60,7 @@ class LocatorSettings:
 
     @property
     def connect_timeout_s(self) -> float:
-        """Seconds one dial may take: its own setting, else the connection TTL, else the call time-out."""
+        """Seconds one dial may take. Its own setting, else the connection TTL, else the call time-out."""
         for milliseconds in (self.connect_timeout_ms, self.connection_ttl_ms):
             if milliseconds >= 0:
                 return milliseconds / 1000

@@ -63,6 +63,7 @@ class ConnectionFactory:
 
     @property
     def settings(self) -> LocatorSettings:
+        """The settings that the URL gives."""
         return self._inner.settings
 
     def create_connection(
@@ -117,6 +118,7 @@ class ServerLocator:
 
     @property
     def settings(self) -> LocatorSettings:
+        """The settings it works with."""
         return self._inner.settings
 
     def create_session_factory(self) -> ClientSessionFactory:

@@ -41,18 +41,22 @@ class Connection:
 
     @property
     def client_id(self) -> str | None:
+        """The client id, None without one."""
         return self._inner.client_id
 
     @property
     def metadata(self) -> ConnectionMetaData:
+        """What the client says about itself."""
         return self._inner.metadata
 
     @property
     def settings(self) -> LocatorSettings:
+        """The settings it works with."""
         return self._inner.settings
 
     @property
     def started(self) -> bool:
+        """Whether its consumers receive."""
         return self._inner.started
 
     def set_client_id(self, client_id: str) -> None:
@@ -88,6 +92,7 @@ class Connection:
         self._portal.call_now(self._inner.add_failure_listener, self._portal.known_listener(listener))
 
     def remove_failure_listener(self, listener: Callable[[JMSException, bool], object]) -> None:
+        """Undo `add_failure_listener`; unknown listeners are ignored."""
         self._portal.call_now(self._inner.remove_failure_listener, self._portal.known_listener(listener))
 
     def close(self) -> None:
@@ -113,18 +118,22 @@ class JMSContext:
 
     @property
     def connection(self) -> Connection:
+        """The connection, shared with other contexts made from this one."""
         return Connection(self._portal, self._inner.connection, self.close)
 
     @property
     def session(self) -> Session:
+        """The session."""
         return Session(self._portal, self._inner.session)
 
     @property
     def session_mode(self) -> SessionMode:
+        """The mode of the session."""
         return self._inner.session_mode
 
     @property
     def client_id(self) -> str | None:
+        """The connection's client id, None without one."""
         return self._inner.client_id
 
     def create_context(self, session_mode: SessionMode) -> JMSContext:
@@ -133,11 +142,13 @@ class JMSContext:
         return JMSContext(self._portal, held.value, held.leave)
 
     def create_producer(self) -> JMSProducer:
+        """A producer that sends to any destination."""
         return JMSProducer(self._portal, self._portal.call_now(self._inner.create_producer))
 
     def create_consumer(
         self, destination: Destination | str, selector: str | None = None, *, no_local: bool = False
     ) -> MessageConsumer:
+        """See `Session.create_consumer`."""
         opened = self._portal.call(
             self._portal.opening, lambda: self._inner.create_consumer(destination, selector, no_local=no_local)
         )
@@ -146,12 +157,14 @@ class JMSContext:
     def create_durable_consumer(
         self, topic: Topic | str, name: str, selector: str | None = None, *, no_local: bool = False
     ) -> MessageConsumer:
+        """See `Session.create_durable_consumer`."""
         opened = self._portal.call(
             self._portal.opening, lambda: self._inner.create_durable_consumer(topic, name, selector, no_local=no_local)
         )
         return MessageConsumer(self._portal, opened)
 
     def create_shared_consumer(self, topic: Topic | str, name: str, selector: str | None = None) -> MessageConsumer:
+        """See `Session.create_shared_consumer`."""
         opened = self._portal.call(
             self._portal.opening, lambda: self._inner.create_shared_consumer(topic, name, selector)
         )
@@ -160,40 +173,51 @@ class JMSContext:
     def create_shared_durable_consumer(
         self, topic: Topic | str, name: str, selector: str | None = None
     ) -> MessageConsumer:
+        """See `Session.create_shared_durable_consumer`."""
         opened = self._portal.call(
             self._portal.opening, lambda: self._inner.create_shared_durable_consumer(topic, name, selector)
         )
         return MessageConsumer(self._portal, opened)
 
     def create_browser(self, queue: Queue | TemporaryQueue | str, selector: str | None = None) -> QueueBrowser:
+        """See `Session.create_browser`."""
         opened = self._portal.call(self._portal.opening, lambda: self._inner.create_browser(queue, selector))
         return QueueBrowser(self._portal, opened)
 
     def create_temporary_queue(self) -> TemporaryQueue:
+        """See `Session.create_temporary_queue`."""
         return self._portal.call(self._inner.create_temporary_queue)
 
     def create_temporary_topic(self) -> TemporaryTopic:
+        """See `Session.create_temporary_topic`."""
         return self._portal.call(self._inner.create_temporary_topic)
 
     def unsubscribe(self, name: str) -> None:
+        """See `Session.unsubscribe`."""
         self._portal.call(self._inner.unsubscribe, name)
 
     def transaction(self) -> AbstractContextManager[None]:
+        """See `Session.transaction`."""
         return self._portal.block(self._portal.call_now(self._inner.transaction))
 
     def commit(self) -> None:
+        """See `Session.commit`."""
         self._portal.call(self._inner.commit)
 
     def rollback(self) -> None:
+        """See `Session.rollback`."""
         self._portal.call(self._inner.rollback)
 
     def recover(self) -> None:
+        """See `Session.recover`."""
         self._portal.call(self._inner.recover)
 
     def start(self) -> None:
+        """See `Connection.start`."""
         self._portal.call(self._inner.start)
 
     def stop(self) -> None:
+        """See `Connection.stop`."""
         self._portal.call(self._inner.stop)
 
     def close(self) -> None:

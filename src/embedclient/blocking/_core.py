@@ -26,6 +26,7 @@ class ClientSessionFactory:
 
     @property
     def settings(self) -> LocatorSettings:
+        """The settings it works with."""
         return self._inner.settings
 
     @property
@@ -79,10 +80,12 @@ class ClientSession:
 
     @property
     def name(self) -> str:
+        """The name the broker knows it by; another one after it was rebuilt."""
         return self._inner.name
 
     @property
     def closed(self) -> bool:
+        """Whether it was closed, by whomever."""
         return self._inner.closed
 
     def start(self) -> None:
@@ -94,6 +97,12 @@ class ClientSession:
         self._portal.call(self._inner.stop)
 
     def commit(self) -> None:
+        """Make what was sent and acknowledged since the last commit final.
+
+        Raises:
+            TransactionRolledBackException: work was lost with a connection, so everything was rolled back.
+            TransactionOutcomeUnknownException: the connection was lost while the broker was committing.
+        """
         self._portal.call(self._inner.commit)
 
     def rollback(self, *, last_message_as_delivered: bool = False) -> None:
@@ -101,12 +110,15 @@ class ClientSession:
         self._portal.call(self._inner.rollback, last_message_as_delivered=last_message_as_delivered)
 
     def query_queue(self, name: str) -> QueueState:
+        """Ask what a queue is like, or would be: `exists`, `message_count`, `consumer_count`, `attributes` and more."""
         return self._portal.call(self._inner.query_queue, name)
 
     def query_address(self, address: str) -> AddressState:
+        """Ask whether an address `exists`, and for its `queue_names`."""
         return self._portal.call(self._inner.query_address, address)
 
     def create_address(self, address: str, routing_types: Sequence[RoutingType]) -> None:
+        """Create an address, or give an existing one these routing types."""
         self._portal.call(self._inner.create_address, address, routing_types)
 
     def create_queue(
@@ -133,12 +145,20 @@ class ClientSession:
         )
 
     def delete_queue(self, name: str) -> None:
+        """Delete a queue with its messages.
+
+        Raises:
+            InvalidDestinationException: there is no such queue.
+            IllegalStateException: it has consumers.
+        """
         self._portal.call(self._inner.delete_queue, name)
 
     def add_metadata(self, key: str, value: str) -> None:
+        """Tell the broker something about this session, for its operator."""
         self._portal.call(self._inner.add_metadata, key, value)
 
     def create_producer(self, address: str | None = None) -> ClientProducer:
+        """A producer for one address, or without one for the addresses its messages name."""
         return ClientProducer(self._portal, self._portal.call_now(self._inner.create_producer, address))
 
     def create_consumer(
@@ -150,6 +170,15 @@ class ClientSession:
         priority: int = 0,
         window: int | None = None,
     ) -> ClientConsumer:
+        """A consumer of a queue that exists; the session has to be started for it to receive.
+
+        `browse_only` shows messages and takes none. Of consumers with different `priority`, higher ones get messages
+        first. `window` is in bytes and takes the place of `consumer_window_size`.
+
+        Raises:
+            InvalidDestinationException: there is no such queue.
+            InvalidSelectorException: the filter is not one.
+        """
         opened = self._portal.call(
             self._portal.opening,
             lambda: self._inner.create_consumer(
@@ -188,6 +217,7 @@ class ClientProducer:
 
     @property
     def address(self) -> str | None:
+        """Where it sends to; None if every message or send names its own address."""
         return self._inner.address
 
     def send(self, message: ClientMessage, *, address: str | None = None) -> None:
@@ -195,6 +225,7 @@ class ClientProducer:
         self._portal.call(self._inner.send, message, address=address)
 
     def close(self) -> None:
+        """Closing twice is fine."""
         self._portal.close_part(self._inner.close)
 
     def __enter__(self) -> Self:
@@ -215,10 +246,12 @@ class ClientConsumer:
 
     @property
     def queue(self) -> str:
+        """The queue it receives from."""
         return self._inner.queue
 
     @property
     def closed(self) -> bool:
+        """Whether it was closed, by whomever."""
         return self._inner.closed
 
     def receive(self, timeout: float | None = None) -> ClientMessage | None:

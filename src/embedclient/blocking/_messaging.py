@@ -76,10 +76,12 @@ class MessageProducer:
 
     @property
     def destination(self) -> Destination | None:
+        """Where it sends to; None if every send names its own destination."""
         return self._inner.destination
 
     @property
     def closed(self) -> bool:
+        """Whether it was closed, by whomever."""
         return self._inner.closed
 
     def send(
@@ -161,6 +163,7 @@ class Receipt:
 
     @property
     def done(self) -> bool:
+        """Whether the outcome is known."""
         return self._inner.done
 
     def wait(self) -> None:
@@ -177,14 +180,17 @@ class MessageConsumer:
 
     @property
     def destination(self) -> Destination:
+        """Where its messages come from."""
         return self._inner.destination
 
     @property
     def selector(self) -> str | None:
+        """Its selector, None without one."""
         return self._inner.selector
 
     @property
     def closed(self) -> bool:
+        """Whether it was closed, by whomever."""
         return self._inner.closed
 
     def receive(self, timeout: float | None = None) -> JMSMessage | None:
@@ -203,6 +209,7 @@ class MessageConsumer:
 
     @property
     def message_listener(self) -> Callable[[JMSMessage], object] | None:
+        """The listener that was set, if any."""
         return self._portal.original(self._inner.message_listener)
 
     def set_message_listener(self, listener: Callable[[JMSMessage], object] | None) -> None:
@@ -238,14 +245,17 @@ class QueueBrowser:
 
     @property
     def queue(self) -> Queue | TemporaryQueue:
+        """The queue it shows."""
         return self._inner.queue
 
     @property
     def selector(self) -> str | None:
+        """Its selector, None without one."""
         return self._inner.selector
 
     @property
     def closed(self) -> bool:
+        """Whether it was closed, by whomever."""
         return self._inner.closed
 
     def next_message(self) -> JMSMessage | None:
@@ -278,18 +288,22 @@ class JMSProducer:
         self._inner = inner
 
     def set_priority(self, priority: int) -> Self:
+        """0 to 9, for every message sent from now on."""
         self._portal.call_now(self._inner.set_priority, priority)
         return self
 
     def set_delivery_mode(self, delivery_mode: DeliveryMode) -> Self:
+        """Whether messages sent from now on survive a restart of the broker."""
         self._portal.call_now(self._inner.set_delivery_mode, delivery_mode)
         return self
 
     def set_time_to_live(self, seconds: float) -> Self:
+        """Seconds for which messages sent from now on are of use; 0 for ever."""
         self._portal.call_now(self._inner.set_time_to_live, seconds)
         return self
 
     def set_delivery_delay(self, seconds: float) -> Self:
+        """Seconds that messages sent from now on wait before they are delivered."""
         self._portal.call_now(self._inner.set_delivery_delay, seconds)
         return self
 

@@ -28,6 +28,7 @@ class Session:
 
     @property
     def transacted(self) -> bool:
+        """Whether it has transactions."""
         return self._inner.transacted
 
     @property
@@ -37,6 +38,7 @@ class Session:
 
     @property
     def closed(self) -> bool:
+        """Whether it was closed, by whomever."""
         return self._inner.closed
 
     def create_producer(self, destination: Destination | str | None = None) -> MessageProducer:
