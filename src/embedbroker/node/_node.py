@@ -197,7 +197,16 @@ class Node:
         if connection is not None:
             connection.closed()
             if connection.lost:
-                self._lost[connection] = None
+                self._keep_lost(connection)
+
+    def _keep_lost(self, connection: CoreConnection) -> None:
+        """Its sessions wait for their client; the oldest give way when as many wait as may be connected."""
+        if len(self._lost) >= max(self.config.connections_max, 1):
+            oldest = next(iter(self._lost))
+            del self._lost[oldest]
+            oldest.log("given up, too many lost connections wait for a reattachment")
+            oldest.abandon()
+        self._lost[connection] = None
 
     def _check_connections(self, now: Instant) -> None:
         """Every check interval: time to live, handshake time-outs, peers that do not read."""

@@ -47,6 +47,8 @@ from ._link import Link
 __all__ = ["CoreConnection"]
 
 _PING_CHANNEL, _SESSION_CHANNEL, _USER_CHANNEL = 0, 1, 10
+# A lost connection keeps its sessions for its time to live, which the client chose, and not for longer than this.
+_LOST_SECONDS_MAX = 24 * 3600.0
 _SCALE_DOWN_REASON = 2  # what Artemis sends at every orderly stop (core-protocol 7.10)
 
 
@@ -266,6 +268,7 @@ class CoreConnection:
         self.link.alive = False
         if any(session.channel.window > 0 for session in self.sessions.values()) and self.time_to_live is not None:
             self.lost = True
+            self.time_to_live = min(self.time_to_live, _LOST_SECONDS_MAX)
             self._hold_back()
         else:
             self.abandon()

@@ -1,4 +1,4 @@
-"""What a peer may try with names and sizes, and what the node makes of it."""
+"""What a peer may try with names, sizes and times, and what the node makes of it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from embedclient.wire.core import (
     CoreMessage,
     CreateQueueV2,
     NullResponse,
+    Ping,
     SessionReceiveMessage,
     SessionSend,
 )
@@ -42,3 +43,21 @@ def test_one_message_above_the_output_limit_is_delivered() -> None:
     (delivery,) = peer.packets(SessionReceiveMessage)
     assert len(delivery.message.body) == 100_000
     assert peer.closed is None
+
+
+def test_no_more_lost_connections_are_kept_than_may_be_connected() -> None:
+    stage = Stage(connections_max=2)
+    for number in range(3):
+        stage.connect().open_session(f"s{number}", window=1000).lose()
+    assert list(stage.node.core.sessions) == ["s1", "s2"]
+
+
+def test_a_lost_connection_is_given_up_after_a_day_whatever_its_time_to_live() -> None:
+    stage = Stage()
+    peer = stage.connect().open_session("s", window=1000)
+    peer.send(Ping((1 << 63) - 1), channel=0)
+    peer.lose()
+    stage.advance(24 * 3600 - 60)
+    assert stage.node.core.sessions
+    stage.advance(120)
+    assert not stage.node.core.sessions
