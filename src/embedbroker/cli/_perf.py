@@ -24,7 +24,7 @@ from ._perf_load import Figures, Load, measure
 __all__ = ["perf"]
 
 
-@click.command()
+@click.command(short_help="Measure throughput and transfer times.")
 @click.option("--url", help="The broker. Without it one is started for the measurement, in a process of its own.")
 @click.option("--user", envvar="EMBEDBROKER_USER")
 @click.option("--password", envvar="EMBEDBROKER_PASSWORD")

@@ -26,7 +26,7 @@ def _printer(as_json: bool, headers: bool) -> Callable[[Message], None]:
     return show
 
 
-@click.command()
+@click.command(short_help="Receive messages from a queue or topic.")
 @connection_options
 @click.argument("destination")
 @click.option(

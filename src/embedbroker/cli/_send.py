@@ -22,7 +22,7 @@ def _properties(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -
     return dict(property_from(text) for text in texts)
 
 
-@click.command()
+@click.command(short_help="Send messages to a queue or topic.")
 @connection_options
 @click.argument("destination")
 @click.argument("bodies", metavar="[BODY]...", nargs=-1)

@@ -32,7 +32,7 @@ __all__ = ["drill"]
 _REFRESH_S = 0.25
 
 
-@click.command()
+@click.command(short_help="Kill a broker under load and judge what that did.")
 @click.option(
     "--seconds", default=30.0, show_default=True, type=click.FloatRange(1), help="How long messages are sent."
 )
