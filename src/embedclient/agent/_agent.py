@@ -245,7 +245,7 @@ class Agent:
             packet = create_session_packet(
                 name, channel_id, self._offered_version, username, password, flags, self.settings
             )
-            newer = connection.server_version >= VERSION_WITH_CLIENT_ID
+            newer = min(connection.server_version, self._offered_version) >= VERSION_WITH_CLIENT_ID
             request = connection.request(with_client_id(packet, client_id) if newer else packet, CreateSessionResponse)
             error = yield from settled(request)
             if error is None:
