@@ -186,4 +186,5 @@ def _locator_settings(scene: Scene) -> LocatorSettings:
         block_on_non_durable_send=random.random() < 0.3,
         ack_batch_size=random.choice((0, 500, 1_048_576)),
         dups_ok_batch_size=random.choice((500, 5_000)),
+        client_version=random.choice((136, 136, 136, 134, 130, 129)),
     )

@@ -182,15 +182,20 @@ class SimulatedConsumer:
         scene.operate(self.name, "takes", f"{key} {delivery.delivery_count}")
         if self.plan.color is not None and delivery.message.property("color") != self.plan.color:
             scene.fail(f"{self.name}: {key} passed the filter {self.plan.color}")
+        stale = not self.broker.knows_session(session.name)
         finding = ledger.delivered(
             self.subscription,
             key,
             scene.world.now,
             redelivered=delivery.redelivered,
             consumer=f"{self.name}/{self._lives}",
-            stale=not self.broker.knows_session(session.name),
+            stale=stale,
         )
         scene.judge(finding, self.name, key)
+        if stale:
+            # The broker has given it to somebody else, or will: whatever this user does about it means nothing.
+            yield session.consumed(delivery)
+            return
         match self.plan.kind:
             case ConsumerKind.AUTO | ConsumerKind.DUPS_OK:
                 yield from self._acknowledge_now(session, delivery, key)

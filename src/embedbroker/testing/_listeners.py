@@ -79,16 +79,18 @@ class TopicListener:
                 continue
             key = key_of(delivery.message)
             scene.operate(self.name, "hears", key)
+            stale = not self.broker.knows_session(session.name)
             finding = scene.ledger.delivered(
                 name,
                 key,
                 scene.world.now,
                 redelivered=delivery.redelivered,
                 consumer=name,
-                stale=not self.broker.knows_session(session.name),
+                stale=stale,
             )
             scene.judge(finding, self.name, key)
-            scene.ledger.acknowledging(name, key)
+            if not stale:
+                scene.ledger.acknowledging(name, key)
             yield session.consumed(delivery)
             if scene.phase is Phase.WORK and scene.chance(self.leave_chance):
                 break

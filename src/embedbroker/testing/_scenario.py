@@ -32,6 +32,7 @@ from embedbroker.testing._scene import Moment, Phase, Scene, SimulationFailure
 from embedbroker.testing._scripts import Steps
 from embedbroker.testing._world import World
 from embedclient.agent import LocatorSettings, Session
+from embedclient.errors import ProtocolError
 from embedclient.model import RoutingType
 
 __all__ = ["ScenarioFailed", "SeedResult", "run_seed"]
@@ -80,7 +81,15 @@ def run_seed(seed: int, *, trace_tail_lines: int = 200) -> SeedResult:
         return scenario.run()
     except SimulationFailure as failure:
         raise ScenarioFailed(seed, str(failure), scenario.world.trace.tail()) from failure
-    except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as failure:
+    except (
+        ArithmeticError,
+        AssertionError,
+        AttributeError,
+        LookupError,
+        ProtocolError,
+        TypeError,
+        ValueError,
+    ) as failure:
         # Bugs of the broker or the client, and of the simulation itself, with the place where they showed.
         raise ScenarioFailed(seed, _where(failure), scenario.world.trace.tail()) from failure
 
