@@ -390,13 +390,13 @@ class Ledger:
 
     def _judge_resent(self, account: SubscriptionAccount, slot: int, redelivered: bool) -> Finding:
         """Copies of one message cannot be told apart here, so only their number is held against the broker."""
-        if redelivered:
-            return Finding.REDELIVERED
         times = account.deliveries[slot]
         # After a restart every copy may come once more without a flag.
         restarted = account.lives[slot] != len(self._kills)
         firsts = 0 if restarted else account.first_deliveries(slot)
-        account.firsts[slot] = firsts + 1
+        account.firsts[slot] = firsts if redelivered else firsts + 1
+        if redelivered:
+            return Finding.REDELIVERED
         if not times:
             return Finding.NONE
         if restarted:

@@ -406,3 +406,14 @@ def test_each_copy_of_a_resent_message_can_be_given_back() -> None:
     assert Finding.DUPLICATED_UNFLAGGED not in findings
     ledger.delivered("q", "m0", 4.0)
     assert ledger.verdict(drained=False).duplicated_unflagged.count == 1
+
+
+def test_a_flagged_copy_after_a_restart_does_not_use_up_what_the_others_may_do() -> None:
+    ledger = queue_ledger(1, confirmed=False)
+    ledger.in_doubt("m0")
+    ledger.resent("m0", 1.0)
+    findings = [ledger.delivered("q", "m0", 2.0) for _ in range(2)]
+    ledger.killed(3.0)
+    findings.append(ledger.delivered("q", "m0", 4.0, redelivered=True))
+    findings += [ledger.delivered("q", "m0", 5.0) for _ in range(2)]
+    assert Finding.DUPLICATED_UNFLAGGED not in findings
