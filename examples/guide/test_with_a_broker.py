@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from embedbroker import EmbeddedBroker
+from embedbroker import EmbeddedBroker, ThreadedBroker
 from embedclient import Queue
 from embedclient.blocking import ConnectionFactory
 
@@ -13,7 +13,7 @@ ORDERS = Queue("orders")
 
 
 @pytest.fixture
-def durable_broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
+def durable_broker(tmp_path: Path) -> Iterator[ThreadedBroker]:
     with EmbeddedBroker.in_thread(data_directory=str(tmp_path)) as broker:
         yield broker
 
@@ -35,7 +35,7 @@ def test_an_order_waits_in_its_queue() -> None:
         assert waiting_orders(broker.url) == ["two coffees"]
 
 
-def test_an_order_survives_a_crash(durable_broker: EmbeddedBroker) -> None:
+def test_an_order_survives_a_crash(durable_broker: ThreadedBroker) -> None:
     place_order(durable_broker.url, "two coffees")
     durable_broker.crash()
     durable_broker.start()

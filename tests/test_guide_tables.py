@@ -1,0 +1,188 @@
+"""The tables of the guide say what the code says: parameters, settings, options, exit codes, errors, verdicts."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+import click
+import pytest
+from attrs import fields
+
+from embedbroker import AddressFullPolicy, AddressSettings, BrokerConfig
+from embedbroker.cli import _failure as failures
+from embedbroker.cli._commands import commands
+from embedbroker.config import AddressSettingsRepository
+from embedbroker.ledger import Tally, Verdict
+from embedbroker.testing.__main__ import _parser as simulator_options
+from embedclient import LocatorSettings, errors
+from embedclient._client._url import FactorySettings
+from embedclient._client._url_parameters import (
+    FACTORY_PARAMETERS,
+    LOCATOR_PARAMETERS,
+    TRANSPORT_PARAMETERS,
+    VM_PARAMETERS,
+)
+
+GUIDE = Path(__file__).parents[1] / "docs" / "guide"
+CODE = re.compile(r"`([^`]*)`")
+Row = list[str]
+
+
+def section(page: str, heading: str) -> str:
+    """The text under a heading, up to the next one of any level."""
+    text = (GUIDE / f"{page}.md").read_text()
+    found = re.search(rf"^#+ {re.escape(heading)}\n(.*?)(?=^#|\Z)", text, re.MULTILINE | re.DOTALL)
+    assert found, f"{page}.md has no heading {heading!r}"
+    return found[1]
+
+
+def tables(text: str) -> list[list[Row]]:
+    """The rows of each table, cells stripped, without the head."""
+    blocks = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
+    return [[cells(line) for line in block.splitlines()[2:]] for block in blocks]
+
+
+def cells(line: str) -> Row:
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def only_table(page: str, heading: str) -> list[Row]:
+    (rows,) = tables(section(page, heading))
+    return rows
+
+
+def codes(cell: str) -> list[str]:
+    return CODE.findall(cell)
+
+
+def named_defaults(rows: list[Row]) -> dict[str, str]:
+    """Each name in code of the first column, with what the second column says."""
+    return {name: row[1].strip("`") for row in rows for name in codes(row[0])}
+
+
+def url_text(value: object) -> str:
+    if value is None:
+        return "none"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def test_every_url_parameter_is_there_with_its_default() -> None:
+    shown = named_defaults(only_table("connections", "Connection") + only_table("connections", "Messages"))
+    settings = {field.name: field.default for field in fields(LocatorSettings)}
+    factory = {field.name: field.default for field in fields(FactorySettings)}
+    known = {name: url_text(settings[field]) for name, (field, _) in LOCATOR_PARAMETERS.items()}
+    known |= {name: url_text(factory[field]) for name, (field, _) in FACTORY_PARAMETERS.items() if field}
+    idle = set(codes(section("connections", "Accepted, without effect")))
+    assert shown == {name: default for name, default in known.items() if name not in idle}
+    transport = set(named_defaults(only_table("connections", "Transport")))
+    everything = {*LOCATOR_PARAMETERS, *FACTORY_PARAMETERS, *TRANSPORT_PARAMETERS, *VM_PARAMETERS}
+    assert idle | transport | set(shown) == everything
+
+
+def test_every_address_setting_is_there_with_its_default() -> None:
+    shown = named_defaults(only_table("addresses", "Address settings"))
+    defaults = AddressSettingsRepository().of("any")
+    values = {field.name: getattr(defaults, field.name) for field in fields(AddressSettings)}
+    assert shown == {
+        name: value.value if isinstance(value, AddressFullPolicy) else repr(value) for name, value in values.items()
+    }
+
+
+def test_every_field_of_the_configuration_is_there_with_its_default() -> None:
+    shown = named_defaults(only_table("embedding", "Configuration"))
+    assert list(shown) == [field.name for field in fields(BrokerConfig)]
+    shown.pop("address_settings")
+    assert shown == {name: repr(getattr(BrokerConfig(), name)) for name in shown}
+
+
+def options_of(command: click.Command) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            default = "off" if parameter.is_flag else url_text(parameter.to_info_dict()["default"])
+            found |= dict.fromkeys(parameter.opts, default)
+    return found
+
+
+COMMANDS = {
+    "run": ("run", 0),
+    "send": ("send, receive, browse", 1),
+    "receive": ("send, receive, browse", 2),
+    "browse": ("send, receive, browse", 3),
+    "perf": ("perf", 0),
+    "drill": ("drill", 0),
+    "journal verify": ("journal", 0),
+    "journal show": ("journal", 1),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_of_a_command_is_there_with_its_default(name: str) -> None:
+    heading, number = COMMANDS[name]
+    found = tables(section("command-line", heading))
+    shown = named_defaults(found[number])
+    if number and heading != "journal":
+        shown |= named_defaults(found[0])
+    command: click.Command = commands
+    for word in name.split():
+        assert isinstance(command, click.Group)
+        step = command.get_command(click.Context(command), word)
+        assert step is not None
+        command = step
+    assert {option: default for option, default in shown.items() if option.startswith("-")} == options_of(command)
+
+
+def test_every_command_has_a_place() -> None:
+    text = (GUIDE / "command-line.md").read_text()
+    headings = {word for heading in re.findall(r"^## (.*)", text, re.MULTILINE) for word in heading.split(", ")}
+    assert set(commands.list_commands(click.Context(commands))) <= headings
+
+
+def test_every_exit_code_is_there() -> None:
+    shown = {int(number) for row in only_table("command-line", "Exit codes") for number in re.findall(r"\d+", row[0])}
+    defined = {
+        found.exit_code
+        for found in vars(failures).values()
+        if inspect.isclass(found) and issubclass(found, click.ClickException)
+    }
+    assert defined <= shown
+
+
+def test_every_exception_is_there_with_its_codes() -> None:
+    rows = tables(section("limits", "Errors"))[0]
+    shown = {codes(row[0])[0]: (codes(row[1]), row[2], row[3]) for row in rows}
+    expected: dict[str, tuple[list[str], str, str]] = {}
+    for name in errors.__all__:
+        found = getattr(errors, name)
+        if inspect.isclass(found) and issubclass(found, errors.JMSException):
+            builtins = [parent.__name__ for parent in found.__bases__ if parent.__module__ == "builtins"]
+            become = ", ".join(str(int(code)) for code in errors.ErrorCode if type(_raised(code)) is found)
+            expected[name] = ([one for one in builtins if one != "Exception"], str(int(found.DEFAULT_CODE)), become)
+    expected["JMSException"] = ([], "999", "all others")
+    assert shown == expected
+
+
+def _raised(code: int) -> errors.JMSException:
+    return errors.exception_for(code, "")
+
+
+def test_every_option_of_the_simulator_is_there_with_its_default() -> None:
+    shown = named_defaults(only_table("simulation", "Running seeds"))
+    known: dict[str, str] = {}
+    for action in simulator_options()._actions:
+        if "--help" not in action.option_strings:
+            default = "off" if action.const is True else url_text(action.default)
+            known |= dict.fromkeys(action.option_strings, default)
+    assert shown == known
+
+
+def test_every_tally_of_a_verdict_is_there() -> None:
+    rows = only_table("simulation", "The ledger")
+    tallies = {field.name for field in fields(Verdict) if isinstance(field.default, Tally)}
+    assert {codes(row[0])[0] for row in rows} == tallies - {"flagged_at_once"}
+    bad = {codes(row[0])[0] for row in rows if row[2] == "fault"}
+    one = Tally(1, ("m",))
+    for name in tallies:
+        assert Verdict(drained=True, **{name: one}).clean == (name not in bad), name  # type: ignore[arg-type]
