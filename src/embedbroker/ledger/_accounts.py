@@ -43,7 +43,7 @@ class Mark(IntFlag):
 _OWED = int(Mark.EXPECTED | Mark.ACKNOWLEDGING | Mark.ACKNOWLEDGED | Mark.MOVED)
 _CONFIRMED, _REFUSED = int(SendState.CONFIRMED), int(SendState.REFUSED)
 _EXPECTED_OR_MOVED = int(Mark.EXPECTED | Mark.MOVED)
-_EXPECTED, _SHOWN = int(Mark.EXPECTED), int(Mark.SHOWN)
+_EXPECTED, _RETURNED, _SHOWN = int(Mark.EXPECTED), int(Mark.RETURNED), int(Mark.SHOWN)
 
 
 def _doubles() -> array[float]:
@@ -117,7 +117,8 @@ class SubscriptionAccount:
 
     def first_deliveries(self, slot: int) -> int:
         """Unflagged deliveries of a message that was sent more than once, without those given back since."""
-        return self.firsts.get(slot, 1 if self.deliveries[slot] else 0)
+        given_back = self.marks[slot] & _RETURNED
+        return self.firsts.get(slot, 1 if self.deliveries[slot] and not given_back else 0)
 
     def promised(self, *, expiring: bool) -> Iterator[int]:
         """The slots that must be here, or have been settled, and were not; ``expiring`` ones count only on demand."""

@@ -95,9 +95,9 @@ class Ledger:
         account.unordered_below = len(account.destination.keys)
         for key in given_back:
             _, slot = self._slots[key]
-            account.marks[slot] |= _RETURNED
             if account.destination.resends[slot]:
                 account.firsts[slot] = account.first_deliveries(slot) - 1
+            account.marks[slot] |= _RETURNED
 
     def giving_back(self, subscription: str) -> None:
         """A consumer is giving messages back, and when they are back is not known before `gave_back`.

@@ -417,3 +417,13 @@ def test_a_flagged_copy_after_a_restart_does_not_use_up_what_the_others_may_do()
     findings.append(ledger.delivered("q", "m0", 4.0, redelivered=True))
     findings += [ledger.delivered("q", "m0", 5.0) for _ in range(2)]
     assert Finding.DUPLICATED_UNFLAGGED not in findings
+
+
+def test_a_copy_given_back_before_the_resend_may_come_again_beside_the_other() -> None:
+    ledger = queue_ledger(1, confirmed=False)
+    ledger.delivered("q", "m0", 1.0)
+    ledger.interrupted("q", ["m0"])
+    ledger.in_doubt("m0")
+    ledger.resent("m0", 2.0)
+    findings = [ledger.delivered("q", "m0", 3.0) for _ in range(3)]
+    assert [Finding.DUPLICATED_UNFLAGGED in finding for finding in findings] == [False, False, True]
