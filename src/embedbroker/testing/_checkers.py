@@ -151,7 +151,7 @@ class BrokerChecker:
 
     def _is_quiet(self) -> bool:
         node = self.broker.node
-        if node is None or node.journal is None or self.broker.under_way:
+        if node is None or node.journal is None or self.broker.under_way or node.kernel.has_work:
             return False
         return node.journal.state is JournalState.READY and node.journal.point() == node.journal.reached
 
