@@ -10,7 +10,7 @@ from typing import BinaryIO
 import click
 import trio
 
-from embedclient import Connection, DeliveryMode, Message
+from embedclient import Connection, DeliveryMode
 
 from ._connection_options import connection_options, factory_for, run_client
 from ._message_text import KINDS, Value, message_from, property_from
@@ -59,12 +59,6 @@ def send(
     Without BODY the whole of stdin is one message, or one per line with --lines.
     """
 
-    def message_of(body: str | bytes) -> Message:
-        message = message_from(kind, body, properties)
-        if correlation_id is not None:
-            message.correlation_id = correlation_id
-        return message
-
     async def work(connection: Connection) -> None:
         sent = 0
         async with connection.session(transacted=transacted) as session:
@@ -74,7 +68,8 @@ def send(
             producer.time_to_live = ttl
             async with aclosing(_given(bodies, lines)) as given:
                 async for body in given:
-                    message = message_of(body)
+                    message = message_from(kind, body, properties)
+                    message.correlation_id = correlation_id
                     for _ in range(count):
                         await producer.send(message)
                         sent += 1

@@ -66,7 +66,8 @@ class EmbeddedBroker:
     @property
     def url(self) -> str:
         """Where clients connect over TCP, for example ``tcp://127.0.0.1:40123``."""
-        return f"tcp://{self.config.host}:{self._running().port}"
+        host = self.config.host
+        return f"tcp://{f'[{host}]' if ':' in host else host}:{self._running().port}"
 
     @property
     def vm_url(self) -> str:
@@ -258,7 +259,9 @@ class _Run:
         try:
             bound = await listen_tcp(config.host, config.port)
         except (TransportLost, OSError) as error:
-            raise ResourceAllocationException(f"cannot listen on {config.host}:{config.port}: {error}") from error
+            reason = getattr(error, "strerror", None) or str(error)
+            place = "" if reason.startswith("cannot listen") else f"cannot listen on {config.host}:{config.port}: "
+            raise ResourceAllocationException(f"{place}{reason}") from error
         self._listeners.extend(bound)
         self.port = bound[0].port
         self._listeners.append(self._listen_vm(config.name))

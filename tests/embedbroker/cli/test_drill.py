@@ -65,9 +65,11 @@ def test_a_broker_that_forgets_fails_the_drill(monkeypatch: pytest.MonkeyPatch, 
     async def watch(stage: Stage, kills: Sequence[KillRecord]) -> None:
         """Nobody looks."""
 
-    findings = trio.run(_conductor.conduct, PLAN, tmp_path, watch)
-    assert findings.verdict.lost.count > 0
-    assert any(objection.endswith(" lost") for objection in findings.objections())
+    # With this pair the open transaction that a kill waits for is the consumer's: it holds messages.
+    plan = attrs.evolve(PLAN, producers=1, consumers=1)
+    findings = trio.run(_conductor.conduct, plan, tmp_path, watch)
+    assert findings.verdict.losses()
+    assert any(re.search("lost|vanished", objection) for objection in findings.objections())
 
 
 def test_an_interrupted_drill_leaves_no_broker_behind() -> None:

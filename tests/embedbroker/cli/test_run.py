@@ -74,8 +74,14 @@ def test_a_port_in_use_is_named() -> None:
         port = taken.getsockname()[1]
         ended = finished("run", "--port", str(port))
     assert ended.returncode == CANNOT_START
-    assert f"127.0.0.1:{port}" in one_line(ended.stderr)
+    assert one_line(ended.stderr) == f"embedbroker: cannot listen on 127.0.0.1:{port}: Address already in use\n"
     assert ended.stdout == ""
+
+
+def test_a_host_that_is_not_there_is_named() -> None:
+    ended = finished("run", "--host", "192.0.2.1", "--port", "0")
+    assert ended.returncode == CANNOT_START
+    assert "192.0.2.1" in one_line(ended.stderr)
 
 
 def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
