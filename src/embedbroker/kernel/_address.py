@@ -51,10 +51,13 @@ class Address:
         return self.definition.anycast if routing_type == _ANYCAST else self.definition.multicast
 
     def queues_exist(self, routing_type: int | None) -> bool:
-        """Whether a send with this routing type finds a queue here without creating anything."""
-        if routing_type is None:
+        """Whether a send with this routing type leaves things as they are.
+
+        Any queue is enough, although it may be of the other type: then the message is dropped, as by Artemis.
+        """
+        if routing_type is None or self.anycast or self.multicast:
             return True
-        return bool(self.anycast) if routing_type == _ANYCAST else self.definition.multicast
+        return routing_type != _ANYCAST and self.definition.multicast
 
     def bind(self, queue: Queue) -> None:
         """Add a queue."""

@@ -339,8 +339,8 @@ class Queue:
             if reference is None:
                 break
             if matches is None or matches(reference.message):
-                shown = Reference(reference.message, reference.position, reference.delivery_count + 1)
-                browser.credit -= browser.port.deliver(browser, shown)
+                # Looking is no delivery: the count stays as it is, 0 for a message that nobody was given.
+                browser.credit -= browser.port.deliver(browser, reference)
         if budget > 0 and browser.marker is not None and not browser.held_back:
             if self._waiting_visible and self.owner.is_publishing:
                 self.owner.wake(self)

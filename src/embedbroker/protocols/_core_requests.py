@@ -276,7 +276,7 @@ def _create_consumer(session: CoreSession, packet: SessionCreateConsumer) -> Non
         result.held_back = session.connection.link.slow
         if packet.requires_response:
             view = kernel.catalog.view_queue(result.queue.name)
-            session.reply(queue_response(view, session.version), durable=False)
+            session.reply(queue_response(view, session.version, to_query=False), durable=False)
     else:
         _done(session, result, packet.requires_response)
 
@@ -394,16 +394,19 @@ def _nothing(_session: CoreSession, _packet: CreateProducer | RemoveProducer) ->
 
 
 def _large(session: CoreSession, packet: SessionSendLarge) -> None:
+    session.receives_large = True
     session.kernel_session.fail_transaction("large messages are not supported by this broker yet")
     session.connection.log(f"a large message to {packet.message.address!r} was refused: not supported yet")
 
 
 def _large_chunk(session: CoreSession, packet: SessionSendContinuation) -> None:
+    if session.receives_large:
+        refused = Refused(ErrorCode.NOT_IMPLEMTNED_EXCEPTION, "large messages are not supported by this broker yet")
+        session.receives_large = packet.continues
+    else:
+        refused = Refused(ErrorCode.ILLEGAL_STATE, "a chunk came without a large message before it")
     if packet.requires_response:
-        session.refuse(
-            Refused(ErrorCode.NOT_IMPLEMTNED_EXCEPTION, "large messages are not supported by this broker yet"),
-            packet.correlation_id,
-        )
+        session.refuse(refused, packet.correlation_id)
 
 
 _HANDLERS: dict[type[Packet], Callable[[CoreSession, Any], None]] = {

@@ -72,6 +72,7 @@ class CoreSession:
         "metadata",
         "name",
         "rebuilt",
+        "receives_large",
         "service",
         "username",
         "version",
@@ -104,6 +105,8 @@ class CoreSession:
         # Made right after a refused reattachment: the two ends may count differently from here on (pitfall 12.22), so
         # a later reattachment is refused too and the client builds the session anew instead of losing packets.
         self.rebuilt = False
+        # Chunks of a large message are on their way.
+        self.receives_large = False
         # Replies that wait for durability, in order; later replies of this channel wait behind them.
         self._held: deque[tuple[int, bytes]] = deque()
 
@@ -275,7 +278,7 @@ class CoreSession:
     def _deliver_slowly(self, consumer: Consumer, reference: Reference) -> int:
         message = reference.message
         assert message.encoding == Encoding.CORE
-        if self.version < MODERN_NAMES_SINCE and "jms-session" in self.metadata:
+        if self._speaks_old_names:
             assert isinstance(message, CoreMessage)
             message = old_message(message, consumer.queue.definition.routing_type)
         parts = encode_receive(message.raw, self.channel_id, self.version, consumer.key, reference.delivery_count)
@@ -283,12 +286,20 @@ class CoreSession:
         self.transmit(frame, _RECEIVE)
         return len(frame)
 
+    @property
+    def _speaks_old_names(self) -> bool:
+        return self.version < MODERN_NAMES_SINCE and "jms-session" in self.metadata
+
     def deliver_marker(self, consumer: Consumer, sequence: int) -> None:
         """Answer a forced delivery (7.6); markers cost no credit."""
         properties = Properties()
         properties.set(_FORCED_DELIVERY, sequence, PropertyType.LONG)
-        marker = CoreMessage.build(address=consumer.queue.name, durable=False, body=bytes(4), properties=properties)
+        marker = CoreMessage.build(
+            address=consumer.queue.name, durable=False, priority=0, body=bytes(4), properties=properties
+        )
         marker.assign_id(self.service.kernel.ids.take())
+        if self._speaks_old_names:
+            marker = old_message(marker, consumer.queue.definition.routing_type)
         parts = encode_receive(marker.raw, self.channel_id, self.version, consumer.key, 0)
         self.transmit(b"".join(parts), _RECEIVE)
 

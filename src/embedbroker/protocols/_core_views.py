@@ -20,16 +20,20 @@ from ._old_names import MODERN_NAMES_SINCE, old_name, prefix_of
 __all__ = ["address_response", "queue_response"]
 
 
-def queue_response(view: QueueView, version: int) -> Packet:
-    """Describe a queue, existing or not."""
+def queue_response(view: QueueView, version: int, *, to_query: bool = True) -> Packet:
+    """Describe a queue, existing or not.
+
+    Old clients get the address in their words when they asked for a queue that is there, and as it is when there is
+    none or when they created a consumer (captured).
+    """
     definition = view.definition
     address = definition.address
-    if version < MODERN_NAMES_SINCE:
+    if version < MODERN_NAMES_SINCE and view.exists and to_query:
         address = old_name(address, definition.routing_type)
     base = (
         view.exists,
         definition.durable,
-        definition.temporary,
+        definition.temporary or definition.transient,
         view.consumer_count,
         view.message_count,
         definition.filter,
@@ -61,7 +65,7 @@ def queue_response(view: QueueView, version: int) -> Packet:
         auto_delete_message_count=definition.auto_delete_message_count,
         group_first_key=None,
         ring_size=-1,
-        enabled=True,
+        enabled=True if view.exists else None,
         group_rebalance_pause_dispatch=False,
         configuration_managed=False,
     )

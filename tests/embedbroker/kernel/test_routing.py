@@ -108,17 +108,28 @@ def test_a_fully_qualified_send_creates_address_and_queue(stage: Stage, routing_
     assert stage.waiting("x") == ["1"]
 
 
-def test_a_send_adds_its_type_to_the_address(stage: Stage) -> None:
-    stage.queue("x", "a", MULTICAST)
+def test_a_send_adds_its_type_to_an_address_without_queues(stage: Stage) -> None:
+    stage.kernel.catalog.create_address("a", anycast=False, multicast=True, auto_created=False)
     stage.send(letter("1", "a"), routing_type=ANYCAST)
     address = stage.kernel.catalog.addresses["a"].definition
     assert (address.anycast, address.multicast) == (True, True)
-    # Another queue is bound already, so none of the address' own name is made.
-    assert names(stage) == ["x"]
+    assert stage.waiting("a") == ["1"]
 
 
-def test_a_queue_of_that_name_with_the_other_type_refuses(stage: Stage) -> None:
-    stage.queue("a", "a", MULTICAST)
+def test_an_address_with_any_queue_is_left_as_it_is(stage: Stage) -> None:
+    """Recorded with a multicast message to a dead letter address that had an anycast queue: accepted and dropped."""
+    stage.queue("x", "a", MULTICAST)
+    stage.queue("y", "b", ANYCAST)
+    stage.send(letter("1", "a"), routing_type=ANYCAST)
+    stage.send(letter("2", "b"), routing_type=MULTICAST)
+    assert (stage.waiting("x"), stage.waiting("y"), names(stage)) == ([], [], ["x", "y"])
+    assert not stage.kernel.catalog.addresses["a"].definition.anycast
+    assert not stage.kernel.catalog.addresses["b"].definition.multicast
+
+
+def test_a_queue_of_that_name_elsewhere_with_the_other_type_refuses(stage: Stage) -> None:
+    stage.queue("a", "b", MULTICAST)
+    stage.kernel.catalog.create_address("a", anycast=True, multicast=False, auto_created=False)
     assert refusal(stage, "a", ANYCAST).code == ErrorCode.ADDRESS_DOES_NOT_EXIST
 
 

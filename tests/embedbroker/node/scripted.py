@@ -241,6 +241,7 @@ class Stage:
         self._numbers = 0
         self.work: list[DiskWork] = []
         self.seconds = 100.0
+        self.wall_offset_ms = 0
         self.boot(start=start)
 
     def boot(self, *, start: bool = True) -> None:
@@ -262,7 +263,7 @@ class Stage:
 
     @property
     def now(self) -> Instant:
-        return Instant(self.seconds, WALL_MS + round(self.seconds * 1000))
+        return Instant(self.seconds, WALL_MS + self.wall_offset_ms + round(self.seconds * 1000))
 
     def step(self, input: Input) -> list[Output]:
         """One step, and those that its outputs cause by being delivered."""

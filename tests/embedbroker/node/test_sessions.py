@@ -152,6 +152,12 @@ def test_large_messages_are_refused_with_the_last_chunk(peer: Peer) -> None:
     assert peer.clear() == [DONE]
 
 
+def test_a_chunk_without_a_large_message_is_refused(peer: Peer) -> None:
+    peer.send(SessionSendContinuation(b"x", False, 101, True, -4))
+    refused = refusal(peer)
+    assert (refused.code, refused.correlation_id) == (ErrorCode.ILLEGAL_STATE, -4)
+
+
 def test_a_large_message_spoils_its_transaction(stage: Stage) -> None:
     peer = stage.connect().open_session(transacted=True)
     peer.send(SessionSendLarge(letter("large")), SessionSendContinuation(b"x", False, 1), SessionCommit(-5))
