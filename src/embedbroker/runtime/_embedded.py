@@ -46,9 +46,10 @@ class EmbeddedBroker:
     are there for programs that need them inside; a broker can be started again after it stopped or crashed, and one
     with a directory brings its durable messages back. An in-memory broker loses everything with `stop` and `crash`.
 
-    Raises (on entering or `start`):
-        ResourceAllocationException: the port or the directory is not to be had; the text names it.
-        BrokerFailed: the journal cannot be read; the text names file and offset.
+    Raises:
+        ResourceAllocationException: on entering or `start`; the text names the port or directory that is not to be had.
+        BrokerFailed: on entering or `start`; the journal cannot be read, and the text names file and offset.
+        BrokerFailed: from the block; a bug of the broker ended it.
     """
 
     def __init__(self, config: BrokerConfig | None = None, *, disk: Disk | None = None, **changes: object) -> None:

@@ -326,7 +326,7 @@ class JMSMessage(PropertyAccess):
 
     @property
     def body(self) -> object:
-        """The body as one Python value: None here."""
+        """The body as one Python value; None here."""
         return None
 
     def clear_body(self) -> None:
