@@ -105,6 +105,8 @@ class Scene:
 
     def judge(self, finding: Finding, where: str, key: str) -> None:
         """Ends the run if a finding is a broken promise."""
+        if not finding:
+            return
         if finding & _AGAIN:
             self.hit(Moment.REDELIVERY)
         if finding & _FATAL:
