@@ -2,6 +2,9 @@
 
 Responsible for dialling, reading, writing and timers, and for waiting without a task switch per message. Refuses to
 decide anything about the protocol: every decision is the agent's.
+
+Ctrl-C never falls into these tasks or into a step of the agent: it goes to the program's main task, which then closes
+what it holds, and that needs them.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from functools import partial
 from typing import TypeVar
 
 import trio
+from trio.lowlevel import enable_ki_protection
 
 from embedclient._client._edge import PAUSES_PER_SWITCH, READ_BYTES_MAX
 from embedclient._client._pump import Pump
@@ -67,6 +71,7 @@ class TrioWire:
             self.close(lost.reason)  # wakes the reader, which reports it
             return 0
 
+    @enable_ki_protection
     async def _write_backlog(self) -> None:
         while self._backlog:
             await self.stream.wait_writable()
@@ -105,6 +110,7 @@ class TrioEdge:
             self._now = Instant(trio.current_time(), wall_ms)
         return self._now
 
+    @enable_ki_protection
     def flush_soon(self) -> None:
         self.pump.flush_soon()
 
@@ -115,6 +121,7 @@ class TrioEdge:
         else:
             await trio.lowlevel.checkpoint()
 
+    @enable_ki_protection
     async def wait(self, call: Call[T]) -> T:
         self.pump.flush()
         if call.done:
@@ -131,6 +138,7 @@ class TrioEdge:
         await trio.lowlevel.wait_task_rescheduled(abort)
         return call.value()
 
+    @enable_ki_protection
     async def settle(self, call: Call[T], timeout_s: float) -> bool:
         self.pump.flush()
         if not call.done:
@@ -169,6 +177,7 @@ class TrioEdge:
 
     # Tasks
 
+    @enable_ki_protection
     async def run_timer(self) -> None:
         while True:
             with self._timer:
@@ -176,11 +185,13 @@ class TrioEdge:
             self._timer = trio.CancelScope()
             self.pump.on_timer()
 
+    @enable_ki_protection
     async def run_flusher(self) -> None:
         while True:
             await self._flush_wanted.wait()
             self.pump.flush()
 
+    @enable_ki_protection
     async def _run_connection(self, order: Dial) -> None:
         connection = order.connection
         with trio.CancelScope() as scope:
