@@ -67,11 +67,15 @@ class BrokerProcess:
         Raises:
             CannotStart: it ended, or said nothing in time; the text is its last line.
         """
-        command = [sys.executable, "-m", "embedbroker.cli", "run", "--json", "--port", str(self._port)]
+        command = [sys.executable, "-m", "embedbroker.cli", "run", "--json", "--until-eof"]
+        command += ["--port", str(self._port)]
         if self._durable:
             command += ["--data", str(self.directory / "data")]
         with self.log.open("ab") as log:
-            self._process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE, stderr=log)
+            # Its stdin ends with this process, however that ends, so no broker is left behind.
+            self._process = await trio.lowlevel.open_process(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+            )
         with trio.move_on_after(START_TIMEOUT_S):
             line = await self._first_line()
             if line:
@@ -112,8 +116,9 @@ class BrokerProcess:
         assert self._process is not None
         process = self._process
         code = await process.wait()
-        if process.stdout is not None:
-            await process.stdout.aclose()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                await pipe.aclose()
         return code
 
     async def stop(self) -> int:

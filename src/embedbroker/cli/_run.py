@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator
 
 import click
@@ -34,10 +35,11 @@ DEFAULT_PORT = 61616
 @click.option("--data", metavar="DIR", help="Directory of the journal. Without it everything stays in memory.")
 @click.option("--name", default="embedbroker", show_default=True, help="The broker's name.")
 @click.option("--json", "as_json", is_flag=True, help="Events on stdout as JSON lines; the first is 'ready'.")
+@click.option("--until-eof", is_flag=True, help="Stop when stdin ends, too: with the program that holds its other end.")
 @click.option("-v", "--verbose", is_flag=True, help="Log connections and housekeeping on stderr, too.")
-def run(host: str, port: int, data: str | None, name: str, as_json: bool, verbose: bool) -> None:
+def run(host: str, port: int, data: str | None, name: str, as_json: bool, until_eof: bool, verbose: bool) -> None:
     """Run a broker until Ctrl-C or SIGTERM. A second signal stops it at once."""
-    process = _Process(BrokerConfig(name=name, host=host, port=port, data_directory=data), as_json)
+    process = _Process(BrokerConfig(name=name, host=host, port=port, data_directory=data), as_json, until_eof)
     handler = logging.StreamHandler()
     handler.addFilter(process.is_news)
     level = logging.INFO if verbose else logging.WARNING
@@ -50,10 +52,11 @@ def run(host: str, port: int, data: str | None, name: str, as_json: bool, verbos
 class _Process:
     """One broker and the process around it."""
 
-    def __init__(self, config: BrokerConfig, as_json: bool) -> None:
+    def __init__(self, config: BrokerConfig, as_json: bool, until_eof: bool) -> None:
         self.failure: CommandFailed | None = None
         self._config = config
         self._as_json = as_json
+        self._until_eof = until_eof
         self._serving = False
 
     def is_news(self, record: logging.LogRecord) -> bool:
@@ -65,6 +68,8 @@ class _Process:
         with trio.open_signal_receiver(*STOP_SIGNALS) as signals:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._obey, signals, nursery.cancel_scope)
+                if self._until_eof:
+                    nursery.start_soon(self._watch_stdin, nursery.cancel_scope)
                 try:
                     async with EmbeddedBroker(self._config) as broker:
                         self._serving = True
@@ -82,6 +87,14 @@ class _Process:
             let_signals_kill()
             self._announce("stopping", signal=signal.Signals(number).name)
             everything.cancel()
+
+    async def _watch_stdin(self, everything: trio.CancelScope) -> None:
+        async with trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as stdin:
+            while await stdin.receive_some():
+                pass  # whatever is said there means nothing
+        let_signals_kill()
+        self._announce("stopping", signal="EOF")
+        everything.cancel()
 
     def _announce_ready(self, url: str) -> None:
         if self._as_json:

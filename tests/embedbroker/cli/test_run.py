@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -50,6 +52,17 @@ def test_without_json_it_says_the_same_to_people() -> None:
         assert line.endswith("(in memory)\n")
         process.send(signal.SIGTERM)
         assert process.exit_code() == 0
+
+
+def test_it_ends_with_its_stdin_where_that_is_wanted() -> None:
+    command = [*COMMAND, "run", "--json", "--port", "0", "--until-eof"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None and process.stdout is not None
+        assert json.loads(process.stdout.readline())["event"] == "ready"
+        process.stdin.write("this means nothing\n")
+        process.stdin.close()
+        assert [json.loads(line)["event"] for line in process.stdout] == ["stopping", "stopped"]
+        assert process.wait() == 0
 
 
 def test_a_second_signal_stops_it_at_once() -> None:
