@@ -45,6 +45,14 @@ def test_a_program_prints_what_its_page_shows(
     assert_printed(program, capsys.readouterr().out)
 
 
+def test_the_program_of_the_readme_prints_its_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (program,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    file = tmp_path / "readme.py"
+    file.write_text(program)
+    runpy.run_path(str(file), run_name="__main__")
+    assert capsys.readouterr().out == "hello\n"
+
+
 def run(command: list[str], directory: Path) -> str:
     """What a command prints; it must end well."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
