@@ -266,8 +266,12 @@ class Node:
             self._become_stopped(None)
         else:
             self.journal.close(self._now)
-            if self.journal.state is JournalState.CLOSED:  # it was sealed already: no disk work will tell
-                self._become_stopped(None)
+            self._stop_if_sealed()
+
+    def _stop_if_sealed(self) -> None:
+        """A journal that was sealed before closes at once: no disk work will tell."""
+        if self.journal is not None and self.journal.state is JournalState.CLOSED:
+            self._become_stopped(None)
 
     def _become_stopped(self, failure: str | None) -> None:
         self.state = NodeState.STOPPED
