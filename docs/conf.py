@@ -20,7 +20,11 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_class_signature = "mixed"
 html_theme = "alabaster"
-html_theme_options = {"description": "A message broker inside a Python process", "page_width": "1100px"}
+html_theme_options = {
+    "description": "A message broker inside a Python process",
+    "page_width": "1280px",
+    "sidebar_width": "250px",
+}
 
 # The build needs no network, so other projects' inventories are not there; names that are ours to change have no page.
 nitpick_ignore_regex = [
