@@ -99,7 +99,7 @@ class Kernel:
             del self._expired[:_MOVES_MAX]
             for queue, reference in expired:
                 self.departures.move_expired(queue, reference)
-        if self.memory.has_waiting:
+        if self.memory.can_grant:
             self.memory.grant_waiting()
 
     @property

@@ -25,11 +25,14 @@ class MemoryAccount:
     used_bytes: int = 0
     _by_address: dict[str, int] = field(factory=dict)
     _shared: dict[int, int] = field(factory=dict)
-    # Whether anything was released since producers were last granted what they wait for.
-    _released: bool = False
-    _waiting: deque[tuple[object, str, int, Callable[[], None]]] = field(factory=deque)
+    # Credit requests by address, oldest first; those of owners that went stay until they are the greater part.
+    _waiting: dict[str, deque[tuple[object, int, Callable[[], None]]]] = field(factory=dict)
     # How many requests each owner has there.
     _owners: dict[object, int] = field(factory=dict)
+    _waiting_count: int = 0
+    _stale_count: int = 0
+    # Addresses with requests at which something was released since they were looked at.
+    _relieved: dict[str, None] = field(factory=dict)
 
     def hold(self, message_id: int, address: str, size: int, queues: int) -> None:
         """A message of ``size`` bytes went into ``queues`` queues."""
@@ -58,8 +61,12 @@ class MemoryAccount:
         else:
             del self._by_address[address]
         assert self.used_bytes >= 0, self.used_bytes
-        if self._waiting:
-            self._released = True
+        waiting = self._waiting
+        if waiting:
+            if address in waiting:
+                self._relieved[address] = None
+            if self.used_bytes < self.limit_bytes <= self.used_bytes + cost:
+                self._relieved.update(dict.fromkeys(waiting))
 
     def address_bytes(self, address: str) -> int:
         """Bytes held by messages that were sent to one address."""
@@ -73,42 +80,60 @@ class MemoryAccount:
 
     def wait(self, owner: object, address: str, address_limit_bytes: int, grant: Callable[[], None]) -> None:
         """Keep a credit request until there is room, or its owner is forgotten."""
-        self._waiting.append((owner, address, address_limit_bytes, grant))
+        requests = self._waiting.get(address)
+        if requests is None:
+            requests = self._waiting[address] = deque()
+        requests.append((owner, address_limit_bytes, grant))
+        self._waiting_count += 1
         self._owners[owner] = self._owners.get(owner, 0) + 1
+        if not self.is_full(address, address_limit_bytes):
+            self._relieved[address] = None
 
     def waiting_of(self, owner: object) -> int:
         """How many requests of one owner wait."""
         return self._owners.get(owner, 0)
 
     def forget(self, owner: object) -> None:
-        """Drop what an owner waits for: it is gone."""
-        if self._owners.pop(owner, None) is not None:
-            self._waiting = deque(request for request in self._waiting if request[0] is not owner)
+        """Drop what an owner waits for: it is gone, and does not come again."""
+        self._stale_count += self._owners.pop(owner, 0)
+        if 2 * self._stale_count > self._waiting_count:
+            for address, requests in list(self._waiting.items()):
+                kept = deque(request for request in requests if request[0] in self._owners)
+                if kept:
+                    self._waiting[address] = kept
+                else:
+                    del self._waiting[address]
+            self._waiting_count -= self._stale_count
+            self._stale_count = 0
 
     def grant_waiting(self) -> None:
-        """Grant the requests for which there is room now, oldest first."""
-        self._released = False
-        if not self._waiting or self.used_bytes >= self.limit_bytes:
-            return
-        waiting, self._waiting = self._waiting, deque()
-        for request in waiting:
-            owner, address, limit, grant = request
-            if owner not in self._owners:
-                continue  # it went because of an earlier grant
-            if self.is_full(address, limit):
-                self._waiting.append(request)
-                continue
-            self._owners[owner] -= 1
-            if not self._owners[owner]:
-                del self._owners[owner]
-            grant()
+        """Grant the requests for which there is room now, oldest first at each address."""
+        while self._relieved and self.used_bytes < self.limit_bytes:
+            address = next(iter(self._relieved))
+            del self._relieved[address]
+            # A grant may end other owners, so nothing of this is kept over it.
+            while requests := self._waiting.get(address):
+                owner, limit, grant = requests[0]
+                if owner in self._owners and self.is_full(address, limit):
+                    break
+                requests.popleft()
+                self._waiting_count -= 1
+                if not requests:
+                    del self._waiting[address]
+                if owner not in self._owners:
+                    self._stale_count -= 1
+                    continue
+                self._owners[owner] -= 1
+                if not self._owners[owner]:
+                    del self._owners[owner]
+                grant()
 
     @property
     def can_grant(self) -> bool:
         """Whether there may be room for a producer that waits."""
-        return bool(self._waiting) and self._released
+        return bool(self._relieved) and self.used_bytes < self.limit_bytes
 
     @property
     def has_waiting(self) -> bool:
         """Whether any producer waits."""
-        return bool(self._waiting)
+        return bool(self._owners)

@@ -67,16 +67,58 @@ def test_an_address_limit_holds_its_own_producers_only() -> None:
 
 
 def test_requests_of_whoever_left_are_forgotten() -> None:
-    account = MemoryAccount(0)
+    account = MemoryAccount(1000)
+    account.hold(1, "a", 1000, 1)
     granted: list[str] = []
     for owner in ("gone", "stays", "gone"):
         account.wait(owner, "a", -1, lambda owner=owner: granted.append(owner))  # type: ignore[misc]  # bound here
     assert account.waiting_of("gone") == 2
     account.forget("gone")
     assert (account.waiting_of("gone"), account.waiting_of("stays")) == (0, 1)
-    account.limit_bytes = 10
+    account.release(1, "a", 1000)
     account.grant_waiting()
     assert granted == ["stays"]
+    assert not account.has_waiting
+
+
+def test_room_at_one_address_does_not_look_at_what_waits_at_another() -> None:
+    looked_at: list[str] = []
+
+    class Watched(MemoryAccount):
+        def is_full(self, address: str, address_limit_bytes: int) -> bool:
+            looked_at.append(address)
+            return super().is_full(address, address_limit_bytes)
+
+    account = Watched(1_000_000)
+    account.hold(1, "full", 100, 1)
+    for number in range(1000):
+        account.wait(number, "full", 100, lambda: None)
+    account.grant_waiting()
+    looked_at.clear()
+    account.hold(2, "other", 100, 1)
+    account.release(2, "other", 100)
+    assert not account.can_grant
+    account.grant_waiting()
+    assert looked_at == []
+
+
+def test_a_grant_that_ends_the_other_owners_leaves_nothing_behind() -> None:
+    account = MemoryAccount(1000)
+    account.hold(1, "a", 1000, 1)
+    granted: list[int] = []
+
+    def grant(number: int) -> None:
+        granted.append(number)
+        for other in range(10):
+            account.forget(other)
+
+    for number in range(10):
+        account.wait(number, "a", -1, lambda number=number: grant(number))  # type: ignore[misc]  # bound here
+    account.release(1, "a", 1000)
+    account.grant_waiting()
+    assert granted == [0]
+    assert not account.has_waiting and not account.can_grant
+    assert not account._waiting
 
 
 actions = st.lists(
