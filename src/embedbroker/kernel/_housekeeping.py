@@ -23,7 +23,7 @@ _SLICE = 250
 class Housekeeping:
     """Two periodic scans; a period of -1 switches one off. Times are monotonic seconds."""
 
-    __slots__ = ("_expiry_due", "_expiry_period", "_idle_due", "_idle_period", "_kernel", "_scan")
+    __slots__ = ("_expiry_due", "_expiry_period", "_idle_due", "_idle_period", "_kernel", "_scan", "_sweep")
 
     def __init__(self, kernel: Kernel, expiry_period_ms: int, idle_period_ms: int) -> None:
         self._kernel = kernel
@@ -32,6 +32,7 @@ class Housekeeping:
         self._expiry_due: float | None = None
         self._idle_due: float | None = None
         self._scan: Iterator[bool] | None = None
+        self._sweep: Iterator[bool] | None = None
 
     def start(self, now: float) -> None:
         """Count the periods from now."""
@@ -63,20 +64,23 @@ class Housekeeping:
 
     def next_deadline(self, now: float) -> float | None:
         """When `run` has something to do."""
-        if self._scan is not None:
+        if self._scan is not None or self._sweep is not None:
             return now
         return min((due for due in (self._expiry_due, self._idle_due) if due is not None), default=None)
 
     def run(self, now: float) -> None:
-        """Do what is due: at most one slice of an expiry scan, and one sweep."""
+        """Do what is due: at most one slice of an expiry scan, and one of a sweep."""
         if self._scan is None and self._expiry_due is not None and now >= self._expiry_due:
             self._expiry_due = now + self._expiry_period
             self._scan = self._expire_all(list(self._kernel.catalog.queues.values()), self._kernel.now_ms)
         if self._scan is not None and next(self._scan, None) is None:
             self._scan = None
-        if self._idle_due is not None and now >= self._idle_due:
+        if self._sweep is None and self._idle_due is not None and now >= self._idle_due:
             self._idle_due = now + self._idle_period
-            self._sweep()
+            catalog = self._kernel.catalog
+            self._sweep = self._drop_idle(list(catalog.queues.values()), list(catalog.addresses.values()))
+        if self._sweep is not None and next(self._sweep, None) is None:
+            self._sweep = None
 
     def _expire_all(self, queues: list[Queue], before_ms: int) -> Iterator[bool]:
         """Move every waiting message whose time has passed; yields after each slice."""
@@ -99,34 +103,47 @@ class Housekeeping:
                     looked_at = 0
                     yield True
 
-    def _sweep(self) -> None:
-        """First sight of an idle queue or address marks it, the next sweep deletes it."""
+    def _drop_idle(self, queues: list[Queue], addresses: list[Address]) -> Iterator[bool]:
+        """First sight of an idle queue or address marks it, the next sweep deletes it; yields after each slice."""
         kernel = self._kernel
-        for queue in list(kernel.catalog.queues.values()):
-            definition = queue.definition
-            left = queue.message_count + queue.waiting_visible
-            allowed = definition.auto_delete_message_count
-            idle = (
-                definition.auto_delete
-                and queue.used
-                and not queue.consumers
-                and not queue.browsers
-                and (allowed == -1 or left <= allowed)
-                and kernel.now_ms - queue.idle_since_ms >= definition.auto_delete_delay
-            )
-            if idle and queue.swept:
-                kernel.log(f"queue {queue.name!r} is deleted: it was auto-created and is not used any more")
-                # Its address has to be seen idle twice by itself.
-                kernel.delete_queue(queue, keep_address=True)
-            queue.swept = idle
-        for address in list(kernel.catalog.addresses.values()):
-            delay = kernel.settings.of(address.name).auto_delete_addresses_delay
-            idle = (
-                self._goes(address)
-                and address.used
-                and not address.queues
-                and kernel.now_ms - address.idle_since_ms >= (delay or 0)
-            )
-            if idle and address.swept:
-                kernel.catalog.remove_address(address)
-            address.swept = idle
+        for index, queue in enumerate(queues, 1):
+            if not queue.deleted:
+                self._look_at_queue(queue)
+            if not index % _SLICE:
+                yield True
+        for index, address in enumerate(addresses, 1):
+            if kernel.catalog.addresses.get(address.name) is address:
+                self._look_at_address(address)
+            if not index % _SLICE:
+                yield True
+
+    def _look_at_queue(self, queue: Queue) -> None:
+        kernel, definition = self._kernel, queue.definition
+        left = queue.message_count + queue.waiting_visible
+        allowed = definition.auto_delete_message_count
+        idle = (
+            definition.auto_delete
+            and queue.used
+            and not queue.consumers
+            and not queue.browsers
+            and (allowed == -1 or left <= allowed)
+            and kernel.now_ms - queue.idle_since_ms >= definition.auto_delete_delay
+        )
+        if idle and queue.swept:
+            kernel.log(f"queue {queue.name!r} is deleted: it was auto-created and is not used any more")
+            # Its address has to be seen idle twice by itself.
+            kernel.delete_queue(queue, keep_address=True)
+        queue.swept = idle
+
+    def _look_at_address(self, address: Address) -> None:
+        kernel = self._kernel
+        delay = kernel.settings.of(address.name).auto_delete_addresses_delay
+        idle = (
+            self._goes(address)
+            and address.used
+            and not address.queues
+            and kernel.now_ms - address.idle_since_ms >= (delay or 0)
+        )
+        if idle and address.swept:
+            kernel.catalog.remove_address(address)
+        address.swept = idle

@@ -152,3 +152,15 @@ def test_the_smallest_budget_gets_everything_done(stage: Stage, budget: int) -> 
     consumer.queue.force_delivery(consumer, 1)
     stage.run_all(budget)
     assert taker.got[-1] == 1 and taker.texts == texts(100)
+
+
+def test_scans_of_many_queues_are_spread_also_when_all_are_empty() -> None:
+    stage = Stage()
+    for number in range(1000):
+        stage.queue(f"q{number}", auto_created=True)
+    housekeeping = stage.kernel.housekeeping
+    steps = 0
+    while (housekeeping.next_deadline(30.0) or 0.0) <= 30.0:
+        housekeeping.run(30.0)
+        steps += 1
+    assert steps >= 2 * 1000 // 250
