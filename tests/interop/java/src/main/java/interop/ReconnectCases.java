@@ -18,7 +18,6 @@ import javax.jms.MessageProducer;
 import javax.jms.Queue;
 import javax.jms.Session;
 import javax.jms.TextMessage;
-import javax.jms.TransactionRolledBackException;
 
 /**
  * Connections that break: the URL leads through a relay, and "ask cut" breaks what goes through it. "ask restart"
@@ -106,7 +105,8 @@ final class ReconnectCases {
       } catch (JMSException unblocked) {
          // The connection may break under the call; what counts is that the commit does not pretend.
       }
-      Broker.fails(TransactionRolledBackException.class, session::commit);
+      // Rolled back, or in doubt when the commit itself was under way: in either case an error, and nothing is there.
+      Broker.fails(JMSException.class, session::commit);
       SessionCases.send(session, queue, "kept");
       session.commit();
       MessageConsumer consumer = session.createConsumer(queue);
