@@ -28,11 +28,15 @@ def test_ctrl_c_in_the_middle_of_a_step_closes_the_connection_in_order(monkeypat
     async def program() -> None:
         nonlocal armed
         with trio.fail_after(10):
-            async with EmbeddedBroker() as broker, ConnectionFactory(broker.url).connect() as connection:
-                async with connection.session() as session, session.create_consumer("orders"):
-                    armed = True
-                    await session.create_producer("orders").send("one")
-                    await trio.sleep_forever()
+            async with (
+                EmbeddedBroker() as broker,
+                ConnectionFactory(broker.url).connect() as connection,
+                connection.session() as session,
+                session.create_consumer("orders"),
+            ):
+                armed = True
+                await session.create_producer("orders").send("one")
+                await trio.sleep_forever()
 
     monkeypatch.setattr(Agent, "step", step)
     with pytest.raises(KeyboardInterrupt):
