@@ -53,6 +53,12 @@ def rollback_steps(session: "Session", last_message_as_delivered: bool) -> Steps
     1. The client sends SESS_STOP; the connection is lost, the session is rebuilt and, being started, delivers.
     2. SESS_ROLLBACK returns those deliveries to their queues, and the broker delivers them again at once.
     3. When the reply arrives, nobody here can tell which of the two deliveries is in the buffer.
+
+    And of a stop whose reply takes longer than a call may, which is why the buffer is emptied once more at the end:
+
+    1. SESS_STOP times out behind a delivery; the rollback waits, and the session is reattached.
+    2. The broker repeats the delivery and the reply, then rolls back; the delivery has gone back with all others.
+    3. Nothing new has come since, because the session does not deliver before the SESS_START that follows here.
     """
     line = session.line
     started = session.started
@@ -67,6 +73,9 @@ def rollback_steps(session: "Session", last_message_as_delivered: bool) -> Steps
         consumer.roll_back()
     error = yield from settled(line.request(SessionRollback(last_message_as_delivered), NullResponse))
     session.suspended = False
+    if error is None:
+        for consumer in consumers:
+            consumer.roll_back()
     if started and session.started:
         line.post(SessionStart())
         for consumer in consumers:
