@@ -12,9 +12,11 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+
+import attrs
 
 from embedbroker.testing import Campaign, ScenarioFailed, SeedResult, run_seed
 
@@ -36,7 +38,8 @@ def main(arguments: list[str] | None = None) -> int:
     _run(campaign, options, started)
     hash_check = True
     if options.hash_check:
-        hash_check = _hash_check(options.first_seed, min(options.hash_check, options.seeds), campaign)
+        seeds = min(options.hash_check, options.seeds)
+        hash_check = _hash_check(options.first_seed, seeds, campaign, options.interpreter)
     seconds = time.monotonic() - started
     summary = {
         **campaign.summary(),
@@ -66,6 +69,9 @@ def _parser() -> argparse.ArgumentParser:
         default=HASH_CHECK_SEEDS,
         metavar="SEEDS",
         help=f"compare digests of so many seeds under other hash seeds (default {HASH_CHECK_SEEDS}, 0: do not)",
+    )
+    parser.add_argument(
+        "--interpreter", action="append", default=[], metavar="PYTHON", help="compare with this Python version, too"
     )
     parser.add_argument("--digest", action="store_true", help="print the digest of each seed and nothing else")
     parser.add_argument("--trace", type=int, default=60, metavar="LINES", help="trace lines shown of a failure")
@@ -122,29 +128,35 @@ def _show_failure(failure: ScenarioFailed, lines: int) -> None:
     sys.stderr.write("\n".join(text) + "\n")
 
 
-def _hash_check(first_seed: int, seeds: int, campaign: Campaign) -> bool:
-    """Runs seeds again in two processes with different hash seeds, and compares all digests there are."""
+def _hash_check(first_seed: int, seeds: int, campaign: Campaign, interpreters: Sequence[str]) -> bool:
+    """Runs seeds again in processes with other hash seeds, or of other interpreters, and compares all digests."""
     known = {seed: digest for seed, digest in campaign.digests.items() if first_seed <= seed < first_seed + seeds}
     if not known:
         return True
     clean = max(known) - first_seed + 1
-    runs = [_digests(first_seed, clean, hash_seed) for hash_seed in ("0", "4242")]
+    ways = [(sys.executable, "0"), (sys.executable, "4242"), *((interpreter, "7") for interpreter in interpreters)]
+    runs = [_digests(first_seed, clean, *way) for way in ways]
     equal = True
     for seed, digest in sorted(known.items()):
         found = {digest, *(run.get(seed, "none") for run in runs)}
         if len(found) > 1:
             equal = False
-            sys.stderr.write(f"seed {seed} gives different traces under different hash seeds: {sorted(found)}\n")
-    sys.stderr.write(
-        f"digests of {len(known)} seeds compared under two other hash seeds: {'equal' if equal else 'DIFFERENT'}\n"
-    )
+            sys.stderr.write(f"seed {seed} gives different traces: {sorted(found)}\n")
+    verdict = "equal" if equal else "DIFFERENT"
+    others = f" and {len(interpreters)} other interpreters" if interpreters else ""
+    sys.stderr.write(f"digests of {len(known)} seeds compared under two other hash seeds{others}: {verdict}\n")
     return equal
 
 
-def _digests(first_seed: int, seeds: int, hash_seed: str) -> dict[int, str]:
-    command = [sys.executable, "-m", "embedbroker.testing", "--digest"]
+def _digests(first_seed: int, seeds: int, interpreter: str, hash_seed: str) -> dict[int, str]:
+    command = [interpreter, "-m", "embedbroker.testing", "--digest"]
     command += ["--seeds", str(seeds), "--first-seed", str(first_seed)]
-    run = subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": hash_seed}, capture_output=True, text=True)
+    # Another interpreter needs no installation of its own: all that a simulation imports is plain Python.
+    paths = [str(Path(__file__).parents[2]), str(Path(attrs.__file__).parents[1])]
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(paths)}
+    if interpreter == sys.executable:
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    run = subprocess.run(command, env=environment, capture_output=True, text=True)
     return {int(seed): digest for seed, digest in _pairs(run.stdout.splitlines())}
 
 
