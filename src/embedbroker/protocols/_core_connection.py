@@ -200,6 +200,9 @@ class CoreConnection:
             # The client makes it anew: what it left is returned first, so that nothing is delivered twice at once.
             session.close(failed=True)
             session = None
+        elif session is not None and self.version and min(self.version, SERVER_VERSION) != session.version:
+            # What is kept for its client is written in another version: this is not that client.
+            session = None
         if session is None:
             self._refused_reattach = True
             self._send(ReattachSessionResponse(-1, False), _SESSION_CHANNEL)

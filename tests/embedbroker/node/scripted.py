@@ -94,12 +94,16 @@ class SeededEntropy:
 
 @define(eq=False)
 class Peer:
-    """One connection as its client sees it. A peer that does not read leaves what it is sent unreported."""
+    """One connection as its client sees it.
+
+    A peer that does not read leaves what it is sent unreported; one that does not listen throws it away.
+    """
 
     stage: Stage
     number: int
     version: int
     reads: bool = True
+    listens: bool = True
     received: list[tuple[int, Packet]] = Factory(list)
     received_bytes: int = 0
     unread_bytes: int = 0
@@ -120,7 +124,7 @@ class Peer:
     def take(self, data: bytes) -> None:
         """What the node sent."""
         self.received_bytes += len(data)
-        buffer, ends = self._splitter.feed(data)
+        buffer, ends = self._splitter.feed(data) if self.listens else (b"", [])
         start = 0
         for end in ends:
             packet = decode_packet(buffer, start, end, self.version, False)

@@ -136,6 +136,15 @@ def test_a_half_open_connection_loses_its_session_to_the_new_one(stage: Stage) -
     assert again.packets(NullResponse) == [NullResponse(-1)] * 2
 
 
+def test_a_client_of_another_version_does_not_get_the_session(stage: Stage) -> None:
+    stage.connect().open_session("s", window=WINDOW).lose()
+    old = stage.connect(128)
+    old.send(ReattachSession("s", -1), channel=1)
+    assert old.packets(ReattachSessionResponse) == [ReattachSessionResponse(-1, False)]
+    _again, answer = come_back(stage, "s", -1)
+    assert answer.reattached
+
+
 def test_the_time_to_live_ends_the_wait(stage: Stage) -> None:
     peer = stage.connect().open_session("s", window=WINDOW)
     peer.create_queue("t", temporary=True)
