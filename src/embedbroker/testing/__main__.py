@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
     hash_check = True
     if options.hash_check:
         seeds = min(options.hash_check, options.seeds)
-        hash_check = _hash_check(options.first_seed, seeds, campaign, options.interpreter)
+        hash_check = _hash_check(options.first_seed, seeds, campaign, options.interpreter or ())
     seconds = time.monotonic() - started
     summary = {
         **campaign.summary(),
@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
         help=f"compare digests of so many seeds under other hash seeds (default {HASH_CHECK_SEEDS}, 0: do not)",
     )
     parser.add_argument(
-        "--interpreter", action="append", default=[], metavar="PYTHON", help="compare with this Python version, too"
+        "--interpreter", action="append", metavar="PYTHON", help="compare with this Python version, too"
     )
     parser.add_argument("--digest", action="store_true", help="print the digest of each seed and nothing else")
     parser.add_argument("--trace", type=int, default=60, metavar="LINES", help="trace lines shown of a failure")

@@ -1,4 +1,4 @@
-"""Recorded traffic with bytes changed, dropped, repeated and shuffled: a node closes connections, and does nothing else.
+"""Recorded traffic with bytes changed, dropped and repeated: a node closes connections, and does nothing else.
 
 Every mutation runs beside a client that behaves: it must not notice.
 """

@@ -1,0 +1,161 @@
+"""A real broker with a client that behaves beside the ones that do not, and a count of everything that could leak.
+
+Responsible for the witness and the counting. Refuses to be bad: tests bring their own bytes.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+import trio.testing
+from attrs import define
+
+from embedbroker import EmbeddedBroker
+from embedclient import ConnectionFactory, Session
+from embedclient.transport import ByteStream, TransportLost, connect_tcp, vm_connect
+from embedclient.wire.core import (
+    CreateSession,
+    FrameSplitter,
+    Packet,
+    Ping,
+    SubscribeTopologyV2,
+    decode_packet,
+    encode_packet,
+)
+
+__all__ = ["GuardedBroker", "Intruder", "guarded_broker"]
+
+LOGGER = "embedbroker.broker"
+
+
+@define(eq=False)
+class Intruder:
+    """A raw connection to the broker."""
+
+    stream: ByteStream
+    packets: list[Packet]
+    _splitter: FrameSplitter
+
+    async def send(self, data: bytes) -> None:
+        """Write everything, unless the broker closes first."""
+        view = memoryview(data)
+        try:
+            while view:
+                taken = self.stream.send_nowait(view)
+                view = view[taken:]
+                if view:
+                    await self.stream.wait_writable()
+        except TransportLost:
+            pass
+
+    async def send_packets(self, *packets: Packet, channel: int = 10) -> None:
+        await self.send(b"".join(encode_packet(packet, channel, 136) for packet in packets))
+
+    async def open_session(self) -> None:
+        """Shake hands and open a session on channel 10."""
+        create = CreateSession("intruder", 10, 136, None, None, 1, False, True, True, -1, False, None)
+        await self.send(
+            b"ARTEMIS"
+            + encode_packet(Ping(60_000), 0, 136)
+            + encode_packet(SubscribeTopologyV2(False, 136), 0, 136)
+            + encode_packet(create, 1, 136)
+        )
+        for _ in range(3):
+            await self.next_packet()
+
+    async def next_packet(self) -> Packet:
+        """The next packet from the broker."""
+        while not self.packets:
+            data = await self.stream.receive(65_536)
+            assert data, "the broker closed the connection"
+            buffer, ends = self._splitter.feed(data)
+            start = 0
+            for end in ends:
+                self.packets.append(decode_packet(buffer, start, end, 136, False))
+                start = end
+        return self.packets.pop(0)
+
+    async def wait_closed(self) -> bytes:
+        """Read until the broker closes; returns what it said before."""
+        said = b""
+        try:
+            while data := await self.stream.receive(65_536):
+                said += data
+        except TransportLost:
+            pass
+        self.stream.close()
+        return said
+
+
+class GuardedBroker:
+    """What tests work with: connections to make, and the log."""
+
+    def __init__(self, broker: EmbeddedBroker, session: Session, caplog: pytest.LogCaptureFixture) -> None:
+        self.broker = broker
+        self._session = session
+        self._caplog = caplog
+        self._count = 0
+
+    async def connect(self, *, vm: bool = False) -> Intruder:
+        """A connection that has said nothing."""
+        if vm:
+            await trio.lowlevel.checkpoint()  # the broker has to accept: few may wait
+            stream: ByteStream = vm_connect(self.broker.vm_url.removeprefix("vm://"))
+        else:
+            stream = await connect_tcp("127.0.0.1", self.broker.port, timeout_s=5)
+        return Intruder(stream, [], FrameSplitter())
+
+    def lines(self) -> list[str]:
+        """What the broker logged since the last time."""
+        lines = [record.getMessage() for record in self._caplog.records if record.name == LOGGER]
+        self._caplog.clear()
+        return lines
+
+    async def look(self) -> None:
+        """The witness sends and receives a message, as if nobody else were there."""
+        self._count += 1
+        await self._session.create_producer("witness").send(f"{self._count}")
+        async with self._session.create_consumer("witness") as consumer:
+            message = await consumer.receive(timeout=5)
+            assert message is not None and message.body == f"{self._count}"
+
+    def holdings(self) -> tuple[int, ...]:
+        """Connections, sessions, tasks, sockets and message bytes."""
+        run = self.broker._run
+        assert run is not None
+        host = run.host
+        node = host.node
+        return (
+            len(host._peers),
+            len(node._connections) + len(node._newcomers) + len(node._lost),
+            len(node.core.sessions),
+            len(run._inner.child_tasks),
+            len(os.listdir("/proc/self/fd")),
+            node.kernel.memory.used_bytes,
+        )
+
+
+@asynccontextmanager
+async def guarded_broker(caplog: pytest.LogCaptureFixture, **config: object) -> AsyncIterator[GuardedBroker]:
+    """A broker with its witness. At the end everything is as it was before the intruders came."""
+    caplog.set_level(logging.DEBUG, LOGGER)
+    with trio.fail_after(20):
+        async with (
+            EmbeddedBroker(**config) as broker,  # type: ignore[arg-type]  # tests name real fields
+            ConnectionFactory(broker.url).connect() as connection,
+            connection.session() as session,
+        ):
+            guarded = GuardedBroker(broker, session, caplog)
+            await guarded.look()
+            await trio.testing.wait_all_tasks_blocked()
+            before = guarded.holdings()
+            guarded.lines()
+            yield guarded
+            await guarded.look()
+            await trio.testing.wait_all_tasks_blocked()
+            assert guarded.holdings() == before
