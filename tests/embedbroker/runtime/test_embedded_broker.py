@@ -1,0 +1,192 @@
+"""`EmbeddedBroker` as its users meet it: scopes, restarts, several in one process, refusals, errors, threads."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+import trio
+from embedbroker import BrokerConfig, EmbeddedBroker
+from embedclient import ConnectionFactory
+from embedclient.errors import BrokerFailed, IllegalStateException, ResourceAllocationException
+
+
+async def put(url: str, *texts: str) -> None:
+    async with ConnectionFactory(url).connect() as connection, connection.session() as session:
+        producer = session.create_producer("orders")
+        for text in texts:
+            await producer.send(text)
+
+
+async def take(url: str, count: int) -> list[object]:
+    found: list[object] = []
+    async with (
+        ConnectionFactory(url).connect() as connection,
+        connection.session() as session,
+        session.create_consumer("orders") as consumer,
+    ):
+        for _ in range(count):
+            message = await consumer.receive(timeout=5)
+            assert message is not None
+            found.append(message.body)
+    return found
+
+
+@pytest.mark.parametrize("vm", [False, True], ids=["tcp", "vm"])
+async def test_messages_go_through(vm: bool) -> None:
+    async with EmbeddedBroker() as broker:
+        url = broker.vm_url if vm else broker.url
+        await put(url, "one", "two")
+        assert await take(url, 2) == ["one", "two"]
+
+
+async def test_a_port_is_taken_for_each_life_and_given_back() -> None:
+    async with EmbeddedBroker() as broker:
+        port = broker.port
+        assert broker.url == f"tcp://127.0.0.1:{port}" and broker.is_running
+    assert not broker.is_running
+    with pytest.raises(IllegalStateException, match="not running"):
+        broker.url  # noqa: B018  # the property raises
+    with socket.socket() as free:
+        free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        free.bind(("127.0.0.1", port))
+
+
+@pytest.mark.parametrize("end", ["stop", "crash"])
+async def test_a_broker_with_a_directory_brings_its_messages_back(end: str, tmp_path: Path) -> None:
+    async with EmbeddedBroker(data_directory=str(tmp_path)) as broker:
+        await put(broker.url, "kept")
+        await (broker.stop() if end == "stop" else broker.crash())
+        assert not broker.is_running
+        await broker.start()
+        assert await take(broker.url, 1) == ["kept"]
+
+
+@pytest.mark.parametrize("end", ["stop", "crash"])
+async def test_a_broker_in_memory_begins_anew(end: str) -> None:
+    async with EmbeddedBroker() as broker:
+        await put(broker.url, "gone")
+        await (broker.stop() if end == "stop" else broker.crash())
+        await broker.start()
+        await put(broker.url, "new")
+        assert await take(broker.url, 1) == ["new"]
+
+
+async def test_stopping_twice_is_fine_and_starting_twice_is_not() -> None:
+    broker = EmbeddedBroker()
+    with pytest.raises(IllegalStateException, match="async with"):
+        await broker.start()
+    async with broker:
+        with pytest.raises(IllegalStateException, match="running already"):
+            await broker.start()
+        await broker.stop()
+        await broker.stop()
+        await broker.crash()
+
+
+async def test_several_brokers_live_in_one_process() -> None:
+    async with EmbeddedBroker() as one, EmbeddedBroker() as other:
+        assert one.port != other.port and one.vm_url != other.vm_url
+        await put(one.vm_url, "for one")
+        await put(other.vm_url, "for the other")
+        assert await take(one.url, 1) == ["for one"]
+        await one.crash()
+        assert await take(other.url, 1) == ["for the other"]
+
+
+async def test_a_port_in_use_is_named() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(ResourceAllocationException, match=str(port)):
+            async with EmbeddedBroker(port=port):
+                pass
+
+
+async def test_a_directory_has_one_broker_at_a_time(tmp_path: Path) -> None:
+    async with EmbeddedBroker(name="first", data_directory=str(tmp_path)):
+        with pytest.raises(ResourceAllocationException, match="first"):
+            async with EmbeddedBroker(name="second", data_directory=str(tmp_path)):
+                pass
+    async with EmbeddedBroker(name="second", data_directory=str(tmp_path)) as broker:
+        assert broker.is_running
+
+
+async def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a directory")
+    with pytest.raises(ResourceAllocationException, match="file"):
+        async with EmbeddedBroker(data_directory=str(tmp_path / "file" / "data")):
+            pass
+
+
+async def test_an_exception_of_the_user_leaves_as_it_is() -> None:
+    mine = ValueError("mine")
+    with pytest.raises(ValueError) as caught:
+        async with EmbeddedBroker():
+            raise mine
+    assert caught.value is mine
+
+
+async def test_a_cancellation_passes_and_the_broker_is_gone() -> None:
+    with trio.CancelScope() as scope:
+        async with EmbeddedBroker() as broker:
+            scope.cancel()
+            await trio.sleep_forever()
+    assert scope.cancelled_caught and not broker.is_running
+
+
+async def test_a_bug_ends_its_broker_and_no_other() -> None:
+    def failing(budget: int) -> None:
+        raise AssertionError("a bug")
+
+    async with EmbeddedBroker(name="healthy") as healthy:
+        with trio.fail_after(5), pytest.raises(BrokerFailed, match="a bug"):
+            async with EmbeddedBroker(name="sick") as sick:
+                assert sick._run is not None
+                sick._run.host.node.kernel.run = failing  # type: ignore[method-assign]  # the bug
+                socket.create_connection(("127.0.0.1", sick.port)).close()
+                await trio.sleep_forever()
+        await put(healthy.url, "still here")
+        assert await take(healthy.url, 1) == ["still here"]
+
+
+def test_a_config_of_another_kind_is_refused() -> None:
+    with pytest.raises(TypeError, match="BrokerConfig"):
+        EmbeddedBroker({"port": 1})  # type: ignore[arg-type]  # wrong on purpose
+    with pytest.raises(TypeError):
+        EmbeddedBroker(BrokerConfig(), prot=1)
+
+
+def test_a_broker_in_a_thread_blocks_and_ends_with_its_scope() -> None:
+    before = threading.active_count()
+    with EmbeddedBroker.in_thread() as broker:
+        trio.run(put, broker.url, "one")
+        assert trio.run(take, broker.url, 1) == ["one"]
+        broker.stop()
+        broker.start()
+        assert broker.is_running
+        broker.crash()
+    assert threading.active_count() <= before + 1  # trio keeps a worker for a while
+
+
+def test_a_thread_that_cannot_start_says_why() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(ResourceAllocationException), EmbeddedBroker.in_thread(port=taken.getsockname()[1]):
+            pass
+
+
+def test_a_broker_in_a_thread_needs_its_scope() -> None:
+    with pytest.raises(IllegalStateException, match="scope"):
+        EmbeddedBroker.in_thread().stop()
+
+
+def test_an_exception_in_the_scope_of_a_thread_leaves_as_it_is() -> None:
+    mine = KeyError("mine")
+    with pytest.raises(KeyError) as caught, EmbeddedBroker.in_thread():
+        raise mine
+    assert caught.value is mine
