@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import trio
+
 from embedbroker import BrokerConfig, EmbeddedBroker
 from embedclient import ConnectionFactory
 from embedclient.errors import BrokerFailed, IllegalStateException, ResourceAllocationException
