@@ -84,6 +84,14 @@ class ClientHost:
         self.world.after(0.0, self, None)
         return script
 
+    def leave(self) -> None:
+        """The process ends in order: it closes its connection."""
+        if self._agent is not None:
+            self.run("leave", self._close(self._agent))
+
+    def _close(self, agent: Agent) -> Steps:
+        yield agent.close()
+
     def crash(self) -> None:
         """The process is gone, and with it its scripts, its agent and its side of every connection."""
         self.world.note(self.name, "crashes")

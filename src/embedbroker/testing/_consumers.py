@@ -78,6 +78,8 @@ class SimulatedConsumer:
     #: leaves in order. Copies of a message that was sent twice share a key, not an id.
     _seen: dict[int, str] = field(factory=dict, init=False)
     _seen_before_failure: list[int] = field(factory=list, init=False)
+    _rebuilds_before_failure: int = field(default=0, init=False)
+    _session: Session | None = field(default=None, init=False)
     _transaction: str | None = field(default=None, init=False)
     _in_batch: int = field(default=0, init=False)
     _committing: bool = field(default=False, init=False)
@@ -122,6 +124,7 @@ class SimulatedConsumer:
         """Consumes on one session until the user leaves or the session fails."""
         plan, scene = self.plan, self.scene
         self._lives += 1
+        self._session = session
         filter_text = selector_of(plan.color) if plan.color is not None else None
         consumer: Consumer = yield session.create_consumer(
             self.subscription, filter=filter_text, window=plan.window_bytes
@@ -330,10 +333,15 @@ class SimulatedConsumer:
         scene.operate(self.name, "forwards", letter.key)
         yield producer.send(letter.build(scene.world.instant.wall_ms))
 
+    def _rebuilds(self) -> int:
+        """Other sessions of the client may be rebuilt while this one goes on where it was."""
+        return 0 if self._session is None else self._session.rebuilds
+
     def _on_notification(self, notification: Notification) -> None:
         if isinstance(notification, FailureDetected):
             self._seen_before_failure = list(self._seen)
-        elif isinstance(notification, FailoverCompleted) and not notification.reattached:
+            self._rebuilds_before_failure = self._rebuilds()
+        elif isinstance(notification, FailoverCompleted) and self._rebuilds() != self._rebuilds_before_failure:
             # What it had seen and not acknowledged comes again, flagged; what it had buffered may come behind others.
             # What came since its own session was rebuilt is valid: other sessions of the client may take longer.
             self.scene.ledger.interrupted(self.subscription)

@@ -130,6 +130,11 @@ class NodeHost:
         return work is not None and any(isinstance(operation, WriteAt) for operation in work.operations)
 
     @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return len(self._links)
+
+    @property
     def stopping(self) -> bool:
         """True while an orderly stop is under way."""
         return self.node is not None and self.node.state is NodeState.STOPPING

@@ -234,6 +234,9 @@ class _Scenario:
         self.scene.phase = Phase.LEAVE
         hosts = [*self.cast.hosts, self._sweeper_host]
         self._run_until(lambda: all(host.idle for host in hosts), _LEAVE_S, "clients do not come to an end")
+        for host in hosts:
+            host.leave()
+        self._run_until(self._is_deserted, _LEAVE_S, self._left_behind)
         self.checker.compare_replay_soon()
         self._run_until(lambda: self.checker.compared, _LEAVE_S, "the broker does not come to rest")
 
@@ -243,10 +246,30 @@ class _Scenario:
         node, ledger = self.broker.node, self.scene.ledger
         if node is None or not self.broker.ready:
             return False
-        for queue in node.kernel.catalog.queues.values():
-            if queue.message_count or queue.waiting_visible:
+        for name in self._queues():
+            queue = node.kernel.catalog.queues.get(name)
+            if queue is not None and (queue.message_count or queue.waiting_visible):
                 return False
         return not any(ledger.missing(name) for topic in self.cast.topics for name in topic.names)
+
+    def _queues(self) -> list[str]:
+        """Every queue that is wanted. A listener that gave up may leave one behind until its connection ends."""
+        return [DEAD_LETTERS, EXPIRED, *(name for topic in self.cast.topics for name in topic.names)]
+
+    def _is_deserted(self) -> bool:
+        """Nobody is connected, and nothing that belonged to a connection is left."""
+        node = self.broker.node
+        if node is None or self.broker.connections or node.core.sessions:
+            return False
+        return not any(queue.definition.temporary for queue in node.kernel.catalog.queues.values())
+
+    def _left_behind(self) -> str:
+        node = self.broker.node
+        if node is None:
+            return "the broker is down"
+        queues = [queue.name for queue in node.kernel.catalog.queues.values() if queue.definition.temporary]
+        sessions = list(node.core.sessions)
+        return f"left behind: {self.broker.connections} connections, sessions {sessions}, temporary queues {queues}"
 
     def _owed(self) -> str:
         """Why the scenario does not converge."""
