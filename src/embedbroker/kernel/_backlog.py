@@ -12,13 +12,14 @@ message is wanted.
 
 from __future__ import annotations
 
-from bisect import bisect, insort
 from collections import deque
 from collections.abc import Callable, Iterator
 from operator import attrgetter
 from typing import TypeAlias
 
 from embedclient.model import Message
+
+from ._returned import Returned
 
 __all__ = ["Backlog", "Cursor", "Reference", "Restore", "Sealed"]
 
@@ -59,28 +60,28 @@ def _seal(reference: Reference) -> Sealed:
 class Cursor:
     """How far one reader with a filter, or a browser, has looked into each level."""
 
-    __slots__ = ("chunk", "offset", "returned_seen")
+    __slots__ = ("chunk", "offset", "returned_position", "returned_version")
 
     def __init__(self) -> None:
         self.chunk = [0] * 10
         self.offset = [0] * 10
-        # A reader with a filter: version of the level's returned list that was searched without a match.
+        # A reader with a filter: up to which position nothing matched among those that had returned by which addition.
         # A browser: position of the last message it was shown, so that nothing is shown twice.
-        self.returned_seen = [-1] * 10
+        self.returned_position = [-1] * 10
+        self.returned_version = [0] * 10
 
 
 class _Level:
     """One priority. ``chunks`` holds lists (open; None is a gap) or tuples of sealed entries."""
 
-    __slots__ = ("base", "chunks", "head", "live", "returned", "returned_version")
+    __slots__ = ("base", "chunks", "head", "live", "returned")
 
     def __init__(self) -> None:
         self.chunks: deque[list[Reference | None] | tuple[Sealed, ...]] = deque()
         self.base = 0
         self.head = 0
         self.live = 0
-        self.returned: list[Reference] = []
-        self.returned_version = 0
+        self.returned = Returned()
 
 
 class Backlog:
@@ -119,8 +120,7 @@ class Backlog:
         level = self._levels[priority]
         if level is None:
             level = self._levels[priority] = _Level()
-        insort(level.returned, reference, key=_position)
-        level.returned_version += 1
+        level.returned.add(reference)
         level.live += 1
         self.size += 1
         if priority > self._highest:
@@ -148,13 +148,13 @@ class Backlog:
         level.live -= 1
         self.size -= 1
         returned = level.returned
-        if not returned:
+        if not returned.chunks:
             reference = self._first(level)
             self._drop_first(level)
             return reference
-        first = self._first(level) if level.live >= len(returned) else None
-        if first is None or returned[0].position < first.position:
-            return returned.pop(0)
+        first = self._first(level) if level.live >= returned.count else None
+        if first is None or returned.first.position < first.position:
+            return returned.pop_first()
         self._drop_first(level)
         return first
 
@@ -171,15 +171,10 @@ class Backlog:
             if level is None or level.live == 0:
                 continue
             candidate: Reference | None = None
-            if cursor.returned_seen[priority] != level.returned_version:
-                for entry in level.returned:
-                    budget -= 1
-                    if matches(entry.message):
-                        candidate = entry
-                        break
-                else:
-                    cursor.returned_seen[priority] = level.returned_version
-            # However long the returned ones are, the cursor moves on: a large rollback must not stop a small budget.
+            if level.returned.chunks:
+                candidate, budget = level.returned.find(cursor, priority, matches, budget)
+                if candidate is None and budget <= 0:
+                    return None, 0
             found, budget = self._scan(level, priority, cursor, matches, max(budget, 1), candidate)
             if candidate is not None and found is candidate:
                 level.returned.remove(candidate)
@@ -199,12 +194,11 @@ class Backlog:
             level = self._levels[priority]
             if level is None:
                 continue
-            returned = level.returned
-            unseen = bisect(returned, cursor.returned_seen[priority], key=_position)
-            candidate = returned[unseen] if unseen < len(returned) else None
+            unseen = level.returned.chunk_behind(cursor.returned_position[priority]) if level.returned.chunks else ()
+            candidate = unseen[0] if unseen else None
             found, budget = self._scan(level, priority, cursor, _everything, budget, candidate)
             if found is not None:
-                cursor.returned_seen[priority] = found.position
+                cursor.returned_position[priority] = found.position
                 if found is not candidate:
                     cursor.offset[priority] += 1
                 return found, budget
@@ -222,18 +216,25 @@ class Backlog:
         for level in self._levels:
             if level is None:
                 continue
-            for entry in [entry for entry in level.returned if doomed(entry)]:
-                if entry in level.returned:
-                    level.returned.remove(entry)
-                    level.live -= 1
-                    self.size -= 1
-                    yield entry
+            yield from self._remove_returned(level, doomed)
             number = level.base
             # Chunks may go while this waits for its next turn.
             while (number := max(number, level.base)) < level.base + len(level.chunks):
                 yield from self._remove_in_chunk(level, number, doomed, expired_before)
                 yield None
                 number += 1
+
+    def _remove_returned(self, level: _Level, doomed: Callable[[Reference], bool]) -> Iterator[Reference | None]:
+        # Messages may come and go while this waits for its next turn.
+        position = -1
+        while behind := level.returned.chunk_behind(position):
+            for entry in behind:
+                if doomed(entry) and level.returned.remove(entry):
+                    level.live -= 1
+                    self.size -= 1
+                    yield entry
+            yield None
+            position = behind[-1].position
 
     def __iter__(self) -> Iterator[Reference]:
         """All messages in delivery order, sealed ones restored for the look. For queries, not for delivery."""
@@ -368,7 +369,7 @@ class Backlog:
                 level.live -= 1
                 self.size -= 1
                 yield entry
-        if level.live == len(level.returned):
+        if level.live == level.returned.count:
             # Nothing is left in any chunk, and cursors find their way by the base.
             level.base += len(level.chunks)
             level.head = 0

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from embedbroker.kernel import _backlog
+from embedbroker.kernel import _backlog, _returned
 from embedbroker.kernel._backlog import Backlog, Cursor, Reference
 from embedbroker.protocols import restore_message
 
@@ -38,6 +38,7 @@ class BacklogBesideModel(RuleBasedStateMachine):
         super().__init__()
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(_backlog, "CHUNK_ENTRIES", 3)
+        self.patch.setattr(_returned, "CHUNK_ENTRIES", 2)
         self.backlog = Backlog(restore_message)
         self.model = Model()
         self.position = 0
