@@ -1,18 +1,20 @@
 """Selectors: which messages a consumer or a queue wants.
 
 Responsible for turning a text into a ``Selector`` once per distinct text. The grammar and the meaning live in
-``_selector_grammar`` and ``_selector_evaluation``; this module refuses to know either.
+``_selector_grammar`` and ``_selector_evaluation``, which load with the first text; this module refuses to know either.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from embedclient.errors import RemoteProtocolError
 from embedclient.model import Message
 
-from ._selector_evaluation import Condition, compile_selector
-from ._selector_grammar import parse
-from ._selector_numbers import NotANumber
-from ._selector_tokens import InvalidSelector
+from ._selector_errors import InvalidSelector, NotANumber
+
+if TYPE_CHECKING:
+    from ._selector_evaluation import Condition
 
 __all__ = ["InvalidSelector", "Selector", "SelectorCache", "parse_selector"]
 
@@ -52,6 +54,9 @@ def parse_selector(text: str) -> Selector:
     Raises:
         InvalidSelector: the text is not a selector, an empty one included (``SelectorCache.find`` takes that for none).
     """
+    from ._selector_evaluation import compile_selector
+    from ._selector_grammar import parse
+
     return Selector(text, compile_selector(parse(text)))
 
 

@@ -18,9 +18,10 @@ from typing import Final, TypeAlias, assert_never
 
 from embedclient.model import Message, uuid_text
 
+from ._selector_errors import NotANumber
 from ._selector_grammar import ParsedSelector
 from ._selector_like import like_matcher
-from ._selector_numbers import OPERATIONS, NotANumber, is_number, number_in, read_as, text_of, wrapped
+from ._selector_numbers import OPERATIONS, is_number, number_in, read_as, text_of, wrapped
 from ._selector_tree import (
     And,
     Arithmetic,

@@ -14,7 +14,8 @@ from typing import Final, TypeAlias
 
 from attrs import define, frozen
 
-from ._selector_tokens import InvalidSelector, Token, tokenize
+from ._selector_errors import InvalidSelector
+from ._selector_tokens import Token, tokenize
 from ._selector_tree import (
     And,
     Arithmetic,

@@ -14,11 +14,7 @@ from typing import Final
 
 from embedclient.model import number_text
 
-__all__ = ["OPERATIONS", "NotANumber", "is_number", "number_in", "read_as", "text_of", "wrapped"]
-
-
-class NotANumber(TypeError):
-    """Arithmetic met a value that is no number; the selector as a whole does not match."""
+__all__ = ["OPERATIONS", "is_number", "number_in", "read_as", "text_of", "wrapped"]
 
 
 def is_number(value: object) -> bool:

@@ -1,4 +1,4 @@
-"""The tokens of a selector, and the error every stage of reading one raises.
+"""The tokens of a selector.
 
 Responsible for words, literals, comments and the values literals stand for. It refuses to know how tokens are grouped.
 """
@@ -12,21 +12,9 @@ from typing import Final
 
 from attrs import define, frozen
 
-__all__ = ["InvalidSelector", "Token", "tokenize"]
+from ._selector_errors import InvalidSelector
 
-QUOTED_CHARACTERS_MAX: Final = 200
-
-
-class InvalidSelector(ValueError):
-    """The text is not a selector: ``reason`` says why and ``position`` where (an index into ``text``)."""
-
-    def __init__(self, text: str, position: int, reason: str) -> None:
-        shown = text if len(text) <= QUOTED_CHARACTERS_MAX else text[:QUOTED_CHARACTERS_MAX] + "..."
-        super().__init__(f"invalid selector: {reason} at position {position} of {shown!r}")
-        self.text = text
-        self.position = position
-        self.reason = reason
-
+__all__ = ["Token", "tokenize"]
 
 _KEYWORDS: Final = frozenset(
     ["NOT", "AND", "OR", "BETWEEN", "LIKE", "ESCAPE", "IN", "IS", "TRUE", "FALSE", "NULL", "XPATH", "XQUERY"]

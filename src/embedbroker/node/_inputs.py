@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import frozen
 
-from embedbroker.storage import DiskFault
+if TYPE_CHECKING:
+    from embedbroker.storage import DiskFault
 
 __all__ = [
     "Accepted",

@@ -13,10 +13,10 @@ from __future__ import annotations
 from enum import Enum
 from typing import assert_never
 
+from embedbroker import storage
 from embedbroker.config import BrokerConfig
 from embedbroker.kernel import Kernel, Recovery
 from embedbroker.protocols import DETECT_BYTES, CoreConnection, CoreService, Detected, Link, detect, restore_message
-from embedbroker.storage import Journal, JournalSettings, JournalState
 from embedclient.model import Entropy, Instant, make_uuid, uuid_text
 
 from ._gate import DurabilityGate
@@ -66,12 +66,12 @@ class Node:
         config: BrokerConfig,
         entropy: Entropy,
         memory_limit_bytes: int,
-        journal_settings: JournalSettings | None = None,
+        journal_settings: storage.JournalSettings | None = None,
     ) -> None:
         self.config = config
         self.entropy = entropy
         self.state = NodeState.NEW
-        self.journal = Journal(journal_settings) if journal_settings is not None else None
+        self.journal = storage.Journal(journal_settings) if journal_settings is not None else None
         self.kernel = Kernel(config, restore_message, self._log, memory_limit_bytes, self.journal)
         self.gate = DurabilityGate()
         self.core = CoreService(self.kernel, self.gate, entropy, "")
@@ -132,12 +132,16 @@ class Node:
         now = self._now.monotonic
         if self._work_left:
             return now
-        deadlines = [self._check_due]
+        earliest = self._check_due
         if self.state is NodeState.RUNNING:
-            deadlines.append(self.kernel.housekeeping.next_deadline(now))
+            due = self.kernel.housekeeping.next_deadline(now)
+            if due is not None and (earliest is None or due < earliest):
+                earliest = due
         if self.journal is not None and self.state is not NodeState.STOPPED:
-            deadlines.append(self.journal.next_deadline())
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+            due = self.journal.next_deadline()
+            if due is not None and (earliest is None or due < earliest):
+                earliest = due
+        return earliest
 
     # -- connections ---------------------------------------------------------------------------------------------
 
@@ -262,7 +266,7 @@ class Node:
             lost.abandon()
         self._newcomers.clear()
         self._lost.clear()
-        if self.journal is None or recovering or self.journal.state is not JournalState.READY:
+        if self.journal is None or recovering or self.journal.state is not storage.JournalState.READY:
             self._become_stopped(None)
         else:
             self.journal.close(self._now)
@@ -270,7 +274,7 @@ class Node:
 
     def _stop_if_sealed(self) -> None:
         """A journal that was sealed before closes at once: no disk work will tell."""
-        if self.journal is not None and self.journal.state is JournalState.CLOSED:
+        if self.journal is not None and self.journal.state is storage.JournalState.CLOSED:
             self._become_stopped(None)
 
     def _become_stopped(self, failure: str | None) -> None:
@@ -282,9 +286,9 @@ class Node:
         """The journal moved on: recovered, more durable, failed or closed."""
         journal = self.journal
         assert journal is not None
-        if journal.state is JournalState.FAILED:
+        if journal.state is storage.JournalState.FAILED:
             self._fail_stop(journal.failure or "the journal failed")
-        elif journal.state is JournalState.CLOSED:
+        elif journal.state is storage.JournalState.CLOSED:
             if self.state is NodeState.STOPPING:
                 self._become_stopped(None)
         elif journal.recovered is not None and self.state is NodeState.RECOVERING and self._recovery is None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import frozen
 
-from embedbroker.storage import DiskWork
+if TYPE_CHECKING:
+    from embedbroker.storage import DiskWork
 
 __all__ = ["CloseConnection", "Level", "Notice", "Output", "Ready", "SendBytes", "Stopped"]
 
@@ -56,4 +57,5 @@ class Stopped:
     failure: str | None
 
 
-Output: TypeAlias = SendBytes | CloseConnection | DiskWork | Notice | Ready | Stopped
+# As text: a node without a journal does not load what a disk is.
+Output: TypeAlias = "SendBytes | CloseConnection | DiskWork | Notice | Ready | Stopped"

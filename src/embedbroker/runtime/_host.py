@@ -17,6 +17,7 @@ from contextlib import contextmanager
 import trio
 from trio.lowlevel import enable_ki_protection
 
+from embedbroker import storage
 from embedbroker.node import (
     Accepted,
     BytesReceived,
@@ -36,7 +37,6 @@ from embedbroker.node import (
     Tick,
     Written,
 )
-from embedbroker.storage import Disk, DiskFault, DiskWork, Lane, WriteAt
 from embedclient.transport import ByteStream, Listener, TransportLost
 
 from ._clock import EdgeClock
@@ -50,6 +50,9 @@ REPORT_WRITTEN_BYTES = 128 * 1024
 # 0.25 ms, a sync on a good disk 0.1 ms (docs/performance.md). Once syncs take longer on average, a thread is cheaper.
 INLINE_BATCH_BYTES = 64 * 1024
 INLINE_SYNC_SECONDS_MAX = 0.0004
+# A batch waits for one pass of the scheduler, so that connections that are readable in that pass share it. Once a
+# single connection has caused this many batches in a row there is nobody to wait for, and the pass is saved.
+LONE_BATCHES_MIN = 8
 # Each lane has one batch at a time. Not threads of trio's default limiter: a program that keeps all of those busy,
 # waiting for this broker perhaps, would stop its journal.
 DISK_THREADS = 2
@@ -77,7 +80,7 @@ class Host:
         self,
         node: Node,
         nursery: trio.Nursery,
-        disk: Disk | None,
+        disk: storage.Disk | None,
         logger: logging.Logger,
         on_stopped: Callable[[str | None], None],
     ) -> None:
@@ -96,13 +99,15 @@ class Host:
         self._next_number = 1
         self._armed = trio.CancelScope()
         self._armed_for = float("inf")
-        self._work: deque[DiskWork] = deque()
+        self._work: deque[storage.DiskWork] = deque()
         self._work_waiting = trio.Event()
-        self._background: deque[DiskWork] = deque()
+        self._background: deque[storage.DiskWork] = deque()
         self._background_waiting = trio.Event()
         self._given_up = False
         self._disk_threads = trio.CapacityLimiter(DISK_THREADS)
         self._sync_seconds = 0.0
+        self._lone_peer = 0
+        self._lone_batches = 0
         # A peer is slow or not by what is reported: less than half a high-water mark may be on its way here.
         self._report_bytes = min(REPORT_WRITTEN_BYTES, node.config.output_high_water_bytes // 4)
 
@@ -157,6 +162,8 @@ class Host:
         else:
             with _collector_paused():
                 self._step_inputs()
+        if self._work:
+            self._begin_work(input)
 
     def _step_inputs(self) -> None:
         self._stepping = True
@@ -179,13 +186,6 @@ class Host:
         match output:
             case CloseConnection():
                 self._close(output.connection)
-            case DiskWork():
-                if output.lane is Lane.JOURNAL:
-                    self._work.append(output)
-                    self._work_waiting.set()
-                else:
-                    self._background.append(output)
-                    self._background_waiting.set()
             case Notice():
                 self._logger.log(_LEVELS[output.level], "%s", output.text)
             case Ready():
@@ -195,6 +195,13 @@ class Host:
                 self.stopped.set()
                 self.ready.set()
                 self._on_stopped(output.failure)
+            # Last: without a journal nothing loads what a disk is.
+            case storage.DiskWork():
+                if output.lane is storage.Lane.JOURNAL:
+                    self._work.append(output)
+                else:
+                    self._background.append(output)
+                    self._background_waiting.set()
             case _:
                 raise AssertionError(output)
 
@@ -316,7 +323,7 @@ class Host:
     # -- disk ----------------------------------------------------------------------------------------------------
 
     @enable_ki_protection
-    async def _run_journal_lane(self, disk: Disk) -> None:
+    async def _run_journal_lane(self, disk: storage.Disk) -> None:
         """One batch after the other. Runs after the connections that were readable in the same pass, so their records
         are gathered into the next batch."""
         while True:
@@ -324,49 +331,64 @@ class Host:
                 self._work_waiting = trio.Event()
                 await self._work_waiting.wait()
             work = self._work.popleft()
-            size = sum(
-                len(piece)
-                for operation in work.operations
-                if isinstance(operation, WriteAt)
-                for piece in operation.data
-            )
-            if size <= INLINE_BATCH_BYTES and self._sync_seconds <= INLINE_SYNC_SECONDS_MAX and self.node.is_running:
+            if self._is_quick(work):
                 self._run_inline(disk, work)
-                await trio.lowlevel.checkpoint()
+                if self._work:
+                    await trio.lowlevel.checkpoint()
             else:
                 await self._run_in_thread(disk, work)
 
+    def _begin_work(self, cause: Input) -> None:
+        """A batch is to be written: by the journal lane in the next pass, or here if nobody else was seen to share."""
+        if self._disk is not None and type(cause) is BytesReceived:
+            if cause.connection != self._lone_peer:
+                self._lone_peer = cause.connection
+                self._lone_batches = 0
+            elif self._lone_batches < LONE_BATCHES_MIN:
+                self._lone_batches += 1
+            elif self._is_quick(self._work[0]):
+                self._run_inline(self._disk, self._work.popleft())
+                return
+        self._work_waiting.set()
+
+    def _is_quick(self, work: storage.DiskWork) -> bool:
+        """Whether a batch costs less on the loop than in a thread."""
+        if self._sync_seconds > INLINE_SYNC_SECONDS_MAX or not self.node.is_running:
+            return False
+        pieces = (operation.data for operation in work.operations if isinstance(operation, storage.WriteAt))
+        return sum(sum(map(len, data)) for data in pieces) <= INLINE_BATCH_BYTES
+
     @enable_ki_protection
-    async def _run_background_lane(self, disk: Disk) -> None:
+    async def _run_background_lane(self, disk: storage.Disk) -> None:
         while True:
             while not self._background:
                 self._background_waiting = trio.Event()
                 await self._background_waiting.wait()
             await self._run_in_thread(disk, self._background.popleft())
 
-    async def _run_in_thread(self, disk: Disk, work: DiskWork) -> None:
+    async def _run_in_thread(self, disk: storage.Disk, work: storage.DiskWork) -> None:
         try:
             results = await trio.to_thread.run_sync(self._timed, disk, work, limiter=self._disk_threads)
-        except DiskFault as fault:
+        except storage.DiskFault as fault:
             answer: Input = DiskFailed(work.batch, fault)
         else:
             answer = DiskDone(work.batch, results)
         if not self._given_up:
             self.feed(answer)
 
-    def _run_inline(self, disk: Disk, work: DiskWork) -> None:
+    def _run_inline(self, disk: storage.Disk, work: storage.DiskWork) -> None:
         try:
             results = self._timed(disk, work)
-        except DiskFault as fault:
+        except storage.DiskFault as fault:
             self.feed(DiskFailed(work.batch, fault))
         else:
             self.feed(DiskDone(work.batch, results))
 
-    def _timed(self, disk: Disk, work: DiskWork) -> tuple[object, ...]:
+    def _timed(self, disk: storage.Disk, work: storage.DiskWork) -> tuple[object, ...]:
         """Run a batch and keep a running average of what journal batches take."""
         begin = time.perf_counter()
         results = disk.run(work.operations)
-        if work.lane is Lane.JOURNAL:
+        if work.lane is storage.Lane.JOURNAL:
             self._sync_seconds += 0.1 * (time.perf_counter() - begin - self._sync_seconds)
         return results
 
