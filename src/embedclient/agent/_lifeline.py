@@ -252,7 +252,7 @@ class Lifeline:
         )
         recovery.when_done(lambda: self._on_recovered(connection, recovery))
 
-    def _on_recovered(self, connection: Connection, recovery: Call[set[Session]]) -> None:
+    def _on_recovered(self, connection: Connection, recovery: Call[None]) -> None:
         if connection.closed:
             return
         if recovery.error is not None:
@@ -260,13 +260,12 @@ class Lifeline:
             return
         attempts = self._attempts
         assert attempts is not None
-        rebuilt = recovery.result
+        sessions = [session for session in self.sessions if session.line.closed_error is None]
         # Listeners hear of it in front of everything that the sessions do now.
-        self._notify(FailoverCompleted(not rebuilt))
+        self._notify(FailoverCompleted(not any(session.rebuilt for session in sessions)))
         self._notify(ConnectionFailed(attempts.cause, True, attempts.scale_down_target))
-        for session in list(self.sessions):
-            if session.line.closed_error is None:
-                session.resume(session in rebuilt)
+        for session in sessions:
+            session.resume()
         self._become_connected(connection)
 
     def _give_up(self, attempts: Attempts) -> None:

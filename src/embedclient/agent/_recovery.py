@@ -35,12 +35,11 @@ def recover_sessions(
     cause: JMSException,
     due: DueCallbacks,
     pause: Callable[[float], Call[None]],
-) -> Steps[set[Session]]:
-    """Brings every session to the new connection; they stay locked. Returns those that were made again.
+) -> Steps[None]:
+    """Brings every session to the new connection; they stay locked, and know whether they were made again.
 
     Raises what ended it; the connection is of no use then.
     """
-    rebuilt: set[Session] = set()
     for session in sessions:
         line = session.line
         if line.closed_error is not None:
@@ -56,8 +55,6 @@ def recover_sessions(
                 continue
             yield from _close_doubtful(connection, session, due)
         yield from _create_again(connection, session, settings, cause, pause)
-        rebuilt.add(session)
-    return rebuilt
 
 
 def _close_doubtful(connection: Connection, session: Session, due: DueCallbacks) -> Steps[None]:

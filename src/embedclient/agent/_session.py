@@ -99,6 +99,8 @@ class Session:
         self.suspended = False
         # How often the broker forgot it: a delivery of before belongs to a session that is gone.
         self.rebuilds = 0
+        # Since it was last resumed: perhaps on a connection that broke before all sessions were back.
+        self.rebuilt = False
         self.consumers: dict[int, Consumer] = {}
         self.producers: dict[int, Producer] = {}
         self.new_name = new_name
@@ -450,6 +452,7 @@ class Session:
         """
         self.name = name
         self.rebuilds += 1
+        self.rebuilt = True
         line = self.line
         if self.work_done and self.flags.transactional:
             self.rollback_only = True
@@ -472,8 +475,9 @@ class Session:
             line.post_rebuilding(SessionStart())
         line.speak()
 
-    def resume(self, rebuilt: bool) -> None:
+    def resume(self) -> None:
         """The reconnect is complete: what waits may leave again."""
+        rebuilt, self.rebuilt = self.rebuilt, False
         for key, value in self._metadata.items():
             self.line.post(SessionAddMetadataV2(key, value, False), counted=False)
         if rebuilt and self._credits is not None:

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from embedclient.agent import Call, FailoverCompleted, LocatorSettings, SendRefused, SessionMode
+from embedclient.agent import AgentState, Call, FailoverCompleted, LocatorSettings, SendRefused, SessionMode
 from embedclient.errors import ErrorCode
 from embedclient.wire.core import SessionClose, SessionCommit, decode_text
 from tests.embedclient.agent.artemis_double import ArtemisDouble
@@ -253,3 +253,28 @@ def test_sends_wait_while_the_broker_has_too_much_to_confirm() -> None:
         pair.from_node(broker.flush())
         pair.settle()
     assert all(send.done for send in sends)
+
+
+def test_a_session_rebuilt_on_a_connection_that_broke_again_counts_as_rebuilt_when_it_is_reattached() -> None:
+    """1. The first session is rebuilt. 2. The connection breaks before the second one is back.
+    3. On the next connection the first one is reattached: it needs its credits and its consumers all the same."""
+    pair, broker = make_pair()
+    session = pair.finish(pair.agent.create_session_for(SessionMode.AUTO))
+    producer = session.create_producer("q")
+    consumer = pair.finish(session.create_consumer("q"))
+    session.start()
+    pair.finish(pair.agent.create_session_for(SessionMode.AUTO))
+    pair.finish(producer.send(text_message("one", "q")))
+    broker.forget_sessions()
+    pair.cut()
+    pair.filter = lambda sender, data: b"" if sender == "server" and session.rebuilds else data
+    pair.advance(1)
+    assert pair.agent.state is AgentState.RECONNECTING
+    pair.filter = everything
+    pair.cut()
+    pair.advance(1)
+    assert (pair.agent.state, session.rebuilds) == (AgentState.CONNECTED, 1)
+    assert [each for each in pair.notifications if isinstance(each, FailoverCompleted)] == [FailoverCompleted(False)]
+    delivery = consumer.next(pair.now)
+    assert delivery is not None and text_of(delivery) == "one"
+    pair.finish(producer.send(text_message("x" * 100_000, "q")))
