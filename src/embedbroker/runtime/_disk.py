@@ -87,7 +87,8 @@ class FileDisk:
     def _end(self) -> None:
         with self._idle:
             self._under_way -= 1
-            self._idle.notify_all()
+            if self._closed:
+                self._idle.notify_all()
 
     def close(self) -> None:
         """Close all files, behind the operations under way. What was not synced stays in doubt."""
