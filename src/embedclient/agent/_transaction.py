@@ -82,6 +82,7 @@ def rollback_steps(session: "Session", last_message_as_delivered: bool) -> Steps
             consumer.start()
     # Released by a rebuild means rolled back: the broker has dropped the old session with its transaction.
     if error is not None and (error.error_code != ErrorCode.UNBLOCKED or session.closed_error is not None):
+        session.rollback_only = True  # a commit must not bring what was meant to be taken back
         raise error
     session.rollback_only = False
     session.work_done = False

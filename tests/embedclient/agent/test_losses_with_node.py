@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from attrs import evolve
+
 from embedclient.agent import (
     AgentState,
     ConnectionFailed,
@@ -362,3 +364,71 @@ def test_listeners_hear_of_a_failover_before_its_messages_are_given_out() -> Non
     kinds = [what if isinstance(what, bool) else type(what) for what in heard]
     assert kinds == [FailureDetected, FailoverCompleted, ConnectionFailed, True]
     assert [each.rebuilds for each in (session, *others)] == [1] * 4
+
+
+def test_a_blocking_acknowledgement_that_waits_for_the_failover_is_not_sent_to_a_rebuilt_session() -> None:
+    """1. A message is taken, the connection is lost, its acknowledgement waits. 2. The rebuilt session gets it again.
+    3. Acknowledged a second time, the broker would not find it, and take all that it had delivered behind it."""
+    pair = NodePair(evolve(RECONNECTING, block_on_acknowledge=True))
+    session = open_session(pair)
+    producer, consumer = open_queue(pair, session)
+    for text in ("one", "two", "three"):
+        pair.finish(producer.send(text_message(text, "q")))
+    old = consumer.next(pair.now)
+    assert old is not None
+    pair.refuse_dials = True
+    pair.cut()
+    acknowledgement = session.consumed(old)
+    pair.settle()
+    pair.refuse_dials = False
+    pair.advance(1)
+    assert pair.error_code(acknowledgement) == ErrorCode.UNBLOCKED
+    again = consumer.next(pair.now)
+    assert again is not None and (text_of(again), again.redelivered) == ("one", True)
+    pair.finish(session.consumed(again))
+    assert count_of(pair, session) == 2
+
+
+def test_a_rollback_whose_stop_is_answered_late_shows_no_message_twice() -> None:
+    """1. A delivery and the reply to SESS_STOP are lost; the stop times out, the rollback waits for the failover.
+    2. The broker repeats the delivery, then takes it back with the rollback and delivers it anew."""
+    pair = NodePair(REATTACHING)
+    session = open_session(pair, SessionMode.TRANSACTED)
+    _, consumer = open_queue(pair, session)
+    producer = open_session(pair).create_producer("q")
+    pair.settle()
+    pair.filter = lose_server
+    producer.send(text_message("one", "q", durable=False))
+    pair.settle()
+    rollback = session.rollback()
+    pair.advance(29)
+    pair.filter = everything
+    pair.advance(5)
+    pair.finish(rollback)
+    assert FailoverCompleted(True) in pair.notifications
+    assert take(pair, session, consumer) == ["one"]
+    pair.finish(session.commit())
+    assert count_of(pair, session) == 0
+
+
+def test_a_rollback_that_fails_leaves_nothing_to_commit() -> None:
+    """1. A rollback gives up waiting for the failover. 2. The session is reattached with everything it had done.
+    3. What the program wanted to take back is not committed together with what it does next."""
+    pair = NodePair(evolve(REATTACHING, call_failover_timeout_ms=3000))
+    session = open_session(pair, SessionMode.TRANSACTED)
+    producer, consumer = open_queue(pair, session)
+    producer.send(text_message("taken back", "q"))
+    pair.settle()
+    pair.refuse_dials = True
+    pair.cut()
+    rollback = session.rollback()
+    pair.advance(7)
+    assert pair.error_code(rollback) == ErrorCode.CONNECTION_TIMEDOUT
+    pair.refuse_dials = False
+    pair.advance(1)
+    assert FailoverCompleted(True) in pair.notifications
+    producer.send(text_message("next", "q"))
+    assert pair.error_code(session.commit()) == ErrorCode.TRANSACTION_ROLLED_BACK
+    producer.send(text_message("next", "q"))
+    pair.finish(session.commit())
+    assert take(pair, session, consumer) == ["next"]
