@@ -15,7 +15,16 @@ from zlib import crc32
 from attrs import Factory, define, frozen
 
 from embedbroker.kernel import AddressDefinition, QueueDefinition
-from embedbroker.storage import DiskFault, DiskWork, Journal, JournalSettings, JournalState, Lane, RecoveredState
+from embedbroker.storage import (
+    DiskFault,
+    DiskWork,
+    Journal,
+    JournalSettings,
+    JournalState,
+    Lane,
+    ListFiles,
+    RecoveredState,
+)
 from embedbroker.testing._disk import SimulatedDisk
 from embedclient.model import Instant
 
@@ -248,6 +257,12 @@ class RecordedJournal:
                 del self.under_way[lane]
                 self.journal.on_disk_done(work.batch, tuple(results), NOW)
         return True
+
+    def file_names(self) -> tuple[str, ...]:
+        """What is in the directory now."""
+        (names,) = self.disk.run((ListFiles(),))
+        assert isinstance(names, tuple)
+        return names
 
     def settle(self, random: Random | None = None) -> None:
         """Let the disk finish everything."""

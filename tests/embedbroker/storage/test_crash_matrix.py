@@ -1,32 +1,49 @@
 """Crashes between any two disk operations, over several lives of one directory: nothing confirmed is lost or changed.
 
-Each case runs a random workload on the simulated disk, cuts the power (or only kills the broker) at a random operation,
-with a random subset of unsynced sectors lost, and compares what the next life recovers with the model. The next life
-may die in its own recovery.
+Each case runs a random workload, cuts the power (or only kills the broker) at a random operation, with a random subset
+of unsynced sectors lost, and compares what the next life recovers with the model. The next life may die in its own
+recovery. On the simulated disk, and on real files beside it.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from pathlib import Path
 from random import Random
 
 import pytest
 
-from embedbroker.storage import Journal, JournalState, Lane, _journal, _liveness
+from embedbroker.storage import Allocate, Journal, JournalState, Lane, Rename, _journal, _liveness
+from embedbroker.storage._segments import COMPACTING
 from embedbroker.testing._disk import SimulatedDisk
 from tests.embedbroker.storage.journal_model import NOW, SMALL, ModelState, RecordedJournal
 from tests.embedbroker.storage.journal_workload import Workload
+from tests.embedbroker.storage.twin_disk import TwinDisk
 
 CASES = 50
+REAL_CASES = 10
 LIVES = 5
 
+# What a crash has to interrupt, and what a recovery has to find, before the cases count as a matrix.
+MOMENTS = (
+    *("records not synced", "sectors not synced", "open transaction", "prepared transaction"),
+    *("segment switch", "segment prepared", "reused segment", "compaction", "replaced segments left", "recovery"),
+    *("torn batch cut", "killed with the system alive"),
+)
 
-def crash(disk: SimulatedDisk, random: Random) -> None:
+
+def crash(disk: SimulatedDisk, random: Random, hits: Counter[str]) -> None:
+    unsynced = any(file.older for file in disk._files.values())
     if random.random() < 0.8:
+        hits["sectors not synced"] += unsynced
         disk.crash(random)
-    # else: the broker was killed, and the system still has everything that was written
+    else:  # only the broker was killed: the system still has everything that was written
+        hits["killed with the system alive"] += unsynced
+        if isinstance(disk, TwinDisk):
+            disk.kill()
 
 
-def recover_with_crashes(disk: SimulatedDisk, random: Random) -> Journal:
+def recover_with_crashes(disk: SimulatedDisk, random: Random, hits: Counter[str]) -> Journal:
     """Recover, dying up to twice while doing so."""
     for _ in range(random.choice((0, 0, 0, 1, 2))):
         dying = RecordedJournal(disk)
@@ -34,7 +51,8 @@ def recover_with_crashes(disk: SimulatedDisk, random: Random) -> Journal:
         for _ in range(random.randrange(1, 40)):
             if dying.journal.state is not JournalState.RECOVERING or not dying.step():
                 break
-        crash(disk, random)
+        hits["recovery"] += dying.journal.state is JournalState.RECOVERING
+        crash(disk, random, hits)
     living = RecordedJournal(disk)
     living.open()
     while living.journal.state is JournalState.RECOVERING:
@@ -42,16 +60,40 @@ def recover_with_crashes(disk: SimulatedDisk, random: Random) -> Journal:
     return living.journal
 
 
-def live(seed: int) -> dict[str, int]:
+def count_moment(recorded: RecordedJournal, state: ModelState, hits: Counter[str]) -> None:
+    """What the crash that comes now interrupts."""
+    journal = recorded.journal
+    names = recorded.file_names()
+    hits["records not synced"] += journal.point() != journal.reached
+    hits["open transaction"] += bool(state.transactions)
+    hits["prepared transaction"] += bool(state.prepared)
+    writing = recorded.under_way.get(Lane.JOURNAL)
+    hits["segment switch"] += writing is not None and any(
+        isinstance(operation, Allocate | Rename) for operation in writing[0].operations
+    )
+    hits["segment prepared"] += journal._supply.preparing
+    hits["reused segment"] += bool(journal._segments) and journal._segments[-1].reused
+    hits["compaction"] += COMPACTING in names
+    hits["replaced segments left"] += any(
+        segment.compacted and any(name in names for name in replaced_by(segment.first, segment.last))
+        for segment in journal._segments
+    )
+
+
+def replaced_by(first: int, last: int) -> list[str]:
+    """The files that a merged segment makes superfluous, while the journal has not removed them yet."""
+    return [f"segment-{generation:010}.journal" for generation in range(first, last + 1) if first != last]
+
+
+def live(seed: int, disk: SimulatedDisk) -> Counter[str]:
     """One directory through several lives; returns how often interesting moments were hit."""
     random = Random(seed)
-    disk = SimulatedDisk()
     previous: RecordedJournal | None = None
-    hits = dict.fromkeys(("switch", "compacted", "dropped", "torn", "unconfirmed", "open", "prepared"), 0)
+    hits = Counter(dict.fromkeys(MOMENTS, 0))
     for _ in range(LIVES):
-        journal = recover_with_crashes(disk, random)
+        journal = recover_with_crashes(disk, random, hits)
         assert journal.state is JournalState.READY, (seed, journal.failure)
-        hits["torn"] += any("is cut" in note for note in journal.notes)
+        hits["torn batch cut"] += any("is cut" in note for note in journal.notes)
         assert journal.recovered is not None
         state = previous.check_recovered(journal.recovered) if previous else ModelState()
         previous = recorded = RecordedJournal(disk, SMALL, state, journal=journal)
@@ -71,16 +113,8 @@ def live(seed: int) -> dict[str, int]:
         assert not any("compaction found damage" in note for note in journal.notes), (seed, journal.notes)
         if random.random() < 0.2:
             recorded.close()
-        for key, hit in (
-            ("unconfirmed", journal.point() != journal.reached),
-            ("open", bool(workload.state.transactions)),
-            ("prepared", bool(workload.state.prepared)),
-            ("switch", len(journal._segments) > 1),
-            ("compacted", any(segment.compacted for segment in journal._segments)),
-            ("dropped", bool(journal._supply.spares)),
-        ):
-            hits[key] += hit
-        crash(disk, random)
+        count_moment(recorded, workload.state, hits)
+        crash(disk, random, hits)
     return hits
 
 
@@ -89,8 +123,17 @@ def test_nothing_confirmed_is_lost_in_any_crash(group: int, monkeypatch: pytest.
     if group % 4 == 3:  # every transaction is a large one, whose messages are taken off the index little by little
         monkeypatch.setattr(_liveness, "_SETTLED_AT_ONCE", 0)
         monkeypatch.setattr(_journal, "_SETTLED_PER_CALL", 1)
-    hits: dict[str, int] = {}
+    hits: Counter[str] = Counter()
     for seed in range(group * CASES, (group + 1) * CASES):
-        for name, count in live(seed).items():
-            hits[name] = hits.get(name, 0) + count
-    assert min(hits.values()) >= 3, hits
+        hits += live(seed, SimulatedDisk())
+    assert min(hits[moment] for moment in MOMENTS) >= 3, hits
+
+
+def test_nothing_confirmed_is_lost_in_any_crash_of_a_real_disk(tmp_path: Path) -> None:
+    hits: Counter[str] = Counter()
+    for seed in range(1000, 1000 + REAL_CASES):
+        (tmp_path / str(seed)).mkdir()
+        disk = TwinDisk(directory=tmp_path / str(seed))
+        hits += live(seed, disk)
+        disk.close()
+    assert min(hits[moment] for moment in MOMENTS) >= 1, hits
