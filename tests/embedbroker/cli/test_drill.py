@@ -7,7 +7,7 @@ import re
 import shutil
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
@@ -24,6 +24,7 @@ from embedbroker.cli.drill import _conductor
 from embedbroker.cli.drill._page import page_of
 from embedbroker.cli.drill._plan import DrillPlan, Findings, KillRecord
 from embedbroker.cli.drill._stage import BACKLOG_MAX, QUEUE, Stage
+from embedbroker.cli.drill._transaction import Outcome, run_transaction
 from embedbroker.ledger import Kill, Tally, Timeline, TimelineBucket, Verdict
 from tests.embedbroker.cli.command_processes import started
 
@@ -107,10 +108,10 @@ def test_a_good_run_has_no_objections() -> None:
         ({"verdict": attrs.evolve(GOOD.verdict, vanished=Tally(2))}, "2 vanished"),
         ({"verdict": attrs.evolve(GOOD.verdict, duplicated_unflagged=Tally(1))}, "1 duplicated unflagged"),
         ({"verdict": attrs.evolve(GOOD.verdict, confirmed=0)}, "nothing was confirmed"),
-        ({"verdict": with_kill(Kill(1.0, 0, 2, 1.4, 1.5))}, "kill 1 met no unconfirmed send"),
-        ({"verdict": with_kill(Kill(1.0, 3, 0, 1.4, 1.5))}, "or no open transaction"),
+        ({"kills": (KillRecord(1.0, 0, 1, 1, 0),)}, "kill 1 met no unconfirmed send"),
+        ({"kills": (KillRecord(1.0, 1, 0, 1, 0),)}, "or no open transaction"),
         ({"verdict": with_kill(Kill(1.0, 3, 2, 1.4, None))}, "nothing was delivered after kill 1"),
-        ({"verdict": attrs.evolve(GOOD.verdict, kills=())}, "only 0 of 1 kills"),
+        ({"verdict": attrs.evolve(GOOD.verdict, kills=()), "kills": ()}, "only 0 of 1 kills"),
         ({"stop_code": -9}, "exit code -9"),
     ],
 )
@@ -151,7 +152,7 @@ async def test_a_kill_waits_for_a_send_and_a_transaction_at_the_same_time(
 
     async def kill() -> None:
         await stage.moment()
-        hit.append((stage.waiting_sends, stage.open_transactions))
+        hit.append((stage.waiting_sends, len(stage.open_transactions)))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(kill)
@@ -160,7 +161,7 @@ async def test_a_kill_waits_for_a_send_and_a_transaction_at_the_same_time(
         stage.look()
         await trio.testing.wait_all_tasks_blocked()
         assert hit == []
-        stage.open_transactions = 2
+        stage.open_transactions.update(("p1#1", "c0#1"))
         stage.look()
         stage.waiting_sends = 0  # answered before anybody could act on it
         await trio.testing.wait_all_tasks_blocked()
@@ -168,6 +169,28 @@ async def test_a_kill_waits_for_a_send_and_a_transaction_at_the_same_time(
         stage.waiting_sends = 1
         stage.look()
     assert hit == [(1, 2)]
+
+
+@pytest.mark.parametrize("transacted", [True, False])
+async def test_only_a_transaction_with_work_in_it_counts_as_one(transacted: bool) -> None:
+    stage = Stage(PLAN)
+    seen: list[tuple[int, int]] = []
+
+    def look() -> None:
+        seen.append((len(stage.open_transactions), stage.asked_commits))
+
+    async def work(worked: Callable[[], None]) -> None:
+        look()
+        worked()
+        look()
+
+    async def commit() -> None:
+        look()
+
+    outcome = await run_transaction(stage, "c#1", work, commit, commit, transacted=transacted)
+    look()
+    assert outcome is Outcome.COMMITTED
+    assert seen == ([(0, 0), (1, 0), (0, 1), (0, 0)] if transacted else [(0, 0)] * 4)
 
 
 async def test_producers_wait_while_consumers_are_far_behind(autojump_clock: trio.testing.MockClock) -> None:

@@ -148,7 +148,7 @@ class _Conductor:
         now = stage.now()
         stage.ledger.killed(now)
         backlog = max(0, stage.backlog)
-        record = KillRecord(now, stage.waiting_sends, stage.open_transactions, stage.asked_commits, backlog)
+        record = KillRecord(now, stage.waiting_sends, len(stage.open_transactions), stage.asked_commits, backlog)
         self._kills.append(record)
         for consumer in self._consumers:
             consumer.broker_died()

@@ -77,12 +77,12 @@ class Consumer:
         transaction = f"{self._name}#{self._batches}"
         taken: list[Message] = []
 
-        async def take_more() -> None:
+        async def take_more(worked: Callable[[], None]) -> None:
             message: Message | None = first
             while message is not None:
                 taken.append(message)
                 self._note(message, transaction)
-                stage.look()
+                worked()
                 message = await consumer.receive(timeout=_PATIENCE_S) if len(taken) < _BATCH_MAX else None
 
         async def settle() -> None:
@@ -91,7 +91,7 @@ class Consumer:
         undo = session.rollback if self._transacted else session.recover
         self._in_transaction = True
         try:
-            outcome = await run_transaction(stage, transaction, take_more, settle, undo)
+            outcome = await run_transaction(stage, transaction, take_more, settle, undo, transacted=self._transacted)
         finally:
             self._in_transaction = False
             if self._gives_back:

@@ -107,9 +107,9 @@ def _time_line(findings: Findings) -> str:
             end_s if kill.next_delivery_at is None else kill.next_delivery_at,
             f"{number}",
             f"kill {number} at {kill.at:.2f} s: {kill.unconfirmed_sends} unconfirmed sends, "
-            f"{kill.open_transactions} open transactions",
+            f"{record.transactions} open transactions",
         )
-        for number, kill in enumerate(findings.verdict.kills, 1)
+        for number, (record, kill) in enumerate(zip(findings.kills, findings.verdict.kills, strict=True), 1)
     ]
     return chart(series, bands, end_s, "messages per second")
 
@@ -129,7 +129,7 @@ def _kills(findings: Findings) -> Iterable[str]:
         cells = (
             f"{kill.at:.2f} s",
             f"{kill.unconfirmed_sends}",
-            f"{kill.open_transactions}",
+            f"{record.transactions}",
             f"{record.asked_commits}",
             f"{record.backlog:,}",
             _after(kill.at, kill.restarted_at),

@@ -31,6 +31,11 @@ class KillRecord:
     asked_commits: int  # asked for, without an answer
     backlog: int
 
+    @property
+    def transactions(self) -> int:
+        """Transactions that were not over, their commit asked for or not."""
+        return self.open_transactions + self.asked_commits
+
 
 @frozen
 class Findings:
@@ -51,8 +56,8 @@ class Findings:
         found = [
             f"{tally.count} {name.replace('_', ' ')}" for name, tally in (verdict.losses() | verdict.faults()).items()
         ]
-        for number, kill in enumerate(verdict.kills, 1):
-            if not kill.unconfirmed_sends or not kill.open_transactions:
+        for number, (record, kill) in enumerate(zip(self.kills, verdict.kills, strict=True), 1):
+            if not record.waiting_sends or not record.open_transactions:
                 found.append(f"kill {number} met no unconfirmed send or no open transaction, so it proves nothing")
             if kill.next_delivery_at is None:
                 found.append(f"nothing was delivered after kill {number}")

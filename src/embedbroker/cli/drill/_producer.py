@@ -78,15 +78,17 @@ class Producer:
         transaction = f"{self._name}#{self._transactions}"
         keys: list[str] = []
 
-        async def send_some() -> None:
+        async def send_some(worked: Callable[[], None]) -> None:
             for _ in range(stage.random.randint(1, _TRANSACTION_MAX)):
                 keys.append(self._next_key(transaction))
                 await producer.send(self._message(keys[-1]))
-                stage.look()
+                worked()
                 # Work between two sends: the transaction is open for the others, and on the wire.
                 await trio.lowlevel.checkpoint()
 
-        outcome = await run_transaction(stage, transaction, send_some, session.commit, session.rollback)
+        outcome = await run_transaction(
+            stage, transaction, send_some, session.commit, session.rollback, transacted=True
+        )
         if outcome is Outcome.COMMITTED:
             stage.confirmed(len(keys))
         else:

@@ -37,7 +37,7 @@ class Stage:
         #: Sends outside of transactions that wait for their answer.
         self.waiting_sends = 0
         #: Transactions with work in them whose commit was not asked for; and those whose commit is on its way.
-        self.open_transactions = 0
+        self.open_transactions: set[str] = set()
         self.asked_commits = 0
         self.backlog = 0
         #: For the line of progress; the verdict is the ledger's.
@@ -72,7 +72,7 @@ class Stage:
     @property
     def kill_would_hit(self) -> bool:
         """Whether a send waits for its answer and a transaction is open, right now."""
-        return self.waiting_sends > 0 and self.open_transactions > 0
+        return self.waiting_sends > 0 and bool(self.open_transactions)
 
     def look(self) -> None:
         """Called by clients whenever more is under way than before."""

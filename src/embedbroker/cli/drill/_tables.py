@@ -85,7 +85,7 @@ def verdict_tables(findings: Findings) -> list[Table]:
         kills.add_row(
             f"{kill.at:.2f} s",
             str(kill.unconfirmed_sends),
-            str(kill.open_transactions),
+            str(record.transactions),
             f"{record.backlog:,}",
             _after(kill.at, kill.restarted_at),
             _after(kill.at, kill.next_delivery_at),
@@ -127,7 +127,7 @@ def as_json(findings: Findings) -> dict[str, object]:
             {
                 "at": round(kill.at, 3),
                 "unconfirmed_sends": kill.unconfirmed_sends,
-                "open_transactions": kill.open_transactions,
+                "open_transactions": record.transactions,
                 "sends_waiting_outside_transactions": record.waiting_sends,
                 "transactions_before_their_commit": record.open_transactions,
                 "commits_without_answer": record.asked_commits,

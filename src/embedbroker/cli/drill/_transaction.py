@@ -1,4 +1,8 @@
-"""One transaction of a drill's client, from its first work to what the ledger is told about its end."""
+"""One batch of a drill's client, from its first work to what the ledger is told about its end.
+
+A batch is a transaction, or what a client acknowledges with one call. Only transactions count as such when the broker
+is killed.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +25,27 @@ class Outcome(Enum):
 async def run_transaction(
     stage: Stage,
     name: str,
-    work: Callable[[], Awaitable[None]],
+    work: Callable[[Callable[[], None]], Awaitable[None]],
     commit: Callable[[], Awaitable[None]],
     undo: Callable[[], Awaitable[None]],
+    *,
+    transacted: bool,
 ) -> Outcome:
-    """Do ``work``, then ``commit``; ``undo`` after a failure that came before the commit. The ledger hears the end."""
+    """Do ``work``, then ``commit``; ``undo`` after a failure that came before the commit. The ledger hears the end.
+
+    ``work`` calls its argument after each piece of work: with the first one a transaction is open.
+    """
     asked = False
-    stage.open_transactions += 1
+
+    def worked() -> None:
+        if transacted:
+            stage.open_transactions.add(name)
+        stage.look()
+
     try:
-        await work()
-        stage.open_transactions -= 1
-        stage.asked_commits += 1
+        await work(worked)
+        stage.open_transactions.discard(name)
+        stage.asked_commits += transacted
         asked = True
         await commit()
     except JMSException as error:
@@ -44,10 +58,8 @@ async def run_transaction(
             await undo()
         return outcome
     finally:
-        if asked:
-            stage.asked_commits -= 1
-        else:
-            stage.open_transactions -= 1
+        stage.open_transactions.discard(name)
+        stage.asked_commits -= asked and transacted
     stage.ledger.committed(name, stage.now())
     return Outcome.COMMITTED
 
