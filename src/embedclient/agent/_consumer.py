@@ -75,6 +75,7 @@ class Consumer:
         "_threshold",
         "_timers",
         "_valid_from",
+        "_waiting",
         "_wanted",
         "_window",
         "browse_only",
@@ -142,6 +143,8 @@ class Consumer:
         self._window = window
         self._threshold = window // 2 if window > 1 else window
         self._consumed_bytes = 0
+        # With window 0: a caller waits for a message, and the broker has a credit for one.
+        self._waiting = False
         self._wanted = False
         self._forced: Call[None] | None = None
         self._forced_count = 0
@@ -224,11 +227,17 @@ class Consumer:
             if self._rate is not None and not self._passes(self._rate, now):
                 return None
             delivery = prefetch.take()
-            self._return_credit(delivery.frame_size)
+            consumed = self._consumed_bytes + delivery.frame_size
+            if consumed < self._threshold:
+                self._consumed_bytes = consumed
+            else:
+                self._return_credit(delivery.frame_size)
             expiration = delivery.message.expiration
             if not expiration or expiration > now.wall_ms:
+                self._waiting = False
                 return delivery
             self._expire(delivery)
+            self._want_again()
         return None
 
     def _passes(self, rate: RateLimit, now: Instant) -> bool:
@@ -268,12 +277,19 @@ class Consumer:
 
     def want(self) -> None:
         """A caller waits. With window 0 this asks the broker for one message, once."""
-        if self._window == 0 and not self._wanted and not self.closed and self._prefetch.highest < 0:
+        if self._window == 0 and not self.closed:
+            self._waiting = True
+            self._want_again()
+
+    def _want_again(self) -> None:
+        """For a caller that still waits after the message that came for it was expired, or is taken back."""
+        if self._waiting and not self._wanted and self._prefetch.highest < 0:
             self._wanted = True
             self._grant(1)
 
     def give_up(self) -> None:
         """The caller stopped waiting. With window 0 the broker must not send to nobody; what is underway is kept."""
+        self._waiting = False
         if self._wanted:
             self._wanted = False
             self._grant(0)
@@ -304,21 +320,27 @@ class Consumer:
     # --- acknowledgement ---
 
     def acknowledge(self, delivery: Delivery) -> Call[None]:
-        """Acknowledges this delivery and all before it, in batches; each one alone once priorities are mixed."""
+        """Acknowledges this delivery and all before it, in batches; each one alone once priorities are mixed.
+
+        Without a batch size an acknowledgement leaves with the next output. The packet is cumulative, so of all that
+        would leave together only the last one is made.
+        """
         if not self._acknowledges or delivery.sequence < self._valid_from:
             return DONE
         if self._individual:
             return self.acknowledge_individually(delivery)
+        pending = self._pending_ack
+        if pending is None or delivery.sequence > pending.sequence:
+            self._pending_ack = delivery
         if self._ack_batch_size:
             self._pending_ack_bytes += delivery.message.size
-            pending = self._pending_ack
-            if pending is None or delivery.sequence > pending.sequence:
-                self._pending_ack = delivery
-            else:
-                delivery = pending
             if self._pending_ack_bytes < self._ack_batch_size:
                 return DONE
-        return self._acknowledge_up_to(delivery, self._blocks_on_acknowledge)
+        elif not self._blocks_on_acknowledge:
+            if pending is None:
+                self._due.add(self._flush_if_open)
+            return DONE
+        return self._acknowledge_up_to(self._pending_ack or delivery, self._blocks_on_acknowledge)
 
     def acknowledge_individually(self, delivery: Delivery) -> Call[None]:
         """Acknowledges this delivery only."""
@@ -334,6 +356,10 @@ class Consumer:
         """Sends what the batch holds, without waiting."""
         if self._pending_ack is not None:
             self._acknowledge_up_to(self._pending_ack, False)
+
+    def _flush_if_open(self) -> None:
+        if not self.closed:
+            self.flush_acknowledgements()
 
     def _acknowledge_up_to(self, delivery: Delivery, blocking: bool) -> Call[None]:
         self._pending_ack = None
@@ -382,6 +408,7 @@ class Consumer:
         self._valid_from = self._sequence
         if returned:
             self._return_credit(returned)
+        self._want_again()
 
     def rebuild(self, started: bool) -> None:
         """Makes the consumer again in a rebuilt session (core-protocol 7.3); its queue exists again by now.
@@ -400,6 +427,7 @@ class Consumer:
         )
         if self._window == 0:
             # Only a caller that waits may be sent something; a message nobody asked for would be stuck here.
+            self._wanted = self._waiting
             credits = 1 if self._wanted else 0
         else:
             credits = self._threshold

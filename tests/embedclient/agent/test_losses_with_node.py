@@ -432,3 +432,18 @@ def test_a_rollback_that_fails_leaves_nothing_to_commit() -> None:
     producer.send(text_message("next", "q"))
     pair.finish(session.commit())
     assert take(pair, session, consumer) == ["next"]
+
+
+def test_with_window_zero_a_caller_that_waits_in_a_stopped_session_is_sent_a_message_after_the_rebuild() -> None:
+    """1. A message arrives, but its session is stopped. 2. The session is rebuilt. 3. It is started again."""
+    pair = NodePair(evolve(RECONNECTING, consumer_window_size=0))
+    session = open_session(pair)
+    producer, consumer = open_queue(pair, session)
+    consumer.want()
+    pair.finish(producer.send(text_message("one", "q")))
+    pair.finish(session.stop())
+    assert consumer.buffered == 1
+    pair.cut()
+    pair.advance(1)
+    pair.finish(session.start())
+    assert take(pair, session, consumer) == ["one"]

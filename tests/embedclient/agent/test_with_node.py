@@ -109,6 +109,38 @@ def test_with_window_zero_a_message_that_crossed_the_giving_up_costs_no_second_o
     assert consumer.buffered == 0
 
 
+def test_with_window_zero_a_caller_that_waits_is_sent_another_message_for_one_that_expired_on_the_way() -> None:
+    pair = NodePair(LocatorSettings(consumer_window_size=0))
+    session = open_session(pair)
+    producer, consumer = open_queue(pair, session)
+    consumer.want()
+    pair.finish(producer.send(text_message("short-lived", "q", expiration=pair.now.wall_ms + 500)))
+    pair.finish(producer.send(text_message("lasting", "q")))
+    pair.advance(1)
+    assert take(pair, session, consumer) == []
+    assert take(pair, session, consumer) == ["lasting"]
+    assert count_of(pair, session) == 0
+
+
+def test_with_window_zero_a_rollback_leaves_no_caller_waiting_in_vain() -> None:
+    """1. Two consumers of one session wait, both get a message. 2. The user of the first one rolls back before the
+    second one has taken its message. 3. The second one gets it again."""
+    pair = NodePair(LocatorSettings(consumer_window_size=0))
+    session = open_session(pair, SessionMode.TRANSACTED)
+    producer, consumer = open_queue(pair, session)
+    other = pair.finish(session.open_queue_consumer("other"))
+    consumer.want()
+    other.want()
+    producer.send(text_message("one", "q"))
+    session.create_producer("other").send(text_message("two", "other"))
+    pair.finish(session.commit())
+    assert consumer.next(pair.now) is not None
+    assert other.buffered == 1
+    pair.finish(session.rollback())
+    consumer.want()
+    assert (take(pair, session, other), take(pair, session, consumer)) == (["two"], ["one"])
+
+
 def test_priorities_come_first_and_are_acknowledged_one_by_one() -> None:
     pair = NodePair()
     session = open_session(pair, SessionMode.CLIENT)
