@@ -66,7 +66,10 @@ class Housekeeping:
         """When `run` has something to do."""
         if self._scan is not None or self._sweep is not None:
             return now
-        return min((due for due in (self._expiry_due, self._idle_due) if due is not None), default=None)
+        expiry_due, idle_due = self._expiry_due, self._idle_due
+        if expiry_due is None or (idle_due is not None and idle_due < expiry_due):
+            return idle_due
+        return expiry_due
 
     def run(self, now: float) -> None:
         """Do what is due: at most one slice of an expiry scan, and one of a sweep."""

@@ -163,7 +163,8 @@ def _resent(destinations: Sequence[DestinationAccount], examples_max: int) -> Ta
 
 
 def _count_marked(columns: Sequence[bytes], mark: Mark) -> int:
-    return sum(column.count(value) for column in columns for value in range(256) if value & mark)
+    values = [value for value in range(256) if value & int(mark)]
+    return sum(column.count(value) for column in columns for value in values)
 
 
 def _count_expiring(subscription: SubscriptionAccount) -> int:

@@ -43,6 +43,7 @@ __all__ = ["Journal", "JournalState"]
 
 # Messages of large transactions taken off the index in one call: about 0.5 ms.
 _SETTLED_PER_CALL = 1000
+_SEAL = int(BatchFlags.SEAL)  # flag arithmetic on enumerations costs more than the rest of a batch's end
 _ADD, _ACKNOWLEDGE, _UPDATE = map(
     int, (RecordKind.ADD_MESSAGE, RecordKind.ACKNOWLEDGE, RecordKind.UPDATE_DELIVERY_COUNT)
 )
@@ -325,7 +326,7 @@ class Journal:
             _, gathered, self._crc = self._writing
             self._writing = None
             self.reached = gathered.number
-            self._sealed = bool(gathered.flags & BatchFlags.SEAL)
+            self._sealed = bool(gathered.flags & _SEAL)
         elif self._background.lane.under_way and batch == self._background_work:
             self._background.lane.done(results)
         elif self._recovery.under_way and batch == self._recovery_work:

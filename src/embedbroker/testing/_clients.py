@@ -162,7 +162,9 @@ class ClientHost:
     def _step_agent(self, event: Input) -> None:
         assert self._agent is not None, "an agent takes the input"
         self._busy = True
-        self._carry_out(self._agent.step(event, self.world.instant))
+        outputs = self._agent.step(event, self.world.instant)
+        if outputs:
+            self._carry_out(outputs)
         self._busy = False
         self._settle()
 
@@ -211,14 +213,18 @@ class ClientHost:
     def _take_outputs(self) -> bool:
         """Hands out what the agent has to say. True if that made a script ready."""
         if self._agent is not None:
-            self._carry_out(self._agent.take_outputs(self.world.instant))
+            outputs = self._agent.take_outputs(self.world.instant)
+            if outputs:
+                self._carry_out(outputs)
         return bool(self._ready)
 
     def _arm(self) -> None:
         deadline = self._agent.next_deadline() if self._agent is not None else None
-        if deadline is not None and (self._armed is None or deadline < self._armed or self._armed <= self.world.now):
-            self._armed = max(deadline, self.world.now)
-            self.world.at(self._armed, self, self._armed)
+        if deadline is not None:
+            armed, now = self._armed, self.world.now
+            if armed is None or deadline < armed or armed <= now:
+                self._armed = armed = deadline if deadline > now else now
+                self.world.at(armed, self, armed)
 
     def _resume_soon(self, script: Script) -> None:
         self._ready.append(script)

@@ -96,6 +96,11 @@ class Network:
     def holds(self, sender: str, receiver: str) -> bool:
         return (sender, receiver) in self._held
 
+    @property
+    def any_held(self) -> bool:
+        """True if some host waits for another one's bytes."""
+        return bool(self._held)
+
     def heal(self) -> None:
         """Ends every hold."""
         for sender, receiver in list(self._held):
@@ -201,13 +206,18 @@ class _Pipe:
         self._scheduled = False
 
     def send(self, data: bytes) -> int:
-        taken = min(len(data), max(0, SOCKET_BUFFER_BYTES - self._under_way))
-        self._under_way += len(data)
-        self._owed += len(data) - taken
-        for piece in self._split(data):
-            self._arrival = max(self._arrival, self._network.world.now + self._network.delay_s())
+        size, room, network = len(data), SOCKET_BUFFER_BYTES - self._under_way, self._network
+        taken = size if size <= room else max(0, room)
+        self._under_way += size
+        self._owed += size - taken
+        split = size > 1 and network.world.random.random() < network.split_chance
+        for piece in self._split(data) if split else (data,):
+            arrival = network.world.now + network.delay_s()
+            if arrival > self._arrival:
+                self._arrival = arrival
             self._pieces.append((self._arrival, piece))
-        self.schedule()
+        if not self._scheduled:
+            self.schedule()
         return taken
 
     def end(self, reason: str) -> None:
@@ -249,16 +259,18 @@ class _Pipe:
         if self._dead or (self._end is None and self._is_held()):
             return
         now, pieces = self._network.world.now, self._pieces
-        due: list[bytes] = []
+        data = b""
         while pieces and pieces[0][0] <= now:
-            due.append(pieces.popleft()[1])
+            piece = pieces.popleft()[1]
+            data = data + piece if data else piece
         ended = self._end is not None and not pieces
-        self.schedule()
-        data = due[0] if len(due) == 1 else b"".join(due)
+        if pieces:
+            self.schedule()
         self._under_way -= len(data)
         if data:
             self.receiver.on_bytes(self._connection, data)
-        self._after_arrival(len(data), ended)
+        if self._owed or ended:
+            self._after_arrival(len(data), ended)
 
     def _after_arrival(self, count: int, ended: bool) -> None:
         """The receiver may have closed the link, or crashed, because of what it got."""
@@ -272,12 +284,11 @@ class _Pipe:
             self.receiver.on_closed(self._connection, self._end or "")
 
     def _is_held(self) -> bool:
-        return self._network.holds(self.sender.name, self.receiver.name)
+        network = self._network
+        return network.any_held and network.holds(self.sender.name, self.receiver.name)
 
     def _split(self, data: bytes) -> list[bytes]:
         chance = self._network.world.random
-        if len(data) < 2 or chance.random() >= self._network.split_chance:
-            return [data]
         cuts = sorted(chance.randrange(1, len(data)) for _ in range(chance.randint(1, 3)))
         edges = [0, *cuts, len(data)]
         return [data[start:end] for start, end in pairwise(edges) if end > start]

@@ -38,6 +38,8 @@ from embedbroker.testing._network import Link, Network
 __all__ = ["NodeHost"]
 
 MEMORY_LIMIT_BYTES = 8 * 1024 * 1024
+#: What connections took is reported in sums of this size, or of a part of the high-water mark, as a real host does.
+REPORT_WRITTEN_BYTES = 128 * 1024
 
 
 @frozen(eq=False)
@@ -78,6 +80,8 @@ class NodeHost:
         self.on_send: list[Callable[[int, str, bytes], None]] = []
         self.notices: list[str] = []
         self._links: dict[int, Link] = {}
+        self._unreported: dict[int, int] = {}
+        self._report_bytes = min(REPORT_WRITTEN_BYTES, config.output_high_water_bytes // 4)
         self._connections = 0
         self._armed: float | None = None
         network.listen(self)
@@ -166,6 +170,7 @@ class NodeHost:
 
     def on_accepted(self, connection: int, link: Link) -> None:
         self._links[connection] = link
+        self._unreported[connection] = 0
         self.step(Accepted(connection, link.near.name))
 
     def on_bytes(self, connection: int, data: bytes) -> None:
@@ -180,6 +185,8 @@ class NodeHost:
 
     def on_written(self, connection: int, count: int) -> None:
         if connection in self._links:
+            count += self._unreported[connection]
+            self._unreported[connection] = 0
             self.step(Written(connection, count))
 
     def on_event(self, event: object) -> None:
@@ -196,20 +203,21 @@ class NodeHost:
 
     def step(self, event: Input) -> None:
         """One step of the node, and everything it asks for."""
-        if self.node is not None:
-            outputs = self.node.step(event, self.world.instant)
-            while outputs and self.node is not None:
+        node = self.node
+        if node is not None:
+            outputs = node.step(event, self.world.instant)
+            while outputs and self.node is node:
                 written = self._carry_out(outputs)
                 outputs = []
                 for each in written:
-                    if self.node is not None:
-                        outputs += self.node.step(each, self.world.instant)
+                    if self.node is node:
+                        outputs += node.step(each, self.world.instant)
             for check in self.after_step:
                 check()
         self._arm()
 
     def _carry_out(self, outputs: list[Output]) -> list[Written]:
-        """Does what the node asks for, in order. Returns what the connections took, to be reported after all of it."""
+        """Does what the node asks for, in order. Returns what is to be reported after all of it."""
         written: list[Written] = []
         for output in outputs:
             match output:
@@ -218,9 +226,11 @@ class NodeHost:
                     if link is not None:
                         for tap in self.on_send:
                             tap(connection, link.near.name, data)
-                        taken = link.send(self, data)
-                        if taken:
-                            written.append(Written(connection, taken))
+                        unreported = self._unreported[connection] + link.send(self, data)
+                        if unreported >= self._report_bytes:
+                            written.append(Written(connection, unreported))
+                            unreported = 0
+                        self._unreported[connection] = unreported
                 case CloseConnection(connection, reason):
                     self.world.note(self.name, "closes connection", reason)
                     link = self._links.pop(connection, None)
@@ -247,7 +257,9 @@ class NodeHost:
     def _begin(self, work: DiskWork) -> None:
         assert work.lane not in self.under_way, f"two pieces of work on {work.lane!r}"
         self.under_way[work.lane] = work
-        syncs = sum(1 for operation in work.operations if isinstance(operation, Sync))
+        syncs = 0
+        for operation in work.operations:
+            syncs += type(operation) is Sync
         duration = (self.speed.base_s + syncs * self.speed.sync_s) * self.speed.factor
         self.world.after(duration * (0.5 + self.world.random.random()), self, _DiskCompletion(self.life, work))
 
@@ -263,9 +275,11 @@ class NodeHost:
 
     def _arm(self) -> None:
         deadline = self.node.next_deadline() if self.node is not None else None
-        if deadline is not None and (self._armed is None or deadline < self._armed or self._armed <= self.world.now):
-            self._armed = max(deadline, self.world.now)
-            self.world.at(self._armed, self, self._armed)
+        if deadline is not None:
+            armed, now = self._armed, self.world.now
+            if armed is None or deadline < armed or armed <= now:
+                self._armed = armed = deadline if deadline > now else now
+                self.world.at(armed, self, armed)
 
     def _forget_links(self, reason: str) -> None:
         for link in self._links.values():

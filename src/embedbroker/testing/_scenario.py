@@ -117,7 +117,9 @@ class _Poll:
     def on_event(self, event: object) -> None:
         if not self.ended:
             self.met = self.condition()
-            if not self.met:
+            if self.met:
+                self.world.halt()
+            else:
                 self.world.after(_POLL_S, self, None)
 
 
@@ -284,7 +286,7 @@ class _Scenario:
     def _run_until(self, condition: Callable[[], bool], limit_s: float, complaint: str | Callable[[], str]) -> None:
         poll = _Poll(self.world, condition)
         self.world.after(0.0, poll, None)
-        self.world.run(self.world.now + limit_s, stop=lambda: poll.met)
+        self.world.run(self.world.now + limit_s)
         poll.ended = True
         if not poll.met:
             text = complaint if isinstance(complaint, str) else complaint()

@@ -12,42 +12,53 @@ from zlib import crc32
 
 __all__ = ["Trace"]
 
+#: So many lines go into the digest at a time.
+_CHUNK_LINES = 256
+
+#: Time, actor, what it did, and a detail: text, or length and checksum of bytes.
+_Line = tuple[float, str, str, str] | tuple[float, str, str, int, int]
+
 
 class Trace:
-    """Takes one line per event. Lines are kept as tuples and become text only for the digest's chunks and the tail."""
+    """Takes one line per event. Lines are values; they become text only for a report."""
 
-    __slots__ = ("_digest", "_fresh", "_tail", "lines")
+    __slots__ = ("_digest", "_fresh", "_tail")
 
     def __init__(self, tail_lines: int = 200) -> None:
-        self.lines = 0
         self._digest = hashlib.blake2b(digest_size=16)
-        self._tail: deque[str] = deque(maxlen=tail_lines)
-        self._fresh: list[str] = []
+        self._tail: deque[_Line] = deque(maxlen=tail_lines)
+        self._fresh: list[_Line] = []
 
     def add(self, at: float, actor: str, what: str, detail: object = "") -> None:
         """Notes that ``actor`` did ``what`` at the virtual time ``at``."""
-        fresh = self._fresh
-        fresh.append(f"{at:.6f} {actor} {what} {detail}")
-        self.lines += 1
-        if len(fresh) >= 256:
+        self._fresh.append((at, actor, what, detail if type(detail) is str else str(detail)))
+        if len(self._fresh) >= _CHUNK_LINES:
             self._fold()
 
     def add_bytes(self, at: float, actor: str, what: str, data: bytes | bytearray | memoryview) -> None:
         """The same for bytes, of which the length and a checksum are noted."""
-        self.add(at, actor, what, f"{len(data)} {crc32(data):08x}")
+        self._fresh.append((at, actor, what, len(data), crc32(data)))
+        if len(self._fresh) >= _CHUNK_LINES:
+            self._fold()
 
     def digest(self) -> str:
         """The digest over all lines so far, in hexadecimal."""
-        self._fold()
-        return self._digest.hexdigest()
+        digest = self._digest.copy()
+        digest.update(repr(self._fresh).encode())
+        return digest.hexdigest()
 
     def tail(self) -> list[str]:
         """The last lines."""
-        self._fold()
-        return list(self._tail)
+        lines = [*self._tail, *self._fresh]
+        return [_text(line) for line in lines[-(self._tail.maxlen or 0) :]]
 
     def _fold(self) -> None:
-        if self._fresh:
-            self._digest.update("\n".join([*self._fresh, ""]).encode())
-            self._tail.extend(self._fresh)
-            self._fresh = []
+        self._digest.update(repr(self._fresh).encode())
+        self._tail.extend(self._fresh)
+        self._fresh.clear()
+
+
+def _text(line: _Line) -> str:
+    at, actor, what, *details = line
+    detail = details[0] if len(details) == 1 else f"{details[0]} {details[1]:08x}"
+    return f"{at:.6f} {actor} {what} {detail}"

@@ -6,7 +6,6 @@ The world knows actors only as something that takes events; nodes, clients, link
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from heapq import heappop, heappush
 from random import Random
 from typing import Protocol
@@ -45,7 +44,7 @@ class SeededEntropy:
 class World:
     """Runs events in the order of (time, sequence)."""
 
-    __slots__ = ("_heap", "_instant", "_sequence", "events", "now", "random", "seed", "trace")
+    __slots__ = ("_halted", "_heap", "_instant", "_sequence", "events", "now", "random", "seed", "trace")
 
     def __init__(self, seed: int, *, trace_tail_lines: int = 200) -> None:
         self.seed = seed
@@ -55,14 +54,16 @@ class World:
         self.events = 0
         self._heap: list[tuple[float, int, Actor, object]] = []
         self._sequence = 0
+        self._halted = False
         self._instant = Instant(0.0, WALL_START_MS)
 
     @property
     def instant(self) -> Instant:
         """The present as nodes and clients see it: the wall time derives from the virtual one."""
-        if self._instant.monotonic != self.now:
-            self._instant = Instant(self.now, WALL_START_MS + int(self.now * 1000))
-        return self._instant
+        instant = self._instant
+        if instant.monotonic != self.now:
+            instant = self._instant = Instant(self.now, WALL_START_MS + int(self.now * 1000))
+        return instant
 
     def wall_ms_at(self, when: float) -> int:
         """The wall time at a virtual time."""
@@ -95,17 +96,24 @@ class World:
         actor.on_event(event)
         return True
 
-    def run(self, until: float, *, stop: Callable[[], bool] | None = None, events_max: int = 100_000) -> bool:
-        """Runs events up to the time ``until``, or until ``stop()`` holds after one. True if ``stop()`` held.
+    def halt(self) -> None:
+        """Ends `run` behind the event that goes on now."""
+        self._halted = True
+
+    def run(self, until: float, *, events_max: int = 100_000) -> bool:
+        """Runs events up to the time ``until``, or until one of them calls `halt`. True if one did.
 
         More than ``events_max`` events mean that something spins without time passing.
         """
         heap = self._heap
         limit = self.events + events_max
+        self._halted = False
         while heap and heap[0][0] <= until:
-            self.step()
-            if stop is not None and stop():
+            self.now, _, actor, event = heappop(heap)
+            self.events += 1
+            actor.on_event(event)
+            if self._halted:
                 return True
             assert self.events < limit, f"{events_max} events by {self.now:.6f}: something spins"
         self.now = max(self.now, until)
-        return stop is not None and stop()
+        return False

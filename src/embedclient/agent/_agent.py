@@ -125,10 +125,12 @@ class Agent:
 
     def next_deadline(self) -> float | None:
         """When `Tick` is due, in seconds of the monotonic clock."""
-        candidates = [self._deadlines.next(), self._failover_deadlines.next(), self._timers.next()]
-        if self._lifeline.connection is not None:
-            candidates.append(self._lifeline.connection.next_deadline())
-        return min((deadline for deadline in candidates if deadline is not None), default=None)
+        connection = self._lifeline.connection
+        earliest = None if connection is None else connection.next_deadline()
+        for due in (self._deadlines.next(), self._failover_deadlines.next(), self._timers.next()):
+            if due is not None and (earliest is None or due < earliest):
+                earliest = due
+        return earliest
 
     @property
     def pending_bytes(self) -> int:

@@ -35,8 +35,17 @@ def test_a_run_stops_where_it_is_told_to() -> None:
     recorder = Recorder(world)
     for when in range(5):
         world.at(float(when), recorder, when)
-    assert world.run(100.0, stop=lambda: len(recorder.seen) == 3)
+
+    class Referee:
+        def on_event(self, event: object) -> None:
+            world.halt()
+
+    world.at(2.0, Referee(), None)
+    assert world.run(100.0)
     assert world.now == 2.0
+    assert len(recorder.seen) == 3
+    assert not world.run(100.0)
+    assert len(recorder.seen) == 5
 
 
 def test_wall_time_derives_from_virtual_time() -> None:

@@ -62,7 +62,7 @@ def decode_packet(buffer: bytes | bytearray, start: int, end: int, version: int,
         packet_class = _load(packet_type)
     if packet_type in (FROM_SERVER_ONLY if from_client else FROM_CLIENT_ONLY):
         raise RemoteProtocolError(f"{packet_class.__name__} from a {'client' if from_client else 'server'}")
-    plan = packet_class.plan(version)
+    plan = packet_class._plans.get(version) or packet_class.plan(version)
     fixed = plan.fixed
     if fixed is None:
         return packet_class.read_body(Reader(buffer, body, end), version)
@@ -78,7 +78,7 @@ def encode_packet(packet: Packet, channel_id: int, version: int) -> bytes:
     """
     if 0 < version < SINCE.get(packet.TYPE, 0):
         raise LocalProtocolError(f"{type(packet).__name__} does not exist in version {version}")
-    fixed = packet.plan(version).fixed_write
+    fixed = (packet._plans.get(version) or packet.plan(version)).fixed_write
     if fixed is not None:
         try:
             return FRAME_HEADER.pack(FRAME_HEADER_SIZE - 4 + fixed.size, packet.TYPE, channel_id) + fixed.pack(*packet)

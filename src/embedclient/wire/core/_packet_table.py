@@ -306,6 +306,8 @@ class Record(tuple[object, ...], metaclass=_PacketClass):
 
     def __new__(cls, *args: object, **fields: object) -> Self:
         names: tuple[str, ...] = cls.__match_args__
+        if len(args) == len(names) and not fields:
+            return tuple.__new__(cls, args)
         if len(args) > len(names):
             raise TypeError(f"{cls.__name__} has {len(names)} fields, {len(args)} were given")
         values = list(args)
