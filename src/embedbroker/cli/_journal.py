@@ -17,7 +17,17 @@ import click
 
 from embedbroker import BrokerConfig
 from embedbroker.runtime import journal_directory, repair_directory
-from embedbroker.storage import DiskFault, Finding, JournalReport, RecordRow, inspect_journal, journal_rows
+from embedbroker.storage import (
+    Disk,
+    DiskFault,
+    Finding,
+    JournalReport,
+    RecordKind,
+    RecordRow,
+    holds_journal,
+    inspect_journal,
+    journal_rows,
+)
 from embedclient.errors import ResourceAllocationException
 
 from ._failure import CannotStart, Refused
@@ -38,6 +48,23 @@ def _readable(directory: Path) -> Iterator[None]:
         raise CannotStart(f"{directory}: {fault}") from None
 
 
+@contextmanager
+def _journal_in(directory: Path) -> Iterator[Disk]:
+    with _readable(directory), journal_directory(directory) as disk:
+        if not holds_journal(disk):
+            raise Refused(f"there is no journal in {directory}")
+        yield disk
+
+
+def _kind_named(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
+    if text is None:
+        return None
+    name = text.upper().replace("-", "_")
+    if name not in RecordKind.__members__:
+        raise click.BadParameter(f"{text!r} is none of {', '.join(RecordKind.__members__)}")
+    return name
+
+
 @click.group()
 def journal() -> None:
     """Look at the journal of a stopped broker."""
@@ -51,10 +78,8 @@ def verify(directory: Path, as_json: bool) -> None:
 
     The exit code is 1 if it would not. A torn tail, which a kill leaves behind, is reported and does not count.
     """
-    with _readable(directory), journal_directory(directory) as disk:
+    with _journal_in(directory) as disk:
         report = inspect_journal(disk)
-    if not report.segments and not report.findings:
-        raise Refused(f"there is no journal in {directory}")
     click.echo(json.dumps(_as_json(report), indent=2) if as_json else "\n".join(_lines(report)))
     if report.refusal is not None:
         sys.exit(1)
@@ -92,20 +117,16 @@ def _finding_line(finding: Finding) -> str:
 
 @journal.command()
 @_directory
-@click.option("--kind", help="Only records of this kind, such as ADD_MESSAGE.")
+@click.option("--kind", callback=_kind_named, help="Only records of this kind, such as ADD_MESSAGE.")
 @click.option("--limit", type=click.IntRange(1), help="Stop after so many rows.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON line per record.")
 def show(directory: Path, kind: str | None, limit: int | None, as_json: bool) -> None:
     """List the records of the journal in DIRECTORY, oldest first, and damage where it turns up."""
-    with _readable(directory), journal_directory(directory) as disk:
-        rows = (row for row in journal_rows(disk) if kind is None or _is_kind(row, kind))
+    with _journal_in(directory) as disk:
+        # Damage is never filtered out.
+        rows = (row for row in journal_rows(disk) if kind is None or isinstance(row, Finding) or row.kind == kind)
         for row in islice(rows, limit):
             click.echo(json.dumps(_row_as_json(row)) if as_json else _row_line(row))
-
-
-def _is_kind(row: RecordRow | Finding, kind: str) -> bool:
-    """Damage is never filtered out."""
-    return isinstance(row, Finding) or row.kind == kind.upper().replace("-", "_")
 
 
 def _row_as_json(row: RecordRow | Finding) -> dict[str, object]:
@@ -126,6 +147,8 @@ def repair(directory: Path, copy: Path) -> None:
 
     Messages whose records are damaged are missing in the copy, and one whose acknowledgement is damaged comes again.
     """
+    with _journal_in(directory):
+        pass  # what is not there cannot be saved, and must not leave an empty copy
     with _readable(directory):
         try:
             report = repair_directory(directory, copy, segment_size_bytes=BrokerConfig().segment_size_bytes)

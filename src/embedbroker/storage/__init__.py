@@ -30,9 +30,11 @@ if TYPE_CHECKING:
     )
     from ._inspection import JournalReport, RecordRow, SegmentReport, inspect_journal, journal_rows
     from ._journal import Journal, JournalState
+    from ._record_codec import RecordKind
     from ._recovered import RecoveredMessage, RecoveredState, RecoveredTransaction
     from ._repair import RepairReport, repair_journal
     from ._salvage import Finding
+    from ._segments import holds_journal
     from ._settings import JournalSettings
 
 __all__ = [
@@ -51,6 +53,7 @@ __all__ = [
     "Lane",
     "ListFiles",
     "Read",
+    "RecordKind",
     "RecordRow",
     "RecoveredMessage",
     "RecoveredState",
@@ -64,6 +67,7 @@ __all__ = [
     "SyncDirectory",
     "Truncate",
     "WriteAt",
+    "holds_journal",
     "inspect_journal",
     "journal_rows",
     "repair_journal",
@@ -74,9 +78,11 @@ _MODULES = {
     "Stat Sync SyncDirectory Truncate WriteAt",
     "_inspection": "JournalReport RecordRow SegmentReport inspect_journal journal_rows",
     "_journal": "Journal JournalState",
+    "_record_codec": "RecordKind",
     "_recovered": "RecoveredMessage RecoveredState RecoveredTransaction",
     "_repair": "RepairReport repair_journal",
     "_salvage": "Finding",
+    "_segments": "holds_journal",
     "_settings": "JournalSettings",
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}

@@ -9,12 +9,12 @@ from attrs import frozen
 
 from embedclient.model import Instant
 
-from ._disk import Disk, ListFiles
+from ._disk import Disk
 from ._inspection import salvage
 from ._journal import Journal, JournalState
 from ._recovered import RecoveredMessage, RecoveredTransaction
 from ._salvage import Finding
-from ._segments import segment_range
+from ._segments import holds_journal
 from ._settings import JournalSettings
 
 __all__ = ["RepairReport", "repair_journal"]
@@ -42,9 +42,7 @@ def repair_journal(damaged: Disk, copy: Disk, settings: JournalSettings, now: In
         ValueError: there is a journal in ``copy``.
         DiskFault: reading or writing failed.
     """
-    (names,) = copy.run((ListFiles(),))
-    assert isinstance(names, tuple)
-    if any(segment_range(name) for name in names):
+    if holds_journal(copy):
         raise ValueError("the directory for the copy holds a journal already")
     salvaged = salvage(damaged)
     state = salvaged.replay.finish(())

@@ -34,6 +34,7 @@ from zlib import crc32
 from attrs import Factory, define, frozen
 
 from ._batch import FORMAT_VERSION, encode_batch
+from ._disk import Disk, ListFiles
 
 __all__ = [
     "COMPACTING",
@@ -78,6 +79,13 @@ def segment_range(name: str) -> tuple[int, int] | None:
         return None
     first = int(match[1])
     return first, int(match[2]) if match[2] else first
+
+
+def holds_journal(disk: Disk) -> bool:
+    """Whether there is anything of a journal on a disk."""
+    (names,) = disk.run((ListFiles(),))
+    assert isinstance(names, tuple)
+    return any(segment_range(name) for name in names)
 
 
 def spare_name(generation: int) -> str:

@@ -115,6 +115,14 @@ def test_a_directory_without_a_journal_is_named(tmp_path: Path) -> None:
     missing = journal("verify", tmp_path / "nowhere")
     assert missing.exit_code == 3
     assert str(tmp_path / "nowhere") in missing.stderr
-    empty = journal("verify", tmp_path)
-    assert empty.exit_code == 6
-    assert str(tmp_path) in empty.stderr
+    copy = tmp_path / "copy"
+    for command, *copies in (("verify",), ("show",), ("repair", str(copy))):
+        empty = journal(command, tmp_path, *copies)
+        assert (empty.exit_code, empty.stderr) == (6, f"embedbroker: there is no journal in {tmp_path}\n")
+    assert not copy.exists()
+
+
+def test_a_kind_of_record_that_does_not_exist_is_named(directory: Path) -> None:
+    result = journal("show", directory, "--kind", "ADD_MASSAGE")
+    assert result.exit_code == 2
+    assert "'ADD_MASSAGE' is none of ADD_MESSAGE, " in result.stderr

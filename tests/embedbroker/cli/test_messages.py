@@ -113,6 +113,7 @@ def test_a_durable_subscription_keeps_what_is_sent_between(run: Command) -> None
         (("browse", "topic://t"), 6, "topic"),
         (("send", "q", "--type", "map", "no json"), 2, "JSON"),
         (("send", "q", "x", "-p", "novalue"), 2, "novalue"),
+        (("send", "q", "x", "--ttl", "-1"), 2, "--ttl"),
     ],
 )
 def test_what_cannot_work_says_why(run: Command, arguments: tuple[str, ...], code: int, said: str) -> None:
@@ -135,6 +136,18 @@ def test_a_broker_that_is_not_there_is_named(url: str, code: int, said: str) -> 
     assert result.stderr.startswith("embedbroker: ")
     assert said in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["receive", "browse"])
+def test_a_reader_that_goes_ends_the_command_without_a_word(run: Command, url: str, command: str) -> None:
+    assert run("send", "q", "x", "--count", "3").exit_code == 0
+    with started(command, "--url", url, "q", "--count", "3", "--json") as process:
+        assert process.process.stdout is not None
+        process.process.stdout.close()
+        assert process.exit_code() == 1
+        assert process.rest_of_errors() == ""
+    # Nothing was printed, so nothing was acknowledged.
+    assert len(received(run, "q")) == 3
 
 
 def test_an_interrupted_receive_ends_in_order(run: Command, url: str) -> None:
