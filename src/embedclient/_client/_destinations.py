@@ -7,7 +7,6 @@ ask the broker anything.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 
 from attrs import fields_dict, frozen
 
@@ -20,6 +19,7 @@ from embedclient.model import (
     TemporaryQueue,
     TemporaryTopic,
     Topic,
+    did_you_mean,
     parse_destination,
     split_attributes,
     split_fully_qualified_name,
@@ -70,10 +70,8 @@ def _attributes(texts: Mapping[str, str], where: str) -> QueueAttributes:
         if key in _FIELDS:
             values[key.replace("-", "_")] = _read(key, text, str(_FIELDS[key].type), where)
         elif key not in _DECIDED_ELSEWHERE:
-            near = get_close_matches(key, [*_FIELDS, _CONSUMER_PRIORITY], n=1, cutoff=0.0)
-            raise InvalidDestinationException(
-                f"unknown queue attribute {key!r} in destination {where!r}; did you mean {near[0]!r}?"
-            )
+            meant = did_you_mean(key, [*_FIELDS, _CONSUMER_PRIORITY])
+            raise InvalidDestinationException(f"unknown queue attribute {key!r} in destination {where!r}{meant}")
     return QueueAttributes(**values)  # type: ignore[arg-type]  # each value was read as its field's type
 
 

@@ -1,15 +1,14 @@
 """Artemis URLs: from the text a user typed to locator settings, factory settings and connectors.
 
 Responsible for the grammar (single URLs, lists, fragments), for the parameter names and their types, and for errors
-that name the parameter, the value and where it stands. A name nobody knows is refused with its nearest neighbour,
-because silence about a typing error costs days. Refuses to know what a setting does.
+that name the parameter, the value and where it stands. A name nobody knows is refused, with a similar one if there is
+one, because silence about a typing error costs days. Refuses to know what a setting does.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from functools import partial
 from typing import TypeVar
 from urllib.parse import unquote
@@ -28,7 +27,7 @@ from embedclient._client._url_parameters import (
 )
 from embedclient.agent import LocatorSettings
 from embedclient.errors import InvalidURLException
-from embedclient.model import IN_VM_CONNECTOR_FACTORY, TCP_CONNECTOR_FACTORY, TransportConfiguration
+from embedclient.model import IN_VM_CONNECTOR_FACTORY, TCP_CONNECTOR_FACTORY, TransportConfiguration, did_you_mean
 
 T = TypeVar("T")
 DEFAULT_PORT = 61616
@@ -200,9 +199,7 @@ class _Parser:
         if name in UNSUPPORTED:
             return self._error(f"parameter {name!r} in {where}: {UNSUPPORTED[name]}")
         known = [*LOCATOR_PARAMETERS, *FACTORY_PARAMETERS, *TRANSPORT_PARAMETERS, *VM_PARAMETERS, *UNSUPPORTED]
-        by_lower = {candidate.lower(): candidate for candidate in known}
-        near = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.0)
-        return self._error(f"unknown parameter {name!r} in {where}; did you mean {by_lower[near[0]]!r}?")
+        return self._error(f"unknown parameter {name!r} in {where}{did_you_mean(name, known)}")
 
     def _read(self, reader: Callable[[str], T], name: str, value: str, where: str | None = None) -> T:
         try:

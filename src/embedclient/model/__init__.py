@@ -24,6 +24,7 @@ from ._destination import (
 from ._message import Encoding, Message, RoutingType
 from ._number_text import number_text
 from ._properties import Properties, PropertyType, PropertyValue, TypedValue
+from ._similar_name import did_you_mean
 from ._time import Entropy, Instant, make_uuid, uuid_text
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ __all__ = [
     "TransportConfiguration",
     "TypedValue",
     "Xid",
+    "did_you_mean",
     "filter_for_selector",
     "fully_qualified_name",
     "make_uuid",

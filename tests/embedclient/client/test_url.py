@@ -103,6 +103,7 @@ def test_policies_go_by_their_java_names(text: str, policy: str) -> None:
     [
         ("tcp://h?reconectAttempts=1", "unknown parameter 'reconectAttempts' .*did you mean 'reconnectAttempts'"),
         ("tcp://h?HA_=true", "did you mean 'ha'"),
+        ("tcp://h?colour=blue", r"unknown parameter 'colour' in tcp://h\?colour=blue$"),
         ("tcp://h?callTimeout=soon", "'callTimeout' in .* is 'soon': expected a whole number"),
         ("tcp://h?callTimeout=-5", r"'callTimeout' in .* is '-5': must be >= 1"),
         ("tcp://h?ha=yes", "'ha' in .* is 'yes': expected true or false"),

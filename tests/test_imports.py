@@ -1,0 +1,80 @@
+"""What must not be loaded yet when a program has what it asked for: modules are counted here, times in benchmarks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+# A family is a module with everything below it, or every module that begins so (a name that ends in an underscore).
+EVERYWHERE = """
+    _pytest asyncio cryptography dataclasses decimal difflib email json pytest tempfile trio.testing uuid xml xmltodict
+    embedbroker.cli embedbroker.ledger embedbroker.testing
+    embedclient.wire.core._cluster_packets embedclient.wire.core._federation_packets
+    embedclient.wire.core._xa_packets
+"""
+BROKER = """
+    embedbroker.kernel._selector_evaluation embedbroker.kernel._selector_grammar embedbroker.kernel._selector_tokens
+    embedbroker.runtime._directory embedbroker.runtime._disk embedbroker.runtime._journal_directory
+    embedbroker.runtime._lock embedbroker.runtime._threaded embedbroker.storage._
+    embedclient._client embedclient.agent embedclient.model._jms_
+"""
+CLIENT = "embedbroker embedclient.asyncio embedclient.blocking embedclient.transport"
+
+
+def loaded_by(statement: str) -> set[str]:
+    """The modules a statement loads beside those of trio."""
+    code = f"import sys, trio; before = set(sys.modules); {statement}; print(*sorted(set(sys.modules) - before))"
+    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return set(run.stdout.split())
+
+
+def of_family(module: str, family: str) -> bool:
+    return module == family or module.startswith(family if family.endswith("_") else f"{family}.")
+
+
+@pytest.mark.parametrize(
+    ("statement", "families"),
+    [
+        ("import embedbroker", f"{EVERYWHERE} {BROKER} embedclient embedbroker.kernel embedbroker.node"),
+        ("from embedbroker import EmbeddedBroker", f"{EVERYWHERE} {BROKER}"),
+        ("from embedclient import ConnectionFactory", f"{EVERYWHERE} {CLIENT}"),
+    ],
+)
+def test_what_is_not_needed_yet_is_not_loaded(statement: str, families: str) -> None:
+    loaded = loaded_by(statement)
+    assert [module for module in sorted(loaded) if any(of_family(module, family) for family in families.split())] == []
+
+
+def test_each_family_exists() -> None:
+    """A module that was renamed would leave a rule here that cannot fail."""
+    code = "import embedbroker.testing, embedbroker.cli, embedclient.blocking, embedclient.asyncio"
+    later = "from embedbroker import ThreadedBroker; from embedbroker.runtime import _directory, journal_directory"
+    packets = "from embedclient.wire.core import NodeAnnounce, FederationStream, SessionXaEnd"
+    selector = "from embedbroker.kernel import parse_selector; parse_selector('a = 1')"
+    loaded = loaded_by(f"{code}; {later}; {packets}; {selector}")
+    ours = [family for family in f"{EVERYWHERE} {BROKER} {CLIENT}".split() if family.startswith("embed")]
+    assert [family for family in ours if not any(of_family(module, family) for module in loaded)] == []
+
+
+def test_a_broker_in_memory_never_loads_the_journal() -> None:
+    """Nor anything else that only some brokers need, from the first message to the stop."""
+    program = """
+import sys, trio
+before = set(sys.modules)
+from embedbroker import EmbeddedBroker
+from embedclient import ConnectionFactory, Queue
+
+async def main():
+    async with EmbeddedBroker() as broker, ConnectionFactory(broker.url).connect() as connection:
+        async with connection.session() as session, session.create_consumer(Queue("q")) as consumer:
+            await session.create_producer(Queue("q")).send("hello")
+            assert (await consumer.receive()).body == "hello"
+
+trio.run(main)
+print(*sorted(set(sys.modules) - before))
+"""
+    run = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    later = f"{EVERYWHERE} embedbroker.storage._ embedbroker.kernel._selector_grammar".split()
+    assert [name for name in run.stdout.split() if any(of_family(name, family) for family in later)] == []
