@@ -33,7 +33,9 @@ def _properties(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -
 )
 @click.option("-p", "--property", "properties", multiple=True, metavar="NAME=VALUE", callback=_properties)
 @click.option("--priority", default=4, show_default=True, type=click.IntRange(0, 9))
-@click.option("--ttl", default=0.0, metavar="SECONDS", type=click.FloatRange(0), help="How long it is of use; 0: always.")
+@click.option(
+    "--ttl", default=0.0, metavar="SECONDS", type=click.FloatRange(0), help="How long it is of use; 0: no end"
+)
 @click.option("--non-persistent", is_flag=True, help="A message that need not survive the broker.")
 @click.option("--correlation-id")
 @click.option("--transacted", is_flag=True, help="All messages in one transaction.")
