@@ -53,6 +53,7 @@ class Agent:
         self._deadlines = Deadlines(settings.call_timeout_ms)
         self._failover_deadlines = Deadlines(settings.call_failover_timeout_ms)
         self._timers = Timers()
+        self._failover_deadlines.on_start = self._timers.on_start = self._signal
         self._lifeline = Lifeline(
             settings,
             connectors,

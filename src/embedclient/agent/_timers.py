@@ -3,6 +3,7 @@
 Responsible for calls that are done when a time has come. Refuses to read a clock: `now` is what the driver said last.
 """
 
+from collections.abc import Callable
 from heapq import heappop, heappush
 
 from embedclient.agent._call import Call
@@ -11,9 +12,11 @@ from embedclient.agent._call import Call
 class Timers:
     """Calls in order of their time; those of one time in the order they were made."""
 
-    __slots__ = ("_count", "_heap", "now")
+    __slots__ = ("_count", "_heap", "now", "on_start")
 
     def __init__(self) -> None:
+        # Told of each pause: one that begins outside a step is news to the driver.
+        self.on_start: Callable[[], None] | None = None
         self._heap: list[tuple[float, int, Call[None]]] = []
         self._count = 0
         self.now = 0.0
@@ -23,6 +26,8 @@ class Timers:
         call: Call[None] = Call(None)
         heappush(self._heap, (self.now + seconds, self._count, call))
         self._count += 1
+        if self.on_start is not None:
+            self.on_start()
         return call
 
     def next(self) -> float | None:

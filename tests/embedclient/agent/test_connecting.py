@@ -160,6 +160,50 @@ def test_the_output_is_announced_once_until_it_is_taken() -> None:
     assert agent.pending_bytes > 0
 
 
+def test_a_request_that_waits_for_the_failover_is_announced_although_it_sends_nothing() -> None:
+    """Nobody else would arm a timer for it: the next attempt to connect may be far away."""
+    settings = LocatorSettings(reconnect_attempts=-1, retry_interval_ms=600_000, max_retry_interval_ms=600_000)
+    agent = make_agent(settings=settings)
+    created = agent.create_session_for(SessionMode.AUTO)
+    agent.take_outputs(at(0))
+    agent.step(Dialed(1), at(0))
+    agent.step(BytesReceived(1, frame(TOPOLOGY)), at(0))
+    agent.step(BytesReceived(1, frame(CreateSessionResponse(136), 1)), at(0))
+    agent.step(PeerClosed(1, "lost"), at(0))
+    agent.step(DialFailed(2, "refused"), at(0))
+    announced: list[None] = []
+    agent.on_output = lambda: announced.append(None)
+    for request in (lambda: created.value().query_queue("q"), lambda: agent.create_session_for(SessionMode.AUTO)):
+        call = request()
+        assert len(announced) == 1
+        announced.clear()
+        agent.take_outputs(at(100))
+        assert agent.next_deadline() == 130
+        agent.step(Tick(), at(130))
+        assert call.error is not None and call.error.error_code == ErrorCode.CONNECTION_TIMEDOUT
+
+
+def test_a_send_that_waits_for_its_rate_is_announced_although_it_sends_nothing() -> None:
+    agent = make_agent(settings=LocatorSettings(producer_max_rate=1, producer_window_size=-1))
+    created = agent.create_session_for(SessionMode.AUTO)
+    agent.take_outputs(at(0))
+    agent.step(Dialed(1), at(0))
+    agent.step(BytesReceived(1, frame(TOPOLOGY)), at(0))
+    agent.step(BytesReceived(1, frame(CreateSessionResponse(136), 1)), at(0))
+    producer = created.value().create_producer("q")
+    message = text_message("one", "q", durable=False)
+    assert producer.send(message).done
+    agent.take_outputs(at(0))
+    announced: list[None] = []
+    agent.on_output = lambda: announced.append(None)
+    send = producer.send(message)
+    assert announced and not send.done
+    agent.take_outputs(at(0.5))
+    assert agent.next_deadline() == 1
+    agent.step(Tick(), at(1))
+    assert send.done
+
+
 def test_back_pressure_holds_senders_until_the_socket_has_taken_enough() -> None:
     settings = LocatorSettings(send_high_water_bytes=1000, producer_window_size=-1)
     agent = make_agent(settings=settings)
