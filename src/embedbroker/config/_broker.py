@@ -12,11 +12,16 @@ from attrs.validators import and_, ge, instance_of, le, optional
 
 from ._address_settings import AddressSettings
 
-__all__ = ["BrokerConfig"]
+__all__ = ["BrokerConfig", "MemoryShares"]
 
 _DEFAULT_ADDRESS_SETTINGS = {
     "#": AddressSettings(dead_letter_address="DLQ", expiry_address="ExpiryQueue"),
 }
+
+# However little memory a broker may use: several hundred producers with the usual window fit.
+MARGIN_BYTES_MIN = 64 * 1024 * 1024
+# And what some sessions leave unconfirmed for a moment.
+RESEND_BYTES_MIN = 16 * 1024 * 1024
 
 _whole = and_(instance_of(int), ge(0))
 _positive = and_(instance_of(int), ge(1))
@@ -32,13 +37,24 @@ def _settings(value: Mapping[str, AddressSettings] | None) -> dict[str, AddressS
 
 
 @frozen
+class MemoryShares:
+    """Bytes. Beyond ``messages`` producers wait, and beyond that and ``margin`` sends are refused."""
+
+    messages: int
+    margin: int
+    partial_frames: int
+    resend: int
+
+
+@frozen
 class BrokerConfig:
     """Everything a broker is told before it starts.
 
     ``host`` and ``port`` are where it listens (port 0 takes a free one). ``data_directory`` None keeps everything in
     memory. ``global_max_size_bytes`` None is half of the memory the process may use; producers wait for credits beyond
-    it. Times end in their unit. ``address_settings`` maps match texts to settings; by default dead letters go to
-    ``DLQ`` and expired messages to ``ExpiryQueue``, as in a broker that ``artemis create`` made.
+    it. The limits whose default is None are shares of it, see `memory_shares`. Times end in their unit.
+    ``address_settings`` maps match texts to settings; by default dead letters go to ``DLQ`` and expired messages to
+    ``ExpiryQueue``, as in a broker that ``artemis create`` made.
 
     Raises:
         ValueError, TypeError: a value is out of its range; the text names the field.
@@ -50,15 +66,37 @@ class BrokerConfig:
     data_directory: str | None = field(default=None, validator=optional(instance_of(str)))
     address_settings: dict[str, AddressSettings] = field(default=None, converter=_settings)
     global_max_size_bytes: int | None = field(default=None, validator=optional(_whole))
+    global_max_size_margin_bytes: int | None = field(default=None, validator=optional(_whole))
+    partial_frames_bytes_max: int | None = field(default=None, validator=optional(_positive))
+    resend_bytes_max: int | None = field(default=None, validator=optional(_positive))
     frame_size_bytes_max: int = field(default=100 * 1024 * 1024, validator=_positive)
     connection_ttl_ms: int = field(default=60_000, validator=instance_of(int))
     connection_check_interval_ms: int = field(default=2_000, validator=_positive)
     handshake_timeout_ms: int = field(default=10_000, validator=_whole)
     connections_max: int = field(default=20_000, validator=_whole)
+    sessions_per_connection_max: int = field(default=10_000, validator=_positive)
+    consumers_per_session_max: int = field(default=10_000, validator=_positive)
+    session_metadata_bytes_max: int = field(default=64 * 1024, validator=_positive)
+    held_replies_max: int = field(default=100_000, validator=_positive)
+    addresses_max: int = field(default=100_000, validator=_positive)
+    queues_max: int = field(default=100_000, validator=_positive)
     message_expiry_scan_period_ms: int = field(default=30_000, validator=instance_of(int))
     address_queue_scan_period_ms: int = field(default=30_000, validator=instance_of(int))
     output_high_water_bytes: int = field(default=1024 * 1024, validator=_positive)
     output_bytes_max: int = field(default=64 * 1024 * 1024, validator=_positive)
-    resend_bytes_max: int = field(default=256 * 1024 * 1024, validator=_positive)
     work_per_step_max: int = field(default=2_000, validator=_positive)
     segment_size_bytes: int = field(default=10 * 1024 * 1024, validator=_segment_size)
+
+    def memory_shares(self, global_max_size_bytes: int) -> MemoryShares:
+        """What memory is for, of a broker that keeps so many bytes of messages."""
+
+        def share(said: int | None, otherwise: int) -> int:
+            return otherwise if said is None else said
+
+        eighth = global_max_size_bytes // 8
+        return MemoryShares(
+            messages=global_max_size_bytes,
+            margin=share(self.global_max_size_margin_bytes, max(global_max_size_bytes // 2, MARGIN_BYTES_MIN)),
+            partial_frames=share(self.partial_frames_bytes_max, max(eighth, self.frame_size_bytes_max)),
+            resend=share(self.resend_bytes_max, max(eighth, RESEND_BYTES_MIN)),
+        )

@@ -58,7 +58,8 @@ class Kernel:
         self.now_ms = 0
         self.store: Store = store if store is not None else MemoryStore()
         self.ids = Ids(self.store)
-        self.memory = MemoryAccount(memory_limit_bytes)
+        shares = config.memory_shares(memory_limit_bytes)
+        self.memory = MemoryAccount(shares.messages, shares.margin)
         self.publications = Publications(self._release)
         self.settings = AddressSettingsRepository(config.address_settings)
         self.selectors = SelectorCache()

@@ -1,7 +1,13 @@
-"""How much memory messages take, and which producers wait for room.
+"""How much memory messages take, which producers wait for room, and which sends find none.
 
-Responsible for the sum over all messages and per address, and for credit requests that wait while a limit is passed.
-Refuses to know how credit travels: a request is a callable that grants it.
+Responsible for the sum over all messages and per address, for credit requests that wait while a limit is passed, and
+for the margin beyond it. Refuses to know how credit travels: a request is a callable that grants it.
+
+Credit is advice: it counts what the message says and not what it costs here, it may be granted just before the limit is
+passed, and a client may not ask for any. So there is a margin above the limit. Room in it is reserved for credit that
+was granted and not used; a send that finds no room beside what is reserved for others is refused. While reservations
+fit, no producer that keeps to its credit is refused. What messages take is never more than limit, margin and the one
+message that passed the limit.
 """
 
 from __future__ import annotations
@@ -11,10 +17,20 @@ from collections.abc import Callable
 
 from attrs import define, field
 
-__all__ = ["MESSAGE_OVERHEAD_BYTES", "MemoryAccount"]
+from embedclient.errors import ErrorCode
+
+from ._refusal import Refused, Scope
+
+__all__ = ["MESSAGE_OVERHEAD_BYTES", "MemoryAccount", "Reservation"]
 
 MESSAGE_OVERHEAD_BYTES = 320
 """What a message costs beside its own bytes: objects, queue entry, ids (measured, see docs/performance.md)."""
+
+CREDIT_COST = 2
+"""Bytes reserved for a byte of credit: messages of JMS clients seldom have less than 300 bytes, and cost the above."""
+
+RESERVED_ADDRESSES_MAX = 1000
+"""Addresses for which a session has room reserved; its client keeps credit for no more (core-protocol 7.4)."""
 
 
 @define(eq=False)
@@ -22,7 +38,10 @@ class MemoryAccount:
     """Bytes held by messages. A message in several queues is counted once, on the address it was sent to."""
 
     limit_bytes: int
+    margin_bytes: int = 0
     used_bytes: int = 0
+    # Room in the margin for credit that was granted and not used.
+    reserved_bytes: int = 0
     _by_address: dict[str, int] = field(factory=dict)
     _shared: dict[int, int] = field(factory=dict)
     # Credit requests by address, oldest first; those of owners that went stay until they are the greater part.
@@ -137,3 +156,52 @@ class MemoryAccount:
     def has_waiting(self) -> bool:
         """Whether any producer waits."""
         return bool(self._owners)
+
+
+class Reservation:
+    """Room in the margin for the producers of one session, by address.
+
+    A client asks for what it wants to have in hand, so it never holds more than twice what it asked for (core-protocol
+    7.4). That much is reserved at the grant, and drawn on only while the limit is passed: then nothing is granted, and
+    what is left of the credit is all that its producers may send.
+    """
+
+    __slots__ = ("_account", "_by_address")
+
+    def __init__(self, account: MemoryAccount) -> None:
+        self._account = account
+        self._by_address: dict[str, int] = {}
+
+    def grant(self, address: str, credit: int) -> None:
+        """Credit was granted: reserve for it what the margin has left."""
+        account, by_address = self._account, self._by_address
+        reserved = by_address.pop(address, 0)
+        wanted = 2 * credit * CREDIT_COST - reserved
+        more = max(min(wanted, account.margin_bytes - account.reserved_bytes), 0)
+        account.reserved_bytes += more
+        by_address[address] = reserved + more
+        if len(by_address) > RESERVED_ADDRESSES_MAX:
+            account.reserved_bytes -= by_address.pop(next(iter(by_address)))
+
+    def take(self, address: str, size: int) -> Refused | None:
+        """Let a message in while the limit is passed: with what is reserved for it, or what others leave free."""
+        account = self._account
+        cost = size + MESSAGE_OVERHEAD_BYTES
+        reserved = self._by_address.get(address, 0)
+        limit = account.limit_bytes + account.margin_bytes
+        if reserved < cost and account.used_bytes + account.reserved_bytes - reserved + cost > limit:
+            return Refused(
+                ErrorCode.ADDRESS_FULL,
+                f"the broker is full: messages take {account.used_bytes} bytes, its limit and margin are {limit}",
+                Scope.CONNECTION,
+            )
+        if reserved:
+            drawn = min(reserved, cost)
+            self._by_address[address] = reserved - drawn
+            account.reserved_bytes -= drawn
+        return None
+
+    def give_up(self) -> None:
+        """The session is over."""
+        self._account.reserved_bytes -= sum(self._by_address.values())
+        self._by_address.clear()

@@ -10,7 +10,7 @@ __all__ = ["Refused", "Scope"]
 
 
 class Scope(Enum):
-    """What ends because of a refusal."""
+    """What ends because of a refusal that nobody waits for; with an answer, nothing does."""
 
     NOTHING = "nothing"
     LINK = "link"

@@ -13,6 +13,7 @@ from ._backlog import Reference
 from ._catalog import split_fqqn
 from ._consumer import Consumer, ConsumerPort
 from ._kernel import Kernel
+from ._memory import Reservation
 from ._refusal import Refused
 from ._transaction import Transaction, TransactionState
 
@@ -30,6 +31,7 @@ class Session:
         "kernel",
         "name",
         "pre_acknowledge",
+        "reservation",
         "started",
         "transaction",
     )
@@ -52,6 +54,8 @@ class Session:
         self.closed = False
         self.consumers: dict[int, Consumer] = {}
         self.transaction: Transaction | None = None
+        # Room for what its producers were granted credit for.
+        self.reservation = Reservation(kernel.memory)
 
     def _current(self) -> Transaction:
         transaction = self.transaction
@@ -63,6 +67,12 @@ class Session:
 
     def send(self, message: Message, routing_type: int | None) -> Refused | None:
         """Send one message, inside the transaction unless sends commit by themselves."""
+        memory = self.kernel.memory
+        if memory.used_bytes >= memory.limit_bytes:
+            refused = self.reservation.take(message.address, len(message.raw))
+            if refused is not None:
+                self.fail_transaction(refused.text)
+                return refused
         return self.kernel.send(message, routing_type, None if self.auto_commit_sends else self._current())
 
     # -- consumers -----------------------------------------------------------------------------------------------
@@ -220,6 +230,7 @@ class Session:
         transaction, self.transaction = self.transaction, None
         if transaction is not None:
             self.kernel.rollback(transaction)
+        self.reservation.give_up()
 
     def unsettled(self) -> list[Reference]:
         """Everything consumers hold, for inspection."""

@@ -16,7 +16,16 @@ from typing import assert_never
 from embedbroker import storage
 from embedbroker.config import BrokerConfig
 from embedbroker.kernel import Kernel, Recovery
-from embedbroker.protocols import DETECT_BYTES, CoreConnection, CoreService, Detected, Link, detect, restore_message
+from embedbroker.protocols import (
+    DETECT_BYTES,
+    CoreConnection,
+    CoreService,
+    Detected,
+    Link,
+    ResendAccount,
+    detect,
+    restore_message,
+)
 from embedclient.model import Entropy, Instant, make_uuid, uuid_text
 
 from ._gate import DurabilityGate
@@ -33,6 +42,7 @@ from ._inputs import (
     Written,
 )
 from ._outputs import CloseConnection, Level, Notice, Output, Ready, SendBytes, Stopped
+from ._partial_frames import PartialFrames
 
 __all__ = ["Node", "NodeState"]
 
@@ -74,7 +84,11 @@ class Node:
         self.journal = storage.Journal(journal_settings) if journal_settings is not None else None
         self.kernel = Kernel(config, restore_message, self._log, memory_limit_bytes, self.journal)
         self.gate = DurabilityGate()
-        self.core = CoreService(self.kernel, self.gate, entropy, "")
+        shares = config.memory_shares(memory_limit_bytes)
+        self.core = CoreService(
+            self.kernel, self.gate, entropy, "", ResendAccount(shares.resend, config.output_bytes_max)
+        )
+        self._partial_frames = PartialFrames(shares.partial_frames)
         self._now = Instant(0.0, 0)
         self._outputs: list[Output] = []
         self._dirty: list[Link] = []
@@ -160,7 +174,7 @@ class Node:
     def _on_bytes(self, received: BytesReceived) -> None:
         connection = self._connections.get(received.connection)
         if connection is not None:
-            connection.receive(received.data, self._now)
+            self._receive(connection, received.data)
             return
         newcomer = self._newcomers.get(received.connection)
         if newcomer is None:
@@ -185,7 +199,11 @@ class Node:
                 return
         connection = CoreConnection(self.core, link, self._log)
         self._connections[link.id] = connection
-        connection.receive(head, self._now)
+        self._receive(connection, head)
+
+    def _receive(self, connection: CoreConnection, data: bytes) -> None:
+        connection.receive(data, self._now)
+        self._partial_frames.count(connection, connection.partial_frame_size if connection.link.alive else 0)
 
     def _on_written(self, written: Written) -> None:
         connection = self._connections.get(written.connection)
@@ -199,6 +217,7 @@ class Node:
             return
         connection = self._connections.pop(closed.connection, None)
         if connection is not None:
+            self._partial_frames.forget(connection)
             connection.closed()
             if connection.lost:
                 self._keep_lost(connection)
@@ -388,7 +407,9 @@ class Node:
             if not link.alive and link.close_reason is not None:
                 outputs.append(CloseConnection(link.id, link.close_reason))
                 link.close_reason = None
-                self._connections.pop(link.id, None)
+                connection = self._connections.pop(link.id, None)
+                if connection is not None:
+                    self._partial_frames.forget(connection)
         dirty.clear()
 
     def _log(self, text: str) -> None:

@@ -1,6 +1,7 @@
 """Protocols of the broker: peers' bytes to kernel commands, the kernel's effects to peers' bytes."""
 
 from ._core_connection import CoreConnection
+from ._core_resend import ResendAccount
 from ._core_service import CoreService, Gate, Releasable
 from ._detect import DETECT_BYTES, Detected, detect
 from ._encodings import restore_message
@@ -14,6 +15,7 @@ __all__ = [
     "Gate",
     "Link",
     "Releasable",
+    "ResendAccount",
     "detect",
     "restore_message",
 ]

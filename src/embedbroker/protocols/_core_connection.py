@@ -87,6 +87,11 @@ class CoreConnection:
         # The socket is gone, sessions wait for a reattachment.
         self.lost = False
 
+    @property
+    def partial_frame_size(self) -> int:
+        """Bytes of a frame that has not come whole."""
+        return self._splitter.pending_size
+
     def log(self, text: str) -> None:
         """One line for the operator, naming the peer."""
         self._log(f"{self.link.peer}: {text}")
@@ -196,7 +201,7 @@ class CoreConnection:
 
     def _reattach(self, packet: ReattachSession) -> None:
         session = self.service.sessions.get(packet.name)
-        if session is not None and (not session.windowed or session.rebuilt):
+        if session is not None and not session.can_come_back:
             # The client makes it anew: what it left is returned first, so that nothing is delivered twice at once.
             session.close(failed=True)
             session = None
@@ -230,9 +235,12 @@ class CoreConnection:
             else:
                 self.fail(f"nothing was received for {self.time_to_live:g} s")
             return
-        if not self.lost:
-            for session in list(self.sessions.values()):
-                session.flush_confirmations()
+        if self.lost:
+            if not self._is_awaited:
+                self.abandon()
+            return
+        for session in list(self.sessions.values()):
+            session.flush_confirmations()
 
     def _hold_back(self) -> None:
         for session in self.sessions.values():
@@ -269,12 +277,18 @@ class CoreConnection:
     def closed(self) -> None:
         """The peer's socket is gone."""
         self.link.alive = False
-        if any(session.channel.window > 0 for session in self.sessions.values()) and self.time_to_live is not None:
+        self._splitter = FrameSplitter()
+        if self._is_awaited and self.time_to_live is not None:
             self.lost = True
             self.time_to_live = min(self.time_to_live, _LOST_SECONDS_MAX)
             self._hold_back()
         else:
             self.abandon()
+
+    @property
+    def _is_awaited(self) -> bool:
+        """Whether a client may come back for one of the sessions."""
+        return any(session.can_come_back and session.channel.window > 0 for session in self.sessions.values())
 
     def abandon(self) -> None:
         """Forget all sessions as failed, with the temporary queues of this connection."""

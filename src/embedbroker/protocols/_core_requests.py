@@ -369,7 +369,8 @@ def _unique_add_metadata(session: CoreSession, packet: SessionUniqueAddMetadata)
 
 def _request_credits(session: CoreSession, packet: SessionRequestProducerCredits) -> None:
     kernel = session.service.kernel
-    address, _queue = split_fqqn(_stored_name(session, packet.address))
+    name = _stored_name(session, packet.address)
+    address, _queue = split_fqqn(name)
     settings = kernel.settings.of(address)
     limit = -1 if settings.max_size_bytes is None else settings.max_size_bytes
 
@@ -384,6 +385,7 @@ def _request_credits(session: CoreSession, packet: SessionRequestProducerCredits
         failed = SessionProducerCreditsFail(packet.credits, packet.address)
         session.transmit(encode_packet(failed, session.channel_id, session.version), failed.TYPE)
     if kernel.memory.waiting_of(session) >= _WAITING_CREDITS_MAX:
+        session.kernel_session.reservation.grant(name, packet.credits)
         session.connection.fail(f"session {session.name} has {_WAITING_CREDITS_MAX} requests for credit that wait")
         return
     kernel.memory.wait(session, address, limit, grant)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 from embedbroker.kernel import Kernel
 from embedclient.model import Entropy, Instant
 
+from ._core_resend import ResendAccount
+
 if TYPE_CHECKING:
     from ._core_session import CoreSession
 
@@ -40,12 +42,13 @@ class Gate(Protocol):
 class CoreService:
     """Shared state of all CORE connections."""
 
-    __slots__ = ("entropy", "gate", "kernel", "node_id", "now", "sessions", "started")
+    __slots__ = ("entropy", "gate", "kernel", "node_id", "now", "resend", "sessions", "started")
 
-    def __init__(self, kernel: Kernel, gate: Gate, entropy: Entropy, node_id: str) -> None:
+    def __init__(self, kernel: Kernel, gate: Gate, entropy: Entropy, node_id: str, resend: ResendAccount) -> None:
         self.kernel = kernel
         self.gate = gate
         self.entropy = entropy
+        self.resend = resend
         self.node_id = node_id
         self.now = Instant(0.0, 0)
         self.sessions: dict[str, CoreSession] = {}

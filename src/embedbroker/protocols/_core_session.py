@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from embedbroker.kernel import Consumer, Reference, Refused, Session
+from embedbroker.kernel import Consumer, Reference, Refused, Scope, Session
 from embedclient.engine.core import Channel
 from embedclient.errors import ErrorCode
 from embedclient.model import Encoding, Properties, PropertyType
@@ -36,6 +36,7 @@ from embedclient.wire.core import (
 
 from ._core_arrival import Arrival, study
 from ._core_requests import answer
+from ._core_resend import KEPT_PACKET_OVERHEAD_BYTES
 from ._core_service import SERVER_VERSION, CoreService
 from ._old_names import MODERN_NAMES_SINCE, old_message, plain_message, said_routing_type
 
@@ -68,6 +69,7 @@ class CoreSession:
         "channel_id",
         "connection",
         "default_address",
+        "kept_bytes",
         "kernel_session",
         "metadata",
         "name",
@@ -92,7 +94,9 @@ class CoreSession:
         self.connection = connection
         self.name = name
         self.channel_id = channel_id
-        self.channel = Channel(channel_id, window, service.kernel.config.resend_bytes_max)
+        self.channel = Channel(channel_id, window)
+        # What that keeps for a reattachment, as the broker's account knows it.
+        self.kept_bytes = 0
         self.windowed = window != -1
         self.kernel_session = kernel_session
         self.version = min(connection.version, SERVER_VERSION)
@@ -132,6 +136,7 @@ class CoreSession:
             if packet_type == _PACKETS_CONFIRMED:
                 assert isinstance(packet, PacketsConfirmed)
                 self.channel.on_confirmed(packet.command_id)
+                self._count_kept()
                 return
             answer(self, packet)
             # Metadata is counted only when it wants an answer, which its last byte says; a client repeats it after
@@ -163,14 +168,26 @@ class CoreSession:
         refused = self._unsupported(arrival) if arrival.special else None
         if refused is None:
             refused = self.kernel_session.send(message, arrival.routing_type if said is None else said)
-        if refused is not None and not wants_reply:
-            self.connection.log(f"a message to {message.address!r} was refused: {refused.text}")
-        elif refused is not None:
-            self.refuse(refused, numbers[0] if numbers else None)
+        if refused is not None:
+            self._refuse_send(message, refused, wants_reply, numbers[0] if numbers else None)
         elif wants_reply:
             # In a transaction it is the commit that promises.
             durable = message.durable and self.kernel_session.auto_commit_sends
             self.reply(NullResponse(numbers[0] if numbers else -1), durable=durable)
+
+    def _refuse_send(
+        self, message: CoreMessage, refused: Refused, wants_reply: bool, correlation_id: int | None
+    ) -> None:
+        if wants_reply:
+            self.refuse(refused, correlation_id)
+            return
+        text = f"a message to {message.address!r} was refused: {refused.text}"
+        if refused.scope is not Scope.CONNECTION:
+            self.connection.log(text)
+        elif self.kernel_session.auto_commit_sends:
+            # Nobody waits for an answer: losing the connection is what tells the client.
+            self.connection.fail(text)
+        # In a transaction the commit tells.
 
     def _unsupported(self, arrival: Arrival) -> Refused | None:
         if arrival.scheduled_ms > self.service.now.wall_ms:
@@ -237,13 +254,26 @@ class CoreSession:
             self._keep(frame)
         self.connection.link.write(frame)
 
-    def _keep(self, frame: bytes) -> None:
-        self.channel.sent(frame)
-        if self.channel.over_limit:
-            self.connection.fail(
-                f"session {self.name} left {self.channel.sent_bytes_cached} bytes unconfirmed, "
-                "more than resend_bytes_max"
-            )
+    def _keep(self, *frame: bytes | bytearray) -> None:
+        self.channel.sent(*frame)
+        self._count_kept()
+
+    def _count_kept(self) -> None:
+        channel = self.channel
+        kept = channel.sent_bytes_cached + channel.kept_count * KEPT_PACKET_OVERHEAD_BYTES
+        if kept != self.kept_bytes:
+            self.service.resend.count(self, kept, self.service.sessions.values())
+
+    @property
+    def can_come_back(self) -> bool:
+        """Whether a client that lost its connection may be reattached."""
+        return self.windowed and self.channel.keeps and not self.rebuilt
+
+    def give_up_reattachment(self, reason: str) -> None:
+        """Keep nothing for a client that comes back: it will have to make its session anew."""
+        self.connection.log(f"session {self.name} cannot be reattached any more: {reason}")
+        self.channel.stop_keeping()
+        self._count_kept()
 
     def _confirm(self, command_id: int | None) -> None:
         if command_id is not None:
@@ -282,9 +312,9 @@ class CoreSession:
             assert isinstance(message, CoreMessage)
             message = old_message(message, consumer.queue.definition.routing_type)
         parts = encode_receive(message.raw, self.channel_id, self.version, consumer.key, reference.delivery_count)
-        frame = b"".join(parts)
-        self.transmit(frame, _RECEIVE)
-        return len(frame)
+        if self.windowed:
+            self._keep(*parts)
+        return self.connection.link.write_pieces(parts)
 
     @property
     def _speaks_old_names(self) -> bool:
@@ -328,8 +358,9 @@ class CoreSession:
             previous.temporary_queues.clear()
         self.connection = connection
         connection.sessions[self.channel_id] = self
-        for frame in self.channel.replay_after(last_confirmed_command_id):
-            connection.link.write(frame)
+        pieces = self.channel.replay_after(last_confirmed_command_id)
+        self._count_kept()
+        connection.link.write_pieces(pieces)
         self.hold_back(connection.link.slow)
 
     def close(self, *, failed: bool) -> None:
@@ -338,5 +369,7 @@ class CoreSession:
             del self.service.sessions[self.name]
         self.kernel_session.close(failed=failed)
         self.service.kernel.memory.forget(self)
+        self.channel.stop_keeping()
+        self._count_kept()
         if self.connection.sessions.get(self.channel_id) is self:
             del self.connection.sessions[self.channel_id]

@@ -6,7 +6,7 @@ the node takes what was gathered after each step, and says what the peer drained
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 __all__ = ["Buffer", "Link"]
 
@@ -19,7 +19,8 @@ class Link:
     ``room`` is how many bytes may still be given out before the peer counts as slow; below zero, ``on_slow`` has been
     called once, and ``on_relieved`` is called when half of the high-water mark is free again. A protocol that sends at
     speed appends to ``out`` itself, after registering in ``dirty`` when it was empty, and subtracts from ``room``.
-    ``excess`` is how far the one frame that made the peer slow went beyond: no reason to give a peer up.
+    ``excess`` is how far the one frame that made the peer slow went beyond, or all that was sent again: no reason to
+    give a peer up.
     """
 
     __slots__ = (
@@ -61,6 +62,18 @@ class Link:
         self.room -= len(frame)
         if self.room < 0 and not self.slow:
             self.become_slow()
+
+    def write_pieces(self, pieces: Sequence[Buffer]) -> int:
+        """Send what belongs together, as `write` does; returns its size."""
+        size = sum(map(len, pieces))
+        if self.alive and size:
+            if not self.out:
+                self.dirty.append(self)
+            self.out.extend(pieces)
+            self.room -= size
+            if self.room < 0 and not self.slow:
+                self.become_slow()
+        return size
 
     def become_slow(self) -> None:
         """The peer is behind: whoever feeds it should stop."""

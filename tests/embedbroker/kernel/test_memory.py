@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from embedbroker.kernel import Session
-from embedbroker.kernel._memory import MESSAGE_OVERHEAD_BYTES, MemoryAccount
+from embedbroker.kernel import Refused, Scope, Session
+from embedbroker.kernel._memory import MESSAGE_OVERHEAD_BYTES, RESERVED_ADDRESSES_MAX, MemoryAccount, Reservation
+from embedclient.errors import ErrorCode
 
 from .letters import letter
 from .stage import MULTICAST, Stage
@@ -119,6 +120,90 @@ def test_a_grant_that_ends_the_other_owners_leaves_nothing_behind() -> None:
     assert granted == [0]
     assert not account.has_waiting and not account.can_grant
     assert not account._waiting
+
+
+def test_beyond_limit_and_margin_a_send_is_refused_and_leaves_no_trace() -> None:
+    stage = Stage(memory_limit_bytes=5_000, global_max_size_margin_bytes=5_000)
+    stage.queue("q")
+    session = stage.session()
+    message = letter("x" * 1000, "q")
+    cost = len(message.raw) + MESSAGE_OVERHEAD_BYTES
+    while stage.kernel.memory.used_bytes + cost <= 10_000:
+        assert session.send(letter("x" * 1000, "q"), 1) is None
+    used = stage.kernel.memory.used_bytes
+    refused = session.send(letter("x" * 1000, "q"), 1)
+    assert isinstance(refused, Refused) and refused.code == ErrorCode.ADDRESS_FULL
+    assert refused.scope is Scope.CONNECTION
+    assert stage.kernel.memory.used_bytes == used <= 10_000
+    assert stage.kernel.catalog.queues["q"].message_count == used // cost
+
+
+def test_a_transaction_that_found_no_room_can_only_be_rolled_back() -> None:
+    stage = Stage(memory_limit_bytes=2_000, global_max_size_margin_bytes=0)
+    stage.queue("q")
+    session = stage.session(transacted=True)
+    while session.send(letter("x" * 100, "q"), 1) is None:
+        pass
+    refused = session.commit()
+    assert isinstance(refused, Refused) and refused.code == ErrorCode.TRANSACTION_ROLLED_BACK
+    assert "full" in refused.text
+    stage.assert_empty()
+    assert session.send(letter("x" * 100, "q"), 1) is None and session.commit() is None
+
+
+def test_several_hundred_producers_use_up_their_credit_whoever_else_fills_the_broker() -> None:
+    """1. 500 producers get 32 KiB of credit twice, as JMS clients ask for it, while there is room.
+    2. A client without credit sends until it is refused.
+    3. Every producer still sends all that its credit allows, and messages never take more than limit and margin.
+    """
+    stage = Stage()
+    stage.queue("q")
+    memory = stage.kernel.memory
+    producers = [stage.session() for _ in range(500)]
+    for producer in producers:
+        producer.reservation.grant("q", 32_768)
+        producer.reservation.grant("q", 32_768)
+    rude = stage.session()
+    big = "x" * 500_000
+    while rude.send(letter(big, "q"), 1) is None:
+        pass
+    assert memory.used_bytes >= memory.limit_bytes
+    size = len(letter("x" * 3000, "q").raw)
+    for producer in producers:
+        for _ in range(65_536 // size):
+            assert producer.send(letter("x" * 3000, "q"), 1) is None
+    assert memory.used_bytes <= memory.limit_bytes + memory.margin_bytes
+    assert rude.send(letter(big, "q"), 1) is not None
+    for session in [*producers, rude]:
+        session.close(failed=False)
+    assert memory.reserved_bytes == 0
+
+
+def test_reservations_never_take_more_than_the_margin() -> None:
+    account = MemoryAccount(1000, margin_bytes=10_000)
+    first, second = Reservation(account), Reservation(account)
+    first.grant("a", 2000)
+    assert account.reserved_bytes == 8000
+    second.grant("a", 2000)
+    assert account.reserved_bytes == 10_000
+    second.grant("b", -5)
+    first.grant("a", 100)
+    assert account.reserved_bytes == 10_000
+    first.give_up()
+    assert account.reserved_bytes == 2000
+    second.give_up()
+    assert account.reserved_bytes == 0
+
+
+def test_a_session_reserves_for_so_many_addresses_and_no_more() -> None:
+    account = MemoryAccount(1000, margin_bytes=10**9)
+    session = Reservation(account)
+    for number in range(RESERVED_ADDRESSES_MAX + 50):
+        session.grant(f"reply.{number}", 1000)
+    assert account.reserved_bytes == RESERVED_ADDRESSES_MAX * 4000
+    account.hold(1, "a", 10**9, 1)
+    assert session.take("reply.0", 100) is not None
+    assert session.take("reply.1049", 100) is None
 
 
 actions = st.lists(

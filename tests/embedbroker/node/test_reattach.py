@@ -251,16 +251,98 @@ def test_metadata_is_counted_as_the_client_counts_it(stage: Stage) -> None:
     assert peer.confirmed() == []
 
 
-def test_a_client_that_confirms_nothing_is_given_up() -> None:
+def test_a_client_that_confirms_nothing_cannot_come_back() -> None:
     stage = Stage(resend_bytes_max=10_000)
     peer = stage.connect().open_session("s", window=100_000_000)
     peer.create_queue()
     peer.consume()
     peer.post(*["x" * 900] * 20)
     stage.run()
-    assert peer.closed is not None and "resend_bytes_max" in peer.closed
+    assert len(peer.texts) == 20 and peer.state() == "open"
+    (warning,) = [line for line in stage.warnings() if "resend_bytes_max" in line]
+    assert "session s cannot be reattached" in warning
+    assert stage.node.core.resend.used_bytes == 0
+    # It goes on as if nothing had been.
+    peer.post("y", blocking=True)
+    stage.run()
+    assert peer.texts[-1] == "y"
+    _again, answer = come_back(stage, "s", 3)
+    assert answer == ReattachSessionResponse(-1, False)
     assert "s" not in stage.node.core.sessions
     assert stage.node.kernel.catalog.queues["q"].delivering_count == 0
+    assert stage.node.kernel.catalog.queues["q"].message_count == 21
+
+
+def test_the_session_that_keeps_the_most_gives_up_first() -> None:
+    stage = Stage(resend_bytes_max=20_000)
+    modest = stage.connect().open_session("modest", window=100_000_000)
+    modest.create_queue()
+    modest.consume()
+    modest.post("x" * 1000)
+    stage.run()
+    modest.send(SessionClose(), channel=99)
+    greedy = stage.connect().open_session("greedy", window=100_000_000)
+    greedy.create_queue("g")
+    greedy.consume("g")
+    greedy.send(*(SessionSend(letter("x" * 1000, "g"), False, 0) for _ in range(20)))
+    stage.run()
+    resend = stage.node.core.resend
+    assert not stage.node.core.sessions["greedy"].can_come_back
+    assert stage.node.core.sessions["modest"].can_come_back
+    assert resend.used_bytes == stage.node.core.sessions["modest"].kept_bytes > 1000
+    modest.lose()
+    again, answer = come_back(stage, "modest", -1)
+    assert answer.reattached and len(again.texts) == 1
+    again.send(SessionClose())
+    greedy.send(SessionClose())
+    assert resend.used_bytes == 0
+
+
+def test_a_session_keeps_no_more_than_can_be_sent_again_at_once() -> None:
+    stage = Stage(output_bytes_max=10_000, output_high_water_bytes=5_000)
+    peer = stage.connect().open_session("s", window=100_000_000)
+    peer.create_queue()
+    peer.consume()
+    for _ in range(12):
+        peer.post("x" * 900)
+        stage.run()
+    assert not stage.node.core.sessions["s"].can_come_back
+    assert any("output_bytes_max" in line for line in stage.warnings())
+
+
+def test_what_is_kept_shares_its_bytes_with_the_queue(stage: Stage) -> None:
+    peer = stage.connect().open_session("s", window=WINDOW)
+    peer.create_queue()
+    peer.consume()
+    peer.post("x" * 100)
+    stage.run()
+    session = stage.node.core.sessions["s"]
+    (reference,) = session.kernel_session.unsettled()
+    assert any(piece is reference.message.raw for piece in session.channel.replay_after(-1))
+
+
+def test_a_lost_connection_that_gave_up_is_not_waited_for() -> None:
+    """1. Session s loses its connection and is waited for.
+    2. Another session makes the broker pass its limit; s keeps the most and gives up.
+    3. Nobody can come back for s: what it held returns at the next check, not at the end of its time to live.
+    """
+    stage = Stage(resend_bytes_max=20_000)
+    lost = stage.connect().open_session("s", window=100_000_000)
+    lost.create_queue()
+    lost.consume()
+    lost.post(*["x" * 1000] * 10)
+    stage.run()
+    lost.lose()
+    other = stage.connect().open_session("other", window=100_000_000)
+    other.create_queue("g")
+    other.consume("g")
+    other.send(*(SessionSend(letter("x" * 1000, "g"), False, 0) for _ in range(8)))
+    stage.run()
+    queue = stage.node.kernel.catalog.queues["q"]
+    assert queue.delivering_count == 10
+    stage.advance(2)
+    assert queue.delivering_count == 0
+    assert list(stage.node.core.sessions) == ["other"]
 
 
 def test_12_21_a_request_answered_with_an_exception_is_counted(stage: Stage) -> None:

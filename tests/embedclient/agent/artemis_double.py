@@ -169,7 +169,7 @@ class ArtemisDouble:
             return
         session.connection = connection
         frames = self._out.setdefault(connection, [])
-        frames += session.channel.replay_after(packet.last_confirmed_command_id)
+        frames += map(bytes, session.channel.replay_after(packet.last_confirmed_command_id))
         self._send(connection, ReattachSessionResponse(session.channel.last_confirmed, True), 1)
 
     def _on_session_packet(self, session: DoubleSession, packet: Packet, size: int) -> None:

@@ -25,6 +25,7 @@ class Channel:
     __slots__ = (
         "_cache",
         "_first_stored",
+        "_keeps",
         "_unconfirmed_bytes",
         "_window",
         "channel_id",
@@ -38,7 +39,9 @@ class Channel:
         self.channel_id = channel_id
         self._window = confirmation_window
         self.resend_bytes_max = resend_bytes_max
-        self._cache: deque[bytes] = deque()
+        # Each frame as the pieces it was sent in.
+        self._cache: deque[tuple[bytes | bytearray, ...]] = deque()
+        self._keeps = confirmation_window != -1
         self._first_stored = 0
         self.sent_bytes_cached = 0
         self._unconfirmed_bytes = 0
@@ -60,12 +63,31 @@ class Channel:
         """The peer left more bytes unconfirmed than this side is ready to keep; the connection should be failed."""
         return self.sent_bytes_cached > self.resend_bytes_max
 
-    def sent(self, frame: bytes) -> None:
-        """Counts one confirmable packet that goes out, and keeps it until it is confirmed."""
-        if self._window == -1:
-            return
-        self._cache.append(frame)
-        self.sent_bytes_cached += len(frame)
+    @property
+    def keeps(self) -> bool:
+        """Whether everything that is not confirmed is kept, so that it can be sent again."""
+        return self._keeps
+
+    @property
+    def kept_count(self) -> int:
+        """How many packets are kept."""
+        return len(self._cache)
+
+    def sent(self, *frame: bytes | bytearray) -> None:
+        """Counts one confirmable packet that goes out, and keeps its pieces, uncopied, until it is confirmed."""
+        if self._keeps:
+            self._cache.append(frame)
+            for piece in frame:
+                self.sent_bytes_cached += len(piece)
+        elif self._window != -1:
+            self._first_stored += 1
+
+    def stop_keeping(self) -> None:
+        """Drops the cache for good. Numbering goes on in both directions; a reattachment has to be refused."""
+        self._keeps = False
+        self._first_stored += len(self._cache)
+        self._cache.clear()
+        self.sent_bytes_cached = 0
 
     def received(self, size: int) -> int | None:
         """Counts one confirmable packet of `size` frame bytes after it was processed.
@@ -110,7 +132,8 @@ class Channel:
             self.sent_bytes_cached = 0
         else:
             for _ in range(drop_count):
-                self.sent_bytes_cached -= len(cache.popleft())
+                for piece in cache.popleft():
+                    self.sent_bytes_cached -= len(piece)
         return drop_count
 
     def unwrapped(self, command_id: int) -> int:
@@ -118,10 +141,11 @@ class Channel:
         newest_dropped = self._first_stored - 1
         return newest_dropped + (command_id - newest_dropped + _HALF) % _WRAP - _HALF
 
-    def replay_after(self, command_id: int) -> list[bytes]:
-        """Drops what the peer has processed and returns the rest in order; the rest stays in the cache."""
+    def replay_after(self, command_id: int) -> list[bytes | bytearray]:
+        """Drops what the peer has processed and returns the pieces of the rest in order; the rest stays in the cache."""
+        assert self._keeps or self._window == -1
         self.on_confirmed(command_id)
-        return list(self._cache)
+        return [piece for frame in self._cache for piece in frame]
 
     def reset(self) -> None:
         """Starts again at zero in both directions: the peer has forgotten this channel."""

@@ -95,6 +95,33 @@ def test_the_limit_of_the_resend_cache_is_reported() -> None:
     assert seen == [False, True, False]
 
 
+def test_a_frame_is_kept_as_the_pieces_it_was_sent_in() -> None:
+    channel = Channel(10, 1 << 20)
+    body = bytearray(b"a long message")
+    channel.sent(b"head", body, b"tail")
+    channel.sent(b"next")
+    assert (channel.sent_bytes_cached, channel.kept_count) == (26, 2)
+    pieces = channel.replay_after(-1)
+    assert pieces == [b"head", body, b"tail", b"next"] and pieces[1] is body
+    assert channel.on_confirmed(0) == 1
+    assert channel.sent_bytes_cached == 4
+
+
+def test_a_channel_that_stops_keeping_goes_on_counting() -> None:
+    client, server = make_pair(100)
+    for _ in range(3):
+        client.sent(b"1234")
+    assert client.keeps
+    client.stop_keeping()
+    assert (client.keeps, client.sent_bytes_cached, client.kept_count) == (False, 0, 0)
+    client.sent(b"1234")
+    assert client.next_command_id == 4
+    assert client.on_confirmed(2) == 0
+    assert client.next_command_id == 4
+    assert client.received(100) == 0
+    assert not server.received(1)
+
+
 def test_command_ids_wrap_around_like_signed_32_bit_numbers() -> None:
     client, server = make_pair(0)
     last = 2**31 - 2
