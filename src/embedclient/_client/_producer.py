@@ -151,7 +151,7 @@ class MessageProducer:
 
     def _target(self, destination: Destination | str | None) -> Destination:
         if self._agent_producer.closed:
-            raise ConnectionClosedException("the producer is closed")
+            raise self._agent_producer.closed_error or ConnectionClosedException("the producer is closed")
         if self._destination is None:
             if destination is None:
                 raise InvalidDestinationException("this producer has no destination, so every send needs one")

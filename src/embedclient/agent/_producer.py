@@ -33,6 +33,7 @@ class Producer:
         "_table",
         "address",
         "closed",
+        "closed_error",
         "producer_id",
     )
 
@@ -52,6 +53,7 @@ class Producer:
         self.producer_id = producer_id
         self.address = address
         self.closed = False
+        self.closed_error: JMSException | None = None
         self._line = line
         self._due = due
         self._table = table
@@ -68,7 +70,7 @@ class Producer:
     def send(self, message: CoreMessage) -> Call[None]:
         """Sends a message; done when the broker has answered, or at once for a send that does not wait for it."""
         if self.closed:
-            return failed_call(_closed())
+            return failed_call(self.closed_error or _closed())
         if self._on_work is not None:
             self._on_work()
         if self._blocks_on_durable if message.durable else self._blocks_on_non_durable:
@@ -90,7 +92,7 @@ class Producer:
     def send_confirmed(self, message: CoreMessage) -> Call[None]:
         """Sends without blocking the session; done when the broker has answered (with a confirmation window)."""
         if self.closed:
-            return failed_call(_closed())
+            return failed_call(self.closed_error or _closed())
         if self._on_work is not None:
             self._on_work()
         return self._enter(message, blocking=False, confirmed=True)
@@ -108,16 +110,17 @@ class Producer:
     def close(self) -> Call[None]:
         """Tells the broker that the producer is gone; sends that wait still leave."""
         if not self.closed:
-            self.end()
+            self.end(_closed())
             if self._line.version >= VERSION_WITH_PRODUCERS:
                 self._line.post(RemoveProducer(self.producer_id))
         return DONE
 
-    def end(self) -> None:
-        """The producer is of no use any more."""
+    def end(self, error: JMSException) -> None:
+        """The producer is of no use any more, and `error` says why."""
         if self.closed:
             return
         self.closed = True
+        self.closed_error = error
         if self._credits is not None and self._table is not None:
             self._table.release(self._credits)
         self._on_end(self)

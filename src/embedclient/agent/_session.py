@@ -434,7 +434,7 @@ class Session:
         for consumer in self.open_consumers():
             consumer.end(error)
         for producer in list(self.producers.values()):
-            producer.end()
+            producer.end(error)
 
     def end(self, error: JMSException, cause: JMSException) -> None:
         """The connection is gone for good: nothing can be said to the broker any more."""

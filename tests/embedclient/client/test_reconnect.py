@@ -7,6 +7,7 @@ import trio
 
 from embedclient import ConnectionFactory
 from embedclient.errors import (
+    ConnectionClosedException,
     ConnectionLostException,
     JMSException,
     TransactionRolledBackException,
@@ -95,6 +96,7 @@ async def test_without_reconnecting_everything_ends_with_the_line() -> None:
         connection.add_failure_listener(on_failure)
         session = await connection.session()
         consumer = await session.create_consumer("q")
+        producer = session.create_producer("q")
         relay.cut()
         with pytest.raises(ConnectionLostException):
             await consumer.receive()
@@ -103,8 +105,14 @@ async def test_without_reconnecting_everything_ends_with_the_line() -> None:
         with pytest.raises(JMSException):
             async for _ in consumer:
                 pass
-        with pytest.raises(JMSException):
+        # The same error wherever one meets it, and it says what happened.
+        with pytest.raises(ConnectionLostException, match="closed by the peer|reset") as again:
+            await producer.send("x")
+        with pytest.raises(ConnectionLostException, match="closed by the peer|reset"):
+            producer.send_nowait("x")
+        with pytest.raises(ConnectionLostException):
             await session.create_producer("q").send("x")
+        assert not isinstance(again.value, ConnectionClosedException)
         with pytest.raises(JMSException):
             await connection.session()
         await session.close()
