@@ -375,6 +375,7 @@ def _request_credits(session: CoreSession, packet: SessionRequestProducerCredits
     limit = -1 if settings.max_size_bytes is None else settings.max_size_bytes
 
     def grant() -> None:
+        session.kernel_session.reservation.grant(name, packet.credits)
         granted = SessionProducerCredits(packet.credits, packet.address)
         session.transmit(encode_packet(granted, session.channel_id, session.version), granted.TYPE)
 
@@ -385,7 +386,6 @@ def _request_credits(session: CoreSession, packet: SessionRequestProducerCredits
         failed = SessionProducerCreditsFail(packet.credits, packet.address)
         session.transmit(encode_packet(failed, session.channel_id, session.version), failed.TYPE)
     if kernel.memory.waiting_of(session) >= _WAITING_CREDITS_MAX:
-        session.kernel_session.reservation.grant(name, packet.credits)
         session.connection.fail(f"session {session.name} has {_WAITING_CREDITS_MAX} requests for credit that wait")
         return
     kernel.memory.wait(session, address, limit, grant)
