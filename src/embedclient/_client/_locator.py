@@ -5,8 +5,12 @@ Responsible for turning a URL or settings into an agent inside a scope of tasks.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+
+import outcome
 
 from embedclient._client._core_session import ClientSession
 from embedclient._client._edge import Edge, Loop
@@ -27,6 +31,7 @@ from embedclient.agent import (
 from embedclient.model import Entropy, TransportConfiguration
 
 DEFAULT_URL = "tcp://localhost:61616"
+_log = logging.getLogger("embedclient")
 
 
 class ServerLocator:
@@ -93,7 +98,7 @@ class ClientSessionFactory:
 
     def on_notification(self, listener: Callable[[Notification], None] | None) -> None:
         """Set the callable that hears of failures and failovers. It runs inside the event loop and must not block."""
-        self._edge.agent.on_notification = listener
+        self._edge.agent.on_notification = None if listener is None else partial(_tell, listener)
 
     def create_session(
         self,
@@ -123,6 +128,15 @@ class ClientSessionFactory:
     async def close(self) -> None:
         """Close the sessions and the connection now, and not only at the end of the block."""
         await self._edge.settle(self._edge.agent.close(), CLOSE_TIMEOUT_S)
+
+
+def _tell(listener: Callable[[Notification], None], notification: Notification) -> None:
+    """In the middle of a step of the agent, which a user's mistake must not end."""
+    result = outcome.capture(listener, notification)
+    if isinstance(result, outcome.Error):
+        if not isinstance(result.error, Exception):
+            result.unwrap()
+        _log.error("a listener of the session factory failed", exc_info=result.error)
 
 
 def trio_loop() -> Loop:

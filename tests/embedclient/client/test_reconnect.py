@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from embedclient import ConnectionFactory
+from embedclient import ConnectionFactory, ServerLocator
 from embedclient.errors import (
     ConnectionClosedException,
     ConnectionLostException,
@@ -106,9 +106,9 @@ async def test_without_reconnecting_everything_ends_with_the_line() -> None:
             async for _ in consumer:
                 pass
         # The same error wherever one meets it, and it says what happened.
-        with pytest.raises(ConnectionLostException, match="closed by the peer|reset") as again:
+        with pytest.raises(ConnectionLostException, match=r"closed by the peer|reset") as again:
             await producer.send("x")
-        with pytest.raises(ConnectionLostException, match="closed by the peer|reset"):
+        with pytest.raises(ConnectionLostException, match=r"closed by the peer|reset"):
             producer.send_nowait("x")
         with pytest.raises(ConnectionLostException):
             await session.create_producer("q").send("x")
@@ -132,3 +132,22 @@ async def test_a_failing_listener_of_failures_disturbs_nobody(caplog: pytest.Log
             await told.wait()
             await session.create_producer("q").send("x")
     assert "not today" in caplog.text
+
+
+async def test_a_listener_of_the_factory_that_fails_is_logged_and_the_factory_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with relayed_broker() as relay, ServerLocator(f"{relay.url}?{RECONNECT}").create_session_factory() as factory:
+        heard = []
+
+        def listener(notification: object) -> None:
+            heard.append(type(notification).__name__)
+            raise ValueError("a mistake of the user")
+
+        factory.on_notification(listener)
+        async with factory.create_session() as session:
+            await session.create_queue("q")
+            relay.cut()
+            await session.create_producer("q").send(session.create_message())
+        assert heard == ["FailureDetected", "FailoverCompleted", "ConnectionFailed"]
+        assert caplog.text.count("a listener of the session factory failed") == 3
