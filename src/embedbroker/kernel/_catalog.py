@@ -122,6 +122,8 @@ class Catalog:
         existing = self.queues.get(name)
         if existing is not None:
             return self._existing(existing, request, address_name)
+        if _is_wildcard(address_name):
+            return _no_wildcards(address_name)
         settings = self.settings.of(address_name)
         assert settings.default_queue_routing_type is not None
         routing_type = request.routing_type if request.routing_type is not None else settings.default_queue_routing_type
@@ -228,6 +230,8 @@ class Catalog:
         """Create what a send needs (broker-semantics 1.3). None means: go on, with or without a queue."""
         if routing_type is None:
             return None
+        if _is_wildcard(address_name):
+            return _no_wildcards(address_name)
         settings = self.settings.of(address_name)
         address = self.ensure_address(address_name, routing_type, allowed=bool(settings.auto_create_addresses))
         if isinstance(address, Refused):
@@ -312,6 +316,16 @@ class Catalog:
             address is not None and address.definition.multicast,
             address is not None and address.definition.anycast,
         )
+
+
+def _is_wildcard(address: str) -> bool:
+    """Whether a queue of this address would get the messages of others: `*` or `#` in place of a word."""
+    return ("*" in address or "#" in address) and not {"*", "#"}.isdisjoint(address.split("."))
+
+
+def _no_wildcards(address: str) -> Refused:
+    text = f"address {address!r}: wildcard addresses are not supported by this broker yet"
+    return Refused(ErrorCode.NOT_IMPLEMTNED_EXCEPTION, text)
 
 
 def _names(request: QueueRequest) -> tuple[str, str]:

@@ -35,6 +35,7 @@ from embedclient.wire.core import (
 )
 
 from ._core_arrival import Arrival, study
+from ._core_management import MANAGEMENT_ADDRESS, refuse_request
 from ._core_requests import answer
 from ._core_resend import KEPT_PACKET_OVERHEAD_BYTES
 from ._core_service import SERVER_VERSION, CoreService
@@ -166,7 +167,9 @@ class CoreSession:
         if not arrival.covers(message.raw[message.properties_at :]):
             arrival = self._arrival = study(message)
         refused = self._unsupported(arrival) if arrival.special else None
-        if refused is None:
+        if message.address == MANAGEMENT_ADDRESS:
+            refused = refuse_request(self.service.kernel, message, sender_waits=bool(wants_reply))
+        elif refused is None:
             refused = self.kernel_session.send(message, arrival.routing_type if said is None else said)
         if refused is not None:
             self._refuse_send(message, refused, wants_reply, numbers[0] if numbers else None)

@@ -6,7 +6,7 @@ import pytest
 
 from embedbroker.config import AddressSettings
 from embedclient.errors import ErrorCode
-from embedclient.model import Properties, PropertyType, Xid
+from embedclient.model import Properties, PropertyType
 from embedclient.wire.core import (
     CoreMessage,
     CreateAddress,
@@ -44,9 +44,6 @@ from embedclient.wire.core import (
     SessionSendLarge,
     SessionStart,
     SessionStop,
-    SessionXaCommit,
-    SessionXaEnd,
-    SessionXaStart,
     encode_packet,
 )
 
@@ -157,13 +154,6 @@ def test_a_large_message_spoils_its_transaction(stage: Stage) -> None:
     assert refusal(peer).code == ErrorCode.TRANSACTION_ROLLED_BACK
 
 
-@pytest.mark.parametrize("packet", [SessionXaStart, SessionXaEnd, SessionXaCommit])
-def test_xa_is_refused(peer: Peer, packet: type[Packet]) -> None:
-    xid = Xid(1, b"branch", b"global")
-    peer.send(packet(xid, False) if packet is SessionXaCommit else packet(xid))
-    assert refusal(peer).code == ErrorCode.NOT_IMPLEMTNED_EXCEPTION
-
-
 def test_a_message_may_have_properties_that_do_not_decode_only_once(peer: Peer) -> None:
     message = letter("m")
     raw = bytearray(message.raw)
@@ -223,17 +213,6 @@ def test_without_a_flag_creating_an_existing_queue_is_silent(peer: Peer) -> None
     assert peer.clear() == []
     peer.send(CreateQueueV2("q", "q", None, True, False, True, False, 1))
     assert refusal(peer).code == ErrorCode.QUEUE_EXISTS
-
-
-@pytest.mark.parametrize(
-    "wishes",
-    [{"last_value": True}, {"ring_size": 5}, {"non_destructive": True}, {"group_buckets": 3}, {"enabled": False}],
-)
-def test_kinds_of_queues_that_are_not_there_yet_are_refused(peer: Peer, wishes: dict[str, object]) -> None:
-    peer.send(CreateQueueV2("x", "x", None, True, False, True, False, 1, **wishes))  # type: ignore[arg-type]  # names
-    refused = refusal(peer)
-    assert refused.code == ErrorCode.NOT_IMPLEMTNED_EXCEPTION
-    assert "x" not in peer.stage.node.kernel.catalog.queues
 
 
 def test_shared_queues_are_created_once(peer: Peer) -> None:

@@ -1,0 +1,46 @@
+"""Requests to the management address: refused in words while there is no management to carry them out.
+
+Responsible for the refusal, and for its second form. Tools do not wait for the send of a request, so no EXCEPTION can
+reach them; they wait for a reply message, and get one that says that the operation failed (core-protocol 6.3). Refuses
+to know what is asked.
+"""
+
+from __future__ import annotations
+
+from embedbroker.kernel import Kernel, Refused
+from embedclient.errors import ErrorCode
+from embedclient.model import Properties, PropertyType, uuid_text
+from embedclient.wire.core import CoreMessage, MessageType, encode_text
+
+__all__ = ["MANAGEMENT_ADDRESS", "refuse_request"]
+
+MANAGEMENT_ADDRESS = "activemq.management"
+_TEXT = "management is not supported by this broker yet"
+_REPLY_TO, _CORRELATION_ID = "JMSReplyTo", "JMSCorrelationID"
+
+
+def refuse_request(kernel: Kernel, request: CoreMessage, *, sender_waits: bool) -> Refused:
+    """Refuse a request; when nobody waits for its send, whoever waits for the reply is told."""
+    reply_to = request.property(_REPLY_TO)
+    if not sender_waits and isinstance(reply_to, str) and reply_to:
+        # JMS clients write temp-queue://NAME, core clients the name alone.
+        kernel.send(_failure(request, reply_to.rpartition("://")[2]), None, None)
+    return Refused(ErrorCode.NOT_IMPLEMTNED_EXCEPTION, _TEXT)
+
+
+def _failure(request: CoreMessage, address: str) -> CoreMessage:
+    properties = Properties()
+    properties.set("_AMQ_OperationSucceeded", False, PropertyType.BOOLEAN)
+    correlation_id = request.property(_CORRELATION_ID)
+    if correlation_id is None and request.user_id is not None:
+        correlation_id = uuid_text(request.user_id)
+    if isinstance(correlation_id, str):
+        properties.set(_CORRELATION_ID, correlation_id, PropertyType.STRING)
+    return CoreMessage.build(
+        type=MessageType.TEXT,
+        address=address,
+        durable=False,
+        priority=0,
+        properties=properties,
+        body=encode_text(f'["{_TEXT}"]'),
+    )

@@ -1,0 +1,198 @@
+"""What this broker does not do yet is refused in words, with the code for it, and the connection lives on."""
+
+from __future__ import annotations
+
+import pytest
+
+from embedclient.errors import ErrorCode
+from embedclient.model import Properties, PropertyType, Xid
+from embedclient.wire.core import (
+    CoreMessage,
+    CreateQueue,
+    CreateQueueV2,
+    CreateSharedQueue,
+    CreateSharedQueueV2,
+    ExceptionResponse,
+    NullResponse,
+    Packet,
+    PacketType,
+    Ping,
+    SessionReceiveMessage,
+    SessionSend,
+    SessionSendContinuation,
+    SessionSendLarge,
+    SessionXaCommit,
+    SessionXaEnd,
+    SessionXaFailed,
+    SessionXaForget,
+    SessionXaGetTimeout,
+    SessionXaInDoubtXids,
+    SessionXaJoin,
+    SessionXaPrepare,
+    SessionXaResume,
+    SessionXaRollback,
+    SessionXaSetTimeout,
+    SessionXaStart,
+    SessionXaSuspend,
+    decode_text,
+)
+
+from .scripted import Peer, Stage, letter
+
+XID = Xid(1, b"branch", b"global")
+XA: list[Packet] = [
+    *(kind(XID) for kind in (SessionXaStart, SessionXaJoin, SessionXaResume, SessionXaPrepare)),
+    *(kind(XID) for kind in (SessionXaRollback, SessionXaForget)),
+    *(SessionXaEnd(XID, False), SessionXaSuspend(), SessionXaCommit(XID, True), SessionXaInDoubtXids()),
+    *(SessionXaSetTimeout(5), SessionXaGetTimeout()),
+]
+KINDS: dict[str, object] = {
+    "last_value": True,
+    "last_value_key": "key",
+    "non_destructive": True,
+    "consumers_before_dispatch": 1,
+    "delay_before_dispatch": 100,
+    "group_rebalance": True,
+    "group_buckets": 3,
+    "group_first_key": "first",
+    "ring_size": 5,
+    "enabled": False,
+    "group_rebalance_pause_dispatch": True,
+}
+
+
+@pytest.fixture
+def peer() -> Peer:
+    peer = Stage().connect().open_session()
+    peer.create_queue()
+    return peer
+
+
+def refused_text(peer: Peer, packet: Packet) -> str:
+    """The text of the one answer, an EXCEPTION; after it the session works."""
+    peer.send(packet)
+    (answer,) = peer.clear()
+    assert isinstance(answer, ExceptionResponse), answer
+    assert answer.code == ErrorCode.NOT_IMPLEMTNED_EXCEPTION and answer.message is not None
+    lives_on(peer)
+    return answer.message
+
+
+def lives_on(peer: Peer) -> None:
+    peer.send(SessionSend(letter("after"), True, -9))
+    assert peer.clear() == [NullResponse(-9)]
+
+
+@pytest.mark.parametrize("packet", XA, ids=lambda packet: type(packet).__name__)
+def test_xa(peer: Peer, packet: Packet) -> None:
+    name = PacketType(packet.TYPE).name
+    assert refused_text(peer, packet) == f"{name}: XA transactions are not supported by this broker yet"
+
+
+def test_every_xa_request_is_among_them() -> None:
+    requests = {kind.name for kind in PacketType if kind.name.startswith("SESS_XA_") and "RESP" not in kind.name}
+    assert {PacketType(packet.TYPE).name for packet in XA} == requests - {"SESS_XA_FAILED"}
+
+
+def test_an_xa_failure_is_told_without_an_answer(peer: Peer) -> None:
+    peer.send(SessionXaFailed(XID))
+    assert peer.clear() == []
+    lives_on(peer)
+
+
+@pytest.mark.parametrize("wish", KINDS)
+@pytest.mark.parametrize("shared", [False, True])
+def test_kinds_of_queues(peer: Peer, wish: str, shared: bool) -> None:
+    name = "enabled=false" if wish == "enabled" else wish.replace("_", "-")
+    wishes = {wish: KINDS[wish]}
+    packet: Packet = (
+        CreateSharedQueueV2("x", "x", None, True, 0, True, **wishes)  # type: ignore[arg-type]  # names of fields
+        if shared
+        else CreateQueueV2("x", "x", None, True, False, True, False, 1, **wishes)  # type: ignore[arg-type]  # the same
+    )
+    assert refused_text(peer, packet) == f"queue 'x': {name} is not supported by this broker yet"
+    assert "x" not in peer.stage.node.kernel.catalog.queues
+
+
+@pytest.mark.parametrize("address", ["prices.#", "#", "*.eur", "a.*.b", "*", "prices.#::mine"])
+@pytest.mark.parametrize("kind", [CreateQueue, CreateQueueV2, CreateSharedQueue, CreateSharedQueueV2])
+def test_wildcard_addresses(peer: Peer, address: str, kind: type[Packet]) -> None:
+    packet: Packet = {
+        CreateQueue: CreateQueue(address, "x", None, True, False, True),
+        CreateQueueV2: CreateQueueV2(address, "x", None, True, False, True, False, 0),
+        CreateSharedQueue: CreateSharedQueue(address, "x", None, True, True),
+        CreateSharedQueueV2: CreateSharedQueueV2(address, "x", None, True, 0, True),
+    }[kind]
+    plain = address.partition("::")[0]
+    text = f"address {plain!r}: wildcard addresses are not supported by this broker yet"
+    assert refused_text(peer, packet) == text
+    assert "x" not in peer.stage.node.kernel.catalog.queues
+
+
+def test_a_wildcard_in_a_qualified_queue_name(peer: Peer) -> None:
+    assert "wildcard" in refused_text(peer, CreateQueueV2("x", "prices.#::x", None, True, False, True, False, 0))
+
+
+@pytest.mark.parametrize("anycast", [False, True])
+def test_a_send_that_would_create_a_wildcard_address(peer: Peer, anycast: bool) -> None:
+    packet = SessionSend(letter("m", "prices.#", anycast=anycast), True, -2)
+    assert "wildcard" in refused_text(peer, packet)
+    assert "prices.#" not in peer.stage.node.kernel.catalog.addresses
+
+
+@pytest.mark.parametrize("address", ["a#b", "t#*", "prices#", "c*", "#1.a"])
+def test_a_star_or_hash_inside_a_word_is_none(peer: Peer, address: str) -> None:
+    peer.send(CreateQueueV2(address, "x", None, True, False, True, False, 0))
+    assert peer.clear() == [NullResponse(-1)]
+
+
+def test_a_large_message_with_its_last_chunk(peer: Peer) -> None:
+    peer.send(SessionSendLarge(letter("large")), SessionSendContinuation(b"x" * 100, True))
+    assert peer.clear() == []
+    last = SessionSendContinuation(b"x", False, 101, True, -4)
+    assert refused_text(peer, last) == "large messages are not supported by this broker yet"
+
+
+# -- management ----------------------------------------------------------------------------------------------------
+
+
+def request(**properties: str) -> CoreMessage:
+    """As Artemis' command line asks for something."""
+    values = Properties()
+    for name, value in {"_AMQ_ResourceName": "broker", "_AMQ_Attribute": "Version", **properties}.items():
+        values.set(name, value, PropertyType.STRING)
+    user_id = bytes.fromhex("00112233445516778899aabbccddeeff")
+    return CoreMessage.build(address="activemq.management", durable=False, properties=values, user_id=user_id)
+
+
+def test_a_management_request_whose_send_is_waited_for(peer: Peer) -> None:
+    packet = SessionSend(request(JMSReplyTo="q"), True, -2)
+    assert refused_text(peer, packet) == "management is not supported by this broker yet"
+
+
+@pytest.mark.parametrize("reply_to", ["replies", "temp-queue://replies"])
+def test_a_management_request_that_waits_for_a_reply_gets_one(peer: Peer, reply_to: str) -> None:
+    peer.create_queue("replies", temporary=True)
+    peer.consume("replies")
+    peer.send(SessionSend(request(JMSReplyTo=reply_to), False))
+    peer.stage.run()
+    reply = peer.last(SessionReceiveMessage).message
+    assert decode_text(reply.body) == '["management is not supported by this broker yet"]'
+    assert (reply.type, reply.durable) == (3, False)
+    assert dict(reply.properties) == {
+        "_AMQ_OperationSucceeded": False,
+        "JMSCorrelationID": "00112233-4455-1677-8899-aabbccddeeff",
+    }
+    (line,) = peer.stage.warnings()
+    assert line.endswith("'activemq.management' was refused: management is not supported by this broker yet")
+
+
+@pytest.mark.parametrize("reply_to", [None, "", "nowhere", "activemq.management"])
+def test_a_management_request_without_a_place_for_the_reply_leaves_nothing(peer: Peer, reply_to: str | None) -> None:
+    before = dict(peer.stage.node.kernel.catalog.queues)
+    peer.send(SessionSend(request(**({} if reply_to is None else {"JMSReplyTo": reply_to})), False))
+    assert peer.clear() == [] and len(peer.stage.warnings()) == 1
+    assert peer.stage.node.kernel.catalog.queues == before
+    assert peer.stage.node.kernel.memory.used_bytes == 0
+    peer.send(Ping(60_000), channel=0)
+    assert peer.clear() == [Ping(60_000)]
