@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from embedclient._client._intake import Intake, MessageListener
 from embedclient._client._listener import Listeners
+from embedclient.agent import DONE
 from embedclient.model import Destination, JMSMessage
 
 
@@ -42,14 +43,24 @@ class MessageConsumer:
         intake = self._intake
         intake.check_receiving()
         delivery = await intake.inbox.take(timeout)
-        return None if delivery is None else await intake.hand_over(delivery)
+        if delivery is None:
+            return None
+        message, call = intake.hand_over(delivery)
+        if call is not DONE:
+            await intake.settle(call)
+        return message
 
     async def receive_nowait(self) -> JMSMessage | None:
         """A message that is there now. The broker is asked, so None means that it has none for this consumer."""
         intake = self._intake
         intake.check_receiving()
         delivery = await intake.inbox.take_now()
-        return None if delivery is None else await intake.hand_over(delivery)
+        if delivery is None:
+            return None
+        message, call = intake.hand_over(delivery)
+        if call is not DONE:
+            await intake.settle(call)
+        return message
 
     def __aiter__(self) -> MessageConsumer:
         return self

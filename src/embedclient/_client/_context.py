@@ -20,7 +20,6 @@ from embedclient.agent import SessionMode
 from embedclient.model import (
     DeliveryMode,
     Destination,
-    JMSMessage,
     PropertyValue,
     Queue,
     TemporaryQueue,
@@ -70,10 +69,11 @@ class JMSProducer:
         """Queue a message and return at once; await the receipt for the outcome."""
         return self._producer.send_nowait(self._dressed(message), destination=destination)
 
-    def _dressed(self, body: Body) -> JMSMessage:
+    def _dressed(self, body: Body) -> Body:
+        if not self._properties:
+            return body
         message = as_message(body)
-        if self._properties:
-            message.properties.update(self._properties)
+        message.properties.update(self._properties)
         return message
 
 

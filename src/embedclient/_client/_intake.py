@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from embedclient._client._conversion import decode
 from embedclient._client._inbox import Inbox
 from embedclient._client._session_context import SessionContext
+from embedclient.agent import Call, Delivery, from_core
 from embedclient.agent import Consumer as AgentConsumer
-from embedclient.agent import Delivery
 from embedclient.errors import ConnectionClosedException, IllegalStateException
 from embedclient.model import Destination, JMSMessage
 
@@ -23,11 +22,22 @@ MessageListener = Callable[[JMSMessage], Awaitable[None] | None]
 class Intake:
     """One per consumer."""
 
-    __slots__ = ("_consumed", "_context", "agent_consumer", "destination", "inbox", "listener")
+    __slots__ = (
+        "_acknowledge",
+        "_consumed",
+        "_context",
+        "_flush_soon",
+        "agent_consumer",
+        "destination",
+        "inbox",
+        "listener",
+    )
 
     def __init__(self, context: SessionContext, agent_consumer: AgentConsumer, destination: Destination) -> None:
         self._context = context
+        self._acknowledge = context.acknowledge
         self._consumed = context.agent_session.consumed
+        self._flush_soon = context.edge.flush_soon
         self.agent_consumer = agent_consumer
         self.destination = destination
         self.inbox = Inbox(context.edge, context.agent_session, agent_consumer, context.one_task)
@@ -38,25 +48,30 @@ class Intake:
             raise self.agent_consumer.closed_error or ConnectionClosedException("the consumer is closed")
 
     def check_receiving(self) -> None:
-        self.check_open()
+        if self.agent_consumer.closed:
+            self.check_open()
         if self.listener is not None:
             raise IllegalStateException("a consumer with a message listener cannot receive")
 
     def message(self, delivery: Delivery) -> JMSMessage:
-        return decode(delivery, self.destination, partial(self._context.acknowledge, delivery))
+        message = from_core(delivery.message, delivery.delivery_count, self.destination)
+        message.on_acknowledge = partial(self._acknowledge, delivery)
+        return message
 
-    async def hand_over(self, delivery: Delivery) -> JMSMessage:
-        """The message, consumed as the session's mode says."""
+    def hand_over(self, delivery: Delivery) -> tuple[JMSMessage, Call[None]]:
+        """The message, consumed as the session's mode says; the call is for `settle`, unless it is DONE."""
         message = self.message(delivery)
         call = self._consumed(delivery)
         if call.done:
-            self._context.edge.flush_soon()
-        else:
-            # The message is the caller's already: a cancellation waits until the acknowledgement was answered.
+            self._flush_soon()
+        return message, call
+
+    async def settle(self, call: Call[None]) -> None:
+        """The message is the caller's already: a cancellation waits until the acknowledgement was answered."""
+        if not call.done:
             await self._context.edge.settle(call, self._context.call_timeout_s)
         if call.error is not None:
             raise call.error
-        return message
 
     # For the session's listener task
 

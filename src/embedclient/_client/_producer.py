@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from embedclient._client._conversion import Body, as_message
+from embedclient._client._conversion import Body, as_content
 from embedclient._client._destinations import as_destination, place_of
 from embedclient._client._edge import Edge, Signal
 from embedclient._client._inbox import CLOSE_TIMEOUT_S
 from embedclient._client._session_context import SessionContext
-from embedclient.agent import Call, CoreMessage, to_core
+from embedclient.agent import DONE, Call, CoreMessage, Envelope
 from embedclient.errors import (
     ConnectionClosedException,
     IllegalStateException,
@@ -20,6 +20,9 @@ from embedclient.errors import (
     JMSException,
 )
 from embedclient.model import DeliveryMode, Destination
+
+ENVELOPES_MAX = 1_000
+_PERSISTENT = DeliveryMode.PERSISTENT
 
 
 class Receipt:
@@ -69,6 +72,7 @@ class MessageProducer:
     """
 
     def __init__(self, context: SessionContext, destination: Destination | None) -> None:
+        self._context = context
         self._destination = destination
         self.delivery_mode = DeliveryMode.PERSISTENT
         self.priority = 4
@@ -76,9 +80,11 @@ class MessageProducer:
         self.delivery_delay = 0.0
         self.disable_message_id = False
         self.disable_message_timestamp = False
-        self._context = context
         self._is_prepared = False
         self._group_id = context.group_of_new_producer()
+        # One per destination that it sent to, the oldest first.
+        self._envelopes: dict[Destination, Envelope] = {}
+        self._own_envelope = None if destination is None else self._envelope_for(destination)
         address = None if destination is None else place_of(destination).address
         self._agent_producer = context.agent_session.create_producer(address)
         context.edge.flush_soon()
@@ -113,19 +119,20 @@ class MessageProducer:
             JMSException: the broker refused the message, or the connection was lost.
         """
         context = self._context
+        edge = context.edge
         context.one_task.check()
-        await context.edge.pause()
-        target = self._target(destination)
+        await edge.pause()
+        envelope = self._addressed(destination)
         if not self._is_prepared:
-            await context.prepare(target)
+            await context.prepare(envelope.destination)
             self._is_prepared = self._destination is not None
-        core = self._encode(message, target, delivery_mode, priority, time_to_live, delivery_delay)
+        core = self._enclose(envelope, message, delivery_mode, priority, time_to_live, delivery_delay)
         call = self._agent_producer.send(core)
-        if call.done and call.error is None:
-            context.edge.flush_soon()
+        if call is DONE:
+            edge.flush_soon()
             return
         with context.one_task:
-            await context.edge.wait(call)
+            await edge.wait(call)
 
     def send_nowait(
         self,
@@ -138,8 +145,8 @@ class MessageProducer:
         delivery_delay: float | None = None,
     ) -> Receipt:
         """Queue a message and return at once. The receipt tells the outcome to whoever awaits it."""
-        target = self._target(destination)
-        core = self._encode(message, target, delivery_mode, priority, time_to_live, delivery_delay)
+        envelope = self._addressed(destination)
+        core = self._enclose(envelope, message, delivery_mode, priority, time_to_live, delivery_delay)
         call = self._agent_producer.send_confirmed(core)
         self._context.edge.flush_soon()
         return Receipt(self._context.edge, call)
@@ -149,21 +156,33 @@ class MessageProducer:
         if not self._agent_producer.closed:
             await self._context.edge.settle(self._agent_producer.close(), CLOSE_TIMEOUT_S)
 
-    def _target(self, destination: Destination | str | None) -> Destination:
+    def _addressed(self, destination: Destination | str | None) -> Envelope:
         if self._agent_producer.closed:
             raise self._agent_producer.closed_error or ConnectionClosedException("the producer is closed")
-        if self._destination is None:
+        envelope = self._own_envelope
+        if envelope is None:
             if destination is None:
                 raise InvalidDestinationException("this producer has no destination, so every send needs one")
-            return as_destination(destination)
+            return self._envelope_for(as_destination(destination))
         if destination is not None:
             raise IllegalStateException(f"this producer sends to {self._destination} only")
-        return self._destination
+        return envelope
 
-    def _encode(
+    def _envelope_for(self, destination: Destination) -> Envelope:
+        envelopes = self._envelopes
+        envelope = envelopes.get(destination)
+        if envelope is None:
+            while len(envelopes) >= ENVELOPES_MAX:
+                del envelopes[next(iter(envelopes))]
+            context = self._context
+            envelope = Envelope(destination, connection_id=context.connection_id, group_id=self._group_id)
+            envelopes[destination] = envelope
+        return envelope
+
+    def _enclose(
         self,
+        envelope: Envelope,
         body: Body,
-        target: Destination,
         delivery_mode: DeliveryMode | None,
         priority: int | None,
         time_to_live: float | None,
@@ -176,15 +195,12 @@ class MessageProducer:
             raise JMSException(f"{rank} is no priority; they go from 0 to 9")
         lifetime = self.time_to_live if time_to_live is None else time_to_live
         delay = self.delivery_delay if delivery_delay is None else delivery_delay
-        return to_core(
-            as_message(body),
-            target,
-            durable=(delivery_mode or self.delivery_mode) == DeliveryMode.PERSISTENT,
+        return envelope.enclose(
+            as_content(body),
+            durable=(delivery_mode or self.delivery_mode) == _PERSISTENT,
             priority=rank,
             timestamp=0 if self.disable_message_timestamp else now_ms,
             expiration=now_ms + round((lifetime + delay) * 1000) if lifetime else 0,
             delivery_time=now_ms + round(delay * 1000) if delay else 0,
             user_id=None if self.disable_message_id else context.message_ids.next(now_ms),
-            connection_id=context.connection_id,
-            group_id=self._group_id,
         )

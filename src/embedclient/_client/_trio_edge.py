@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import TypeVar
 
 import trio
-from trio.lowlevel import enable_ki_protection
+from trio.lowlevel import checkpoint, checkpoint_if_cancelled, enable_ki_protection
 
 from embedclient._client._edge import PAUSES_PER_SWITCH, READ_BYTES_MAX
 from embedclient._client._pump import Pump
@@ -89,6 +89,7 @@ class TrioEdge:
     def __init__(self, agent: Agent, spawned: trio.Nursery, own: trio.Nursery) -> None:
         self.agent = agent
         self.pump = Pump(agent, self)
+        self.flush_soon = self.pump.flush_soon
         self._spawned = spawned
         self._own = own
         self._dials: dict[int, trio.CancelScope] = {}
@@ -110,16 +111,11 @@ class TrioEdge:
             self._now = Instant(trio.current_time(), wall_ms)
         return self._now
 
-    @enable_ki_protection
-    def flush_soon(self) -> None:
-        self.pump.flush_soon()
-
-    async def pause(self) -> None:
+    def pause(self) -> Coroutine[object, None, None]:
+        # Not a coroutine itself: it runs once or twice per message, and each frame between costs.
         self._pauses += 1
-        if self._pauses % PAUSES_PER_SWITCH:
-            await trio.lowlevel.checkpoint_if_cancelled()
-        else:
-            await trio.lowlevel.checkpoint()
+        wait = checkpoint_if_cancelled if self._pauses % PAUSES_PER_SWITCH else checkpoint
+        return wait()
 
     @enable_ki_protection
     async def wait(self, call: Call[T]) -> T:
@@ -223,6 +219,9 @@ class TrioEdge:
         except TransportLost as lost:
             return wire.lost_reason or lost.reason
         return f"connection to {stream.peer}: closed by the peer"
+
+
+enable_ki_protection(Pump.flush_soon)
 
 
 def _clock_is_virtual() -> bool:

@@ -3,7 +3,7 @@
 from embedclient.agent._agent import Agent
 from embedclient.agent._call import DONE, Call, done_call, failed_call
 from embedclient.agent._consumer import Consumer
-from embedclient.agent._conversion import INFLATED_BYTES_MAX, from_core, to_core
+from embedclient.agent._conversion import INFLATED_BYTES_MAX, Envelope, from_core
 from embedclient.agent._inputs import BytesReceived, Dialed, DialFailed, Input, PeerClosed, Tick, Written
 from embedclient.agent._lifeline import AgentState
 from embedclient.agent._notifications import (
@@ -46,6 +46,7 @@ __all__ = [
     "Dial",
     "DialFailed",
     "Dialed",
+    "Envelope",
     "FailoverCompleted",
     "FailoverFailed",
     "FailureDetected",
@@ -74,5 +75,4 @@ __all__ = [
     "done_call",
     "failed_call",
     "from_core",
-    "to_core",
 ]

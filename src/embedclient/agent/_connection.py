@@ -6,7 +6,7 @@ Refuses to know sessions, whether and where to reconnect, and any socket.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 from embedclient.agent._call import Call, DueCallbacks
@@ -145,12 +145,13 @@ class Connection:
         self._out.append(data)
         self.out_bytes += len(data)
 
-    def write_parts(self, parts: Iterable[bytes | bytearray], size: int) -> None:
-        """Sends one frame given in parts, `size` bytes in all; the parts must not change before outputs are taken."""
+    def write_parts(self, parts: tuple[bytes, bytes | bytearray, bytes]) -> None:
+        """Sends one frame given in parts, which must not change before outputs are taken."""
         if not self._out and self.on_first_output is not None:
             self.on_first_output()
         self._out += parts
-        self.out_bytes += size
+        header, message, trailer = parts
+        self.out_bytes += len(header) + len(message) + len(trailer)
 
     def send_packet(self, packet: Packet, channel_id: int) -> None:
         self.write(encode_packet(packet, channel_id, self.version))

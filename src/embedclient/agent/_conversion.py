@@ -4,7 +4,7 @@ Responsible for where each header, property and body of a JMS message lives in a
 decoded part by part, when somebody asks; the body of one that is only passed on is never decoded. It refuses to know
 sessions and packets.
 
-Hot: ``to_core`` and ``from_core`` run once per message.
+Hot: ``Envelope.enclose`` and ``from_core`` run once per message.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from ..model import (
 from ..wire.core import (
     ROUTING_TYPE_KEY,
     CoreMessage,
+    MessageTemplate,
     MessageType,
     decode_map,
     decode_object,
@@ -48,7 +49,7 @@ from ..wire.core import (
     property_key,
 )
 
-__all__ = ["INFLATED_BYTES_MAX", "from_core", "to_core"]
+__all__ = ["INFLATED_BYTES_MAX", "Envelope", "from_core"]
 
 INFLATED_BYTES_MAX: Final = 100 * 1024 * 1024
 """What a compressed body may grow to; it is decoded in one piece."""
@@ -152,53 +153,82 @@ def from_core(core: CoreMessage, delivery_count: int, destination: Destination |
     return kind.received(_CoreSource(core, destination), delivery_count)
 
 
-def to_core(
-    message: JMSMessage,
-    destination: Destination,
-    *,
-    connection_id: str,
-    user_id: bytes | None = None,
-    durable: bool = True,
-    priority: int = 4,
-    timestamp: int = 0,
-    expiration: int = 0,
-    delivery_time: int = 0,
-    group_id: str | None = None,
-) -> CoreMessage:
-    """The core message that sends ``message`` to ``destination``; the message's headers will show what was sent.
+class Envelope:
+    """What the messages of one producer to one destination have in common, encoded once.
 
-    Args:
-        connection_id: the client id, or without one the id of the connection; no-local consumers compare it.
-        user_id: 16 bytes behind JMSMessageID; None leaves it out.
-        timestamp, expiration, delivery_time: Unix milliseconds, 0 for none.
-        group_id: of the connection factory; it overrides the message's own.
-
-    Raises:
-        MessageFormatException: a message that was received and is passed on cannot be read.
+    ``connection_id`` is the client id, or without one the id of the connection; no-local consumers compare it.
+    ``group_id`` is that of the connection factory and overrides a message's own.
     """
-    core_type, body = _encoded_body(message)
+
+    __slots__ = ("_entries", "_template", "destination")
+
+    def __init__(self, destination: Destination, *, connection_id: str, group_id: str | None = None) -> None:
+        self.destination = destination
+        self._entries = {
+            _CONNECTION_ID: TypedValue(connection_id, PropertyType.STRING),
+            _ROUTING_TYPE: _ROUTING_TYPES[destination.routing_type],
+        }
+        if group_id is not None:
+            self._entries[_GROUP_ID] = TypedValue(group_id, PropertyType.STRING)
+        self._template = MessageTemplate(destination.address, Properties.of_entries(self._entries))
+
+    def enclose(
+        self,
+        content: JMSMessage | str | bytes,
+        *,
+        user_id: bytes | None = None,
+        durable: bool = True,
+        priority: int = 4,
+        timestamp: int = 0,
+        expiration: int = 0,
+        delivery_time: int = 0,
+    ) -> CoreMessage:
+        """The core message that sends ``content``; the headers of a JMS message will show what was sent.
+
+        Args:
+            user_id: 16 bytes behind JMSMessageID; None leaves it out.
+            timestamp, expiration, delivery_time: Unix milliseconds, 0 for none.
+
+        Raises:
+            MessageFormatException: a message that was received and is passed on cannot be read.
+        """
+        own: dict[str, TypedValue] = {}
+        body: bytes | memoryview
+        if isinstance(content, bytes):
+            core_type, body = MessageType.BYTES, content
+        elif isinstance(content, str):
+            core_type, body = MessageType.TEXT, encode_text(content)
+        else:
+            core_type, body = _encoded_body(content)
+            own = _own_entries(content)
+        if delivery_time:
+            own[_SCHEDULED] = TypedValue(delivery_time, PropertyType.LONG)
+        template = self._template if not own else self._template_with(own)
+        core = template.message(
+            body,
+            type=core_type,
+            durable=durable,
+            priority=priority,
+            timestamp=timestamp,
+            expiration=expiration,
+            user_id=user_id,
+        )
+        if isinstance(content, JMSMessage):
+            content.was_sent(_CoreSource(core, self.destination))
+        return core
+
+    def _template_with(self, own: dict[str, TypedValue]) -> MessageTemplate:
+        own.update(self._entries)
+        return MessageTemplate(self._template.address, Properties.of_entries(own))
+
+
+def _own_entries(message: JMSMessage) -> dict[str, TypedValue]:
+    """The properties a message brings along; what the broker that delivered it wrote for itself does not travel on."""
     entries = dict(message.stored().typed_items())
     if message.delivery_count:
-        _strip_delivery(entries)
-    entries[_CONNECTION_ID] = TypedValue(connection_id, PropertyType.STRING)
-    entries[_ROUTING_TYPE] = _ROUTING_TYPES[destination.routing_type]
-    if delivery_time:
-        entries[_SCHEDULED] = TypedValue(delivery_time, PropertyType.LONG)
-    if group_id is not None:
-        entries[_GROUP_ID] = TypedValue(group_id, PropertyType.STRING)
-    core = CoreMessage.build(
-        type=core_type,
-        address=destination.address,
-        durable=durable,
-        priority=priority,
-        timestamp=timestamp,
-        expiration=expiration,
-        user_id=user_id,
-        properties=Properties.of_entries(entries),
-        body=body,
-    )
-    message.was_sent(_CoreSource(core, destination))
-    return core
+        for name in [name for name in entries if name.startswith(_ROUTES) or name in (_COMPRESSED, _LARGE_SIZE)]:
+            del entries[name]
+    return entries
 
 
 def _encoded_body(message: JMSMessage) -> tuple[int, bytes | memoryview]:
@@ -218,12 +248,6 @@ def _encoded_body(message: JMSMessage) -> tuple[int, bytes | memoryview]:
             return MessageType.OBJECT, encode_object(message.data)
         case _:
             return MessageType.DEFAULT, b""
-
-
-def _strip_delivery(entries: dict[str, TypedValue]) -> None:
-    """What the broker that delivered a message wrote into it for itself does not travel on."""
-    for name in [name for name in entries if name.startswith(_ROUTES) or name in (_COMPRESSED, _LARGE_SIZE)]:
-        del entries[name]
 
 
 def _inflated(data: bytes | memoryview) -> bytes:

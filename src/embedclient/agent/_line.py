@@ -248,8 +248,7 @@ class SessionLine:
         if self.numbered:
             self._send_numbered(connection, message, sender_id, None)
         else:
-            header, raw, trailer = encode_send(message.raw, self.channel_id, self.version, False, 0, sender_id)
-            connection.write_parts((header, raw, trailer), len(header) + len(raw) + len(trailer))
+            connection.write_parts(encode_send(message.raw, self.channel_id, self.version, False, 0, sender_id))
         if connection.out_bytes <= connection.out_bytes_max:
             return DONE
         call: Call[None] = Call(self._due)
@@ -336,7 +335,7 @@ class SessionLine:
         elif self.numbered:
             self._send_numbered(connection, send.message, send.sender_id, send.call if send.confirmed else None)
         else:
-            connection.write_parts(*self._frame_parts(send.message, False, 0, send.sender_id))
+            connection.write_parts(self._frame_parts(send.message, False, 0, send.sender_id))
         if not send.blocking and not (send.confirmed and self.numbered):
             if send.confirmed or not connection.congested:
                 send.call.succeed(None)
@@ -354,13 +353,13 @@ class SessionLine:
         self._deadlines.start(request, lambda: self._on_timeout(request))
         call = send.call
         reply.when_done(lambda: call.succeed(None) if reply.error is None else call.fail(reply.error))
-        parts, size = self._frame_parts(send.message, True, correlation_id, send.sender_id)
+        parts = self._frame_parts(send.message, True, correlation_id, send.sender_id)
         if self.numbered:
             frame = b"".join(parts)
             self._channel.sent(frame)
             connection.write(frame)
         else:
-            connection.write_parts(parts, size)
+            connection.write_parts(parts)
 
     def _send_numbered(
         self, connection: Connection, message: CoreMessage, sender_id: int, call: Call[None] | None
@@ -370,15 +369,14 @@ class SessionLine:
         self._next_async_id = correlation_id + 1
         self._async_sends[correlation_id] = AsyncSend(call, self._channel.next_command_id)
         answered = self.version >= VERSION_WITH_CORRELATION
-        frame = b"".join(self._frame_parts(message, answered, correlation_id, sender_id)[0])
+        frame = b"".join(self._frame_parts(message, answered, correlation_id, sender_id))
         self._channel.sent(frame)
         connection.write(frame)
 
     def _frame_parts(
         self, message: CoreMessage, answered: bool, correlation_id: int, sender_id: int
-    ) -> tuple[tuple[bytes, bytes | bytearray, bytes], int]:
-        parts = encode_send(message.raw, self.channel_id, self.version, answered, correlation_id, sender_id)
-        return parts, len(parts[0]) + len(parts[1]) + len(parts[2])
+    ) -> tuple[bytes, bytes | bytearray, bytes]:
+        return encode_send(message.raw, self.channel_id, self.version, answered, correlation_id, sender_id)
 
     def _take_blocking_id(self) -> int:
         """Every blocking call takes a number, also those whose packet has no field for it."""

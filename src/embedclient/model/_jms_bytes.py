@@ -213,7 +213,7 @@ class BytesMessage(BodiedMessage):
                 raise MessageFormatException(f"{value.__class__.__name__} cannot be written to a bytes message")
 
     def _begin_reading(self) -> None:
-        super()._begin_reading()
+        self.body_is_read_only = True  # not through super(): this runs once per message
         self._cursor = 0
 
     def _loaded(self) -> bytes | bytearray:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from embedclient.agent import _conversion
-from embedclient.agent._conversion import from_core, to_core
+from embedclient.agent._conversion import Envelope, from_core
 from embedclient.errors import MessageFormatException, MessageNotWriteableException
 from embedclient.model import (
     BytesMessage,
@@ -57,10 +57,8 @@ def build_like(message: JMSMessage, raw: bytes) -> CoreMessage:
     original = CoreMessage.parse(bytearray(raw))
     connection_id = original.properties["__AMQ_CID"]
     assert isinstance(connection_id, str)
-    return to_core(
+    return Envelope(Queue(original.address), connection_id=connection_id).enclose(
         message,
-        Queue(original.address),
-        connection_id=connection_id,
         user_id=original.user_id,
         durable=original.durable,
         priority=original.priority,
@@ -273,8 +271,8 @@ def test_sending_sets_the_headers() -> None:
     message = TextMessage("hi", correlation_id="c", properties={"n": 1})
     message.priority = 9
     user_id = bytes(range(16))
-    sent = to_core(
-        message, Topic("t"), connection_id="me", user_id=user_id, priority=2, timestamp=5, expiration=7, durable=False
+    sent = Envelope(Topic("t"), connection_id="me").enclose(
+        message, user_id=user_id, priority=2, timestamp=5, expiration=7, durable=False
     )
     assert sent.address == "t"
     assert sent.properties["_AMQ_ROUTING_TYPE"] == 0
@@ -284,7 +282,7 @@ def test_sending_sets_the_headers() -> None:
     assert (message.correlation_id, dict(message.properties), message.text) == ("c", {"n": 1}, "hi")
     message.text = "again"
     message.properties["n"] = 2
-    again = to_core(message, Queue("q"), connection_id="me", delivery_time=99, group_id="g")
+    again = Envelope(Queue("q"), connection_id="me", group_id="g").enclose(message, delivery_time=99)
     assert sent.properties["n"] == 1
     assert again.properties["n"] == 2
     assert again.properties["_AMQ_GROUP_ID"] == "g"
@@ -296,7 +294,7 @@ def test_a_received_message_is_passed_on_without_being_decoded() -> None:
     malformed = core(body=b"\1\0\0\0\x7f")
     malformed.amend(changes={"n": 1, "_AMQ_ROUTE_TO_x": b"route", "__AMQ_CID": "them", "JMSType": "t"})
     message = from_core(malformed, 1)
-    sent = to_core(message, Queue("b"), connection_id="me")
+    sent = Envelope(Queue("b"), connection_id="me").enclose(message)
     assert bytes(sent.body) == bytes(malformed.body)
     assert dict(sent.properties.items()) == {"n": 1, "__AMQ_CID": "me", "JMSType": "t", "_AMQ_ROUTING_TYPE": 1}
     with pytest.raises(MessageFormatException):
@@ -308,7 +306,7 @@ def test_a_received_message_that_was_changed_is_encoded_anew() -> None:
     assert isinstance(message, TextMessage)
     message.clear_body()
     message.text = "other"
-    assert from_core(to_core(message, Queue("b"), connection_id="me"), 1).body == "other"
+    assert from_core(Envelope(Queue("b"), connection_id="me").enclose(message), 1).body == "other"
 
 
 def test_bodies_that_cannot_be_read_say_so() -> None:
@@ -338,7 +336,7 @@ def test_a_compressed_body_is_inflated() -> None:
     body = b"\1" + (10_000).to_bytes(4, "big") + ("x" * 5000).encode("utf-16-le")
     message = from_core(core(properties=COMPRESSED, body=zlib.compress(body)), 1)
     assert isinstance(message, TextMessage)
-    sent = to_core(message, Queue("b"), connection_id="me")
+    sent = Envelope(Queue("b"), connection_id="me").enclose(message)
     assert message.text == "x" * 5000
     assert from_core(sent, 1).body == "x" * 5000
     assert "_AMQ_LARGE_COMPRESSED" not in sent.properties
@@ -383,7 +381,7 @@ def test_what_is_sent_is_what_is_received(message: JMSMessage, properties: dict[
     for name, value in properties.items():
         if name.upper() not in ("NULL", "TRUE", "FALSE", "BETWEEN", "LIKE", "ESCAPE"):
             message.properties[name] = value
-    sent = to_core(message, Queue("q"), connection_id="me")
+    sent = Envelope(Queue("q"), connection_id="me").enclose(message)
     there = from_core(CoreMessage.parse(bytearray(sent.raw)), 1)
     assert type(there) is type(message)
     assert there.body == message.body

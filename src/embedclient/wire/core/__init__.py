@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING
 
 from ._codec import decode_packet, encode_packet
 from ._framing import FRAME_HEADER, FRAME_HEADER_SIZE, HANDSHAKE, FrameSplitter
-from ._message import DUPLICATE_ID_KEY, ROUTING_TYPE_KEY, CoreMessage, MessageType, from_1x, property_key, to_1x
+from ._message import (
+    DUPLICATE_ID_KEY,
+    ROUTING_TYPE_KEY,
+    CoreMessage,
+    MessageTemplate,
+    MessageType,
+    from_1x,
+    property_key,
+    to_1x,
+)
 from ._message_lane import (
     ACKNOWLEDGE_BODY,
     CREDIT_BODY,
@@ -218,6 +227,7 @@ __all__ = [
     "FederationStream",
     "FederationTransformer",
     "FrameSplitter",
+    "MessageTemplate",
     "MessageType",
     "NodeAnnounce",
     "NullResponse",

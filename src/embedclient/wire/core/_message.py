@@ -19,7 +19,16 @@ from ...errors import RemoteProtocolError
 from ...model import Encoding, Properties, PropertyType, PropertyValue, TypedValue
 from .._buffer import Reader, append_properties, encode_simple_string
 
-__all__ = ["DUPLICATE_ID_KEY", "ROUTING_TYPE_KEY", "CoreMessage", "MessageType", "from_1x", "property_key", "to_1x"]
+__all__ = [
+    "DUPLICATE_ID_KEY",
+    "ROUTING_TYPE_KEY",
+    "CoreMessage",
+    "MessageTemplate",
+    "MessageType",
+    "from_1x",
+    "property_key",
+    "to_1x",
+]
 
 _I32: Final = Struct(">i")
 _I64: Final = Struct(">q")
@@ -28,6 +37,9 @@ _HEAD: Final = Struct(">qBi")
 # Type, durable, expiration, timestamp, priority, and the flag that begins the properties.
 _FIXED: Final = Struct(">bBqqbB")
 _FIXED_WRITE: Final = Struct(">bBqqb")
+# The same behind the flag of the user id, and behind flag and user id.
+_WITHOUT_USER_ID: Final = Struct(">BbBqqb")
+_WITH_USER_ID: Final = Struct(">B16sbBqqb")
 
 # endOfBody counts from the packet type byte of the frame: 9 bytes of header and 4 of its own; 4 more in 1.x.
 _BODY_OFFSET: Final = 13
@@ -157,30 +169,15 @@ class CoreMessage:
         body: bytes | bytearray | memoryview = b"",
     ) -> CoreMessage:
         """Make a message without id."""
-        assert user_id is None or len(user_id) == 16
-        assert 0 <= priority <= 9
-        name = encode_simple_string(address)
-        fixed = _FIXED_WRITE.pack(type, durable, expiration, timestamp, priority)
-        end = _I32.pack(len(body) + _BODY_OFFSET)
-        user = b"\0" if user_id is None else b"\1" + user_id
-        raw = bytearray().join((end, body, _NO_ID_AND_ADDRESS_FLAG, name, user, fixed))
-        if properties:
-            append_properties(raw, properties)
-        else:
-            raw.append(0)
-        self = cls.__new__(cls)
-        self.raw = raw
-        self.message_id = 0
-        self.address = address
-        self.type = type
-        self.durable = durable
-        self.expiration = expiration
-        self.timestamp = timestamp
-        self.priority = priority
-        self._body_end = 4 + len(body)
-        self._user_id_at = self._body_end + 9 + len(name)
-        self._properties = None
-        return self
+        return MessageTemplate(address, properties).message(
+            body,
+            type=type,
+            durable=durable,
+            priority=priority,
+            timestamp=timestamp,
+            expiration=expiration,
+            user_id=user_id,
+        )
 
     @property
     def size(self) -> int:
@@ -335,6 +332,53 @@ class CoreMessage:
         return self.raw == other.raw if isinstance(other, CoreMessage) else NotImplemented
 
     __hash__ = object.__hash__
+
+
+class MessageTemplate:
+    """What all messages to one address with the same properties have in common, encoded once."""
+
+    __slots__ = ("_after_body", "_properties", "address")
+
+    def __init__(self, address: str, properties: Properties | None = None) -> None:
+        self.address = address
+        self._after_body = _NO_ID_AND_ADDRESS_FLAG + encode_simple_string(address)
+        encoded = bytearray()
+        append_properties(encoded, properties or Properties())
+        self._properties = bytes(encoded)
+
+    def message(
+        self,
+        body: bytes | bytearray | memoryview,
+        *,
+        type: int,
+        durable: bool,
+        priority: int,
+        timestamp: int,
+        expiration: int,
+        user_id: bytes | None,
+    ) -> CoreMessage:
+        """Make a message without id."""
+        assert 0 <= priority <= 9
+        if user_id is None:
+            fixed = _WITHOUT_USER_ID.pack(0, type, durable, expiration, timestamp, priority)
+        else:
+            assert len(user_id) == 16
+            fixed = _WITH_USER_ID.pack(1, user_id, type, durable, expiration, timestamp, priority)
+        size = len(body)
+        after_body = self._after_body
+        message = CoreMessage.__new__(CoreMessage)
+        message.raw = bytearray().join((_I32.pack(size + _BODY_OFFSET), body, after_body, fixed, self._properties))
+        message.message_id = 0
+        message.address = self.address
+        message.type = type
+        message.durable = durable
+        message.expiration = expiration
+        message.timestamp = timestamp
+        message.priority = priority
+        message._body_end = size + 4
+        message._user_id_at = size + 4 + len(after_body)
+        message._properties = None
+        return message
 
 
 def changed_properties(

@@ -71,8 +71,10 @@ def send_trailer_size(version: int) -> int:
 
 def message_raw(buffer: bytes | bytearray, start: int, end: int, version: int) -> bytearray:
     """Return the message of ``buffer[start:end]`` in the present framing. Raises RemoteProtocolError."""
-    view = memoryview(buffer)[start:end]
-    return from_1x(view) if 0 < version < 129 else bytearray(view)
+    raw = buffer[start:end]
+    if 0 < version < 129:
+        return from_1x(raw)
+    return raw if isinstance(raw, bytearray) else bytearray(raw)
 
 
 def encode_send(
