@@ -1,0 +1,111 @@
+"""What a URL's parameters change, as a program sees it, through every facade."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import pytest
+
+from embedclient import AcknowledgeMode, DeliveryMode, TextMessage
+from embedclient.errors import ErrorCode, InvalidClientIDException, JMSException
+from tests.embedclient.facades.conftest import Client, connected
+
+#: The broker refuses this one, so whoever waits for its answer gets an error.
+REFUSED = TextMessage("x", properties={"_AMQ_DUPL_ID": "1"})
+
+
+async def groups_of_two_producers(client: Client, url: str) -> list[object]:
+    """The group of two messages of one producer, and of one of another."""
+    async with connected(client, url) as connection, connection.session() as session:
+        for count in (2, 1):
+            producer = session.create_producer("q")
+            for _ in range(count):
+                await producer.send("x")
+        async with session.create_consumer("q") as consumer:
+            messages = [await consumer.receive(timeout=5) for _ in range(3)]
+    return [message.properties.get("JMSXGroupID") for message in messages if message is not None]
+
+
+async def test_messages_have_no_group_unless_asked_for(client: Client, url: str) -> None:
+    assert await groups_of_two_producers(client, url) == [None, None, None]
+
+
+async def test_auto_group_gives_each_producer_a_group(client: Client, url: str) -> None:
+    first, second, third = await groups_of_two_producers(client, f"{url}?autoGroup=true")
+    assert isinstance(first, str) and isinstance(third, str)
+    assert first == second != third
+
+
+async def test_a_group_id_is_that_of_all_producers(client: Client, url: str) -> None:
+    assert await groups_of_two_producers(client, f"{url}?groupID=mine&autoGroup=true") == ["mine"] * 3
+
+
+@pytest.mark.parametrize(
+    ("parameters", "mode", "waits"),
+    [
+        ("", DeliveryMode.PERSISTENT, True),
+        ("?blockOnDurableSend=false", DeliveryMode.PERSISTENT, False),
+        ("", DeliveryMode.NON_PERSISTENT, False),
+        ("?blockOnNonDurableSend=true", DeliveryMode.NON_PERSISTENT, True),
+    ],
+)
+async def test_which_sends_wait_for_the_answer(
+    client: Client, url: str, parameters: str, mode: DeliveryMode, waits: bool
+) -> None:
+    async with connected(client, url + parameters) as connection, connection.session() as session:
+        producer = session.create_producer("q")
+        if not waits:
+            await producer.send(REFUSED, delivery_mode=mode)
+            return
+        with pytest.raises(JMSException) as caught:
+            await producer.send(REFUSED, delivery_mode=mode)
+        assert caught.value.error_code == ErrorCode.NOT_IMPLEMTNED_EXCEPTION
+
+
+@pytest.mark.parametrize(("parameters", "comes_again"), [("", True), ("?preAcknowledge=true", False)])
+async def test_pre_acknowledge_holds_for_every_mode(
+    client: Client, url: str, parameters: str, comes_again: bool
+) -> None:
+    async with connected(client, url + parameters) as connection:
+        async with connection.session(acknowledge_mode=AcknowledgeMode.CLIENT) as session:
+            await session.create_producer("q").send("x")
+            async with session.create_consumer("q") as consumer:
+                assert await consumer.receive(timeout=5) is not None
+        async with connection.session() as session, session.create_consumer("q") as consumer:
+            assert (await consumer.receive_nowait() is not None) is comes_again
+
+
+async def test_a_shared_client_id_may_be_used_twice(client: Client, url: str) -> None:
+    shared = f"{url}?clientID=me&enableSharedClientID=true"
+    async with connected(client, shared), connected(client, shared) as second:
+        assert second.client_id == "me"
+    async with connected(client, f"{url}?clientID=me"):
+        with pytest.raises(InvalidClientIDException):
+            async with connected(client, f"{url}?clientID=me"):
+                pass
+
+
+async def test_the_near_end_of_a_connection_can_be_chosen(client: Client) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as far, socket.create_server(("127.0.0.1", 0)) as probe:
+        local_port = probe.getsockname()[1]
+        probe.close()
+        url = f"tcp://127.0.0.1:{far.getsockname()[1]}?localAddress=127.0.0.1&localPort={local_port}&callTimeout=50"
+
+        async def connect() -> None:
+            with pytest.raises(JMSException):
+                async with connected(client, url):
+                    pass
+
+        peers: list[Any] = []
+
+        def accept() -> None:
+            accepted, peer = far.accept()
+            accepted.close()
+            peers.append(peer)
+
+        async def answer() -> None:
+            await client.aside(accept)
+
+        await client.together(answer, connect)
+    assert peers == [("127.0.0.1", local_port)]
