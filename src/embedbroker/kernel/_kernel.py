@@ -9,8 +9,8 @@ The hot path (send, route, deliver, acknowledge) is plain method calls on slotte
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Callable, Collection, Iterator
+from itertools import repeat
 
 from embedbroker.config import AddressFullPolicy, AddressSettingsRepository, BrokerConfig
 from embedclient.errors import ErrorCode
@@ -19,6 +19,7 @@ from embedclient.model import Message
 from ._address import Address
 from ._backlog import Reference, Restore
 from ._catalog import Catalog, split_fqqn
+from ._chores import Chores
 from ._consumer import Consumer
 from ._departures import Departures
 from ._housekeeping import Housekeeping
@@ -31,10 +32,10 @@ from ._selector import SelectorCache
 from ._store import MemoryStore, Store
 from ._transaction import Transaction, TransactionState
 
-__all__ = ["Kernel"]
+__all__ = ["AT_ONCE_MAX", "Kernel"]
 
 # Up to this many effects of one request are carried out at once; the rest of a larger one is spread over steps.
-_AT_ONCE_MAX = 64
+AT_ONCE_MAX = 64
 # Expired messages that one step moves: each is copied.
 _MOVES_MAX = 250
 
@@ -69,8 +70,7 @@ class Kernel:
         )
         self._woken: dict[Queue, None] = {}
         self._expired: list[tuple[Queue, Reference]] = []
-        # What large requests left to do, oldest first: commits, rollbacks and removals of many messages.
-        self._chores: deque[Iterator[None]] = deque()
+        self.chores = Chores()
         self.departures = Departures(self)
 
     # -- stepping ------------------------------------------------------------------------------------------------
@@ -81,8 +81,8 @@ class Kernel:
         share = max(budget // 3, 1) if self._woken else budget
         if self.publications.is_due(self.store.reached):
             budget -= share - self.publications.publish(self.store.reached, share)
-        if self._chores:
-            budget -= self._do_chores(min(share, budget))
+        if self.chores:
+            budget -= self.chores.run(min(share, budget))
         if self._woken:
             # One turn each: what wakes again goes on in the next step.
             woken, self._woken = self._woken, {}
@@ -107,7 +107,7 @@ class Kernel:
     def has_work(self) -> bool:
         """Whether `run` would do something at once."""
         return (
-            bool(self._woken or self._expired or self._chores)
+            bool(self._woken or self._expired or self.chores)
             or self.publications.is_due(self.store.reached)
             or self.memory.can_grant
         )
@@ -116,25 +116,6 @@ class Kernel:
     def is_publishing(self) -> bool:
         """Whether messages that are safe still wait for their turn to become visible."""
         return self.publications.is_due(self.store.reached)
-
-    def _do_chores(self, budget: int) -> int:
-        done = 0
-        while self._chores and done < budget:
-            for _ in islice(self._chores[0], budget - done):
-                done += 1
-            if done < budget:
-                self._chores.popleft()
-        return done
-
-    def _spread(self, queue: Queue, chore: Iterator[None]) -> None:
-        """Do ``chore`` over the next steps; the queue delivers nothing meanwhile, so that order is kept."""
-        queue.hold()
-
-        def held() -> Iterator[None]:
-            yield from chore
-            queue.let_go()
-
-        self._chores.append(held())
 
     def wake(self, queue: Queue) -> None:
         """Dispatch this queue before the step ends."""
@@ -301,11 +282,43 @@ class Kernel:
 
     def settle_in(self, transaction: Transaction, queue: Queue, reference: Reference) -> None:
         """One queue will be done with a delivered message when the transaction commits."""
-        message = reference.message
+        self._record_in(transaction, queue, reference.message)
+        transaction.acknowledged.append((queue, reference))
+
+    def _record_in(self, transaction: Transaction, queue: Queue, message: Message) -> None:
         if message.durable and queue.durable:
             self.store.acknowledge(message.message_id, queue.id, transaction.id)
             transaction.recorded = True
-        transaction.acknowledged.append((queue, reference))
+
+    def settle_later(
+        self,
+        queue: Queue,
+        references: Collection[Reference],
+        transaction: Transaction | None,
+        finished: Callable[[], None],
+    ) -> None:
+        """`settle` or `settle_in` of many delivered messages, in order, over the next steps.
+
+        The transaction may be rolled back at any time, but committed only behind this, as another chore.
+        """
+        if transaction is not None:
+            transaction.acknowledged.extend(zip(repeat(queue), references))
+
+        def settlements() -> Iterator[None]:
+            for reference in references:
+                if transaction is not None:
+                    if transaction.state is TransactionState.ENDED:
+                        break
+                    if not queue.deleted:
+                        self._record_in(transaction, queue, reference.message)
+                elif queue.deleted:
+                    self._gone(queue, reference.message)
+                else:
+                    self.settle(queue, reference)
+                yield
+            finished()
+
+        self.chores.add(settlements())
 
     def discard(self, queue: Queue, reference: Reference) -> None:
         """Drop a message that is in no list any more and was not in delivery."""
@@ -357,20 +370,21 @@ class Kernel:
 
     def commit(self, transaction: Transaction) -> None:
         """Carry an active transaction out: its messages become visible together once that is durable."""
-        assert transaction.state is not TransactionState.ROLLBACK_ONLY
+        assert transaction.state not in (TransactionState.ROLLBACK_ONLY, TransactionState.ENDED)
+        transaction.state = TransactionState.ENDED
         sent, counts = transaction.sent, transaction.counts
         first = self.ids.take(len(sent)) if sent else 0
         if transaction.recorded:
             positions = [(queue.id, first) for queue in counts if queue.durable and not queue.deleted]
             self.store.commit(transaction.id, positions)
         acknowledged = transaction.acknowledged
-        if len(acknowledged) <= _AT_ONCE_MAX:
+        if len(acknowledged) <= AT_ONCE_MAX:
             for queue, reference in acknowledged:
                 self._gone(queue, reference.message)
         else:
-            self._chores.append(self._all_gone(acknowledged))
+            self.chores.add(self._all_gone(acknowledged))
         point = self.store.point() if transaction.recorded else 0
-        if len(sent) > _AT_ONCE_MAX or point > self.store.reached or self.publications:
+        if len(sent) > AT_ONCE_MAX or point > self.store.reached or self.publications:
             self.publications.add_commit(point, sent, counts, first)
             return
         for queue, reference in references_of(sent, first):
@@ -381,16 +395,25 @@ class Kernel:
 
     def rollback(self, transaction: Transaction) -> None:
         """Undo a transaction: nothing was sent, and what was acknowledged returns with its delivery counted."""
+        assert transaction.state is not TransactionState.ENDED
+        transaction.state = TransactionState.ENDED
         if transaction.recorded:
             self.store.rollback(transaction.id)
-        for message, targets in transaction.sent:
-            for queue in targets:
-                self.memory.release(message.message_id, queue.definition.address, len(message.raw))
+        if len(transaction.sent) <= AT_ONCE_MAX:
+            deque(self._all_released(transaction.sent), maxlen=0)
+        else:
+            self.chores.add(self._all_released(transaction.sent))
         returning: dict[Queue, list[Reference]] = {}
         for queue, reference in transaction.acknowledged:
             returning.setdefault(queue, []).append(reference)
         for queue, references in returning.items():
             self.give_back_all(queue, references, seen=True)
+
+    def _all_released(self, sent: list[tuple[Message, list[Queue]]]) -> Iterator[None]:
+        for message, targets in sent:
+            for queue in targets:
+                self.memory.release(message.message_id, queue.definition.address, len(message.raw))
+            yield
 
     def give_back_all(self, queue: Queue, references: list[Reference], *, seen: bool, first_seen: bool = False) -> None:
         """Return delivered messages to their queue; ``first_seen`` makes an exception of the first."""
@@ -400,10 +423,10 @@ class Kernel:
                 self.give_back(queue, reference, seen=seen or (first_seen and index == 0))
                 yield
 
-        if len(references) <= _AT_ONCE_MAX:
+        if len(references) <= AT_ONCE_MAX:
             deque(returns(), maxlen=0)
         else:
-            self._spread(queue, returns())
+            self.chores.add_holding(queue, returns())
 
     # -- queues --------------------------------------------------------------------------------------------------
 
@@ -433,10 +456,10 @@ class Kernel:
                     remove(queue, reference)
                 yield
 
-        if queue.backlog.size <= _AT_ONCE_MAX and not queue.is_held:
+        if queue.backlog.size <= AT_ONCE_MAX and not queue.is_held:
             deque(removal(), maxlen=0)
         else:
-            self._spread(queue, removal())
+            self.chores.add_holding(queue, removal())
 
     def _drop_idle_address(self, queue: Queue) -> None:
         address = self.catalog.addresses.get(queue.definition.address)

@@ -6,13 +6,16 @@ packets; a protocol translates them into these calls and their results into repl
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Collection
+
 from embedclient.errors import ErrorCode
 from embedclient.model import Message
 
 from ._backlog import Reference
 from ._catalog import split_fqqn
 from ._consumer import Consumer, ConsumerPort
-from ._kernel import Kernel
+from ._kernel import AT_ONCE_MAX, Kernel
 from ._memory import Reservation
 from ._refusal import Refused
 from ._transaction import Transaction, TransactionState
@@ -34,6 +37,7 @@ class Session:
         "reservation",
         "started",
         "transaction",
+        "unfinished",
     )
 
     def __init__(
@@ -56,6 +60,8 @@ class Session:
         self.transaction: Transaction | None = None
         # Room for what its producers were granted credit for.
         self.reservation = Reservation(kernel.memory)
+        # Large requests that are still being carried out: what is answered now promises less than it seems to.
+        self.unfinished = 0
 
     def _current(self) -> Transaction:
         transaction = self.transaction
@@ -133,18 +139,23 @@ class Session:
         unsettled = consumer.unsettled
         if message_id not in unsettled:
             return self._unknown(consumer, message_id)
-        if self.auto_commit_acknowledges:
-            while True:
-                current, reference = unsettled.popitem(last=False)
-                self.kernel.settle(consumer.queue, reference)
-                if current == message_id:
-                    return None
-        transaction = self._current()
-        while True:
+        kernel, queue = self.kernel, consumer.queue
+        transaction = None if self.auto_commit_acknowledges else self._current()
+        for _ in range(AT_ONCE_MAX):
             current, reference = unsettled.popitem(last=False)
-            self.kernel.settle_in(transaction, consumer.queue, reference)
+            if transaction is None:
+                kernel.settle(queue, reference)
+            else:
+                kernel.settle_in(transaction, queue, reference)
             if current == message_id:
                 return None
+        rest = _up_to(consumer, message_id)
+        self.unfinished += 1
+        kernel.settle_later(queue, rest, transaction, self._finished)
+        return None
+
+    def _finished(self) -> None:
+        self.unfinished -= 1
 
     def acknowledge_individually(self, key: int, message_id: int) -> Refused | None:
         """Acknowledge just one message."""
@@ -196,8 +207,17 @@ class Session:
         if transaction.state is TransactionState.ROLLBACK_ONLY:
             self.kernel.rollback(transaction)
             return Refused(ErrorCode.TRANSACTION_ROLLED_BACK, f"the transaction was rolled back: {transaction.failure}")
-        self.kernel.commit(transaction)
+        if self.unfinished:
+            # Behind the acknowledgements it commits, and behind the commits that were made to wait before it.
+            self.unfinished += 1
+            self.kernel.chores.add_action(lambda: self._commit(transaction))
+        else:
+            self.kernel.commit(transaction)
         return None
+
+    def _commit(self, transaction: Transaction) -> None:
+        self.kernel.commit(transaction)
+        self._finished()
 
     def fail_transaction(self, reason: str) -> None:
         """Make the current transaction rollback-only; nothing happens where sends commit by themselves."""
@@ -235,3 +255,17 @@ class Session:
     def unsettled(self) -> list[Reference]:
         """Everything consumers hold, for inspection."""
         return [reference for consumer in self.consumers.values() for reference in consumer.unsettled.values()]
+
+
+def _up_to(consumer: Consumer, message_id: int) -> Collection[Reference]:
+    """Take from a consumer what it was given up to and including a message; all of it costs nothing."""
+    unsettled = consumer.unsettled
+    if next(reversed(unsettled)) == message_id:
+        consumer.unsettled = OrderedDict()
+        return unsettled.values()
+    taken: list[Reference] = []
+    while True:
+        current, reference = unsettled.popitem(last=False)
+        taken.append(reference)
+        if current == message_id:
+            return taken

@@ -16,11 +16,12 @@ __all__ = ["Transaction", "TransactionState"]
 
 
 class TransactionState(Enum):
-    """Where a transaction stands. A rollback-only one can only be rolled back."""
+    """Where a transaction stands. A rollback-only one can only be rolled back; an ended one was committed or that."""
 
     ACTIVE = "active"
     ROLLBACK_ONLY = "rollback only"
     PREPARED = "prepared"
+    ENDED = "ended"
 
 
 class Transaction:

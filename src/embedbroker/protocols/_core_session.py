@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from attrs import define
+
 from embedbroker.kernel import Consumer, Reference, Refused, Scope, Session
 from embedclient.engine.core import Channel
 from embedclient.errors import ErrorCode
@@ -57,6 +59,14 @@ _RECEIVE_EXTRA = _HEADER_SIZE + RECEIVE_TRAILER.size
 _NULL_RESPONSE = int(PacketType.NULL_RESPONSE)
 
 _FORCED_DELIVERY = "_hornetq.forced.delivery.seq"
+# The durability point of something that is not recorded yet.
+_UNRECORDED = 1 << 63
+
+
+@define(eq=False)
+class _HeldReply:
+    point: int
+    frame: bytes
 
 
 class CoreSession:
@@ -113,7 +123,7 @@ class CoreSession:
         # Chunks of a large message are on their way.
         self.receives_large = False
         # Replies that wait for durability, in order; later replies of this channel wait behind them.
-        self._held: deque[tuple[int, bytes]] = deque()
+        self._held: deque[_HeldReply] = deque()
 
     # -- frames in -----------------------------------------------------------------------------------------------
 
@@ -220,13 +230,30 @@ class CoreSession:
 
         ``durable`` False says that the answer promises nothing that has to be on disk.
         """
-        point = self.service.kernel.store.point() if durable else 0
+        point = self._point() if durable else 0
+        frame = encode_packet(packet, self.channel_id, self.version)
         if not self._held and point <= self.service.kernel.store.reached:
-            self.transmit(encode_packet(packet, self.channel_id, self.version), packet.TYPE)
-            return
-        if not self._held:
+            self.transmit(frame, packet.TYPE)
+        else:
+            self._hold(point, frame)
+
+    def _point(self) -> int:
+        return _UNRECORDED if self.kernel_session.unfinished else self.service.kernel.store.point()
+
+    def _hold(self, point: int, frame: bytes) -> None:
+        reply = _HeldReply(point, frame)
+        if point == _UNRECORDED:
+            self.service.kernel.chores.add_action(lambda: self._recorded(reply))
+        elif not self._held:
             self.service.gate.hold(self)
-        self._held.append((point, encode_packet(packet, self.channel_id, self.version)))
+        self._held.append(reply)
+
+    def _recorded(self, reply: _HeldReply) -> None:
+        """Everything is recorded now that was asked for before this reply."""
+        store = self.service.kernel.store
+        reply.point = store.point()
+        if self.release(store.reached) and self._held[0].point != _UNRECORDED:
+            self.service.gate.hold(self)
 
     def refuse(self, refused: Refused, correlation_id: int | None) -> None:
         """Answer a request with EXCEPTION."""
@@ -234,19 +261,17 @@ class CoreSession:
 
     def reply_on_connection(self, frame: bytes) -> None:
         """Send a frame of channel 1 once everything processed so far is durable."""
-        point = self.service.kernel.store.point()
+        point = self._point()
         if not self._held and point <= self.service.kernel.store.reached:
             self.connection.link.write(frame)
-            return
-        if not self._held:
-            self.service.gate.hold(self)
-        self._held.append((point, frame))
+        else:
+            self._hold(point, frame)
 
     def release(self, reached: int) -> bool:
         """Send the replies that became durable; returns whether any is still held."""
         held = self._held
-        while held and held[0][0] <= reached:
-            frame = held.popleft()[1]
+        while held and held[0].point <= reached:
+            frame = held.popleft().frame
             packet_type = frame[4]
             self.transmit(frame, packet_type if packet_type < 128 else packet_type - 256)
         return bool(held)

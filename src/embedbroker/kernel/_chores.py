@@ -1,0 +1,60 @@
+"""What large requests left to do: commits, rollbacks, acknowledgements and removals of many messages.
+
+Responsible for doing it in the order in which it came up, in portions, and for keeping a queue still while its messages
+are on their way. Refuses to know what is done.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+from ._queue import Queue
+
+__all__ = ["Chores"]
+
+
+class Chores:
+    """First in, first out. Each chore is an iterator whose steps cost about as much as one message."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: deque[Iterator[None]] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def add(self, chore: Iterator[None]) -> None:
+        """Do this behind everything that came before."""
+        self._waiting.append(chore)
+
+    def add_action(self, action: Callable[[], None]) -> None:
+        """The same for something that costs no more than one message."""
+
+        def once() -> Iterator[None]:
+            action()
+            yield
+
+        self._waiting.append(once())
+
+    def add_holding(self, queue: Queue, chore: Iterator[None]) -> None:
+        """The same; the queue delivers nothing until it is done, so that order is kept."""
+        queue.hold()
+
+        def held() -> Iterator[None]:
+            yield from chore
+            queue.let_go()
+
+        self._waiting.append(held())
+
+    def run(self, budget: int) -> int:
+        """Do up to ``budget`` steps; returns how many."""
+        waiting, done = self._waiting, 0
+        while waiting and done < budget:
+            for _ in islice(waiting[0], budget - done):
+                done += 1
+            if done < budget:
+                waiting.popleft()
+        return done
