@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from embedclient import errors as errors
     from embedclient._client import (
         AcknowledgeMode,
+        Body,
         ClientConsumer,
         ClientMessage,
         ClientProducer,
@@ -25,23 +26,35 @@ if TYPE_CHECKING:
         Connection,
         ConnectionFactory,
         ConnectionMetaData,
+        ExceptionListener,
+        FailureListener,
         JMSContext,
         JMSProducer,
         MessageConsumer,
+        MessageListener,
         MessageProducer,
+        Opening,
         QueueBrowser,
         Receipt,
         ServerLocator,
         Session,
     )
     from embedclient.agent import (
+        AddressState,
+        ConnectionFailed,
+        FailoverCompleted,
+        FailoverFailed,
+        FailureDetected,
         FirstElementPolicy,
         LoadBalancingPolicy,
         LocatorSettings,
+        Notification,
         QueueAttributes,
+        QueueState,
         RandomPolicy,
         RandomStickyPolicy,
         RoundRobinPolicy,
+        SendRefused,
         SessionMode,
     )
     from embedclient.errors import JMSException
@@ -50,7 +63,11 @@ if TYPE_CHECKING:
         DeliveryMode,
         Destination,
         MapMessage,
+        MessageProperties,
         ObjectMessage,
+        Properties,
+        PropertyType,
+        PropertyValue,
         Queue,
         RoutingType,
         StreamMessage,
@@ -59,24 +76,29 @@ if TYPE_CHECKING:
         TextMessage,
         Topic,
         TransportConfiguration,
+        TypedValue,
     )
     from embedclient.model import JMSMessage as Message
 
 _PACKAGES = {
-    "_client": "AcknowledgeMode ClientConsumer ClientMessage ClientProducer ClientSession ClientSessionFactory "
-    "Connection ConnectionFactory ConnectionMetaData JMSContext JMSProducer MessageConsumer MessageProducer "
-    "QueueBrowser Receipt ServerLocator Session",
-    "agent": "FirstElementPolicy LoadBalancingPolicy LocatorSettings QueueAttributes RandomPolicy RandomStickyPolicy "
-    "RoundRobinPolicy SessionMode",
+    "_client": "AcknowledgeMode Body ClientConsumer ClientMessage ClientProducer ClientSession ClientSessionFactory "
+    "Connection ConnectionFactory ConnectionMetaData ExceptionListener FailureListener JMSContext JMSProducer "
+    "MessageConsumer MessageListener MessageProducer Opening QueueBrowser Receipt ServerLocator Session",
+    "agent": "AddressState ConnectionFailed FailoverCompleted FailoverFailed FailureDetected FirstElementPolicy "
+    "LoadBalancingPolicy LocatorSettings Notification QueueAttributes QueueState RandomPolicy RandomStickyPolicy "
+    "RoundRobinPolicy SendRefused SessionMode",
     "errors": "JMSException",
-    "model": "BytesMessage DeliveryMode Destination MapMessage ObjectMessage Queue RoutingType StreamMessage "
-    "TemporaryQueue TemporaryTopic TextMessage Topic TransportConfiguration",
+    "model": "BytesMessage DeliveryMode Destination MapMessage MessageProperties ObjectMessage Properties PropertyType "
+    "PropertyValue Queue RoutingType StreamMessage TemporaryQueue TemporaryTopic TextMessage Topic "
+    "TransportConfiguration TypedValue",
 }
 _HOME = {name: (package, name) for package, names in _PACKAGES.items() for name in names.split()}
 _HOME["Message"] = ("model", "JMSMessage")
 
 __all__ = [
     "AcknowledgeMode",
+    "AddressState",
+    "Body",
     "BytesMessage",
     "ClientConsumer",
     "ClientMessage",
@@ -85,9 +107,15 @@ __all__ = [
     "ClientSessionFactory",
     "Connection",
     "ConnectionFactory",
+    "ConnectionFailed",
     "ConnectionMetaData",
     "DeliveryMode",
     "Destination",
+    "ExceptionListener",
+    "FailoverCompleted",
+    "FailoverFailed",
+    "FailureDetected",
+    "FailureListener",
     "FirstElementPolicy",
     "JMSContext",
     "JMSException",
@@ -97,16 +125,25 @@ __all__ = [
     "MapMessage",
     "Message",
     "MessageConsumer",
+    "MessageListener",
     "MessageProducer",
+    "MessageProperties",
+    "Notification",
     "ObjectMessage",
+    "Opening",
+    "Properties",
+    "PropertyType",
+    "PropertyValue",
     "Queue",
     "QueueAttributes",
     "QueueBrowser",
+    "QueueState",
     "RandomPolicy",
     "RandomStickyPolicy",
     "Receipt",
     "RoundRobinPolicy",
     "RoutingType",
+    "SendRefused",
     "ServerLocator",
     "Session",
     "SessionMode",
@@ -116,6 +153,7 @@ __all__ = [
     "TextMessage",
     "Topic",
     "TransportConfiguration",
+    "TypedValue",
     "errors",
 ]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from embedclient._client._browser import QueueBrowser
-    from embedclient._client._connection import Connection, ConnectionMetaData
+    from embedclient._client._connection import Connection, ConnectionMetaData, ExceptionListener, FailureListener
     from embedclient._client._connection_factory import ConnectionFactory
     from embedclient._client._consumer import MessageConsumer
     from embedclient._client._context import JMSContext, JMSProducer
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from embedclient._client._core_session import ClientConsumer, ClientProducer, ClientSession
     from embedclient._client._edge import PAUSES_PER_SWITCH, Edge, Loop
     from embedclient._client._entropy import SystemEntropy
+    from embedclient._client._intake import MessageListener
     from embedclient._client._locator import DEFAULT_URL, ClientSessionFactory, ServerLocator
     from embedclient._client._modes import AcknowledgeMode
     from embedclient._client._opening import Closeable, Opening
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "_browser": "QueueBrowser",
-    "_connection": "Connection ConnectionMetaData",
+    "_connection": "Connection ConnectionMetaData ExceptionListener FailureListener",
     "_connection_factory": "ConnectionFactory",
     "_consumer": "MessageConsumer",
     "_context": "JMSContext JMSProducer",
@@ -40,6 +41,7 @@ _MODULES = {
     "_core_session": "ClientConsumer ClientProducer ClientSession",
     "_edge": "PAUSES_PER_SWITCH Edge Loop",
     "_entropy": "SystemEntropy",
+    "_intake": "MessageListener",
     "_locator": "DEFAULT_URL ClientSessionFactory ServerLocator",
     "_modes": "AcknowledgeMode",
     "_opening": "Closeable Opening",
@@ -67,10 +69,13 @@ __all__ = [
     "ConnectionFactory",
     "ConnectionMetaData",
     "Edge",
+    "ExceptionListener",
+    "FailureListener",
     "JMSContext",
     "JMSProducer",
     "Loop",
     "MessageConsumer",
+    "MessageListener",
     "MessageProducer",
     "Opening",
     "Pump",
