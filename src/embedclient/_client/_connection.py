@@ -89,6 +89,7 @@ class Connection:
         self._notifications: deque[Notification] = deque(maxlen=_NOTIFICATIONS_MAX)
         self._notified = edge.signal()
         self._used = False
+        self._closed = False
         edge.agent.on_notification = self._on_notification
 
     @property
@@ -135,6 +136,7 @@ class Connection:
     async def start(self) -> None:
         """Let the consumers of all sessions receive. Connections start themselves unless told otherwise."""
         self._used = True
+        self._check_open()
         self._started = True
         for session in list(self._sessions):
             await session._start()
@@ -142,6 +144,7 @@ class Connection:
     async def stop(self) -> None:
         """Hold all deliveries back until the next `start`."""
         self._used = True
+        self._check_open()
         self._started = False
         for session in list(self._sessions):
             await session._stop()
@@ -156,6 +159,7 @@ class Connection:
 
     async def close(self) -> None:
         """Close everything now, and not only at the end of the block. Closing twice is fine."""
+        self._closed = True
         try:
             for session in list(self._sessions):
                 await session._finish_listeners()
@@ -197,11 +201,7 @@ class Connection:
     async def _open_session(self, mode: SessionMode) -> Session:
         self._used = True
         await self._edge.pause()
-        initial = self._initial
-        if initial is None or initial.closed:
-            # The agent would connect again, but the client id and everything else of this connection is gone.
-            lost = None if initial is None else initial.closed_error
-            raise lost or ConnectionClosedException("the connection is closed")
+        self._check_open()
         call = self._edge.agent.create_session_for(
             mode, username=self._user, password=self._password, client_id=self._client_id
         )
@@ -213,6 +213,14 @@ class Connection:
         if self._started:
             await session._start()
         return session
+
+    def _check_open(self) -> None:
+        """The agent would connect again, but the client id and everything else of this connection is gone."""
+        initial = self._initial
+        if self._closed:
+            raise ConnectionClosedException("the connection is closed")
+        if initial is not None and initial.closed:
+            raise initial.closed_error or ConnectionClosedException("the connection is closed")
 
     def _forget(self, session: Session) -> None:
         self._sessions.pop(session, None)

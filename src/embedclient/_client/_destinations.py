@@ -52,6 +52,16 @@ def as_destination(destination: Destination | str) -> Destination:
     return destination
 
 
+def as_topic(topic: Topic | TemporaryTopic | str) -> Topic | TemporaryTopic:
+    """Where only topics will do, text without a prefix names one."""
+    if isinstance(topic, str) and "://" not in topic:
+        topic = Topic(topic)
+    target = as_destination(topic)
+    if not isinstance(target, Topic | TemporaryTopic):
+        raise InvalidDestinationException(f"only topics have subscriptions, not {target}")
+    return target
+
+
 def place_of(destination: Destination) -> Place:
     name, texts = split_attributes(destination.name)
     address, queue = split_fully_qualified_name(name)

@@ -51,8 +51,9 @@ class ServerLocator:
         loop: Loop | None = None,
     ) -> None:
         given = tuple(connectors)
-        assert not (url and given), "a locator takes a URL or connectors"
-        parsed: ClientURL = parse_url(url or DEFAULT_URL)
+        if url is not None and given:
+            raise ValueError("a locator takes a URL or connectors, not both")
+        parsed: ClientURL = parse_url(DEFAULT_URL if url is None else url)
         self._loop = loop or self._make_loop()
         self.url = "" if given else parsed.text
         self.connectors = given or parsed.connectors

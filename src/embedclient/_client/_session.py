@@ -12,7 +12,7 @@ from functools import partial
 
 from embedclient._client._browser import QueueBrowser
 from embedclient._client._consumer import MessageConsumer
-from embedclient._client._destinations import as_destination, place_of
+from embedclient._client._destinations import as_destination, as_topic, place_of
 from embedclient._client._inbox import CLOSE_TIMEOUT_S
 from embedclient._client._intake import Intake
 from embedclient._client._listener import Listeners
@@ -248,9 +248,7 @@ class Session:
         shared: bool,
         no_local: bool = False,
     ) -> Opening[MessageConsumer]:
-        target = Topic(topic.removeprefix("topic://")) if isinstance(topic, str) else topic
-        if not isinstance(target, Topic | TemporaryTopic):
-            raise InvalidDestinationException(f"only topics have subscriptions, not {target}")
+        target = as_topic(topic)
         if isinstance(target, TemporaryTopic) and durable:
             raise InvalidDestinationException("a temporary topic has no durable subscriptions")
         if not name:

@@ -148,6 +148,7 @@ class BlockingClient:
             thread.start()
         for thread in threads:
             thread.join(SECONDS_MAX)
+        assert not any(thread.is_alive() for thread in threads), "a thread did not end"
         if errors:
             raise BaseExceptionGroup("threads", errors)
 

@@ -71,6 +71,8 @@ async def test_the_next_broker_of_a_list_is_tried(client: Client, url: str) -> N
 async def test_a_wrong_url_is_refused_before_anything_is_opened(client: Client) -> None:
     with pytest.raises(InvalidURLException, match="did you mean 'reconnectAttempts'"):
         client.connection_factory("tcp://h:1?reconectAttempts=1")
+    with pytest.raises(InvalidURLException, match="no scheme"):
+        client.connection_factory("")
 
 
 async def test_the_factory_shows_its_url_without_the_password(client: Client) -> None:
@@ -128,6 +130,9 @@ async def test_everything_of_a_closed_connection_is_closed(client: Client, url: 
             await producer.send("x")
         with pytest.raises((ConnectionClosedException, ConnectionLostException)):
             await consumer.receive()
+        for use in (connection.start, connection.stop, connection.session().__aenter__):
+            with pytest.raises(ConnectionClosedException, match="the connection is closed"):
+                await use()
         await session.close()
         await connection.close()
 

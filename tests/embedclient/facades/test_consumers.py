@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from embedclient import Message, Queue, TemporaryQueue, Topic
@@ -202,6 +204,25 @@ async def test_a_durable_subscription_keeps_messages_until_it_is_unsubscribed(cl
         await session.unsubscribe("s")
         with pytest.raises(InvalidDestinationException):
             await session.unsubscribe("s")
+
+
+@pytest.mark.parametrize("topic", ["queue://q", Queue("q"), "", "topic://", Topic("")])
+async def test_only_topics_with_a_name_have_subscriptions(client: Client, url: str, topic: Any) -> None:
+    async with connected(client, url, client_id="me") as connection, connection.session() as session:
+        for subscribe in (
+            session.create_durable_consumer,
+            session.create_shared_consumer,
+            session.create_shared_durable_consumer,
+        ):
+            with pytest.raises(InvalidDestinationException):
+                await subscribe(topic, "s")
+
+
+async def test_a_text_without_a_prefix_is_a_topic_where_only_topics_will_do(client: Client, url: str) -> None:
+    async with connected(client, url, client_id="me") as connection, connection.session() as session:
+        for topic in ("prices", "topic://prices"):
+            async with session.create_durable_consumer(topic, "s") as consumer:
+                assert consumer.destination == Topic("prices")
 
 
 async def test_a_durable_subscription_needs_a_client_id(client: Client, url: str) -> None:
