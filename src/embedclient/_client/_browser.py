@@ -43,11 +43,7 @@ class QueueBrowser:
         return self._closed or self._context.agent_session.closed
 
     def __aiter__(self) -> AsyncIterator[JMSMessage]:
-        return self._look()
-
-    async def _look(self) -> AsyncIterator[JMSMessage]:
-        while (message := await self.next_message()) is not None:
-            yield message
+        return _Look(self)
 
     async def next_message(self) -> JMSMessage | None:
         """The next message of this look; None at its end, after which the next call begins a new look."""
@@ -60,6 +56,11 @@ class QueueBrowser:
             await self._end_look()
             return None
         return decode(delivery, self._queue, _refuse)
+
+    async def start_over(self) -> None:
+        """End this look; the next message is the first of a new one. Each iteration begins so."""
+        await self._context.edge.pause()
+        await self._end_look()
 
     async def close(self) -> None:
         """Closing twice is fine."""
@@ -79,6 +80,28 @@ class QueueBrowser:
         inbox, self._inbox = self._inbox, None
         if inbox is not None and not inbox.agent_consumer.closed:
             await inbox.close()
+
+
+class _Look:
+    """One iteration. Not a generator: whoever leaves it in the middle leaves nothing behind that has to be closed."""
+
+    __slots__ = ("_begun", "_browser")
+
+    def __init__(self, browser: QueueBrowser) -> None:
+        self._browser = browser
+        self._begun = False
+
+    def __aiter__(self) -> AsyncIterator[JMSMessage]:
+        return self
+
+    async def __anext__(self) -> JMSMessage:
+        if not self._begun:
+            self._begun = True
+            await self._browser.start_over()
+        message = await self._browser.next_message()
+        if message is None:
+            raise StopAsyncIteration
+        return message
 
 
 async def _refuse() -> None:

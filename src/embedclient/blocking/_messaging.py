@@ -263,11 +263,16 @@ class QueueBrowser:
         message = self._portal.call(self._inner.next_message)
         return None if message is None else self._portal.message(message)
 
+    def start_over(self) -> None:
+        """End this look; the next message is the first of a new one. Each iteration begins so."""
+        self._portal.call(self._inner.start_over)
+
     def close(self) -> None:
         """Closing twice is fine."""
         self._portal.close_part(self._inner.close)
 
     def __iter__(self) -> Iterator[JMSMessage]:
+        self.start_over()
         while (message := self.next_message()) is not None:
             yield message
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import warnings
+
 import pytest
 import trio
 import trio.testing
@@ -36,6 +39,20 @@ async def test_no_task_outlives_the_connection() -> None:
             assert tasks_now() > before
         await trio.testing.wait_all_tasks_blocked()
         assert tasks_now() == before
+
+
+async def test_a_look_that_ends_in_its_middle_leaves_nothing_to_be_closed() -> None:
+    async with connected_in_vm() as connection, connection.session() as session:
+        await session.create_producer("q").send("x")
+        async with session.create_browser("q") as browser:
+            # trio warns of an async generator that nobody closed, when it is collected.
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                async for message in browser:
+                    assert message.body == "x"
+                    break
+                gc.collect()
+            assert [str(warning.message) for warning in caught] == []
 
 
 async def test_a_defect_in_the_client_ends_the_scope_as_itself(monkeypatch: pytest.MonkeyPatch) -> None:

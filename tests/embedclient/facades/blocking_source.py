@@ -30,7 +30,7 @@ class Twin:
     scoped: bool = False
     """Whether its life is a scope of the portal, left by `close()`."""
     iterates: str = ""
-    """What iterating gives, if it iterates, and the method that gives the next one."""
+    """What iterating gives, if it iterates, the method that gives the next one, and one that is called before."""
 
 
 MODULES: dict[str, tuple[Twin, ...]] = {
@@ -48,7 +48,7 @@ MODULES: dict[str, tuple[Twin, ...]] = {
         ),
         Twin(_client.Receipt),
         Twin(_client.MessageConsumer, iterates="JMSMessage:receive"),
-        Twin(_client.QueueBrowser, iterates="JMSMessage:next_message"),
+        Twin(_client.QueueBrowser, iterates="JMSMessage:next_message:start_over"),
         Twin(_client.JMSProducer),
     ),
     "_session": (Twin(_client.Session),),
@@ -235,8 +235,9 @@ def passed_argument(parameter: inspect.Parameter) -> str:
 
 
 def iteration_lines(twin: Twin) -> Iterator[str]:
-    value, method = twin.iterates.split(":")
+    value, method, *before = twin.iterates.split(":")
     yield from ("", f"    def __iter__(self) -> Iterator[{value}]:")
+    yield from (f"        self.{first}()" for first in before)
     condition = "" if method == "next_message" else "not self.closed and "
     yield f"        while {condition}(message := self.{method}()) is not None:"
     yield "            yield message"

@@ -139,6 +139,12 @@ async def test_a_browser_shows_the_queue_and_takes_nothing(client: Client, url: 
         async with session.create_browser("q") as browser:
             for _ in range(2):  # each iteration is a fresh look
                 assert [message.body async for message in browser] == ["1", "2", "3"]
+            async for _ in browser:
+                break  # in the middle of a look, after which a new iteration begins at the front again
+            assert [message.body async for message in browser] == ["1", "2", "3"]
+            assert [(await browser.next_message()).body for _ in range(2)] == ["1", "2"]  # type: ignore[union-attr]
+            await browser.start_over()
+            assert [(await browser.next_message()).body for _ in range(2)] == ["1", "2"]  # type: ignore[union-attr]
         consumer = await session.create_consumer("q")
         assert [(await consumer.receive(timeout=5)).body for _ in range(3)] == ["1", "2", "3"]  # type: ignore[union-attr]
 
