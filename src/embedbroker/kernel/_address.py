@@ -32,7 +32,8 @@ class Address:
         self.definition = definition
         self.name = definition.name
         self.anycast: list[Queue] = []
-        self.multicast: list[Queue] = []
+        # Thousands of subscriptions come and go on one topic.
+        self.multicast: dict[Queue, None] = {}
         self._next_anycast = 0
         self.routed_count = 0
         # True when the address settings neither refuse sends nor change expirations; None until the first message asks.
@@ -44,7 +45,12 @@ class Address:
     @property
     def queues(self) -> list[Queue]:
         """All queues, anycast ones first."""
-        return self.anycast + self.multicast
+        return [*self.anycast, *self.multicast]
+
+    @property
+    def has_queues(self) -> bool:
+        """Whether any queue is bound, without listing them."""
+        return bool(self.anycast or self.multicast)
 
     def serves(self, routing_type: int) -> bool:
         """Whether the address has this routing type."""
@@ -55,20 +61,24 @@ class Address:
 
         Any queue is enough, although it may be of the other type: then the message is dropped, as by Artemis.
         """
-        if routing_type is None or self.anycast or self.multicast:
+        if routing_type is None or self.has_queues:
             return True
         return routing_type != _ANYCAST and self.definition.multicast
 
     def bind(self, queue: Queue) -> None:
         """Add a queue."""
-        (self.anycast if queue.definition.routing_type == _ANYCAST else self.multicast).append(queue)
+        if queue.definition.routing_type == _ANYCAST:
+            self.anycast.append(queue)
+        else:
+            self.multicast[queue] = None
         self.swept = False
 
     def unbind(self, queue: Queue, now_ms: int) -> None:
         """Remove a queue."""
-        bound = self.anycast if queue.definition.routing_type == _ANYCAST else self.multicast
-        if queue in bound:
-            bound.remove(queue)
+        if queue.definition.routing_type == _ANYCAST:
+            self.anycast.remove(queue)
+        else:
+            del self.multicast[queue]
         self.used = True
         self.idle_since_ms = now_ms
 

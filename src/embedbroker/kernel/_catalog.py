@@ -80,7 +80,7 @@ class Catalog:
 
     def remove_address(self, address: Address) -> None:
         """Forget an address without queues."""
-        assert not address.queues, address.name
+        assert not address.has_queues, address.name
         del self.addresses[address.name]
         self.store.remove_address(address.definition.id)
 
@@ -143,7 +143,7 @@ class Catalog:
     def provide(self, name: str) -> None:
         """Make sure that an address keeps what it gets: in a durable anycast queue of its name, if in no other."""
         address = self.addresses.get(name)
-        if name in self.queues or (address is not None and address.queues):
+        if name in self.queues or (address is not None and address.has_queues):
             return
         multicast = address is not None and address.definition.multicast
         self.create_address(name, anycast=True, multicast=multicast, auto_created=False)
@@ -246,7 +246,7 @@ class Catalog:
             if existing.definition.routing_type != _ANYCAST and queue_name is None:
                 return Refused(ErrorCode.ADDRESS_DOES_NOT_EXIST, f"queue {name!r} exists but is not an ANYCAST queue")
             return None
-        if queue_name is None and address.queues:
+        if queue_name is None and address.has_queues:
             return None
         if not settings.auto_create_queues:
             return Refused(ErrorCode.ADDRESS_DOES_NOT_EXIST, f"queue {name!r} does not exist and is not auto-created")

@@ -102,7 +102,7 @@ class Departures:
         """A message met an address without queues: to the dead letter address where the settings say so."""
         kernel = self._kernel
         settings = kernel.settings.of(address.name)
-        if not settings.send_to_dla_on_no_route or address.queues or not settings.dead_letter_address:
+        if not settings.send_to_dla_on_no_route or address.has_queues or not settings.dead_letter_address:
             return
         changes: Changes = {
             "_AMQ_ORIG_ADDRESS": message.address,

@@ -51,7 +51,7 @@ class Housekeeping:
             if queue.definition.auto_delete and not queue.message_count:
                 kernel.delete_queue(queue, keep_address=True)
         for address in list(kernel.catalog.addresses.values()):
-            if self._goes(address) and not address.queues:
+            if self._goes(address) and not address.has_queues:
                 kernel.catalog.remove_address(address)
         for settings in kernel.config.address_settings.values():
             for name in (settings.dead_letter_address, settings.expiry_address):
@@ -144,7 +144,7 @@ class Housekeeping:
         idle = (
             self._goes(address)
             and address.used
-            and not address.queues
+            and not address.has_queues
             and kernel.now_ms - address.idle_since_ms >= (delay or 0)
         )
         if idle and address.swept:

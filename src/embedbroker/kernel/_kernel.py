@@ -463,7 +463,7 @@ class Kernel:
 
     def _drop_idle_address(self, queue: Queue) -> None:
         address = self.catalog.addresses.get(queue.definition.address)
-        if address is None or address.queues or not address.definition.auto_created:
+        if address is None or address.has_queues or not address.definition.auto_created:
             return
         if queue.definition.temporary or self.settings.of(address.name).auto_delete_addresses_delay == 0:
             self.catalog.remove_address(address)

@@ -342,7 +342,7 @@ def _rollback(session: CoreSession, packet: SessionRollback) -> None:
 def _set_metadata(session: CoreSession, key: str, value: str) -> Refused | None:
     if len(session.metadata) >= _METADATA_MAX and key not in session.metadata:
         return Refused(ErrorCode.ILLEGAL_STATE, f"a session may carry {_METADATA_MAX} metadata entries at most")
-    session.metadata[key] = value
+    session.service.carry_metadata(session, key, value)
     return None
 
 

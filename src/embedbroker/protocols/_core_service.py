@@ -42,7 +42,7 @@ class Gate(Protocol):
 class CoreService:
     """Shared state of all CORE connections."""
 
-    __slots__ = ("entropy", "gate", "kernel", "node_id", "now", "resend", "sessions", "started")
+    __slots__ = ("entropy", "gate", "kernel", "metadata", "node_id", "now", "resend", "sessions", "started")
 
     def __init__(self, kernel: Kernel, gate: Gate, entropy: Entropy, node_id: str, resend: ResendAccount) -> None:
         self.kernel = kernel
@@ -52,9 +52,30 @@ class CoreService:
         self.node_id = node_id
         self.now = Instant(0.0, 0)
         self.sessions: dict[str, CoreSession] = {}
+        # How many sessions carry a pair. JMS clients ask for each connection whether its client id is in use.
+        self.metadata: dict[tuple[str, str], int] = {}
         # False while the journal is read: sessions are refused with "starting", so that clients try again.
         self.started = False
 
     def holds_metadata(self, key: str, value: str, asking: CoreSession) -> bool:
         """Whether another session carries this pair."""
-        return any(session.metadata.get(key) == value for session in self.sessions.values() if session is not asking)
+        return self.metadata.get((key, value), 0) > (asking.metadata.get(key) == value)
+
+    def carry_metadata(self, session: CoreSession, key: str, value: str) -> None:
+        """A session carries this pair from now on, instead of what it had under the key."""
+        self._forget_pair(key, session.metadata.get(key))
+        session.metadata[key] = value
+        self.metadata[key, value] = self.metadata.get((key, value), 0) + 1
+
+    def forget_metadata(self, session: CoreSession) -> None:
+        """A session is over."""
+        for key, value in session.metadata.items():
+            self._forget_pair(key, value)
+        session.metadata.clear()
+
+    def _forget_pair(self, key: str, value: str | None) -> None:
+        if value is None:
+            return
+        count = self.metadata.pop((key, value)) - 1
+        if count:
+            self.metadata[key, value] = count

@@ -395,6 +395,7 @@ class CoreSession:
         """End the session."""
         if self.service.sessions.get(self.name) is self:
             del self.service.sessions[self.name]
+        self.service.forget_metadata(self)
         self.kernel_session.close(failed=failed)
         self.service.kernel.memory.forget(self)
         self.channel.stop_keeping()

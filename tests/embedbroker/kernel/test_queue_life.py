@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import process_time
+
 import pytest
 
 from embedbroker.config import AddressSettings, BrokerConfig
@@ -284,3 +286,17 @@ def test_an_address_that_has_a_queue_is_left_as_it_is() -> None:
     assert "DLQ" not in kernel.catalog.queues
     definition = kernel.catalog.addresses["ExpiryQueue"].definition
     assert (definition.id, definition.anycast, definition.multicast) == (3, True, True)
+
+
+def test_deleting_a_subscription_costs_the_same_beside_few_and_beside_many() -> None:
+    def cpu_per_deletion(subscriptions: int) -> float:
+        stage = Stage()
+        for number in range(subscriptions + 200):
+            stage.queue(f"s{number}", "topic", MULTICAST)
+        doomed = [stage.kernel.catalog.queues[f"s{number}"] for number in range(subscriptions, subscriptions + 200)]
+        before = process_time()
+        for queue in doomed:
+            stage.kernel.delete_queue(queue)
+        return process_time() - before
+
+    assert any(cpu_per_deletion(10_000) < 4 * cpu_per_deletion(100) for _attempt in range(3))

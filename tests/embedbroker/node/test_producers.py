@@ -57,6 +57,45 @@ def test_unique_metadata_is_unique_among_sessions(stage: Stage, peer: Peer) -> N
     assert other.clear() == [DONE]
 
 
+class CountedMetadata(dict[str, str]):
+    """Counts how often anybody looks."""
+
+    looks = 0
+
+    def get(self, key: str, default: object = None) -> object:  # type: ignore[override]  # only strings are asked for
+        CountedMetadata.looks += 1
+        return super().get(key, default)
+
+
+def test_the_question_whether_metadata_is_in_use_looks_at_no_other_session(stage: Stage, peer: Peer) -> None:
+    for number in range(100):
+        stage.connect().open_session().send(SessionUniqueAddMetadata("jms-client-id", f"client-{number}", True))
+    for session in stage.node.core.sessions.values():
+        session.metadata = CountedMetadata(session.metadata)
+    CountedMetadata.looks = 0
+    peer.send(SessionUniqueAddMetadata("jms-client-id", "client-7", True))
+    assert peer.last(ExceptionResponse).code == ErrorCode.DUPLICATE_METADATA
+    peer.send(SessionUniqueAddMetadata("jms-client-id", "me", True))
+    assert peer.last(NullResponse)
+    assert CountedMetadata.looks <= 4
+
+
+def test_metadata_is_free_again_when_its_session_changes_it_or_is_over(stage: Stage, peer: Peer) -> None:
+    peer.send(SessionUniqueAddMetadata("jms-client-id", "me", True))
+    peer.send(SessionUniqueAddMetadata("jms-client-id", "me", True))
+    assert peer.clear() == [NullResponse(-1)] * 2
+    peer.send(SessionAddMetadataV2("jms-client-id", "you", True))
+    other = stage.connect().open_session()
+    for value in ("me", "you"):
+        other.send(SessionUniqueAddMetadata("jms-client-id", value, True))
+    assert other.names() == ["NullResponse", "ExceptionResponse"]
+    peer.lose()
+    other.send(SessionUniqueAddMetadata("jms-client-id", "you", True))
+    assert other.clear() == [NullResponse(-1)]
+    other.lose()
+    assert stage.node.core.metadata == {}
+
+
 def test_metadata_is_bounded(peer: Peer) -> None:
     for number in range(100):
         peer.send(SessionAddMetadataV2(f"key-{number}", "v", True))
