@@ -40,6 +40,8 @@ public final class Matrix {
       SessionCases.addTo(CASES);
       SelectionCases.addTo(CASES);
       SubscriptionCases.addTo(CASES);
+      QueueCases.addTo(CASES);
+      RefusalCases.addTo(CASES);
       ConnectionCases.addTo(CASES);
       ReconnectCases.addTo(CASES);
       PythonCases.addTo(CASES);

@@ -1,0 +1,158 @@
+package interop;
+
+import static interop.Broker.check;
+import static interop.Broker.fails;
+import static interop.Broker.next;
+import static interop.Broker.nextText;
+import static interop.Broker.nothing;
+import static interop.Broker.same;
+import static interop.SessionCases.send;
+
+import java.util.Map;
+import javax.jms.Connection;
+import javax.jms.DeliveryMode;
+import javax.jms.JMSException;
+import javax.jms.Message;
+import javax.jms.MessageConsumer;
+import javax.jms.MessageProducer;
+import javax.jms.Queue;
+import javax.jms.Session;
+import javax.jms.TextMessage;
+import javax.jms.Topic;
+
+/** What queues do to messages beyond handing them out in turn: kinds of queues, several on one address, dead letters. */
+final class QueueCases {
+   private QueueCases() {
+   }
+
+   static void addTo(Map<String, Matrix.Case> cases) {
+      cases.put("exclusive-queue", QueueCases::exclusiveQueue);
+      cases.put("max-consumers", QueueCases::maxConsumers);
+      cases.put("consumer-priority", QueueCases::consumerPriority);
+      cases.put("queue-and-topic-of-one-name", QueueCases::queueAndTopicOfOneName);
+      cases.put("two-queues-of-one-address", QueueCases::twoQueuesOfOneAddress);
+      cases.put("dead-letter-queue", QueueCases::deadLetterQueue);
+      cases.put("expiry-queue", QueueCases::expiryQueue);
+   }
+
+   private static void exclusiveQueue(Broker broker) throws Exception {
+      Session session = broker.session();
+      Queue queue = session.createQueue(broker.fresh("q") + "?exclusive=true");
+      send(session, queue, "0");
+      MessageConsumer first = session.createConsumer(queue);
+      same("0", nextText(first));
+      MessageConsumer second = broker.session().createConsumer(queue);
+      send(session, queue, "1", "2", "3", "4");
+      for (int i = 1; i <= 4; i++) {
+         same("" + i, nextText(first));
+      }
+      nothing(second);
+      first.close();
+      send(session, queue, "5");
+      same("5", nextText(second));
+   }
+
+   private static void maxConsumers(Broker broker) throws Exception {
+      Session session = broker.session();
+      Queue queue = session.createQueue(broker.fresh("q") + "?max-consumers=1");
+      send(session, queue, "a");
+      MessageConsumer only = session.createConsumer(queue);
+      Session other = broker.session();
+      fails(JMSException.class, () -> other.createConsumer(queue));
+      same("a", nextText(only));
+      only.close();
+      send(session, queue, "b");
+      same("b", nextText(other.createConsumer(queue)));
+   }
+
+   private static void consumerPriority(Broker broker) throws Exception {
+      Session session = broker.session();
+      String name = broker.fresh("q");
+      MessageConsumer low = session.createConsumer(session.createQueue(name + "?consumer-priority=1"));
+      MessageConsumer high = broker.session().createConsumer(session.createQueue(name + "?consumer-priority=5"));
+      send(session, session.createQueue(name), "0", "1", "2", "3");
+      for (int i = 0; i < 4; i++) {
+         same("" + i, nextText(high));
+      }
+      nothing(low);
+      high.close();
+      send(session, session.createQueue(name), "4");
+      same("4", nextText(low));
+   }
+
+   private static void queueAndTopicOfOneName(Broker broker) throws Exception {
+      Session session = broker.session();
+      String name = broker.fresh("both");
+      Queue queue = session.createQueue(name);
+      Topic topic = session.createTopic(name);
+      MessageConsumer one = session.createConsumer(queue);
+      MessageConsumer all = session.createConsumer(topic);
+      MessageConsumer more = session.createConsumer(topic);
+      send(session, queue, "to one");
+      try (MessageProducer producer = session.createProducer(topic)) {
+         producer.send(session.createTextMessage("to all"));
+      }
+      same("to one", nextText(one));
+      same("to all", nextText(all));
+      same("to all", nextText(more));
+      nothing(one);
+      nothing(all);
+   }
+
+   /** Two anycast queues of one address: a message goes to one of them, or to the one that is named. */
+   private static void twoQueuesOfOneAddress(Broker broker) throws Exception {
+      Session session = broker.session();
+      String address = broker.fresh("a");
+      Queue left = session.createQueue(address + "::" + address + ".left");
+      Queue right = session.createQueue(address + "::" + address + ".right");
+      MessageConsumer fromLeft = session.createConsumer(left);
+      MessageConsumer fromRight = session.createConsumer(right);
+      send(session, left, "left");
+      send(session, right, "right");
+      same("left", nextText(fromLeft));
+      same("right", nextText(fromRight));
+      send(session, session.createQueue(address), "1", "2");
+      check(!nextText(fromLeft).equals(nextText(fromRight)), "both got the same message");
+      nothing(fromLeft);
+      nothing(fromRight);
+   }
+
+   private static void deadLetterQueue(Broker broker) throws Exception {
+      Connection connection = broker.connect();
+      Session session = connection.createSession(true, Session.SESSION_TRANSACTED);
+      String name = broker.fresh("q");
+      send(session, session.createQueue(name), "poison");
+      session.commit();
+      MessageConsumer consumer = session.createConsumer(session.createQueue(name));
+      for (int attempt = 1; attempt <= 10; attempt++) {
+         next(consumer);
+         session.rollback();
+      }
+      moved(broker, "DLQ", name, "poison");
+   }
+
+   private static void expiryQueue(Broker broker) throws Exception {
+      Session session = broker.session();
+      String name = broker.fresh("q");
+      try (MessageProducer producer = session.createProducer(session.createQueue(name))) {
+         producer.send(session.createTextMessage("milk"), DeliveryMode.PERSISTENT, 4, 1);
+         producer.send(session.createTextMessage("honey"), DeliveryMode.PERSISTENT, 4, 0);
+      }
+      Thread.sleep(5); // the milk goes off
+      same("honey", nextText(session.createConsumer(session.createQueue(name))));
+      moved(broker, "ExpiryQueue", name, "milk");
+   }
+
+   /** The broker's own queues are shared by all cases: each looks for its message alone. */
+   private static void moved(Broker broker, String where, String from, String text) throws Exception {
+      Session session = broker.session();
+      String selector = "_AMQ_ORIG_QUEUE = '" + from + "'";
+      MessageConsumer consumer = session.createConsumer(session.createQueue(where), selector);
+      Message message = next(consumer);
+      same(text, ((TextMessage) message).getText());
+      // Artemis leaves the prefix of 1.x names in the address.
+      check(message.getStringProperty("_AMQ_ORIG_ADDRESS").endsWith(from), "the original address is another one");
+      same(0L, message.getJMSExpiration());
+      nothing(consumer);
+   }
+}

@@ -1,0 +1,143 @@
+package interop;
+
+import static interop.Broker.check;
+import static interop.Broker.fails;
+import static interop.Broker.nextText;
+import static interop.SessionCases.send;
+
+import java.util.Map;
+import javax.jms.Connection;
+import javax.jms.JMSException;
+import javax.jms.MessageConsumer;
+import javax.jms.MessageProducer;
+import javax.jms.Queue;
+import javax.jms.Session;
+import javax.jms.TextMessage;
+import javax.jms.XAConnection;
+import javax.jms.XASession;
+import javax.transaction.xa.XAException;
+import javax.transaction.xa.XAResource;
+import javax.transaction.xa.Xid;
+
+/** What the broker does not do yet: the client is told so in words, and goes on over the same connection. */
+final class RefusalCases {
+   private RefusalCases() {
+   }
+
+   static void addTo(Map<String, Matrix.Case> cases) {
+      cases.put("refuses-large-messages", RefusalCases::largeMessages);
+      cases.put("refuses-large-messages-in-transactions", RefusalCases::largeMessagesInTransactions);
+      cases.put("refuses-delivery-delay", RefusalCases::deliveryDelay);
+      cases.put("refuses-duplicate-detection", RefusalCases::duplicateDetection);
+      cases.put("refuses-xa", RefusalCases::xa);
+      cases.put("refuses-wildcards", RefusalCases::wildcards);
+      cases.put("refuses-last-value-queues", RefusalCases::lastValueQueues);
+      cases.put("refuses-management", RefusalCases::management);
+   }
+
+   private static void goesOn(Broker broker, Session session) throws Exception {
+      Queue queue = session.createQueue(broker.fresh("after"));
+      send(session, queue, "after");
+      if (session.getTransacted()) {
+         session.commit();
+      }
+      MessageConsumer consumer = session.createConsumer(queue);
+      Broker.same("after", nextText(consumer));
+      consumer.close();
+   }
+
+   private static void told(JMSException failure, String feature) {
+      StringBuilder texts = new StringBuilder();
+      for (Throwable cause = failure; cause != null; cause = cause.getCause()) {
+         texts.append(cause.getMessage()).append('\n');
+      }
+      check(texts.toString().contains(feature), "the text does not say it: " + texts);
+      check(texts.toString().contains("not supported by this broker yet"), "the text does not say it: " + texts);
+   }
+
+   private static void largeMessages(Broker broker) throws Exception {
+      Session session = broker.session();
+      MessageProducer producer = session.createProducer(session.createQueue(broker.fresh("q")));
+      TextMessage large = session.createTextMessage("x".repeat(300_000));
+      told(fails(JMSException.class, () -> producer.send(large)), "large messages");
+      goesOn(broker, session);
+   }
+
+   private static void largeMessagesInTransactions(Broker broker) throws Exception {
+      Session session = broker.connect().createSession(true, Session.SESSION_TRANSACTED);
+      MessageProducer producer = session.createProducer(session.createQueue(broker.fresh("q")));
+      producer.send(session.createTextMessage("x".repeat(300_000)));
+      told(fails(JMSException.class, session::commit), "large messages");
+      goesOn(broker, session);
+   }
+
+   private static void deliveryDelay(Broker broker) throws Exception {
+      Session session = broker.session();
+      MessageProducer producer = session.createProducer(session.createQueue(broker.fresh("q")));
+      producer.setDeliveryDelay(60_000);
+      TextMessage late = session.createTextMessage("late");
+      told(fails(JMSException.class, () -> producer.send(late)), "scheduled delivery");
+      goesOn(broker, session);
+   }
+
+   private static void duplicateDetection(Broker broker) throws Exception {
+      Session session = broker.session();
+      MessageProducer producer = session.createProducer(session.createQueue(broker.fresh("q")));
+      TextMessage once = session.createTextMessage("once");
+      once.setStringProperty("_AMQ_DUPL_ID", "once");
+      told(fails(JMSException.class, () -> producer.send(once)), "duplicate detection");
+      goesOn(broker, session);
+   }
+
+   private static void xa(Broker broker) throws Exception {
+      try (XAConnection connection = broker.factory().createXAConnection()) {
+         connection.start();
+         XASession session = connection.createXASession();
+         XAResource resource = session.getXAResource();
+         // The interface of transactions has codes and no texts.
+         fails(XAException.class, () -> resource.start(new OneXid(), XAResource.TMNOFLAGS));
+         fails(XAException.class, () -> resource.prepare(new OneXid()));
+         goesOn(broker, ((Connection) connection).createSession(false, Session.AUTO_ACKNOWLEDGE));
+      }
+   }
+
+   private record OneXid() implements Xid {
+      @Override
+      public int getFormatId() {
+         return 1;
+      }
+
+      @Override
+      public byte[] getGlobalTransactionId() {
+         return new byte[] {1, 2, 3};
+      }
+
+      @Override
+      public byte[] getBranchQualifier() {
+         return new byte[] {4};
+      }
+   }
+
+   private static void wildcards(Broker broker) throws Exception {
+      Session session = broker.session();
+      String name = broker.fresh("prices") + ".#";
+      told(fails(JMSException.class, () -> session.createConsumer(session.createTopic(name))), "wildcard");
+      told(fails(JMSException.class, () -> session.createConsumer(session.createQueue(name))), "wildcard");
+      goesOn(broker, session);
+   }
+
+   private static void lastValueQueues(Broker broker) throws Exception {
+      Session session = broker.session();
+      Queue queue = session.createQueue(broker.fresh("q") + "?last-value=true");
+      told(fails(JMSException.class, () -> session.createProducer(queue)), "last-value");
+      goesOn(broker, session);
+   }
+
+   private static void management(Broker broker) throws Exception {
+      Session session = broker.session();
+      Queue address = session.createQueue("activemq.management");
+      TextMessage request = session.createTextMessage("[]");
+      told(fails(JMSException.class, () -> session.createProducer(address).send(request)), "management");
+      goesOn(broker, session);
+   }
+}
