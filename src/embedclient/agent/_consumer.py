@@ -352,6 +352,10 @@ class Consumer:
         self._post_acknowledgement(message_id, individual=True)
         return DONE
 
+    def gave_back(self, delivery: Delivery) -> bool:
+        """Whether the broker has it back, with a session it forgot or with a rollback: it is going to come again."""
+        return self._acknowledges and delivery.sequence < self._valid_from
+
     def flush_acknowledgements(self) -> None:
         """Sends what the batch holds, without waiting."""
         if self._pending_ack is not None:

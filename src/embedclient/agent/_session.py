@@ -33,7 +33,7 @@ from embedclient.agent._queue_state import (
 )
 from embedclient.agent._settings import DEFAULT_CONSUMER_WINDOW_SIZE, LocatorSettings, SessionFlags, SessionMode
 from embedclient.agent._timers import Timers
-from embedclient.agent._transaction import commit_steps, rollback_steps, rolled_back
+from embedclient.agent._transaction import commit_steps, given_back, rollback_steps, rolled_back
 from embedclient.errors import ConnectionClosedException, JMSException
 from embedclient.model import RoutingType
 from embedclient.wire.core import (
@@ -398,13 +398,12 @@ class Session:
     def acknowledge(self, delivery: Delivery) -> Call[None]:
         """What the session's mode does when the program acknowledges a message itself."""
         mode = self.flags.mode
-        if mode is SessionMode.CLIENT:
-            return self.commit()
         if mode is SessionMode.INDIVIDUAL:
+            if delivery.consumer.gave_back(delivery):
+                return failed_call(given_back())
             self.work_done = True
             delivery.consumer.acknowledge_individually(delivery)
-            return self.commit()
-        return DONE
+        return self.commit() if mode in (SessionMode.CLIENT, SessionMode.INDIVIDUAL) else DONE
 
     # --- end and rebuild ---
 

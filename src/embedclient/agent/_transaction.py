@@ -45,6 +45,12 @@ def rolled_back() -> JMSException:
     return exception_for(ErrorCode.TRANSACTION_ROLLED_BACK, text)
 
 
+def given_back() -> JMSException:
+    """For a message acknowledged alone, the same kind of error as for one that is acknowledged with all others."""
+    text = "nothing was acknowledged: the message went back when its session was recovered or lost; it will come again"
+    return exception_for(ErrorCode.TRANSACTION_ROLLED_BACK, text)
+
+
 def rollback_steps(session: "Session", last_message_as_delivered: bool) -> Steps[None]:
     """Stops deliveries, forgets what will come again, rolls back and goes on.
 

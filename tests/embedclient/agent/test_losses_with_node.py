@@ -30,7 +30,7 @@ def test_without_reconnect_a_lost_connection_closes_everything() -> None:
     pair.settle()
     assert session.closed
     assert ended == [True]
-    assert pair.error_code(producer.send(text_message("one", "q"))) == ErrorCode.OBJECT_CLOSED
+    assert pair.error_code(producer.send(text_message("one", "q"))) == ErrorCode.NOT_CONNECTED
     assert pair.error_code(session.query_queue("q")) == ErrorCode.NOT_CONNECTED
     detected, failed = pair.notifications
     assert isinstance(detected, FailureDetected)

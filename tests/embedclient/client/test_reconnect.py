@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from embedclient import ConnectionFactory, ServerLocator
+from embedclient import AcknowledgeMode, ConnectionFactory, ServerLocator
 from embedclient.errors import (
     ConnectionClosedException,
     ConnectionLostException,
@@ -82,6 +82,26 @@ async def test_a_transaction_that_lost_work_can_only_be_rolled_back() -> None:
             consumer = await session.create_consumer("q")
             message = await consumer.receive(timeout=1)
             assert message is not None and message.body == "kept"
+
+
+@pytest.mark.parametrize("mode", [AcknowledgeMode.CLIENT, AcknowledgeMode.INDIVIDUAL])
+async def test_acknowledging_a_message_of_a_session_that_was_lost_is_an_error(mode: AcknowledgeMode) -> None:
+    async with relayed_broker() as relay, ConnectionFactory(f"{relay.url}?{RECONNECT}").connect() as connection:
+        reconnected = trio.Event()
+        connection.add_failure_listener(lambda _, failed_over: reconnected.set() if failed_over else None)
+        async with connection.session(acknowledge_mode=mode) as session, session.create_consumer("q") as consumer:
+            await session.create_producer("q").send("x")
+            lost = await consumer.receive(timeout=1)
+            relay.cut()
+            await reconnected.wait()
+            assert lost is not None
+            with pytest.raises(TransactionRolledBackException):
+                await lost.acknowledge()
+            again = await consumer.receive(timeout=1)
+            assert again is not None and again.redelivered
+            await again.acknowledge()
+            await session.recover()
+            assert await consumer.receive_nowait() is None
 
 
 async def test_without_reconnecting_everything_ends_with_the_line() -> None:

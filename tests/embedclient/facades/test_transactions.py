@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from embedclient import AcknowledgeMode, SessionMode
-from embedclient.errors import IllegalStateException
+from embedclient.errors import IllegalStateException, TransactionRolledBackException
 from tests.embedclient.facades.conftest import Client, connected
 
 
@@ -124,6 +124,23 @@ async def test_individual_acknowledgement_covers_one_message(client: Client, url
             first = await consumer.receive(timeout=5)
             assert first is not None and first.body == "1"
             assert await consumer.receive_nowait() is None
+
+
+async def test_a_message_that_was_recovered_cannot_be_acknowledged_alone(client: Client, url: str) -> None:
+    async with (
+        connected(client, url) as connection,
+        connection.session(acknowledge_mode=AcknowledgeMode.INDIVIDUAL) as session,
+    ):
+        await session.create_producer("q").send("x")
+        consumer = await session.create_consumer("q")
+        first = await consumer.receive(timeout=5)
+        assert first is not None
+        await session.recover()
+        with pytest.raises(TransactionRolledBackException, match="nothing was acknowledged"):
+            await first.acknowledge()
+        again = await consumer.receive(timeout=5)
+        assert again is not None and again.redelivered
+        await again.acknowledge()
 
 
 async def test_recover_delivers_again_with_the_flag(client: Client, url: str) -> None:
