@@ -13,6 +13,7 @@ from embedclient.model import Message, PropertyType, PropertyValue, TypedValue
 
 from ._address import Address
 from ._backlog import Reference
+from ._expiry_settings import with_expiry_settings
 from ._queue import Queue
 from ._transaction import Transaction
 
@@ -85,8 +86,7 @@ class Departures:
             return
         address = kernel.catalog.addresses.get(target)
         copy.assign_id(kernel.ids.take())
-        if address is not None and kernel.adjusts_expiration(address):
-            copy = kernel.apply_expiry_settings(copy)
+        copy = with_expiry_settings(copy, kernel.settings.of(target), kernel.now_ms)
         targets = address.route(copy, None) if address is not None else []
         if not targets:
             self._say_once(f"move:{target}", f"messages for {target!r} are dropped: no queue is bound there")

@@ -22,6 +22,7 @@ from ._catalog import Catalog, split_fqqn
 from ._chores import Chores
 from ._consumer import Consumer
 from ._departures import Departures
+from ._expiry_settings import adjusts_expiration, with_expiry_settings
 from ._housekeeping import Housekeeping
 from ._ids import Ids
 from ._memory import MemoryAccount
@@ -183,37 +184,11 @@ class Kernel:
         limit = settings.max_size_bytes
         assert limit is not None
         fails = settings.address_full_policy is AddressFullPolicy.FAIL
-        adjusts = self.adjusts_expiration(address)
+        adjusts = adjusts_expiration(settings)
         address.is_plain = not (fails or adjusts)
         if fails and self.memory.is_full(address.name, limit):
             return Refused(ErrorCode.ADDRESS_FULL, f"address {address.name!r} is full")
-        return self.apply_expiry_settings(message) if adjusts else message
-
-    def adjusts_expiration(self, address: Address) -> bool:
-        """Whether settings of this address change expirations."""
-        settings = self.settings.of(address.name)
-        return not settings.expiry_delay == settings.min_expiry_delay == settings.max_expiry_delay == -1
-
-    def apply_expiry_settings(self, message: Message) -> Message:
-        """Apply expiry-delay, min- and max-expiry-delay of the address (broker-semantics 4.6)."""
-        settings = self.settings.of(message.address)
-        delay, shortest, longest = settings.expiry_delay, settings.min_expiry_delay, settings.max_expiry_delay
-        assert delay is not None and shortest is not None and longest is not None
-        expiration = message.expiration
-        if expiration == 0:
-            chosen = next((value for value in (delay, longest, shortest) if value >= 0), None)
-            wanted = 0 if chosen is None else self.now_ms + chosen
-        elif longest >= 0 and expiration > self.now_ms + longest:
-            wanted = self.now_ms + longest
-        elif shortest >= 0 and expiration < self.now_ms + shortest and delay < 0:
-            wanted = self.now_ms + shortest
-        else:
-            wanted = expiration
-        if wanted == expiration:
-            return message
-        copy = message.copy_for(message.address, changes={}, removals=(), expiration=wanted)
-        copy.assign_id(message.message_id)
-        return copy
+        return with_expiry_settings(message, settings, self.now_ms) if adjusts else message
 
     def store_routed(self, message: Message, targets: list[Queue], transaction: Transaction | None) -> None:
         """Write what has to survive, and make the message visible when its time has come."""

@@ -1,0 +1,34 @@
+"""What the settings of an address make of a message's expiration (broker-semantics 4.6)."""
+
+from __future__ import annotations
+
+from embedbroker.config import AddressSettings
+from embedclient.model import Message
+
+__all__ = ["adjusts_expiration", "with_expiry_settings"]
+
+
+def adjusts_expiration(settings: AddressSettings) -> bool:
+    """Whether expirations are changed at all."""
+    return not settings.expiry_delay == settings.min_expiry_delay == settings.max_expiry_delay == -1
+
+
+def with_expiry_settings(message: Message, settings: AddressSettings, now_ms: int) -> Message:
+    """Apply expiry-delay, min- and max-expiry-delay; the message itself where they change nothing."""
+    delay, shortest, longest = settings.expiry_delay, settings.min_expiry_delay, settings.max_expiry_delay
+    assert delay is not None and shortest is not None and longest is not None
+    expiration = message.expiration
+    if expiration == 0:
+        chosen = next((value for value in (delay, longest, shortest) if value >= 0), None)
+        wanted = 0 if chosen is None else now_ms + chosen
+    elif longest >= 0 and expiration > now_ms + longest:
+        wanted = now_ms + longest
+    elif shortest >= 0 and expiration < now_ms + shortest and delay < 0:
+        wanted = now_ms + shortest
+    else:
+        wanted = expiration
+    if wanted == expiration:
+        return message
+    copy = message.copy_for(message.address, changes={}, removals=(), expiration=wanted)
+    copy.assign_id(message.message_id)
+    return copy
