@@ -30,32 +30,57 @@ _ALIVE_CHECK_S = 1.0
 
 
 class _Job(Generic[T]):
-    """One call on its way through the portal's thread."""
+    """One call on its way through the portal's thread.
 
-    __slots__ = ("_done", "_outcome", "_scope", "_work")
+    The waiting thread may be interrupted between any two of its steps, so nothing here can be waited for only once.
+    """
+
+    __slots__ = ("_done", "_has_begun", "_has_ended", "_outcome", "_scope", "_work")
 
     def __init__(self, work: Callable[[], Awaitable[T]] | None = None) -> None:
         self._work = work
         self._scope = trio.CancelScope()
         self._outcome: outcome.Value[T] | outcome.Error | None = None
+        self._has_begun = False
+        self._has_ended = False
         self._done = threading.Lock()
         self._done.acquire()
 
-    async def run(self) -> None:
+    # In the portal's thread
+
+    def begin(self, nursery: trio.Nursery) -> None:
+        self._has_begun = True
+        nursery.start_soon(self._run)
+
+    async def _run(self) -> None:
         assert self._work is not None
         with self._scope:
             self._outcome = await outcome.acapture(self._work)
-        self._done.release()
+        self._end()
 
     def run_now(self, work: Callable[[], T]) -> None:
         self._outcome = outcome.capture(work)
-        self._done.release()
+        self._end()
 
     def cancel(self) -> None:
-        self._scope.cancel()
+        """End it, also when its caller was interrupted before it came here."""
+        if self._has_begun:
+            self._scope.cancel()
+        elif not self._has_ended:
+            self._end()
+
+    def _end(self) -> None:
+        self._has_ended = True
+        self._done.release()
+
+    # In the thread that waits
 
     def finished(self, timeout_s: float) -> bool:
-        return self._done.acquire(timeout=timeout_s)
+        return self._has_ended or self._done.acquire(timeout=timeout_s)
+
+    @property
+    def succeeded(self) -> bool:
+        return isinstance(self._outcome, outcome.Value)
 
     def result(self) -> T:
         result = self._outcome
@@ -121,6 +146,8 @@ class Portal:
         self._nursery: trio.Nursery | None = None
         self._connection_scope: Held[object] | None = None
         self._listeners: dict[Callable[..., object], Callable[..., Awaitable[None]]] = {}
+        # Threads that were interrupted in a call that succeeded all the same, and by what.
+        self._interrupted: dict[int, BaseException] = {}
 
     @classmethod
     def open(cls) -> Portal:
@@ -149,6 +176,7 @@ class Portal:
             held.leave()
         finally:
             self._stop()
+        self._raise_interrupt()
 
     def hold(self, manager: AbstractAsyncContextManager[T]) -> Held[T]:
         """Enter a scope inside the connection's; its owner leaves it."""
@@ -177,10 +205,12 @@ class Portal:
         """Run an async function in the portal's thread and return what it returns.
 
         An exception that interrupts the waiting thread (Ctrl-C) cancels the work, whose rules for cancellation hold.
+        Work that succeeded all the same keeps its result, a message perhaps, which would be lost otherwise: it is
+        returned, and the exception comes with this thread's next call.
         """
+        self._raise_interrupt()
         job: _Job[T] = _Job(partial(work, *args, **kwargs))
-        self.submit(job)
-        return self.wait(job)
+        return self._finish(job, partial(self.submit, job))
 
     def close_part(self, close: Callable[[], Awaitable[None]]) -> None:
         """Close a part of the connection, which may be closed itself already."""
@@ -191,21 +221,34 @@ class Portal:
         """Run a function that does not wait in the portal's thread."""
         bound = partial(work, *args, **kwargs)
         job: _Job[T] = _Job()
-        self._soon(partial(job.run_now, bound))
-        return self.wait(job)
+        return self._finish(job, partial(self._soon, partial(job.run_now, bound)))
 
     def submit(self, job: _Job[T]) -> None:
         assert self._nursery is not None
-        self._soon(partial(self._nursery.start_soon, job.run))
+        self._soon(partial(job.begin, self._nursery))
 
     def wait(self, job: _Job[T]) -> T:
+        """The result of a job that was submitted."""
+        return self._finish(job, lambda: None)
+
+    def _finish(self, job: _Job[T], begin: Callable[[], None]) -> T:
         try:
+            begin()
             self._until_finished(job)
-        except BaseException:
+        except (ConnectionClosedException, IllegalStateException):
+            raise  # it cannot begin, or its thread has ended
+        except BaseException as interrupt:
             self._soon(job.cancel)
             self._until_finished(job)
-            raise
+            if not job.succeeded:
+                raise
+            self._interrupted[threading.get_ident()] = interrupt
         return job.result()
+
+    def _raise_interrupt(self) -> None:
+        interrupt = self._interrupted.pop(threading.get_ident(), None)
+        if interrupt is not None:
+            raise interrupt
 
     def _until_finished(self, job: _Job[T]) -> None:
         while not job.finished(_ALIVE_CHECK_S):

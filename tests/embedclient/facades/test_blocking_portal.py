@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import _thread
 import threading
+from collections.abc import Callable
+from itertools import count
+from typing import Any
 
 import pytest
 
 from embedclient.blocking import ConnectionFactory
-from embedclient.blocking._portal import Portal
+from embedclient.blocking._portal import Portal, _Job
 from embedclient.errors import ConnectionClosedException, ConnectionLostException, IllegalStateException
 
 
@@ -42,6 +45,70 @@ def test_an_interrupted_receive_leaves_the_message(url: str) -> None:
             other.create_producer("q").send("x")
         message = consumer.receive(timeout=5)
         assert message is not None and message.body == "x"
+
+
+Interruption = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def before(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Ctrl-C comes as the first call of the function begins."""
+    calls = count()
+
+    def interrupted(*arguments: Any) -> Any:
+        if next(calls) == 0:
+            raise KeyboardInterrupt
+        return function(*arguments)
+
+    return interrupted
+
+
+def behind(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Ctrl-C comes when the first call of the function has done its work, and before its caller knows."""
+    calls = count()
+
+    def interrupted(*arguments: Any) -> Any:
+        result = function(*arguments)
+        if next(calls) == 0:
+            raise KeyboardInterrupt
+        return result
+
+    return interrupted
+
+
+@pytest.mark.parametrize("interruption", [before, behind])
+@pytest.mark.parametrize(
+    "place", [(Portal, "submit"), (Portal, "_soon"), (_Job, "finished")], ids=lambda place: place[1]
+)
+def test_ctrl_c_at_any_moment_of_a_receive_neither_hangs_nor_loses_the_message(
+    url: str, monkeypatch: pytest.MonkeyPatch, place: tuple[type, str], interruption: Interruption
+) -> None:
+    owner, name = place
+    with ConnectionFactory(url).connect() as connection, connection.session() as session:
+        session.create_producer("q").send("x")
+        consumer = session.create_consumer("q")
+        messages: list[object] = []
+        interruptions = 0
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, interruption(getattr(owner, name)))
+            while not messages or not interruptions:
+                try:
+                    message = consumer.receive(timeout=5 if not messages else 0)
+                    messages += [message] if message is not None else []
+                except KeyboardInterrupt:
+                    interruptions += 1
+        assert (len(messages), interruptions) == (1, 1)
+        with session.create_browser("q") as browser:
+            assert list(browser) == []
+
+
+@pytest.mark.parametrize("interruption", [before, behind])
+def test_ctrl_c_as_a_scope_is_left_ends_it_all_the_same(
+    url: str, monkeypatch: pytest.MonkeyPatch, interruption: Interruption
+) -> None:
+    threads = portal_threads()
+    with pytest.raises(KeyboardInterrupt), monkeypatch.context() as patch, ConnectionFactory(url).connect():
+        patch.setattr(_Job, "finished", interruption(_Job.finished))
+    assert portal_threads() == threads
 
 
 def test_a_connection_serves_many_threads(url: str) -> None:
