@@ -31,6 +31,12 @@ from embedclient.agent import (
 from embedclient.model import Entropy, TransportConfiguration
 
 DEFAULT_URL = "tcp://localhost:61616"
+# Settings of large messages, by their names in a URL.
+_OF_LARGE_MESSAGES = {
+    "compressLargeMessage": "compress_large_message",
+    "compressionLevel": "compression_level",
+    "cacheLargeMessagesClient": "cache_large_messages_client",
+}
 _log = logging.getLogger("embedclient")
 
 
@@ -58,6 +64,7 @@ class ServerLocator:
         self.url = "" if given else parsed.text
         self.connectors = given or parsed.connectors
         self.settings = settings or parsed.settings
+        _warn_of_no_effect(self.settings)
         self.defaults = parsed.factory
         self.load_balancing_policy = load_balancing_policy or _policy(parsed.factory.policy, self._loop.entropy)
 
@@ -138,6 +145,14 @@ def _tell(listener: Callable[[Notification], None], notification: Notification) 
         if not isinstance(result.error, Exception):
             result.unwrap()
         _log.error("a listener of the session factory failed", exc_info=result.error)
+
+
+def _warn_of_no_effect(settings: LocatorSettings) -> None:
+    usual = LocatorSettings()
+    for name, attribute in _OF_LARGE_MESSAGES.items():
+        value = getattr(settings, attribute)
+        if value != getattr(usual, attribute):
+            _log.warning("%s=%s has no effect: this client sends every message in one piece", name, value)
 
 
 def trio_loop() -> Loop:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from embedclient import ConnectionFactory
 from embedclient._client import parse_url
 from embedclient.agent import LocatorSettings
 from embedclient.errors import InvalidURLException, JMSException
@@ -136,6 +137,19 @@ def test_what_is_wrong_is_named_with_its_place(text: str, said: str) -> None:
     with pytest.raises(InvalidURLException, match=said) as caught:
         parse_url(text)
     assert isinstance(caught.value, JMSException | ValueError)
+
+
+def test_settings_of_large_messages_are_accepted_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    factory = ConnectionFactory("tcp://h?compressLargeMessage=true&compressionLevel=9&cacheLargeMessagesClient=true")
+    assert factory.settings.compress_large_message
+    assert [record.getMessage().partition(" has no effect")[0] for record in caplog.records] == [
+        "compressLargeMessage=True",
+        "compressionLevel=9",
+        "cacheLargeMessagesClient=True",
+    ]
+    caplog.clear()
+    ConnectionFactory("tcp://h?compressLargeMessage=false&minLargeMessageSize=1000")
+    assert caplog.records == []
 
 
 def test_what_would_change_nothing_is_accepted() -> None:
