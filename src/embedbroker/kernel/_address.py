@@ -25,7 +25,7 @@ class Address:
         "name",
         "routed_count",
         "swept",
-        "used",
+        "swept_count",
     )
 
     def __init__(self, definition: AddressDefinition) -> None:
@@ -38,8 +38,9 @@ class Address:
         self.routed_count = 0
         # True when the address settings neither refuse sends nor change expirations; None until the first message asks.
         self.is_plain: bool | None = None
-        self.used = False
+        # Seen idle by the last sweep, and how many messages had been sent to it by then.
         self.swept = False
+        self.swept_count = 0
         self.idle_since_ms = 0
 
     @property
@@ -79,7 +80,6 @@ class Address:
             self.anycast.remove(queue)
         else:
             del self.multicast[queue]
-        self.used = True
         self.idle_since_ms = now_ms
 
     def route(self, message: Message, routing_type: int | None) -> list[Queue]:

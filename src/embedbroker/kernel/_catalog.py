@@ -46,6 +46,8 @@ class Catalog:
     owner: QueueOwner
     restore: Restore
     selectors: SelectorCache
+    addresses_max: int
+    queues_max: int
     addresses: dict[str, Address] = field(factory=dict)
     queues: dict[str, Queue] = field(factory=dict)
 
@@ -60,17 +62,33 @@ class Catalog:
 
     # -- addresses -----------------------------------------------------------------------------------------------
 
-    def create_address(self, name: str, *, anycast: bool, multicast: bool, auto_created: bool) -> Address:
-        """Create an address, or replace the routing types of an existing one."""
+    def create_address(
+        self, name: str, *, anycast: bool, multicast: bool, auto_created: bool, limited: bool = True
+    ) -> Address | Refused:
+        """Create an address, or replace the routing types of an existing one.
+
+        ``limited`` False is for what the configuration names, here and below: it may be one too many.
+        """
         existing = self.addresses.get(name)
         if existing is not None:
             existing.definition = evolve(existing.definition, anycast=anycast, multicast=multicast)
             self.store.add_address(existing.definition)
             return existing
+        if limited and len(self.addresses) >= self.addresses_max:
+            return self._too_many_addresses(name)
         return self._add_address(AddressDefinition(self.ids.take(), name, anycast, multicast, auto_created))
+
+    def _too_many_addresses(self, name: str) -> Refused:
+        return Refused(
+            ErrorCode.ILLEGAL_STATE, f"address {name!r}: the broker has {self.addresses_max} addresses, addresses_max"
+        )
+
+    def _too_many_queues(self, name: str) -> Refused:
+        return Refused(ErrorCode.ILLEGAL_STATE, f"queue {name!r}: the broker has {self.queues_max} queues, queues_max")
 
     def _add_address(self, definition: AddressDefinition) -> Address:
         address = self.addresses[definition.name] = Address(definition)
+        address.idle_since_ms = self.owner.now_ms
         self.store.add_address(definition)
         return address
 
@@ -84,7 +102,7 @@ class Catalog:
         del self.addresses[address.name]
         self.store.remove_address(address.definition.id)
 
-    def ensure_address(self, name: str, routing_type: int, *, allowed: bool) -> Address | Refused:
+    def ensure_address(self, name: str, routing_type: int, *, allowed: bool, limited: bool = True) -> Address | Refused:
         """Return the address with this routing type, creating either on demand when ``allowed``."""
         address = self.addresses.get(name)
         if address is not None and address.serves(routing_type):
@@ -100,6 +118,8 @@ class Catalog:
             )
         anycast = routing_type == _ANYCAST
         if address is None:
+            if limited and len(self.addresses) >= self.addresses_max:
+                return self._too_many_addresses(name)
             return self._add_address(AddressDefinition(self.ids.take(), name, anycast, not anycast, True))
         address.definition = evolve(
             address.definition,
@@ -111,7 +131,7 @@ class Catalog:
 
     # -- queues --------------------------------------------------------------------------------------------------
 
-    def create_queue(self, request: QueueRequest) -> Queue | Refused:
+    def create_queue(self, request: QueueRequest, *, limited: bool = True) -> Queue | Refused:
         """Create a queue by the rules of Artemis (broker-semantics 1.4); an FQQN in either name is split."""
         address_name, name = _names(request)
         if not name:
@@ -122,13 +142,18 @@ class Catalog:
         existing = self.queues.get(name)
         if existing is not None:
             return self._existing(existing, request, address_name)
+        if limited and len(self.queues) >= self.queues_max:
+            return self._too_many_queues(name)
         if _is_wildcard(address_name):
             return _no_wildcards(address_name)
         settings = self.settings.of(address_name)
         assert settings.default_queue_routing_type is not None
         routing_type = request.routing_type if request.routing_type is not None else settings.default_queue_routing_type
         address = self.ensure_address(
-            address_name, routing_type, allowed=request.temporary or bool(settings.auto_create_addresses)
+            address_name,
+            routing_type,
+            allowed=request.temporary or bool(settings.auto_create_addresses),
+            limited=limited,
         )
         if isinstance(address, Refused):
             return address
@@ -146,8 +171,8 @@ class Catalog:
         if name in self.queues or (address is not None and address.has_queues):
             return
         multicast = address is not None and address.definition.multicast
-        self.create_address(name, anycast=True, multicast=multicast, auto_created=False)
-        self.create_queue(QueueRequest(name, name, routing_type=_ANYCAST))
+        self.create_address(name, anycast=True, multicast=multicast, auto_created=False, limited=False)
+        self.create_queue(QueueRequest(name, name, routing_type=_ANYCAST), limited=False)
 
     def _existing(self, queue: Queue, request: QueueRequest, address_name: str) -> Queue | Refused:
         if not request.shared and not request.ignore_if_exists:
@@ -233,12 +258,18 @@ class Catalog:
         if _is_wildcard(address_name):
             return _no_wildcards(address_name)
         settings = self.settings.of(address_name)
-        address = self.ensure_address(address_name, routing_type, allowed=bool(settings.auto_create_addresses))
+        wants_queue = routing_type == _ANYCAST or queue_name is not None
+        if wants_queue and address_name not in self.addresses and len(self.queues) >= self.queues_max:
+            return self._too_many_queues(queue_name or address_name)
+        allowed = bool(settings.auto_create_addresses)
+        address = self.ensure_address(address_name, routing_type, allowed=allowed)
         if isinstance(address, Refused):
+            if allowed:
+                return address
             return Refused(
                 ErrorCode.ADDRESS_DOES_NOT_EXIST, f"no queue or address {address_name!r}: it is not auto-created"
             )
-        if routing_type != _ANYCAST and queue_name is None:
+        if not wants_queue:
             return None
         name = queue_name if queue_name is not None else address_name
         existing = self.queues.get(name)

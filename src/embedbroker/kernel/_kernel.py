@@ -65,7 +65,16 @@ class Kernel:
         self.publications = Publications(self._release)
         self.settings = AddressSettingsRepository(config.address_settings)
         self.selectors = SelectorCache()
-        self.catalog = Catalog(self.settings, self.store, self.ids, self, restore, self.selectors)
+        self.catalog = Catalog(
+            self.settings,
+            self.store,
+            self.ids,
+            self,
+            restore,
+            self.selectors,
+            config.addresses_max,
+            config.queues_max,
+        )
         self.housekeeping = Housekeeping(
             self, config.message_expiry_scan_period_ms, config.address_queue_scan_period_ms
         )

@@ -58,10 +58,10 @@ class Session:
         self.closed = False
         self.consumers: dict[int, Consumer] = {}
         self.transaction: Transaction | None = None
-        # Room for what its producers were granted credit for.
-        self.reservation = Reservation(kernel.memory)
         # Large requests that are still being carried out: what is answered now promises less than it seems to.
         self.unfinished = 0
+        # Room for what its producers were granted credit for.
+        self.reservation = Reservation(kernel.memory)
 
     def _current(self) -> Transaction:
         transaction = self.transaction
@@ -101,6 +101,11 @@ class Session:
                 ErrorCode.MAX_CONSUMER_LIMIT_EXCEEDED, f"queue {name!r} has its maximum of {limit} consumers"
             )
         replaced = self.consumers.get(key)
+        limit = self.kernel.config.consumers_per_session_max
+        if replaced is None and len(self.consumers) >= limit:
+            return Refused(
+                ErrorCode.MAX_CONSUMER_LIMIT_EXCEEDED, f"the session has {limit} consumers, consumers_per_session_max"
+            )
         if replaced is not None:
             self.kernel.detach(replaced, seen=False)
         consumer = Consumer(key, queue, port, selector, browse=browse, priority=priority)

@@ -172,6 +172,11 @@ class CoreConnection:
             return
         if packet.session_channel_id < _USER_CHANNEL:
             raise RemoteProtocolError(f"a session on reserved channel {packet.session_channel_id}")
+        limit = service.kernel.config.sessions_per_connection_max
+        if len(self.sessions) >= limit and packet.session_channel_id not in self.sessions:
+            # Not 112, which clients take for a broker that starts: they would try again for ever.
+            self._refuse(ErrorCode.ILLEGAL_STATE, f"the connection has {limit} sessions, sessions_per_connection_max")
+            return
         self.version = self.version or packet.version
         kernel_session = Session(
             service.kernel,

@@ -106,7 +106,7 @@ def _create_address(session: CoreSession, packet: CreateAddress) -> None:
     if not allowed:
         result = Refused(ErrorCode.ADDRESS_DOES_NOT_EXIST, f"address {name!r} does not exist and is not auto-created")
     else:
-        kernel.catalog.create_address(
+        result = kernel.catalog.create_address(
             name,
             anycast=_ANYCAST in packet.routing_types,
             multicast=_MULTICAST in packet.routing_types,
@@ -342,6 +342,13 @@ def _rollback(session: CoreSession, packet: SessionRollback) -> None:
 def _set_metadata(session: CoreSession, key: str, value: str) -> Refused | None:
     if len(session.metadata) >= _METADATA_MAX and key not in session.metadata:
         return Refused(ErrorCode.ILLEGAL_STATE, f"a session may carry {_METADATA_MAX} metadata entries at most")
+    carried = sum(len(name) + len(text) for name, text in session.metadata.items() if name != key)
+    limit = session.service.kernel.config.session_metadata_bytes_max
+    # Two bytes a character, as on the wire.
+    if 2 * (carried + len(key) + len(value)) > limit:
+        return Refused(
+            ErrorCode.ILLEGAL_STATE, f"a session may carry {limit} bytes of metadata, session_metadata_bytes_max"
+        )
     session.service.carry_metadata(session, key, value)
     return None
 

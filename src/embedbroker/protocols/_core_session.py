@@ -241,6 +241,10 @@ class CoreSession:
         return _UNRECORDED if self.kernel_session.unfinished else self.service.kernel.store.point()
 
     def _hold(self, point: int, frame: bytes) -> None:
+        limit = self.service.kernel.config.held_replies_max
+        if len(self._held) >= limit:
+            self.connection.fail(f"{limit} replies of session {self.name} wait for the disk, held_replies_max")
+            return
         reply = _HeldReply(point, frame)
         if point == _UNRECORDED:
             self.service.kernel.chores.add_action(lambda: self._recorded(reply))

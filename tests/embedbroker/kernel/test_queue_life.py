@@ -228,14 +228,23 @@ def test_settings_say_whether_queues_made_on_purpose_go_too() -> None:
 
 
 def test_a_topic_address_goes_after_its_subscriber(stage: Stage) -> None:
-    stage.send(letter("m", "t"), routing_type=MULTICAST)
+    queue = stage.queue("sub", "t", MULTICAST, temporary=True)
     stage.pass_time(3 * SCAN_S)
     assert has_address(stage, "t")
-    queue = stage.queue("sub", "t", MULTICAST, temporary=True)
     stage.kernel.delete_queue(queue, keep_address=True)
     stage.pass_time(SCAN_S)
     assert has_address(stage, "t")
     stage.pass_time(SCAN_S)
+    assert not has_address(stage, "t")
+
+
+def test_a_topic_address_without_subscribers_goes_when_nobody_sends_to_it_any_more(stage: Stage) -> None:
+    stage.send(letter("m", "t"), routing_type=MULTICAST)
+    for _ in range(3):
+        stage.pass_time(SCAN_S)
+        stage.send(letter("m", "t"), routing_type=MULTICAST)
+        assert len(stage.store.of_kind("address", "no address")) == 3
+    stage.pass_time(2 * SCAN_S)
     assert not has_address(stage, "t")
 
 

@@ -7,12 +7,22 @@ import pytest
 from embedbroker.node import BytesReceived
 from embedclient.errors import ErrorCode
 from embedclient.wire.core import (
+    CreateAddress,
+    CreateQueueV2,
+    CreateSession,
+    CreateSessionResponse,
+    DeleteQueue,
     ExceptionResponse,
     NullResponse,
+    SessionAddMetadataV2,
+    SessionClose,
     SessionCommit,
+    SessionConsumerClose,
+    SessionCreateConsumer,
     SessionProducerCredits,
     SessionRequestProducerCredits,
     SessionSend,
+    SessionUniqueAddMetadata,
     encode_packet,
 )
 
@@ -152,3 +162,138 @@ def test_a_peer_that_breaks_the_protocol_behind_half_a_frame_leaves_nothing_in_t
 
 
 # -- numbers ----------------------------------------------------------------------------------------------------------
+
+
+def session_request(name: str, channel: int) -> CreateSession:
+    return CreateSession(name, channel, 136, None, None, 102_400, False, True, True, -1, False, None)
+
+
+def test_sessions_of_a_connection_are_limited() -> None:
+    stage = Stage(sessions_per_connection_max=2)
+    peer = stage.connect()
+    for channel in (10, 11):
+        peer.send(session_request(f"s{channel}", channel), channel=1)
+    peer.clear()
+    peer.send(session_request("one-more", 12), channel=1)
+    answer = refusal(peer)
+    # 112 would make a Java client try again for ever.
+    assert answer.code == ErrorCode.ILLEGAL_STATE and "sessions_per_connection_max" in str(answer.message)
+    assert list(stage.node.core.sessions) == ["s10", "s11"]
+    # A channel that is used again gives up its session for the new one.
+    peer.send(session_request("instead", 11), channel=1)
+    assert list(stage.node.core.sessions) == ["s10", "instead"]
+    peer.send(SessionClose(), channel=11)
+    peer.clear()
+    peer.send(session_request("s12", 12), channel=1)
+    assert isinstance(peer.clear()[0], CreateSessionResponse)
+    stage.connect().open_session("elsewhere")
+
+
+def test_consumers_of_a_session_are_limited() -> None:
+    stage = Stage(consumers_per_session_max=2)
+    peer = stage.connect().open_session()
+    peer.create_queue()
+    peer.consume(consumer=0)
+    peer.consume(consumer=1, browse=True)
+    peer.send(SessionCreateConsumer(2, "q", None, False, True))
+    answer = refusal(peer)
+    assert answer.code == ErrorCode.MAX_CONSUMER_LIMIT_EXCEEDED and "consumers_per_session_max" in str(answer.message)
+    # An id that is used again replaces its consumer.
+    peer.consume(consumer=1)
+    peer.send(SessionConsumerClose(0))
+    peer.consume(consumer=2)
+    assert peer.clear() == [DONE]
+    assert stage.node.kernel.catalog.queues["q"].consumer_count == 2
+
+
+def test_metadata_of_a_session_is_limited_in_bytes() -> None:
+    stage = Stage(session_metadata_bytes_max=100)
+    peer = stage.connect().open_session()
+    peer.send(SessionAddMetadataV2("key", "x" * 47, True))
+    assert peer.clear() == [DONE]
+    peer.send(SessionAddMetadataV2("k", "", True))
+    assert "session_metadata_bytes_max" in str(refusal(peer).message)
+    peer.send(SessionUniqueAddMetadata("k", "", True))
+    assert refusal(peer).code == ErrorCode.ILLEGAL_STATE
+    # What is replaced does not count.
+    peer.send(SessionAddMetadataV2("key", "y" * 46, True), SessionAddMetadataV2("k", "", True))
+    assert peer.clear() == [DONE, DONE]
+
+
+def test_replies_that_wait_for_a_disk_that_hangs_are_limited() -> None:
+    stage = Stage(durable=True, held_replies_max=5)
+    peer = stage.connect().open_session()
+    peer.create_queue()
+    peer.post(*"12345", durable=True, blocking=True)
+    assert peer.state() == "open" and peer.clear() == []
+    stage.warnings()
+    peer.post("6", durable=True, blocking=True)
+    assert "held_replies_max" in peer.state()
+    (line,) = stage.warnings()
+    assert "held_replies_max" in line
+    stage.settle_disk()
+    # They were sent and are there; nobody was told, as after any lost connection.
+    assert stage.node.kernel.catalog.queues["q"].message_count == 6
+    assert stage.node.core.sessions == {}
+
+
+def test_queues_are_limited() -> None:
+    stage = Stage(queues_max=4)
+    catalog = stage.node.kernel.catalog
+    peer = stage.connect().open_session()
+    assert set(catalog.queues) == {"DLQ", "ExpiryQueue"}
+    peer.create_queue("a")
+    peer.create_queue("b")
+    before = set(catalog.addresses)
+    for _ in range(2):
+        peer.send(CreateQueueV2("c", "c", None, True, False, True, False, 1))
+        answer = refusal(peer)
+        assert answer.code == ErrorCode.ILLEGAL_STATE and "queues_max" in str(answer.message)
+        peer.send(SessionSend(letter("x", "d"), True, -2))
+        assert "queues_max" in str(refusal(peer).message)
+    assert set(catalog.addresses) == before
+    # What is there goes on, and a place that gets free is used.
+    peer.send(SessionSend(letter("x", "a"), True, -3))
+    assert peer.clear() == [NullResponse(-3)]
+    peer.send(DeleteQueue("b"))
+    peer.clear()
+    peer.create_queue("c")
+
+
+def test_addresses_are_limited() -> None:
+    stage = Stage(addresses_max=4)
+    peer = stage.connect().open_session()
+    peer.send(CreateAddress("a", (0,), True, False), SessionSend(letter("x", "b", anycast=False), True, -2))
+    assert peer.clear() == [DONE, NullResponse(-2)]
+    for packet in (
+        CreateAddress("c", (0,), True, False),
+        SessionSend(letter("x", "d", anycast=False), True, -3),
+        SessionSend(letter("x", "e"), True, -4),
+        CreateQueueV2("f", "f", None, True, False, True, False, 1),
+    ):
+        peer.send(packet)
+        answer = refusal(peer)
+        assert answer.code == ErrorCode.ILLEGAL_STATE and "addresses_max" in str(answer.message)
+    assert set(stage.node.kernel.catalog.addresses) == {"DLQ", "ExpiryQueue", "a", "b"}
+
+
+def test_what_the_settings_name_exists_however_many_there_are() -> None:
+    stage = Stage(addresses_max=1, queues_max=1)
+    assert set(stage.node.kernel.catalog.queues) == {"DLQ", "ExpiryQueue"}
+
+
+def test_an_address_that_a_send_made_and_that_never_had_a_queue_goes_when_it_is_not_used() -> None:
+    stage = Stage(addresses_max=3)
+    addresses = stage.node.kernel.catalog.addresses
+    peer = stage.connect().open_session()
+    news = SessionSend(letter("x", "news", anycast=False), False, 0)
+    peer.send(news)
+    for _ in range(4):
+        stage.advance(25)
+        peer.send(news)
+    assert "news" in addresses
+    stage.advance(60)
+    assert "news" not in addresses
+    again = stage.connect().open_session()
+    again.send(SessionSend(letter("x", "other", anycast=False), True, -2))
+    assert again.clear() == [NullResponse(-2)]
