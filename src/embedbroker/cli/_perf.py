@@ -11,6 +11,10 @@ from functools import partial
 from pathlib import Path
 
 import click
+import trio
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
 
 from embedclient import ConnectionFactory
 from embedclient.errors import JMSException
@@ -19,9 +23,11 @@ from ._broker_process import BrokerProcess
 from ._connection_options import factory_for
 from ._failure import CannotConnect
 from ._interrupt import run_interruptibly
-from ._perf_load import Figures, Load, measure
+from ._perf_load import Figures, Load, Meter, measure
 
 __all__ = ["perf"]
+
+_REFRESH_S = 0.25
 
 
 @click.command(short_help="Measure throughput and transfer times.")
@@ -76,7 +82,25 @@ async def _with_own_broker(load: Load) -> Figures:
 
 
 async def _measure(factory: ConnectionFactory, load: Load, broker: BrokerProcess | None = None) -> Figures:
-    try:
-        return await measure(factory, load, None if broker is None else broker.cpu_seconds)
-    except JMSException as error:
-        raise CannotConnect(f"{factory.url}: {error}") from None
+    # Progress is for people who look on; without a terminal nothing but the figures is printed.
+    with Live(console=Console(stderr=True), auto_refresh=False, transient=True) as live:
+
+        async def watch(meter: Meter) -> None:
+            began = trio.current_time()
+            while True:
+                live.update(progress_line(meter, trio.current_time() - began), refresh=live.console.is_terminal)
+                await trio.sleep(_REFRESH_S)
+
+        try:
+            return await measure(factory, load, None if broker is None else broker.cpu_seconds, watch)
+        except JMSException as error:
+            raise CannotConnect(f"{factory.url}: {error}") from None
+
+
+def progress_line(meter: Meter, elapsed_s: float) -> Text:
+    """One line of progress."""
+    load = meter.load
+    phase = "measuring" if meter.open else "ending" if not meter.sending else "warming up"
+    line = Text(f"{elapsed_s:5.1f} of {load.warmup_s + load.seconds:.1f} s  {phase:10}", style="bold", no_wrap=True)
+    line.append(f"  sent {meter.sent:,}  received {meter.received:,}", style="default")
+    return line

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 import time
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 import trio
 from attrs import define, field, frozen
@@ -17,7 +17,7 @@ from attrs import define, field, frozen
 from embedclient import BytesMessage, ConnectionFactory, DeliveryMode
 from embedclient.errors import JMSException
 
-__all__ = ["Figures", "Load", "measure"]
+__all__ = ["Figures", "Load", "Meter", "measure"]
 
 _STAMP = struct.Struct(">q")
 _QUANTILES = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999))
@@ -108,7 +108,7 @@ class Figures:
 
 
 @define(eq=False)
-class _Meter:
+class Meter:
     """Counts while it is open, and lets producers wait while too much is pending."""
 
     load: Load
@@ -150,13 +150,18 @@ class _Meter:
                 await self._drained.wait()
 
 
-async def measure(factory: ConnectionFactory, load: Load, cpu_seconds: Callable[[], float] | None) -> Figures:
-    """Run the load and return its figures.
+async def measure(
+    factory: ConnectionFactory,
+    load: Load,
+    cpu_seconds: Callable[[], float] | None,
+    watch: Callable[[Meter], Awaitable[None]],
+) -> Figures:
+    """Run the load and return its figures. ``watch`` shows progress until it is cancelled.
 
     Raises:
         JMSException: the broker cannot be reached, or refused something.
     """
-    meter = _Meter(load)
+    meter = Meter(load)
     failures: list[JMSException] = []
     elapsed = cpu = 0.0
     try:
@@ -165,6 +170,7 @@ async def measure(factory: ConnectionFactory, load: Load, cpu_seconds: Callable[
                 await nursery.start(_consume, factory, meter)
             for _ in range(load.producers):
                 nursery.start_soon(_produce, factory, meter)
+            nursery.start_soon(watch, meter)
             await trio.sleep(load.warmup_s)
             meter.open = True
             began, cpu_began = trio.current_time(), cpu_seconds() if cpu_seconds else 0.0
@@ -189,7 +195,7 @@ def _leaves(group: BaseExceptionGroup[JMSException]) -> Iterator[JMSException]:
 
 
 async def _consume(
-    factory: ConnectionFactory, meter: _Meter, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    factory: ConnectionFactory, meter: Meter, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
     async with (
         factory.connect() as connection,
@@ -203,7 +209,7 @@ async def _consume(
             meter.was_received(body)
 
 
-async def _produce(factory: ConnectionFactory, meter: _Meter) -> None:
+async def _produce(factory: ConnectionFactory, meter: Meter) -> None:
     load = meter.load
     padding = bytes(load.size_bytes - _STAMP.size)
     gap_s = load.producers / load.rate if load.rate else 0.0

@@ -89,6 +89,13 @@ def test_a_drill_that_is_stopped_leaves_no_broker_behind(number: signal.Signals)
     shutil.rmtree(directory)
 
 
+def test_a_report_that_cannot_be_written_is_refused_before_the_drill(tmp_path: Path) -> None:
+    for place in (tmp_path / "nowhere" / "report.html", tmp_path):
+        result = CliRunner().invoke(commands, ["drill", "--seconds", "600", "--report", str(place)])
+        assert result.exit_code == 2
+        assert "--report" in result.stderr
+
+
 def objections(**changes: object) -> list[str]:
     return attrs.evolve(GOOD, **changes).objections()  # type: ignore[arg-type]  # names of fields, checked by attrs
 

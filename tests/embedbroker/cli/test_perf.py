@@ -9,6 +9,8 @@ from click.testing import CliRunner
 
 from embedbroker import EmbeddedBroker
 from embedbroker.cli._commands import commands
+from embedbroker.cli._perf import progress_line
+from embedbroker.cli._perf_load import Load, Meter
 
 SHORT = ["perf", "--seconds", "0.4", "--warmup", "0.1"]
 
@@ -35,6 +37,21 @@ def test_a_broker_of_its_own_with_durable_messages(tmp_path: Path) -> None:
     assert lines[0].startswith("2 producers, 1 consumers, durable, 1,024 bytes, queue://perf")
     assert "p99" in lines[3]
     assert "µs of processor time per message" in lines[4]
+
+
+def test_progress_tells_phase_and_counts() -> None:
+    meter = Meter(Load("queue://q", 10.0, 2.0, 1, 1, 100, False, 100, None))
+    assert progress_line(meter, 1.0).plain == "  1.0 of 12.0 s  warming up  sent 0  received 0"
+    meter.open = True
+    for _ in range(1500):
+        meter.was_sent()
+    assert progress_line(meter, 3.25).plain == "  3.2 of 12.0 s  measuring   sent 1,500  received 0"
+
+
+def test_without_a_terminal_only_the_figures_are_printed() -> None:
+    result = CliRunner().invoke(commands, [*SHORT, "--json"])
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert json.loads(result.stdout)["sent"] > 0
 
 
 def test_a_broker_that_is_not_there_is_named() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import random
 import shutil
 import sys
@@ -20,6 +21,7 @@ import trio
 from rich.console import Console
 from rich.live import Live
 
+from .._failure import Refused
 from .._interrupt import run_interruptibly
 from ._conductor import conduct
 from ._page import page_of
@@ -32,6 +34,16 @@ __all__ = ["drill"]
 _REFRESH_S = 0.25
 
 
+def _report_file(_: click.Context, __: click.Parameter, text: str | None) -> Path | None:
+    """Known before the drill begins: whether there is a place for its report."""
+    if text is None:
+        return None
+    path = Path(text)
+    if not os.access(path.absolute().parent, os.W_OK):
+        raise click.BadParameter(f"{path.absolute().parent} is no directory that can be written to")
+    return path
+
+
 @click.command(short_help="Kill a broker under load and judge what that did.")
 @click.option(
     "--seconds", default=30.0, show_default=True, type=click.FloatRange(1), help="How long messages are sent."
@@ -42,7 +54,13 @@ _REFRESH_S = 0.25
 @click.option("--kills", default=5, show_default=True, type=click.IntRange(0, 1000), help="How often the broker dies.")
 @click.option("--seed", type=int, help="For the moments of the kills and the sizes of transactions.")
 @click.option("--json", "json_wanted", is_flag=True, help="The verdict as JSON on stdout.")
-@click.option("--report", metavar="FILE.html", type=click.Path(dir_okay=False, writable=True), help="Write a page.")
+@click.option(
+    "--report",
+    metavar="FILE.html",
+    type=click.Path(dir_okay=False, writable=True),
+    callback=_report_file,
+    help="Write a page.",
+)
 @click.option("--keep", is_flag=True, help="Keep the broker's directory even if all went well.")
 def drill(
     seconds: float,
@@ -52,7 +70,7 @@ def drill(
     kills: int,
     seed: int | None,
     json_wanted: bool,
-    report: str | None,
+    report: Path | None,
     keep: bool,
 ) -> None:
     """Kill a broker under load, several times, and say what that did to the messages.
@@ -70,7 +88,7 @@ def drill(
         findings = run_interruptibly(partial(_conduct_visibly, plan, directory))
         _show(findings, json_wanted)
         if report is not None:
-            Path(report).write_text(page_of(findings), encoding="utf-8")
+            _write(report, page_of(findings))
         passed = not findings.objections()
     finally:
         if passed and not keep:
@@ -79,6 +97,13 @@ def drill(
             click.echo(f"the broker's journal and log are in {directory}", err=True)
     if not passed:
         sys.exit(1)
+
+
+def _write(report: Path, page: str) -> None:
+    try:
+        report.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise Refused(f"cannot write {report}: {error.strerror}") from None
 
 
 async def _conduct_visibly(plan: DrillPlan, directory: Path) -> Findings:
