@@ -142,11 +142,7 @@ class Housekeeping:
         """An address without queues goes, also one that never had any; a send to it counts as use."""
         kernel = self._kernel
         delay = kernel.settings.of(address.name).auto_delete_addresses_delay
-        idle = (
-            self._goes(address)
-            and not address.has_queues
-            and kernel.now_ms - address.idle_since_ms >= (delay or 0)
-        )
+        idle = self._goes(address) and not address.has_queues and kernel.now_ms - address.idle_since_ms >= (delay or 0)
         if idle and address.swept and address.routed_count == address.swept_count:
             kernel.catalog.remove_address(address)
         address.swept = idle
