@@ -85,9 +85,16 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def simulate(session: nox.Session) -> None:
-    """Simulated crashes: the fixed seeds, or `-- --seeds N [--first-seed N]` for a campaign."""
+    """Simulated crashes: the fixed seeds, or `-- --seeds N [--first-seed N]` for a campaign.
+
+    Traces are compared between all versions of Python that are here.
+    """
     _install(session, "-e", ".[dev]")
-    session.run("python", "-m", "embedbroker.testing", "--jobs", str(os.cpu_count() or 1), *session.posargs)
+    own = f"{sys.version_info.major}.{sys.version_info.minor}"
+    others = [shutil.which(f"python{python}") for python in PYTHONS if python != own]
+    interpreters = [option for found in others if found for option in ("--interpreter", found)]
+    jobs = ("--jobs", str(os.cpu_count() or 1))
+    session.run("python", "-m", "embedbroker.testing", *jobs, *interpreters, *session.posargs)
 
 
 @nox.session
