@@ -13,6 +13,7 @@ from ._selector import InvalidSelector, Selector, SelectorCache, parse_selector
 from ._session import Session
 from ._store import MemoryStore, Store
 from ._transaction import Transaction, TransactionState
+from ._valve import Valve
 from ._views import AddressView, QueueRequest, QueueView
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "StoredMessage",
     "Transaction",
     "TransactionState",
+    "Valve",
     "parse_selector",
     "split_fqqn",
 ]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ._backlog import Cursor, Reference
 from ._selector import Selector
+from ._valve import Valve
 
 if TYPE_CHECKING:
     from ._queue import Queue
@@ -45,7 +46,6 @@ class Consumer:
         "closed",
         "credit",
         "cursor",
-        "held_back",
         "in_ready",
         "key",
         "marker",
@@ -56,21 +56,29 @@ class Consumer:
         "selector",
         "started",
         "unsettled",
+        "valve",
     )
 
     def __init__(
-        self, key: int, queue: Queue, port: ConsumerPort, selector: Selector | None, *, browse: bool, priority: int
+        self,
+        key: int,
+        queue: Queue,
+        port: ConsumerPort,
+        selector: Selector | None,
+        valve: Valve,
+        *,
+        browse: bool,
+        priority: int,
     ) -> None:
         self.key = key
         self.queue = queue
         self.port = port
         self.selector = selector
+        self.valve = valve
         self.browse = browse
         self.priority = priority
         self.credit = 0
         self.started = browse
-        # The peer's connection is over its high-water mark.
-        self.held_back = False
         self.closed = False
         self.in_ready = False
         self.pre_acknowledge = False
@@ -82,7 +90,7 @@ class Consumer:
     @property
     def ready(self) -> bool:
         """Whether the next message can be handed over now."""
-        return self.credit > 0 and self.started and not self.held_back and not self.closed
+        return self.credit > 0 and self.started and not self.valve.is_shut and not self.closed
 
     def add_credit(self, amount: int) -> None:
         """Apply one flow token: -1 switches flow control off, 0 takes all credit away."""

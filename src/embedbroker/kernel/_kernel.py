@@ -32,6 +32,7 @@ from ._refusal import Refused
 from ._selector import SelectorCache
 from ._store import MemoryStore, Store
 from ._transaction import Transaction, TransactionState
+from ._valve import Valve
 
 __all__ = ["AT_ONCE_MAX", "Kernel"]
 
@@ -80,6 +81,7 @@ class Kernel:
         )
         self._woken: dict[Queue, None] = {}
         self._expired: list[tuple[Queue, Reference]] = []
+        self._relieved: dict[Valve, None] = {}
         self.chores = Chores()
         self.departures = Departures(self)
 
@@ -91,6 +93,8 @@ class Kernel:
         share = max(budget // 3, 1) if self._woken else budget
         if self.publications.is_due(self.store.reached):
             budget -= share - self.publications.publish(self.store.reached, share)
+        for valve in list(self._relieved):
+            valve.let_through()
         if self.chores:
             budget -= self.chores.run(min(share, budget))
         if self._woken:
@@ -117,7 +121,7 @@ class Kernel:
     def has_work(self) -> bool:
         """Whether `run` would do something at once."""
         return (
-            bool(self._woken or self._expired or self.chores)
+            bool(self._woken or self._expired or self.chores or self._relieved)
             or self.publications.is_due(self.store.reached)
             or self.memory.can_grant
         )
@@ -126,6 +130,10 @@ class Kernel:
     def is_publishing(self) -> bool:
         """Whether messages that are safe still wait for their turn to become visible."""
         return self.publications.is_due(self.store.reached)
+
+    def make_valve(self) -> Valve:
+        """For the consumers of one connection."""
+        return Valve(self._relieved)
 
     def wake(self, queue: Queue) -> None:
         """Dispatch this queue before the step ends."""

@@ -189,6 +189,7 @@ class Queue:
     def remove_consumer(self, consumer: Consumer) -> None:
         """Detach a consumer; what it had not settled was returned before."""
         consumer.closed = True
+        consumer.valve.forget(consumer)
         self._marked.pop(consumer, None)
         if consumer.browse:
             self.browsers.pop(consumer, None)
@@ -205,6 +206,8 @@ class Queue:
     def consumer_ready(self, consumer: Consumer) -> None:
         """A consumer got credit, was started, or its peer caught up."""
         if not consumer.ready:
+            if consumer.valve.is_shut:
+                consumer.valve.wait(consumer)
             if consumer.marker is not None:
                 self.owner.wake(self)
             return
@@ -252,6 +255,8 @@ class Queue:
             consumer.in_ready = False
             if consumer.closed:
                 level.closed_count -= 1
+            elif consumer.valve.is_shut:
+                consumer.valve.wait(consumer)
         return None
 
     def _take_ready(self, level: _ConsumerLevel, reference: Reference) -> Consumer | None:
@@ -307,7 +312,9 @@ class Queue:
         elif self._marked:
             for consumer in list(self._marked):
                 # With a peer that is behind, it waits: what is there could be delivered soon.
-                if not (consumer.held_back and self.backlog.size):
+                if consumer.valve.is_shut and self.backlog.size:
+                    consumer.valve.wait(consumer)
+                else:
                     self._answer_marker(consumer)
         return budget
 
@@ -341,7 +348,9 @@ class Queue:
             if matches is None or matches(reference.message):
                 # Looking is no delivery: the count stays as it is, 0 for a message that nobody was given.
                 browser.credit -= browser.port.deliver(browser, reference)
-        if budget > 0 and browser.marker is not None and not browser.held_back:
+        if browser.valve.is_shut:
+            browser.valve.wait(browser)
+        elif budget > 0 and browser.marker is not None:
             if self._waiting_visible and self.owner.is_publishing:
                 self.owner.wake(self)
             else:

@@ -19,6 +19,7 @@ from ._kernel import AT_ONCE_MAX, Kernel
 from ._memory import Reservation
 from ._refusal import Refused
 from ._transaction import Transaction, TransactionState
+from ._valve import Valve
 
 __all__ = ["Session"]
 
@@ -38,6 +39,7 @@ class Session:
         "started",
         "transaction",
         "unfinished",
+        "valve",
     )
 
     def __init__(
@@ -48,6 +50,7 @@ class Session:
         auto_commit_sends: bool,
         auto_commit_acknowledges: bool,
         pre_acknowledge: bool,
+        valve: Valve | None = None,
     ) -> None:
         self.kernel = kernel
         self.name = name
@@ -56,6 +59,8 @@ class Session:
         self.pre_acknowledge = pre_acknowledge
         self.started = False
         self.closed = False
+        # What its connection stops all its consumers with.
+        self.valve = valve if valve is not None else kernel.make_valve()
         self.consumers: dict[int, Consumer] = {}
         self.transaction: Transaction | None = None
         # Large requests that are still being carried out: what is answered now promises less than it seems to.
@@ -108,7 +113,7 @@ class Session:
             )
         if replaced is not None:
             self.kernel.detach(replaced, seen=False)
-        consumer = Consumer(key, queue, port, selector, browse=browse, priority=priority)
+        consumer = Consumer(key, queue, port, selector, self.valve, browse=browse, priority=priority)
         consumer.pre_acknowledge = self.pre_acknowledge and not browse
         consumer.started = browse or self.started
         self.consumers[key] = consumer
@@ -133,6 +138,14 @@ class Session:
         self.started = False
         for consumer in self.consumers.values():
             consumer.started = consumer.browse
+
+    def move(self, valve: Valve) -> None:
+        """The session goes on over another connection."""
+        self.valve = valve
+        for consumer in self.consumers.values():
+            consumer.valve.forget(consumer)
+            consumer.valve = valve
+            consumer.queue.consumer_ready(consumer)
 
     # -- settling ------------------------------------------------------------------------------------------------
 

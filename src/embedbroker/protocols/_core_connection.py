@@ -66,6 +66,7 @@ class CoreConnection:
         "sessions",
         "temporary_queues",
         "time_to_live",
+        "valve",
         "version",
     )
 
@@ -73,8 +74,9 @@ class CoreConnection:
         config = service.kernel.config
         self.service = service
         self.link = link
-        link.on_slow = self._hold_back
-        link.on_relieved = self._resume
+        self.valve = service.kernel.make_valve()
+        link.on_slow = self.valve.shut
+        link.on_relieved = self.valve.open
         self._log = log
         self._splitter = FrameSplitter(config.frame_size_bytes_max)
         self.version = 0
@@ -184,6 +186,7 @@ class CoreConnection:
             auto_commit_sends=packet.auto_commit_sends,
             auto_commit_acknowledges=packet.auto_commit_acks,
             pre_acknowledge=packet.pre_acknowledge,
+            valve=self.valve,
         )
         window = max(packet.window_size, -1)
         session = CoreSession(service, self, packet.name, packet.session_channel_id, window, kernel_session)
@@ -247,14 +250,6 @@ class CoreConnection:
         for session in list(self.sessions.values()):
             session.flush_confirmations()
 
-    def _hold_back(self) -> None:
-        for session in self.sessions.values():
-            session.hold_back(True)
-
-    def _resume(self) -> None:
-        for session in self.sessions.values():
-            session.hold_back(False)
-
     # -- the end -------------------------------------------------------------------------------------------------
 
     def disconnect(self) -> None:
@@ -286,7 +281,7 @@ class CoreConnection:
         if self._is_awaited and self.time_to_live is not None:
             self.lost = True
             self.time_to_live = min(self.time_to_live, _LOST_SECONDS_MAX)
-            self._hold_back()
+            self.valve.shut()
         else:
             self.abandon()
 

@@ -273,7 +273,6 @@ def _create_consumer(session: CoreSession, packet: SessionCreateConsumer) -> Non
         priority=packet.priority,
     )
     if isinstance(result, Consumer):
-        result.held_back = session.connection.link.slow
         if packet.requires_response:
             view = kernel.catalog.view_queue(result.queue.name)
             session.reply(queue_response(view, session.version, to_query=False), durable=False)

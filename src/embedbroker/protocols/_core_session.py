@@ -374,13 +374,6 @@ class CoreSession:
 
     # -- life ----------------------------------------------------------------------------------------------------
 
-    def hold_back(self, held_back: bool) -> None:
-        """Stop or resume deliveries because of the state of the connection."""
-        for consumer in self.kernel_session.consumers.values():
-            consumer.held_back = held_back
-            if not held_back:
-                consumer.queue.consumer_ready(consumer)
-
     def reattach(self, connection: CoreConnection, last_confirmed_command_id: int) -> None:
         """Go on over another connection: what the client has not processed is sent again."""
         previous = self.connection
@@ -393,7 +386,7 @@ class CoreSession:
         pieces = self.channel.replay_after(last_confirmed_command_id)
         self._count_kept()
         connection.link.write_pieces(pieces)
-        self.hold_back(connection.link.slow)
+        self.kernel_session.move(connection.valve)
 
     def close(self, *, failed: bool) -> None:
         """End the session."""

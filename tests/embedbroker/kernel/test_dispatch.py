@@ -269,20 +269,17 @@ def test_a_marker_comes_although_the_filter_matches_nothing(stage: Stage) -> Non
 def test_markers_of_a_slow_peer_wait_for_its_messages(stage: Stage) -> None:
     queue = stage.queue("q")
     send_all(stage, "ab")
-    session = stage.session()
-    browser, browsed = stage.consumer(session, "q", browse=True)
-    consumer, taken = stage.consumer(session, "q")
+    browser, browsed = stage.consumer(stage.session(), "q", browse=True)
+    consumer, taken = stage.consumer(stage.session(), "q")
     for each in (browser, consumer):
-        each.held_back = True
+        each.valve.shut()
         queue.force_delivery(each, 1)
     stage.run_all()
     assert (browsed.got, taken.got) == ([], [])
-    browser.held_back = False
-    queue.consumer_ready(browser)
+    browser.valve.open()
     stage.run_all()
     assert browsed.got == [("a", 0), ("b", 0), 1]
-    consumer.held_back = False
-    queue.consumer_ready(consumer)
+    consumer.valve.open()
     stage.run_all()
     assert taken.got == [("a", 1), ("b", 1), 1]
 
@@ -291,7 +288,7 @@ def test_a_marker_of_a_slow_peer_comes_when_others_took_everything(stage: Stage)
     queue = stage.queue("q")
     send_all(stage, "ab")
     slow, taker = stage.consumer(stage.session(), "q")
-    slow.held_back = True
+    slow.valve.shut()
     queue.force_delivery(slow, 4)
     _fast, fast = stage.consumer(stage.session(), "q")
     stage.run_all()
@@ -303,24 +300,23 @@ def test_a_marker_of_a_slow_peer_comes_when_its_session_was_stopped(stage: Stage
     send_all(stage, "a")
     session = stage.session()
     slow, taker = stage.consumer(session, "q")
-    slow.held_back = True
+    slow.valve.shut()
     queue.force_delivery(slow, 4)
     session.stop()
-    slow.held_back = False
-    queue.consumer_ready(slow)
+    slow.valve.open()
     stage.run_all()
     assert taker.got == [4]
 
 
 def test_a_slow_peer_is_passed_by(stage: Stage) -> None:
-    queue = stage.queue("q")
+    stage.queue("q")
     slow, one = stage.consumer(stage.session(), "q")
     _fast, other = stage.consumer(stage.session(), "q")
-    slow.held_back = True
+    slow.valve.shut()
     send_all(stage, "abc")
     assert (one.texts, other.texts) == ([], ["a", "b", "c"])
-    slow.held_back = False
-    queue.consumer_ready(slow)
+    slow.valve.open()
+    stage.run()
     send_all(stage, "de")
     assert len(one.texts) == len(other.texts) - 3 == 1
 
