@@ -10,8 +10,9 @@ import re
 from enum import Enum
 from typing import Any
 
-from attrs import Attribute, define, evolve, field, fields, frozen
-from attrs.validators import in_, instance_of, optional
+from attrs import define, evolve, field, fields, frozen
+
+from ._checks import instance, optional, text, whole
 
 __all__ = ["AddressFullPolicy", "AddressSettings", "AddressSettingsRepository"]
 
@@ -25,16 +26,10 @@ class AddressFullPolicy(Enum):
     FAIL = "FAIL"
 
 
-_text = optional(instance_of(str))
-_flag = optional(instance_of(bool))
-_policy = optional(instance_of(AddressFullPolicy))
-
-
-def _number(_settings: AddressSettings, attribute: Attribute[int | None], value: object) -> None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-        raise TypeError(f"{attribute.name} must be an int, not {value!r}")
-    if isinstance(value, int) and value < -1:
-        raise ValueError(f"{attribute.name} must be -1 or more, not {value}")
+_text = optional(text)
+_flag = optional(instance(bool))
+_policy = optional(instance(AddressFullPolicy, "an"))
+_number = optional(whole(-1))
 
 
 @frozen
@@ -62,7 +57,7 @@ class AddressSettings:
     auto_delete_queues_delay: int | None = field(default=None, validator=_number)
     auto_delete_addresses_delay: int | None = field(default=None, validator=_number)
     auto_delete_queues_message_count: int | None = field(default=None, validator=_number)
-    default_queue_routing_type: int | None = field(default=None, validator=optional(in_((0, 1))))
+    default_queue_routing_type: int | None = field(default=None, validator=optional(whole(0, 1)))
     default_max_consumers: int | None = field(default=None, validator=_number)
     default_exclusive_queue: bool | None = field(default=None, validator=_flag)
     default_purge_on_no_consumers: bool | None = field(default=None, validator=_flag)
@@ -102,6 +97,18 @@ DEFAULT_SETTINGS = AddressSettings(
 )
 
 
+def check_match(match: str) -> None:
+    """Refuse what is no match text.
+
+    Raises:
+        ValueError: it has a ``#`` in the middle, or is empty.
+    """
+    if not match:
+        raise ValueError("an address-setting match must not be empty; '#' matches every address")
+    if "#" in match[:-1]:
+        raise ValueError(f"address-setting match {match!r}: '#' is allowed at the end only")
+
+
 def _pattern(match: str) -> re.Pattern[str]:
     """``*`` is one or more characters without a dot, ``#`` (at the end) any further words; ``a#`` equals ``a.#``."""
     if match == "#":
@@ -129,8 +136,7 @@ class AddressSettingsRepository:
 
     def __attrs_post_init__(self) -> None:
         for match in self.entries:
-            if "#" in match[:-1]:
-                raise ValueError(f"address-setting match {match!r}: '#' is allowed at the end only")
+            check_match(match)
         wild = sorted((match for match in self.entries if "*" in match or "#" in match), key=_rank)
         self._wildcards = [(_pattern(match), self.entries[match]) for match in wild]
 

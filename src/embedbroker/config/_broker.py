@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from attrs import Attribute, field, frozen
-from attrs.validators import and_, ge, instance_of, le, optional
 
-from ._address_settings import AddressSettings
+from ._address_settings import AddressSettings, check_match
+from ._checks import optional, text, whole
 
 __all__ = ["BrokerConfig", "MemoryShares"]
 
@@ -23,17 +23,28 @@ MARGIN_BYTES_MIN = 64 * 1024 * 1024
 # And what some sessions leave unconfirmed for a moment.
 RESEND_BYTES_MIN = 16 * 1024 * 1024
 
-_whole = and_(instance_of(int), ge(0))
-_positive = and_(instance_of(int), ge(1))
+_whole = whole(0)
+_positive = whole(1)
+_time = whole(-1)
 
 
 def _segment_size(_config: BrokerConfig, _attribute: Attribute[int], value: object) -> None:
-    if not isinstance(value, int) or value < 16 * 1024 or value % 512:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 16 * 1024 or value % 512:
         raise ValueError(f"segment_size_bytes must be a multiple of 512, 16384 or more, not {value!r}")
 
 
 def _settings(value: Mapping[str, AddressSettings] | None) -> dict[str, AddressSettings]:
-    return dict(_DEFAULT_ADDRESS_SETTINGS if value is None else value)
+    entries: object = _DEFAULT_ADDRESS_SETTINGS if value is None else value
+    if not isinstance(entries, Mapping):
+        raise TypeError(f"address_settings must map match texts to AddressSettings, not be {entries!r}")
+    for match, settings in entries.items():
+        if not isinstance(match, str) or not isinstance(settings, AddressSettings):
+            raise TypeError(f"address_settings must map match texts to AddressSettings, not {match!r} to {settings!r}")
+        try:
+            check_match(match)
+        except ValueError as error:
+            raise ValueError(f"address_settings: {error}") from None
+    return dict(entries)
 
 
 @frozen
@@ -52,7 +63,8 @@ class BrokerConfig:
 
     ``host`` and ``port`` are where it listens (port 0 takes a free one). ``data_directory`` None keeps everything in
     memory. ``global_max_size_bytes`` None is half of the memory the process may use; producers wait for credits beyond
-    it. The limits whose default is None are shares of it, see `memory_shares`. Times end in their unit.
+    it, for ever if it were 0, which is refused. The limits whose default is None are shares of it, see `memory_shares`.
+    Times end in their unit.
     ``address_settings`` maps match texts to settings; by default dead letters go to ``DLQ`` and expired messages to
     ``ExpiryQueue``, as in a broker that ``artemis create`` made.
 
@@ -60,17 +72,17 @@ class BrokerConfig:
         ValueError, TypeError: a value is out of its range; the text names the field.
     """
 
-    name: str = field(default="embedbroker", validator=instance_of(str))
-    host: str = field(default="127.0.0.1", validator=instance_of(str))
-    port: int = field(default=0, validator=and_(_whole, le(65_535)))
-    data_directory: str | None = field(default=None, validator=optional(instance_of(str)))
+    name: str = field(default="embedbroker", validator=text)
+    host: str = field(default="127.0.0.1", validator=text)
+    port: int = field(default=0, validator=whole(0, 65_535))
+    data_directory: str | None = field(default=None, validator=optional(text))
     address_settings: dict[str, AddressSettings] = field(default=None, converter=_settings)
-    global_max_size_bytes: int | None = field(default=None, validator=optional(_whole))
+    global_max_size_bytes: int | None = field(default=None, validator=optional(_positive))
     global_max_size_margin_bytes: int | None = field(default=None, validator=optional(_whole))
     partial_frames_bytes_max: int | None = field(default=None, validator=optional(_positive))
     resend_bytes_max: int | None = field(default=None, validator=optional(_positive))
     frame_size_bytes_max: int = field(default=100 * 1024 * 1024, validator=_positive)
-    connection_ttl_ms: int = field(default=60_000, validator=instance_of(int))
+    connection_ttl_ms: int = field(default=60_000, validator=_time)
     connection_check_interval_ms: int = field(default=2_000, validator=_positive)
     handshake_timeout_ms: int = field(default=10_000, validator=_whole)
     connections_max: int = field(default=20_000, validator=_whole)
@@ -80,8 +92,8 @@ class BrokerConfig:
     held_replies_max: int = field(default=100_000, validator=_positive)
     addresses_max: int = field(default=100_000, validator=_positive)
     queues_max: int = field(default=100_000, validator=_positive)
-    message_expiry_scan_period_ms: int = field(default=30_000, validator=instance_of(int))
-    address_queue_scan_period_ms: int = field(default=30_000, validator=instance_of(int))
+    message_expiry_scan_period_ms: int = field(default=30_000, validator=_time)
+    address_queue_scan_period_ms: int = field(default=30_000, validator=_time)
     output_high_water_bytes: int = field(default=1024 * 1024, validator=_positive)
     output_bytes_max: int = field(default=64 * 1024 * 1024, validator=_positive)
     work_per_step_max: int = field(default=2_000, validator=_positive)

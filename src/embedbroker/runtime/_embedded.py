@@ -13,11 +13,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import trio
-from attrs import evolve
+from attrs import evolve, fields_dict
 
 from embedbroker.config import BrokerConfig
 from embedbroker.node import Node
 from embedclient.errors import BrokerFailed, IllegalStateException, ResourceAllocationException
+from embedclient.model import did_you_mean
 from embedclient.transport import Listener, TransportLost, listen_tcp, vm_listen
 
 from ._clock import SystemEntropy
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["EmbeddedBroker"]
 
 STOP_TIMEOUT_S = 10.0
+_SETTINGS = fields_dict(BrokerConfig)
 
 
 class EmbeddedBroker:
@@ -55,6 +57,9 @@ class EmbeddedBroker:
     def __init__(self, config: BrokerConfig | None = None, *, disk: Disk | None = None, **changes: object) -> None:
         if config is not None and not isinstance(config, BrokerConfig):
             raise TypeError(f"config must be a BrokerConfig, not {type(config).__name__}")
+        for name in changes:
+            if name not in _SETTINGS:
+                raise TypeError(f"a broker has no setting {name!r}{did_you_mean(name, _SETTINGS)}")
         self.config = evolve(config if config is not None else BrokerConfig(), **cast(dict[str, Any], changes))
         self._disk_given = disk
         self._logger = logging.getLogger("embedbroker.broker")

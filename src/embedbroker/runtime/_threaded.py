@@ -6,6 +6,7 @@ the same name inside the thread's trio run.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Awaitable, Callable
 from types import TracebackType
@@ -101,12 +102,22 @@ class ThreadedBroker:
         """End at once, telling nobody."""
         self._call(self._broker.crash)
 
+    def wait_failed(self, timeout: float | None = None) -> str | None:
+        """Wait until the broker stops by itself, and return the reason; None after `timeout` seconds without that."""
+
+        async def wait() -> str | None:
+            with trio.move_on_after(math.inf if timeout is None else timeout):
+                return await self._broker.wait_failed()
+            return None
+
+        return self._call(wait)
+
     def _call(self, function: Callable[[], Awaitable[T]]) -> T:
         if self._token is None:
             raise IllegalStateException("the broker needs its scope: use 'with EmbeddedBroker.in_thread() as broker'")
         try:
             return trio.from_thread.run(function, trio_token=self._token)
-        except trio.RunFinishedError:
+        except (trio.RunFinishedError, trio.Cancelled):  # its scope has ended meanwhile
             raise BrokerFailed(f"the broker has ended: {self._error!r}") from self._error
 
     def _run(self) -> None:

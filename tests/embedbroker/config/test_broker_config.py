@@ -40,8 +40,36 @@ def test_the_mapping_of_settings_is_its_own() -> None:
         ({"global_max_size_bytes": -1}, ValueError),
         ({"name": 7}, TypeError),
         ({"segment_size_bytes": 20_000}, ValueError),
+        ({"address_settings": 5}, TypeError),
+        ({"address_settings": {"a": 5}}, TypeError),
+        ({"address_settings": {"a.#.b": AddressSettings()}}, ValueError),
+        ({"address_settings": {"": AddressSettings()}}, ValueError),
     ],
 )
 def test_wrong_values_are_refused_by_name(values: dict[str, object], error: type[Exception]) -> None:
     with pytest.raises(error, match=next(iter(values))):
         BrokerConfig(**values)  # type: ignore[arg-type]  # wrong on purpose
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"port": "61616"}, "port must be an int, not '61616'"),
+        ({"port": True}, "port must be an int, not True"),
+        ({"port": 65_536}, "port must be from 0 to 65535, not 65536"),
+        ({"host": None}, "host must be a str, not None"),
+        ({"data_directory": 5}, "data_directory must be a str, not 5"),
+        # A broker without room for messages would let every producer wait for ever.
+        ({"global_max_size_bytes": 0}, "global_max_size_bytes must be 1 or more, not 0"),
+        ({"message_expiry_scan_period_ms": -2}, "message_expiry_scan_period_ms must be -1 or more, not -2"),
+        (
+            {"address_settings": {"a.#.b": AddressSettings()}},
+            "address_settings: address-setting match 'a.#.b': '#' is allowed at the end only",
+        ),
+        ({"address_settings": {"a": 5}}, "address_settings must map match texts to AddressSettings, not 'a' to 5"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_sentence(values: dict[str, object], sentence: str) -> None:
+    with pytest.raises((TypeError, ValueError)) as caught:
+        BrokerConfig(**values)  # type: ignore[arg-type]  # wrong on purpose
+    assert str(caught.value) == sentence

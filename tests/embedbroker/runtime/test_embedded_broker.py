@@ -10,8 +10,10 @@ import pytest
 import trio
 
 from embedbroker import BrokerConfig, EmbeddedBroker
+from embedbroker.runtime._disk import FileDisk
+from embedbroker.storage import DiskFault, DiskOperation, FaultKind
 from embedclient import ConnectionFactory
-from embedclient.errors import BrokerFailed, IllegalStateException, ResourceAllocationException
+from embedclient.errors import BrokerFailed, IllegalStateException, JMSException, ResourceAllocationException
 
 
 async def put(url: str, *texts: str) -> None:
@@ -157,8 +159,10 @@ async def test_a_bug_ends_its_broker_and_no_other() -> None:
 def test_a_config_of_another_kind_is_refused() -> None:
     with pytest.raises(TypeError, match="BrokerConfig"):
         EmbeddedBroker({"port": 1})  # type: ignore[arg-type]  # wrong on purpose
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match=r"^a broker has no setting 'prot'; did you mean 'port'\?$"):
         EmbeddedBroker(BrokerConfig(), prot=1)
+    with pytest.raises(TypeError, match=r"^a broker has no setting 'colour'$"):
+        EmbeddedBroker(colour="blue")
 
 
 def test_a_broker_in_a_thread_blocks_and_ends_with_its_scope() -> None:
@@ -171,6 +175,27 @@ def test_a_broker_in_a_thread_blocks_and_ends_with_its_scope() -> None:
         assert broker.is_running
         broker.crash()
     assert threading.active_count() <= before + 1  # trio keeps a worker for a while
+
+
+def test_a_broker_in_a_thread_tells_why_it_failed(tmp_path: Path) -> None:
+    class FullDisk(FileDisk):
+        full = False
+
+        def run(self, operations: tuple[DiskOperation, ...]) -> tuple[object, ...]:
+            if self.full:
+                raise DiskFault(FaultKind.FULL, "segment", "no space left on device")
+            return super().run(operations)
+
+    disk = FullDisk(tmp_path)
+    with EmbeddedBroker.in_thread(disk=disk) as broker:
+        assert broker.wait_failed(timeout=0) is None
+        disk.full = True
+        with pytest.raises(JMSException):
+            trio.run(put, broker.url, "one")
+        assert "no space left on device" in str(broker.wait_failed(timeout=5))
+    disk.close()
+    with pytest.raises(IllegalStateException, match="scope"):
+        broker.wait_failed()
 
 
 def test_a_thread_that_cannot_start_says_why() -> None:
