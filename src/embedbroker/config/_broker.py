@@ -19,7 +19,7 @@ _DEFAULT_ADDRESS_SETTINGS = {
 }
 
 # However little memory a broker may use: several hundred producers with the usual window fit.
-MARGIN_BYTES_MIN = 64 * 1024 * 1024
+MARGIN_BYTES_MIN = 128 * 1024 * 1024
 # And what some sessions leave unconfirmed for a moment.
 RESEND_BYTES_MIN = 16 * 1024 * 1024
 

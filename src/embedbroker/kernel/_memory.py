@@ -5,9 +5,9 @@ for the margin beyond it. Refuses to know how credit travels: a request is a cal
 
 Credit is advice: it counts what the message says and not what it costs here, it may be granted just before the limit is
 passed, and a client may not ask for any. So there is a margin above the limit. Room in it is reserved for credit that
-was granted and not used; a send that finds no room beside what is reserved for others is refused. While reservations
-fit, no producer that keeps to its credit is refused. What messages take is never more than limit, margin and the one
-message that passed the limit.
+was granted and not used; a send that finds no room beside what is reserved for others is refused, and one without a
+reservation already at twice the limit. While reservations fit, no producer that keeps to its credit is refused. What
+messages take is never more than limit, margin and the one message that passed the limit.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ __all__ = ["MESSAGE_OVERHEAD_BYTES", "MemoryAccount", "Reservation"]
 MESSAGE_OVERHEAD_BYTES = 320
 """What a message costs beside its own bytes: objects, queue entry, ids (measured, see docs/performance.md)."""
 
-CREDIT_COST = 2
-"""Bytes reserved for a byte of credit: messages of JMS clients seldom have less than 300 bytes, and cost the above."""
+CREDIT_COST = 4
+"""Bytes reserved for a byte of credit: messages of JMS clients have hardly less than 110 bytes, and cost the above."""
 
 RESERVED_ADDRESSES_MAX = 1000
 """Addresses for which a session has room reserved; its client keeps credit for no more (core-protocol 7.4)."""
@@ -96,6 +96,11 @@ class MemoryAccount:
         if self.used_bytes >= self.limit_bytes:
             return True
         return 0 <= address_limit_bytes <= self._by_address.get(address, 0)
+
+    def has_room(self, cost: int) -> bool:
+        """Whether there is room for a message of this cost, or the part of it for which none is reserved."""
+        used, limit, margin = self.used_bytes + cost, self.limit_bytes, self.margin_bytes
+        return used <= limit + min(limit, margin) and used + self.reserved_bytes <= limit + margin
 
     def wait(self, owner: object, address: str, address_limit_bytes: int, grant: Callable[[], None]) -> None:
         """Keep a credit request until there is room, or its owner is forgotten."""
@@ -188,11 +193,11 @@ class Reservation:
         account = self._account
         cost = size + MESSAGE_OVERHEAD_BYTES
         reserved = self._by_address.get(address, 0)
-        limit = account.limit_bytes + account.margin_bytes
-        if reserved < cost and account.used_bytes + account.reserved_bytes - reserved + cost > limit:
+        if reserved < cost and not account.has_room(cost - reserved):
             return Refused(
                 ErrorCode.ADDRESS_FULL,
-                f"the broker is full: messages take {account.used_bytes} bytes, its limit and margin are {limit}",
+                f"the broker is full: messages take {account.used_bytes} bytes, and producers wait since they take "
+                f"{account.limit_bytes}",
                 Scope.CONNECTION,
             )
         if reserved:

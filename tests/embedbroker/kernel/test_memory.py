@@ -138,6 +138,21 @@ def test_beyond_limit_and_margin_a_send_is_refused_and_leaves_no_trace() -> None
     assert stage.kernel.catalog.queues["q"].message_count == used // cost
 
 
+def test_who_has_nothing_reserved_is_refused_at_twice_the_limit_however_large_the_margin() -> None:
+    stage = Stage(memory_limit_bytes=10_000)
+    stage.queue("q")
+    memory = stage.kernel.memory
+    assert memory.margin_bytes == 128 * 1024 * 1024
+    rude, polite = stage.session(), stage.session()
+    polite.reservation.grant("q", 50_000)
+    while rude.send(letter("x" * 1000, "q"), 1) is None:
+        pass
+    assert 18_000 < memory.used_bytes <= 20_000
+    for _ in range(80):
+        assert polite.send(letter("x" * 1000, "q"), 1) is None
+    assert memory.used_bytes > 100_000
+
+
 def test_a_transaction_that_found_no_room_can_only_be_rolled_back() -> None:
     stage = Stage(memory_limit_bytes=2_000, global_max_size_margin_bytes=0)
     stage.queue("q")
@@ -182,9 +197,9 @@ def test_several_hundred_producers_use_up_their_credit_whoever_else_fills_the_br
 def test_reservations_never_take_more_than_the_margin() -> None:
     account = MemoryAccount(1000, margin_bytes=10_000)
     first, second = Reservation(account), Reservation(account)
-    first.grant("a", 2000)
+    first.grant("a", 1000)
     assert account.reserved_bytes == 8000
-    second.grant("a", 2000)
+    second.grant("a", 1000)
     assert account.reserved_bytes == 10_000
     second.grant("b", -5)
     first.grant("a", 100)
@@ -200,7 +215,7 @@ def test_a_session_reserves_for_so_many_addresses_and_no_more() -> None:
     session = Reservation(account)
     for number in range(RESERVED_ADDRESSES_MAX + 50):
         session.grant(f"reply.{number}", 1000)
-    assert account.reserved_bytes == RESERVED_ADDRESSES_MAX * 4000
+    assert account.reserved_bytes == RESERVED_ADDRESSES_MAX * 8000
     account.hold(1, "a", 10**9, 1)
     assert session.take("reply.0", 100) is not None
     assert session.take("reply.1049", 100) is None
