@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
 
@@ -18,7 +19,7 @@ from benchmarks.broker_cases import Effort
 from benchmarks.measured import cpu_seconds, resident_bytes
 from benchmarks.python_clients import CLIENTS
 from benchmarks.report import Row
-from embedclient import ConnectionFactory, DeliveryMode, Queue, Session
+from embedclient import ConnectionFactory, DeliveryMode, MessageConsumer, Queue, Session
 from tests.interop.artemis import ArtemisBroker
 from tests.interop.brokers import EmbeddedBrokerProcess
 from tests.interop.programs import Program
@@ -130,7 +131,7 @@ def imports(effort: Effort) -> list[Row]:
     ]
 
 
-async def _cost_per_message(broker: EmbeddedBrokerProcess, queues: int, count: int) -> float:
+async def _cost_with_queues(broker: EmbeddedBrokerProcess, queues: int, count: int) -> float:
     """Broker CPU per message with so many queues and consumers on one session; the messages go to ten of them."""
     async with ConnectionFactory(broker.url).connect() as connection, connection.session() as session:
         names = [f"scale-{queues}-{number}" for number in range(queues)]
@@ -159,26 +160,56 @@ async def _cost_per_message(broker: EmbeddedBrokerProcess, queues: int, count: i
     return used / count
 
 
-async def _hold_consumer(session: Session, name: str, *, task_status: trio.TaskStatus[object]) -> None:
+async def _cost_with_consumers(broker: EmbeddedBrokerProcess, consumers: int, count: int) -> float:
+    """Broker CPU per message with so many consumers of one queue, who get the messages in turn."""
+    queue = Queue("scale")
+    async with (
+        ConnectionFactory(broker.url).connect() as connection,
+        connection.session() as session,
+        trio.open_nursery() as scopes,
+    ):
+        opened = [await scopes.start(_hold_consumer, session, queue.name) for _ in range(consumers)]
+        producer = session.create_producer(queue)
+        turns = cycle(opened)
+
+        async def exchange(amount: int) -> None:
+            for _ in range(amount // 100):
+                for _ in range(100):
+                    await producer.send(BODY, delivery_mode=DeliveryMode.NON_PERSISTENT)
+                for consumer in islice(turns, 100):
+                    assert await consumer.receive(timeout=30) is not None
+
+        await exchange(count // 5)
+        before = cpu_seconds(broker.pid)
+        await exchange(count)
+        used = cpu_seconds(broker.pid) - before
+        scopes.cancel_scope.cancel()
+    return used / count
+
+
+async def _hold_consumer(session: Session, name: str, *, task_status: trio.TaskStatus[MessageConsumer]) -> None:
     async with session.create_consumer(Queue(name)) as consumer:
         task_status.started(consumer)
         await trio.sleep_forever()
 
 
 def scale(effort: Effort) -> list[Row]:
-    """Cost per message with 10,000 queues and consumers beside 10."""
+    """Cost per message with 10,000 queues of one consumer each, and with 10,000 consumers of one queue, beside 10."""
     many, count = (10_000, 30_000) if effort.rounds > 1 else (1_000, 5_000)
-    costs = {}
-    for queues in (10, many):
-        with tempfile.TemporaryDirectory() as folder:
-            broker = EmbeddedBrokerProcess(Path(folder) / "ours")
-            try:
-                broker.start()
-                costs[queues] = trio.run(_cost_per_message, broker, queues, count) * 1e6
-            finally:
-                broker.kill()
-    metric = f"CPU per message with {many:,} queues and consumers beside 10"
-    return [Row("scale", metric, "us", costs[many], costs[10], "lower", 1.2, 1.1)]
+    rows = []
+    for what, cost in (("queues", _cost_with_queues), ("consumers of one queue", _cost_with_consumers)):
+        costs = {}
+        for number in (10, many):
+            with tempfile.TemporaryDirectory() as folder:
+                broker = EmbeddedBrokerProcess(Path(folder) / "ours")
+                try:
+                    broker.start()
+                    costs[number] = trio.run(cost, broker, number, count) * 1e6
+                finally:
+                    broker.kill()
+        metric = f"CPU per message with {many:,} {what} beside 10"
+        rows.append(Row("scale", metric, "us", costs[many], costs[10], "lower", 1.2, 1.1))
+    return rows
 
 
 def memory(effort: Effort) -> list[Row]:
