@@ -98,10 +98,7 @@ def _lines(report: JournalReport) -> Iterator[str]:
         )
     records = ", ".join(f"{count:,} {kind}" for kind, count in sorted(report.records.items()))
     yield f"records: {records or 'none'}"
-    yield (
-        f"state: {report.messages:,} messages, {report.queues:,} queues, "
-        f"{report.prepared_transactions:,} prepared transactions; {'sealed' if report.sealed else 'not sealed'}"
-    )
+    yield f"state: {_state(report)}; {'sealed' if report.sealed else 'not sealed'}"
     yield from (f"note: {note}" for note in report.notes)
     yield from (_finding_line(finding) for finding in report.findings)
     if report.refusal is not None:
@@ -109,6 +106,15 @@ def _lines(report: JournalReport) -> Iterator[str]:
         yield "`embedbroker journal repair` writes what can be read to another directory"
     else:
         yield "sound" if report.sound else "a broker starts on it"
+
+
+def _state(report: JournalReport) -> str:
+    if report.refusal is not None:
+        return "unknown"
+    return (
+        f"{report.messages:,} messages, {report.queues:,} queues, "
+        f"{report.prepared_transactions:,} prepared transactions"
+    )
 
 
 def _finding_line(finding: Finding) -> str:

@@ -56,9 +56,10 @@ class JournalReport:
     segments: tuple[SegmentReport, ...]
     records: dict[str, int]
     sealed: bool
-    messages: int
-    queues: int
-    prepared_transactions: int
+    # What a broker would have after its start; None, which is unknown, where it would not start.
+    messages: int | None
+    queues: int | None
+    prepared_transactions: int | None
 
     @property
     def sound(self) -> bool:
@@ -114,7 +115,9 @@ def inspect_journal(disk: Disk) -> JournalReport:
     run_steps(walk.run(), disk)
     refusal: str | None = None
     notes: tuple[str, ...] = ()
-    messages = queues = prepared = 0
+    messages: int | None = None
+    queues: int | None = None
+    prepared: int | None = None
     try:
         recovery = run_steps(recover(JournalSettings()), _ReadingDisk(disk))
     except Corruption as corruption:
@@ -123,6 +126,7 @@ def inspect_journal(disk: Disk) -> JournalReport:
         state = recovery.state
         assert state is not None
         notes, queues, prepared = state.notes, len(state.queues), len(state.transactions)
+        messages = 0
         while portion := state.take_messages(_MESSAGES_PER_PORTION):
             messages += len(portion)
     return JournalReport(
