@@ -6,6 +6,7 @@ broker does not say, the value is None. Refuses to know when to ask.
 
 from attrs import asdict, fields_dict, frozen
 
+from embedclient.agent._settings import DEFAULT_CONSUMER_WINDOW_SIZE, LocatorSettings
 from embedclient.wire.core import (
     CreateQueue,
     CreateQueueV2,
@@ -190,3 +191,11 @@ def create_again_packet(version: int, queue: str, state: QueueState) -> Packet:
         auto_created=state.auto_created,
         requires_response=False,
     )
+
+
+def consumer_window(settings: LocatorSettings, state: QueueState) -> int:
+    """The window of the settings, unless it is the default and the broker has one of its own for the queue."""
+    own = settings.consumer_window_size
+    if own == DEFAULT_CONSUMER_WINDOW_SIZE and state.default_consumer_window_size is not None:
+        return state.default_consumer_window_size
+    return own

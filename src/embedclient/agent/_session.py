@@ -27,11 +27,11 @@ from embedclient.agent._producer import VERSION_WITH_PRODUCERS, Producer
 from embedclient.agent._queue_state import (
     QUEUE_ANSWERS,
     QueueAttributes,
-    QueueState,
+    consumer_window,
     create_again_packet,
     queue_state,
 )
-from embedclient.agent._settings import DEFAULT_CONSUMER_WINDOW_SIZE, LocatorSettings, SessionFlags, SessionMode
+from embedclient.agent._settings import LocatorSettings, SessionFlags, SessionMode
 from embedclient.agent._timers import Timers
 from embedclient.agent._transaction import commit_steps, given_back, rollback_steps, rolled_back
 from embedclient.errors import ConnectionClosedException, JMSException
@@ -210,10 +210,17 @@ class Session:
             return failed_call(self._closed_failure())
         if not self.started:
             self.started = True
-            self.line.post(SessionStart())
-            for consumer in self.open_consumers():
-                consumer.start()
+            if not self.suspended:  # the rollback under way starts it in the end
+                # The start overtakes what waits: a stop from before would hold deliveries for good.
+                self.line.fail_waiting(SessionStop, JMSException("the session was started again"))
+                self.start_deliveries()
         return DONE
+
+    def start_deliveries(self) -> None:
+        """Tells the broker and the consumers."""
+        self.line.post(SessionStart())
+        for consumer in self.open_consumers():
+            consumer.start()
 
     def stop(self) -> Call[None]:
         """Holds deliveries; consumers give nothing out from now on."""
@@ -488,11 +495,3 @@ class Session:
                 else:
                     consumer.stop()
         self.line.unlock()
-
-
-def consumer_window(settings: LocatorSettings, state: QueueState) -> int:
-    """The window of the settings, unless it is the default and the broker has one of its own for the queue."""
-    own = settings.consumer_window_size
-    if own == DEFAULT_CONSUMER_WINDOW_SIZE and state.default_consumer_window_size is not None:
-        return state.default_consumer_window_size
-    return own

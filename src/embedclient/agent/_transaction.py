@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from embedclient.agent._call import Steps, settled, wait
 from embedclient.errors import ErrorCode, JMSException, exception_for
-from embedclient.wire.core import NullResponse, SessionCommit, SessionRollback, SessionStart, SessionStop
+from embedclient.wire.core import NullResponse, SessionCommit, SessionRollback, SessionStop
 
 if TYPE_CHECKING:
     from embedclient.agent._session import Session
@@ -67,10 +67,9 @@ def rollback_steps(session: "Session", last_message_as_delivered: bool) -> Steps
     3. Nothing new has come since, because the session does not deliver before the SESS_START that follows here.
     """
     line = session.line
-    started = session.started
     consumers = session.open_consumers()
     session.suspended = True
-    if started:
+    if session.started:
         for consumer in consumers:
             consumer.stop()
         # A reply that a reconnect swallows is of no interest: a suspended session does not deliver after it.
@@ -82,10 +81,8 @@ def rollback_steps(session: "Session", last_message_as_delivered: bool) -> Steps
     if error is None:
         for consumer in consumers:
             consumer.roll_back()
-    if started and session.started:
-        line.post(SessionStart())
-        for consumer in consumers:
-            consumer.start()
+    if session.started:
+        session.start_deliveries()
     # Released by a rebuild means rolled back: the broker has dropped the old session with its transaction.
     if error is not None and (error.error_code != ErrorCode.UNBLOCKED or session.closed_error is not None):
         session.rollback_only = True  # a commit must not bring what was meant to be taken back

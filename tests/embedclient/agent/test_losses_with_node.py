@@ -14,6 +14,7 @@ from embedclient.agent import (
     SessionMode,
 )
 from embedclient.errors import ErrorCode
+from embedclient.wire.core import FrameSplitter, SessionRollback, SessionStart
 from tests.embedclient.agent.node_pair import NodePair, count_of, open_queue, open_session, take, text_message, text_of
 
 RECONNECTING = LocatorSettings(reconnect_attempts=-1, retry_interval_ms=200)
@@ -446,4 +447,44 @@ def test_with_window_zero_a_caller_that_waits_in_a_stopped_session_is_sent_a_mes
     pair.cut()
     pair.advance(1)
     pair.finish(session.start())
+    assert take(pair, session, consumer) == ["one"]
+
+
+def test_a_session_started_while_its_stop_waits_for_the_failover_delivers() -> None:
+    """1. Connection lost. 2. The stop waits, perhaps for a caller that has gone. 3. The session is started again."""
+    pair = NodePair(RECONNECTING)
+    session = open_session(pair)
+    producer, consumer = open_queue(pair, session)
+    pair.refuse_dials = True
+    pair.cut()
+    pair.settle()
+    stop = session.stop()
+    pair.finish(session.start())
+    assert stop.error is not None
+    pair.refuse_dials = False
+    pair.advance(1)
+    pair.finish(producer.send(text_message("one", "q")))
+    assert take(pair, session, consumer) == ["one"]
+
+
+def test_a_session_started_during_a_rollback_is_started_behind_it() -> None:
+    """Started in front of it, the broker would deliver what the rollback takes back, and once more afterwards."""
+    pair = NodePair()
+    session = open_session(pair, SessionMode.TRANSACTED)
+    producer, consumer = open_queue(pair, session)
+    producer.send(text_message("one", "q"))
+    pair.finish(session.commit())
+    pair.finish(session.stop())
+    pair.client_bytes.clear()
+    session.query_queue("q")  # the rollback waits behind it
+    rollback = session.rollback()
+    pair.finish(session.start())
+    pair.finish(rollback)
+    data = b"".join(pair.client_bytes)
+    _, ends = FrameSplitter().feed(data)
+    kinds = [data[start + 4] for start in (0, *ends[:-1])]
+    assert [kind for kind in kinds if kind in (SessionRollback.TYPE, SessionStart.TYPE)] == [
+        SessionRollback.TYPE,
+        SessionStart.TYPE,
+    ]
     assert take(pair, session, consumer) == ["one"]
