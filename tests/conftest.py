@@ -7,6 +7,7 @@ jumps to the next deadline. This file knows nothing of brokers or clients.
 from __future__ import annotations
 
 import inspect
+import signal
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +17,12 @@ import trio.abc
 import trio.testing
 
 _INTEROP = Path(__file__).parent / "interop"
+
+
+def pytest_configure() -> None:
+    """Ctrl-C is a matter of some tests, and a shell that runs pytest in its background has it ignored."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from embedclient._client._conversion import Body, as_content
-from embedclient._client._destinations import as_destination, place_of
+from embedclient._client._destinations import as_destination
 from embedclient._client._edge import Edge, Signal
 from embedclient._client._inbox import CLOSE_TIMEOUT_S
 from embedclient._client._session_context import SessionContext
@@ -85,7 +85,7 @@ class MessageProducer:
         # One per destination that it sent to, the oldest first.
         self._envelopes: dict[Destination, Envelope] = {}
         self._own_envelope = None if destination is None else self._envelope_for(destination)
-        address = None if destination is None else place_of(destination).address
+        address = None if destination is None else destination.message_address
         self._agent_producer = context.agent_session.create_producer(address)
         context.edge.flush_soon()
 

@@ -170,7 +170,7 @@ class Envelope:
         }
         if group_id is not None:
             self._entries[_GROUP_ID] = TypedValue(group_id, PropertyType.STRING)
-        self._template = MessageTemplate(destination.address, Properties.of_entries(self._entries))
+        self._template = MessageTemplate(destination.message_address, Properties.of_entries(self._entries))
 
     def enclose(
         self,

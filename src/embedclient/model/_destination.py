@@ -57,10 +57,15 @@ class Queue:
 
     @property
     def address(self) -> str:
-        """The address messages are sent to, without attributes."""
+        """The address, without queue and attributes."""
         plain = split_attributes(self.name)[0]
         address, queue = split_fully_qualified_name(plain)
         return queue if address is None else address
+
+    @property
+    def message_address(self) -> str:
+        """What messages to it name as their address: with the queue, where the name gives one."""
+        return split_attributes(self.name)[0]
 
     @property
     def queue_name(self) -> str:
@@ -87,10 +92,15 @@ class Topic:
 
     @property
     def address(self) -> str:
-        """The address messages are sent to, without attributes."""
+        """The address, without queue and attributes."""
         plain = split_attributes(self.name)[0]
         address, queue = split_fully_qualified_name(plain)
         return queue if address is None else address
+
+    @property
+    def message_address(self) -> str:
+        """What messages to it name as their address: with the queue, where the name gives one."""
+        return split_attributes(self.name)[0]
 
     @property
     def attributes(self) -> dict[str, str]:
@@ -116,6 +126,11 @@ class TemporaryQueue:
         return self.name
 
     @property
+    def message_address(self) -> str:
+        """What messages to it name as their address."""
+        return self.name
+
+    @property
     def queue_name(self) -> str:
         """The name of the core queue."""
         return self.name
@@ -136,6 +151,11 @@ class TemporaryTopic:
     @property
     def address(self) -> str:
         """The address messages are sent to."""
+        return self.name
+
+    @property
+    def message_address(self) -> str:
+        """What messages to it name as their address."""
         return self.name
 
     def __str__(self) -> str:

@@ -71,3 +71,10 @@ def test_kinds_know_their_routing() -> None:
 )
 def test_subscription_queues(client_id: str | None, name: str, durable: bool, expected: str) -> None:
     assert subscription_queue_name(client_id, name, durable=durable) == expected
+
+
+@pytest.mark.parametrize("kind", [Queue, Topic])
+def test_messages_name_the_queue_that_the_name_gives(kind: type[Queue] | type[Topic]) -> None:
+    assert kind("a::q?max-consumers=1").message_address == "a::q"
+    assert kind("a?max-consumers=1").message_address == kind("a").message_address == "a"
+    assert TemporaryQueue("t").message_address == TemporaryTopic("t").message_address == "t"
