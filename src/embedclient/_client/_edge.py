@@ -17,10 +17,10 @@ T = TypeVar("T")
 READ_BYTES_MAX = 262_144
 """One read, one step of the agent, one write: the unit in which bytes move."""
 
-FLUSH_BYTES = 32_768
+FLUSH_BYTES = 65_536
 """Output beyond this is written at once instead of once per scheduler pass."""
 
-PAUSES_PER_SWITCH = 64
+PAUSES_PER_SWITCH = 128
 """Every so many pauses one lets the other tasks run; the rest only look for a cancellation."""
 
 

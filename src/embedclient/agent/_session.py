@@ -40,9 +40,9 @@ from embedclient.wire.core import (
     FRAME_HEADER_SIZE,
     RECEIVE_TRAILER,
     RECEIVE_TRAILER_SIZE,
-    CoreMessage,
     CreateProducer,
     DisconnectConsumer,
+    MessageReader,
     NullResponse,
     Packet,
     PacketsConfirmed,
@@ -110,6 +110,7 @@ class Session:
         self._on_closed = on_closed
         self._acknowledges_on_receipt = flags.mode not in (SessionMode.INDIVIDUAL, SessionMode.PRE)
         self._commits_acks = flags.auto_commit_acks
+        self._read_message = MessageReader().read
         self._metadata: dict[str, str] = {}
         self._next_consumer_id = 0
         self._next_producer_id = 1
@@ -163,7 +164,7 @@ class Session:
             # A closed consumer's messages may still be underway; the broker has them back by now.
             if consumer is not None:
                 raw = message_raw(buffer, start + FRAME_HEADER_SIZE, trailer, line.version)
-                consumer.on_message(CoreMessage.parse(raw), delivery_count, end - start)
+                consumer.on_message(self._read_message(raw), delivery_count, end - start)
         else:
             self._on_packet(decode_packet(buffer, start, end, line.version, from_client=False), end - start)
         if line.numbered and packet_type != _PACKETS_CONFIRMED:

@@ -238,7 +238,7 @@ async def test_a_long_run_of_sends_lets_other_tasks_run() -> None:
         await producer.send("prepared")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(count_turns)
-            for _ in range(1_000):
+            for _ in range(2_000):
                 await producer.send("x")
             nursery.cancel_scope.cancel()
     assert turns >= 10

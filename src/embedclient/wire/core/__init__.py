@@ -37,6 +37,7 @@ from ._message_lane import (
     send_trailer,
     send_trailer_size,
 )
+from ._message_reader import MessageReader
 from ._packet_table import Packet
 from ._packet_type import DisconnectReason, PacketType, is_confirmed
 
@@ -227,6 +228,7 @@ __all__ = [
     "FederationStream",
     "FederationTransformer",
     "FrameSplitter",
+    "MessageReader",
     "MessageTemplate",
     "MessageType",
     "NodeAnnounce",
