@@ -72,6 +72,8 @@ _CLASSES: Final[dict[int, type[JMSMessage]]] = {
     MessageType.MAP: MapMessage,
     MessageType.STREAM: StreamMessage,
 }
+_BYTES: Final = MessageType.BYTES
+_TEXT: Final = MessageType.TEXT
 _ROUTING_TYPES: Final = tuple(TypedValue(int(routing), PropertyType.BYTE) for routing in sorted(RoutingType))
 
 
@@ -192,32 +194,29 @@ class Envelope:
         Raises:
             MessageFormatException: a message that was received and is passed on cannot be read.
         """
-        own: dict[str, TypedValue] = {}
+        message: JMSMessage | None = None
+        template = self._template
         body: bytes | memoryview
         if isinstance(content, bytes):
-            core_type, body = MessageType.BYTES, content
+            core_type, body = _BYTES, content
         elif isinstance(content, str):
-            core_type, body = MessageType.TEXT, encode_text(content)
+            core_type, body = _TEXT, encode_text(content)
         else:
-            core_type, body = _encoded_body(content)
-            own = _own_entries(content)
-        if delivery_time:
-            own[_SCHEDULED] = TypedValue(delivery_time, PropertyType.LONG)
-        template = self._template if not own else self._template_with(own)
-        core = template.message(
-            body,
-            type=core_type,
-            durable=durable,
-            priority=priority,
-            timestamp=timestamp,
-            expiration=expiration,
-            user_id=user_id,
-        )
-        if isinstance(content, JMSMessage):
-            content.was_sent(_CoreSource(core, self.destination))
+            message = content
+            core_type, body = _encoded_body(message)
+        if delivery_time or message is not None:
+            template = self._template_for(message, delivery_time)
+        core = template.message(body, core_type, durable, priority, timestamp, expiration, user_id)
+        if message is not None:
+            message.was_sent(_CoreSource(core, self.destination))
         return core
 
-    def _template_with(self, own: dict[str, TypedValue]) -> MessageTemplate:
+    def _template_for(self, message: JMSMessage | None, delivery_time: int) -> MessageTemplate:
+        own = {} if message is None else _own_entries(message)
+        if delivery_time:
+            own[_SCHEDULED] = TypedValue(delivery_time, PropertyType.LONG)
+        if not own:
+            return self._template
         own.update(self._entries)
         return MessageTemplate(self._template.address, Properties.of_entries(own))
 
