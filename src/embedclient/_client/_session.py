@@ -23,6 +23,7 @@ from embedclient._client._session_context import SessionContext
 from embedclient.agent import Call, SessionMode
 from embedclient.agent import Consumer as AgentConsumer
 from embedclient.errors import (
+    ConnectionClosedException,
     IllegalStateException,
     InvalidDestinationException,
     TransactionOutcomeUnknownException,
@@ -73,6 +74,8 @@ class Session:
 
         A queue or topic that does not exist yet is created with the first send, where the broker allows it.
         """
+        if self.closed:
+            raise self._context.agent_session.closed_error or ConnectionClosedException("the session is closed")
         return MessageProducer(self._context, None if destination is None else as_destination(destination))
 
     def create_consumer(

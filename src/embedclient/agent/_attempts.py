@@ -36,6 +36,13 @@ def _pauses(settings: LocatorSettings) -> Iterator[float]:
         interval_ms = min(interval_ms * settings.retry_interval_multiplier, longest_ms)
 
 
+def _chosen(connectors: Sequence[TransportConfiguration], policy: LoadBalancingPolicy) -> TransportConfiguration:
+    index = policy(len(connectors))
+    if index not in range(len(connectors)):
+        raise ValueError(f"the load-balancing policy chose {index!r} of {len(connectors)} connectors, counted from 0")
+    return connectors[index]
+
+
 def first_attempts(
     settings: LocatorSettings, connectors: Sequence[TransportConfiguration], policy: LoadBalancingPolicy
 ) -> Iterator[Attempt]:
@@ -43,7 +50,7 @@ def first_attempts(
     per_connector = settings.initial_connect_attempts or 1
     pauses = _pauses(settings)
     for number in _rounds(per_connector * len(connectors) if per_connector > 0 else -1):
-        yield Attempt(next(pauses) if number else 0.0, connectors[policy(len(connectors))])
+        yield Attempt(next(pauses) if number else 0.0, _chosen(connectors, policy))
 
 
 def reconnect_attempts(
@@ -67,7 +74,7 @@ def reconnect_attempts(
     for _ in _rounds(settings.failover_attempts):
         connectors = list(everywhere())
         for _ in range(len(connectors)):
-            yield Attempt(pause, connectors[policy(len(connectors))])
+            yield Attempt(pause, _chosen(connectors, policy))
             pause = 0.0
         pause = next(pauses)
 

@@ -6,37 +6,52 @@ Responsible for values and their limits. Refuses to know URLs: the edge maps nam
 from enum import IntEnum
 
 from attrs import field, frozen
-from attrs.validators import ge, in_
+from attrs.validators import and_, ge, in_, le
 
 DEFAULT_CONSUMER_WINDOW_SIZE = 1024 * 1024
 VERSION_MAX = 136
 VERSION_MIN = 126
 
 
+# The Java client holds these in an int or a long, and some of them travel as such.
+_INT_MAX = 2**31 - 1
+_LONG_MAX = 2**63 - 1
+
+
+def _whole(default: int, minimum: int) -> int:
+    number: int = field(default=default, validator=and_(ge(minimum), le(_INT_MAX)))
+    return number
+
+
+def _milliseconds(default: int, minimum: int) -> int:
+    number: int = field(default=default, validator=and_(ge(minimum), le(_LONG_MAX)))
+    return number
+
+
 @frozen(kw_only=True)
 class LocatorSettings:
     """Settings of one session factory. Times are milliseconds, sizes bytes, -1 means off or unlimited."""
 
-    call_timeout_ms: int = field(default=30000, validator=ge(1))
-    call_failover_timeout_ms: int = field(default=30000, validator=ge(-1))
-    client_failure_check_period_ms: int = field(default=30000, validator=ge(-1))
-    connection_ttl_ms: int = field(default=60000, validator=ge(-1))
-    connect_timeout_ms: int = field(default=-1, validator=ge(-1))
-    initial_connect_attempts: int = field(default=1, validator=ge(-1))
-    reconnect_attempts: int = field(default=0, validator=ge(-1))
-    failover_attempts: int = field(default=0, validator=ge(-1))
-    retry_interval_ms: int = field(default=2000, validator=ge(0))
+    call_timeout_ms: int = _milliseconds(30000, 1)
+    call_failover_timeout_ms: int = _milliseconds(30000, -1)
+    client_failure_check_period_ms: int = _milliseconds(30000, -1)
+    connection_ttl_ms: int = _milliseconds(60000, -1)
+    connect_timeout_ms: int = _milliseconds(-1, -1)
+    initial_connect_attempts: int = _whole(1, -1)
+    reconnect_attempts: int = _whole(0, -1)
+    failover_attempts: int = _whole(0, -1)
+    retry_interval_ms: int = _milliseconds(2000, 0)
     retry_interval_multiplier: float = field(default=1.0, validator=ge(0.0))
-    max_retry_interval_ms: int = field(default=2000, validator=ge(0))
+    max_retry_interval_ms: int = _milliseconds(2000, 0)
     ha: bool = False
     use_topology_for_load_balancing: bool = True
 
-    consumer_window_size: int = field(default=DEFAULT_CONSUMER_WINDOW_SIZE, validator=ge(-1))
-    consumer_max_rate: int = field(default=-1, validator=ge(-1))
-    producer_window_size: int = field(default=65536, validator=ge(-1))
-    producer_max_rate: int = field(default=-1, validator=ge(-1))
-    confirmation_window_size: int = field(default=-1, validator=ge(-1))
-    min_large_message_size: int = field(default=102400, validator=ge(1))
+    consumer_window_size: int = _whole(DEFAULT_CONSUMER_WINDOW_SIZE, -1)
+    consumer_max_rate: int = _whole(-1, -1)
+    producer_window_size: int = _whole(65536, -1)
+    producer_max_rate: int = _whole(-1, -1)
+    confirmation_window_size: int = _whole(-1, -1)
+    min_large_message_size: int = _whole(102400, 1)
     compress_large_message: bool = False
     compression_level: int = field(default=-1, validator=in_(range(-1, 10)))
     cache_large_messages_client: bool = False
@@ -44,19 +59,19 @@ class LocatorSettings:
     block_on_durable_send: bool = True
     block_on_non_durable_send: bool = False
     pre_acknowledge: bool = False
-    ack_batch_size: int = field(default=1024 * 1024, validator=ge(0))
+    ack_batch_size: int = _whole(1024 * 1024, 0)
     auto_group: bool = False
     group_id: str | None = None
-    initial_message_packet_size: int = field(default=1500, validator=ge(0))
-    on_message_close_timeout_ms: int = field(default=10000, validator=ge(-1))
-    dups_ok_batch_size: int = field(default=1024 * 1024, validator=ge(0))
-    transaction_batch_size: int = field(default=1024 * 1024, validator=ge(0))
+    initial_message_packet_size: int = _whole(1500, 0)
+    on_message_close_timeout_ms: int = _whole(10000, -1)
+    dups_ok_batch_size: int = _whole(1024 * 1024, 0)
+    transaction_batch_size: int = _whole(1024 * 1024, 0)
 
     client_version: int = field(default=VERSION_MAX, validator=in_(range(VERSION_MIN, VERSION_MAX + 1)))
-    frame_size_bytes_max: int = field(default=100 * 1024 * 1024, validator=ge(1024))
-    send_high_water_bytes: int = field(default=1024 * 1024, validator=ge(1))
-    resend_bytes_max: int = field(default=256 * 1024 * 1024, validator=ge(1))
-    pending_requests_max: int = field(default=65536, validator=ge(1))
+    frame_size_bytes_max: int = _whole(100 * 1024 * 1024, 1024)
+    send_high_water_bytes: int = _whole(1024 * 1024, 1)
+    resend_bytes_max: int = _whole(256 * 1024 * 1024, 1)
+    pending_requests_max: int = _whole(65536, 1)
 
     @property
     def connect_timeout_s(self) -> float:

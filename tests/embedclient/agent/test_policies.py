@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from itertools import islice
+from typing import Any
+
+import pytest
 
 from embedclient.agent import (
     FirstElementPolicy,
@@ -44,6 +47,16 @@ def test_random_policies_differ_in_whether_they_stay() -> None:
 
 def test_first_element_never_moves() -> None:
     assert [FirstElementPolicy()(3) for _ in range(3)] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("index", [2, -1, "0"])
+def test_a_choice_that_is_no_index_is_refused_with_the_number_of_connectors(index: Any) -> None:
+    for attempts in (
+        first_attempts(LocatorSettings(), [A, B], lambda count: index),
+        reconnect_attempts(LocatorSettings(failover_attempts=1), list, lambda: [A, B], lambda count: index),
+    ):
+        with pytest.raises(ValueError, match=f"chose {index!r} of 2 connectors"):
+            next(attempts)
 
 
 def test_a_first_connection_is_tried_so_many_times_per_connector() -> None:

@@ -107,6 +107,8 @@ def test_policies_go_by_their_java_names(text: str, policy: str) -> None:
         ("tcp://h?colour=blue", r"unknown parameter 'colour' in tcp://h\?colour=blue$"),
         ("tcp://h?callTimeout=soon", "'callTimeout' in .* is 'soon': expected a whole number"),
         ("tcp://h?callTimeout=-5", r"'callTimeout' in .* is '-5': must be >= 1"),
+        ("tcp://h?consumerWindowSize=2147483648", "'consumerWindowSize' in .*: must be <= 2147483647"),
+        ("tcp://h?connectionTTL=9223372036854775808", "'connectionTTL' in .*: must be <= 9223372036854775807"),
         ("tcp://h?ha=yes", "'ha' in .* is 'yes': expected true or false"),
         ("tcp://h?retryIntervalMultiplier=0", "'retryIntervalMultiplier' in .* is '0': expected a number above 0"),
         ("tcp://h?ha", "parameter 'ha' in .* has no value"),

@@ -124,6 +124,10 @@ async def test_everything_of_a_closed_connection_is_closed(client: Client, url: 
         session = await connection.session()
         producer = session.create_producer("q")
         consumer = await session.create_consumer("q")
+        other = await connection.session()
+        await other.close()
+        with pytest.raises(ConnectionClosedException, match="the session is closed"):
+            other.create_producer("q")
         await connection.close()
         assert session.closed and producer.closed and consumer.closed
         with pytest.raises((ConnectionClosedException, ConnectionLostException)):

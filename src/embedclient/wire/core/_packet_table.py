@@ -17,7 +17,7 @@ and a decoded body becomes a packet without a call per field.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from operator import itemgetter
 from struct import Struct
 from struct import error as StructError
@@ -340,9 +340,14 @@ class Record(tuple[object, ...], metaclass=_PacketClass):
         return hash((type(self).__name__, tuple(self)))
 
     def __repr__(self) -> str:
-        names: tuple[str, ...] = self.__match_args__
-        fields = ", ".join(f"{name}={value!r}" for name, value in zip(names, self, strict=True))
+        # Errors and logs show packets, and nobody wants a password there.
+        shown = {name: "***" if name == "password" and value else value for name, value in self._named()}
+        fields = ", ".join(f"{name}={value!r}" for name, value in shown.items())
         return f"{type(self).__name__}({fields})"
+
+    def _named(self) -> Iterator[tuple[str, object]]:
+        names: tuple[str, ...] = self.__match_args__
+        return zip(names, self, strict=True)
 
     @classmethod
     def plan(cls, version: int) -> Plan:

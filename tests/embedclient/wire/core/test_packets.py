@@ -230,6 +230,25 @@ def test_values_that_do_not_fit_are_our_error() -> None:
             encode_packet(packet, 10, 136)
 
 
+def test_a_packet_is_shown_without_its_password() -> None:
+    packet = CreateSession(
+        name="s",
+        session_channel_id=10,
+        version=136,
+        username="me",
+        password="hunter2",
+        min_large_message_size=2**40,
+        xa=False,
+        auto_commit_sends=True,
+        auto_commit_acks=True,
+        window_size=-1,
+        pre_acknowledge=False,
+    )
+    with pytest.raises(LocalProtocolError, match="username='me', password='\\*\\*\\*'") as caught:
+        encode_packet(packet, 1, 136)
+    assert "hunter2" not in str(caught.value) + repr(packet)
+
+
 @pytest.mark.parametrize("packet_type", [0, 1, 9, 14, 33 + 4, 47, 83, 90, 102, 107, 123, -9, -23, -128])
 def test_unknown_types_are_refused(packet_type: int) -> None:
     frame = FRAME_HEADER.pack(9, packet_type, 10)
