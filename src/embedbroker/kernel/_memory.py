@@ -21,10 +21,13 @@ from embedclient.errors import ErrorCode
 
 from ._refusal import Refused, Scope
 
-__all__ = ["MESSAGE_OVERHEAD_BYTES", "MemoryAccount", "Reservation"]
+__all__ = ["MESSAGE_OVERHEAD_BYTES", "REFERENCE_BYTES", "MemoryAccount", "Reservation"]
 
 MESSAGE_OVERHEAD_BYTES = 320
 """What a message costs beside its own bytes: objects, queue entry, ids (measured, see docs/performance.md)."""
+
+REFERENCE_BYTES = 70
+"""What each queue beyond the first adds: its reference to the message (measured with 100 queues)."""
 
 CREDIT_COST = 4
 """Bytes reserved for a byte of credit: messages of JMS clients have hardly less than 110 bytes, and cost the above."""
@@ -35,7 +38,7 @@ RESERVED_ADDRESSES_MAX = 1000
 
 @define(eq=False)
 class MemoryAccount:
-    """Bytes held by messages. A message in several queues is counted once, on the address it was sent to."""
+    """Bytes held by messages. One in several queues is counted once, with its references, on its address."""
 
     limit_bytes: int
     margin_bytes: int = 0
@@ -56,22 +59,24 @@ class MemoryAccount:
     def hold(self, message_id: int, address: str, size: int, queues: int) -> None:
         """A message of ``size`` bytes went into ``queues`` queues."""
         cost = size + MESSAGE_OVERHEAD_BYTES
+        if queues > 1:
+            self._shared[message_id] = queues
+            cost += (queues - 1) * REFERENCE_BYTES
         self.used_bytes += cost
         by_address = self._by_address
         by_address[address] = by_address.get(address, 0) + cost
-        if queues > 1:
-            self._shared[message_id] = queues
 
     def release(self, message_id: int, address: str, size: int) -> None:
         """One queue is done with a message."""
+        cost = size + MESSAGE_OVERHEAD_BYTES
         if self._shared:
             left = self._shared.get(message_id)
             if left is not None:
                 if left > 1:
                     self._shared[message_id] = left - 1
-                    return
-                del self._shared[message_id]
-        cost = size + MESSAGE_OVERHEAD_BYTES
+                    cost = REFERENCE_BYTES
+                else:
+                    del self._shared[message_id]
         self.used_bytes -= cost
         left_bytes = self._by_address[address] - cost
         assert left_bytes >= 0, (address, left_bytes)

@@ -6,26 +6,33 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from embedbroker.kernel import Refused, Scope, Session
-from embedbroker.kernel._memory import MESSAGE_OVERHEAD_BYTES, RESERVED_ADDRESSES_MAX, MemoryAccount, Reservation
+from embedbroker.kernel._memory import (
+    MESSAGE_OVERHEAD_BYTES,
+    REFERENCE_BYTES,
+    RESERVED_ADDRESSES_MAX,
+    MemoryAccount,
+    Reservation,
+)
 from embedclient.errors import ErrorCode
 
 from .letters import letter
 from .stage import MULTICAST, Stage
 
 
-def test_a_message_in_many_queues_is_counted_once() -> None:
+def test_a_message_in_many_queues_is_counted_once_with_its_references() -> None:
     stage = Stage()
     for name in ("x", "y", "z"):
         stage.queue(name, "t", MULTICAST)
     message = letter("m", "t")
     stage.send(message)
     cost = len(message.raw) + MESSAGE_OVERHEAD_BYTES
-    assert stage.kernel.memory.used_bytes == stage.kernel.memory.address_bytes("t") == cost
+    used = [cost + 2 * REFERENCE_BYTES, cost + REFERENCE_BYTES, cost, 0]
+    assert stage.kernel.memory.used_bytes == stage.kernel.memory.address_bytes("t") == used[0]
     for index, name in enumerate(("x", "y", "z")):
         session = stage.session(pre_acknowledge=True)
         stage.consumer(session, name)
         stage.run()
-        assert stage.kernel.memory.used_bytes == (cost if index < 2 else 0)
+        assert stage.kernel.memory.used_bytes == used[index + 1]
     stage.assert_empty()
 
 
