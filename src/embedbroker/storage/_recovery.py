@@ -33,6 +33,7 @@ from ._segments import (
     decode_header,
     segment_range,
     torn_name,
+    torn_tail,
 )
 from ._settings import JournalSettings
 from ._steps import Corruption, Steps, read
@@ -85,6 +86,7 @@ class Recovery:
             yield from self._walk(segment)
         self._check_extents()
         yield from self._judge_tails(names)
+        yield from self._drop_old_copies(names)
         yield from self._rewrite_last_batch()
         self._choose_current()
         for segment in self.segments:
@@ -269,6 +271,13 @@ class Recovery:
             yield (WriteAt(name, offset - start, (data,)),)
         if end > start:
             yield (Sync(name), SyncDirectory())
+            names.append(name)
+
+    def _drop_old_copies(self, names: list[str]) -> Steps[None]:
+        """A broker that is killed every minute must not fill its disk with them."""
+        copies = sorted((place, name) for name in names if (place := torn_tail(name)) is not None)
+        for _place, name in copies[: max(len(copies) - self.settings.torn_copies_max, 0)]:
+            yield (Remove(name),)
 
     def _rewrite_last_batch(self) -> Steps[None]:
         if self._last is None:

@@ -50,6 +50,7 @@ __all__ = [
     "segment_range",
     "spare_name",
     "torn_name",
+    "torn_tail",
 ]
 
 FIRST_BATCH_OFFSET = 4096
@@ -58,6 +59,7 @@ MAGIC = b"EBJS"
 HEADER = Struct("<4sBBHQQQQQQq")
 CHECKED = FIRST_BATCH_OFFSET - 4
 NAME = re.compile(r"segment-(\d{10,})(?:-(\d{10,}))?\.journal\Z")
+TORN_NAME = re.compile(r"torn-(\d{10,})-(\d+)\.copy\Z")
 
 
 class SegmentFlags(IntFlag):
@@ -96,6 +98,12 @@ def spare_name(generation: int) -> str:
 def torn_name(generation: int, number: int) -> str:
     """The name of the copy of a torn tail."""
     return f"torn-{generation:010}-{number}.copy"
+
+
+def torn_tail(name: str) -> tuple[int, int] | None:
+    """(generation, number) of a copy's name, None for other names."""
+    match = TORN_NAME.match(name)
+    return (int(match[1]), int(match[2])) if match is not None else None
 
 
 @frozen

@@ -42,6 +42,8 @@ class JournalSettings:
     # How many segments one compaction takes at most.
     compaction_run_max: int = 16
     spare_segments_max: int = 4
+    # Copies of cut tails are for people to look at: the newest are kept, of up to 16 MiB each.
+    torn_copies_max: int = 8
 
     @segment_size_bytes.validator
     def _holds_a_batch(self, _attribute: object, value: int) -> None:

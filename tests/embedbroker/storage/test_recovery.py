@@ -141,6 +141,27 @@ def test_the_same_torn_batch_is_cut_only_once_and_numbers_go_on_without_a_gap() 
     assert third.reached == 4  # the queue and 100, 101, then 300, the seal
 
 
+def test_a_broker_that_is_killed_again_and_again_keeps_the_newest_copies_only() -> None:
+    disk = SimulatedDisk()
+    kept: list[str] = []
+    for life in range(SMALL.torn_copies_max + 3):
+        journal = RecordedJournal(disk)
+        journal.open()
+        journal.settle()
+        journal.call("add_message", StoredMessage(100 + life, b"x"), 0, [(1, 100 + life)])
+        journal.settle()
+        file = max(name for name in files(disk) if name.startswith("segment-"))
+        disk.run((WriteAt(file, used(disk, file), (b"garbage",)), Sync(file)))
+        kept = [name for name in files(disk) if name.startswith("torn-")]
+        assert len(kept) <= SMALL.torn_copies_max
+    numbers = sorted(int(name.split("-")[1]) for name in kept)
+    assert len(numbers) == SMALL.torn_copies_max and numbers[0] > 1
+    newest = max(
+        int(name.split("-")[1].removesuffix(".journal")) for name in files(disk) if name.startswith("segment-")
+    )
+    assert newest - numbers[-1] <= 1
+
+
 @pytest.mark.parametrize("size", [1, 63, 64, 511, 512, 513, 5000])
 def test_a_tail_of_garbage_is_cut(size: int) -> None:
     disk = SimulatedDisk()
