@@ -55,6 +55,8 @@ def test_two_kills_lose_nothing(tmp_path: Path) -> None:
         assert kill["sends_waiting_outside_transactions"] > 0
         assert kill["transactions_before_their_commit"] > 0
         assert kill["next_delivery_s"] > 0
+    # Without a terminal progress is whole lines.
+    assert re.fullmatch(r"broker at tcp://\S+, in \S+\n( +\d+\.\d s  (load|drain) .*\n)*", result.stderr), result.stderr
     page = report.read_text()
     assert "PASSED" in page
     assert page.count('class="outage"') == 2

@@ -32,6 +32,7 @@ from ._tables import as_json, progress_line, verdict_tables
 __all__ = ["drill"]
 
 _REFRESH_S = 0.25
+_LINE_S = 5.0
 
 
 def _report_file(_: click.Context, __: click.Parameter, text: str | None) -> Path | None:
@@ -107,13 +108,18 @@ def _write(report: Path, page: str) -> None:
 
 
 async def _conduct_visibly(plan: DrillPlan, directory: Path) -> Findings:
-    with Live(console=Console(stderr=True), auto_refresh=False) as live:
+    console = Console(stderr=True)
+    with Live(console=console, auto_refresh=False, transient=not console.is_terminal) as live:
 
         async def watch(stage: Stage, kills: Sequence[KillRecord]) -> None:
-            live.console.print(f"broker at {stage.broker_url}, in {directory}", highlight=False, soft_wrap=True)
-            while True:
-                live.update(progress_line(stage, kills), refresh=live.console.is_terminal)
+            console.print(f"broker at {stage.broker_url}, in {directory}", highlight=False, soft_wrap=True)
+            while console.is_terminal:
+                live.update(progress_line(stage, kills), refresh=True)
                 await trio.sleep(_REFRESH_S)
+            while True:
+                # A file or a build's log gets lines, and fewer of them.
+                await trio.sleep(_LINE_S)
+                console.print(progress_line(stage, kills), soft_wrap=True)
 
         return await conduct(plan, directory, watch)
 
