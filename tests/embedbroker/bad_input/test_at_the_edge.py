@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import resource
+from collections.abc import Iterator
+
 import pytest
 import trio
 import trio.testing
@@ -170,6 +173,40 @@ async def test_wrong_requests_are_answered_and_the_connection_lives(
             assert isinstance(reply, ExceptionResponse) and reply.code == answer
         await intruder.send(PING)
         assert await intruder.next_packet() == Ping(60_000)
+        assert guarded.lines() == []  # whoever asked knows
+        intruder.stream.close()
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [
+        SessionAcknowledge(0, 4711, False),
+        SessionIndividualAcknowledge(7, 4711, False),
+        SessionCreateConsumer(1, "witness", "colour = = 'red'", False, False),
+        SessionCreateConsumer(1, "nowhere", None, False, False),
+        CreateQueueV2("a", "b", "NOT", True, False, False, False, 1),
+        SessionSend(letter("m", ""), False),
+    ],
+    ids=[
+        "acknowledge what was not delivered",
+        "acknowledge with an unknown consumer",
+        "wrong selector",
+        "missing queue",
+        "queue with a wrong filter",
+        "send without address",
+    ],
+)
+async def test_wrong_requests_that_nobody_waits_for_are_a_line_in_the_log(
+    packet: Packet, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with guarded_broker(caplog) as guarded:
+        intruder = await guarded.connect()
+        await intruder.open_session()
+        await intruder.send_packets(packet)
+        await intruder.send(PING)
+        assert await intruder.next_packet() == Ping(60_000)
+        (line,) = guarded.lines()
+        assert "refused" in line and "127.0.0.1" in line
         intruder.stream.close()
 
 
@@ -238,9 +275,19 @@ async def test_a_thousand_silent_connections(
         assert len(lines) == 1000 and "no handshake" in lines[0]
 
 
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    """Both ends of a thousand sockets are open files of this process; shells often allow 1,024."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(before[0], min(4096, before[1])), before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.usefixtures("many_files")
 async def test_a_thousand_silent_sockets_leave_nothing(caplog: pytest.LogCaptureFixture) -> None:
     async with guarded_broker(caplog) as guarded:
-        silent = [await guarded.connect() for _ in range(400)]
+        silent = [await guarded.connect() for _ in range(1000)]
         await guarded.look()
         for intruder in silent:
             intruder.stream.close()
