@@ -30,6 +30,7 @@ from embedclient.wire.core import (
     Packet,
     PacketsConfirmed,
     SessionCommit,
+    SessionConsumerClose,
     encode_packet,
     encode_send,
 )
@@ -108,7 +109,10 @@ class SessionLine:
         self._failover_deadlines.start(entry, lambda: self._on_failover_timeout(entry))
 
     def _on_failover_timeout(self, entry: Request | Send) -> None:
-        self._backlog.remove(entry)
+        # A session that is reattached later still has the consumer there, and would be sent messages for nobody: only
+        # the caller of the close goes on.
+        if not (isinstance(entry, Request) and isinstance(entry.packet, SessionConsumerClose)):
+            self._backlog.remove(entry)
         milliseconds = self._settings.call_failover_timeout_ms
         text = f"no connection came back within {milliseconds} ms"
         entry.call.fail(exception_for(ErrorCode.CONNECTION_TIMEDOUT, text))

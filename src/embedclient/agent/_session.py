@@ -50,6 +50,7 @@ from embedclient.wire.core import (
     SessionAddMetadataV2,
     SessionClose,
     SessionCommit,
+    SessionConsumerClose,
     SessionCreateConsumer,
     SessionIndividualAcknowledge,
     SessionProducerCredits,
@@ -465,10 +466,10 @@ class Session:
             self.rollback_only = True
             # A commit that waits would commit the half of the transaction that was sent after the rebuild.
             line.fail_waiting(SessionCommit, rolled_back())
-        # One that waits speaks of a delivery of the old session. Sent in the new one it would take with it whatever the
-        # broker has delivered there before the same message, seen or not.
-        for acknowledgement in (SessionAcknowledge, SessionIndividualAcknowledge):
-            line.fail_waiting(acknowledgement, unblocked(cause))
+        # What waits and speaks of the old session: an acknowledgement sent in the new one would take with it whatever
+        # the broker has delivered there before the same message, seen or not; a closed consumer is not made again.
+        for kind in (SessionAcknowledge, SessionIndividualAcknowledge, SessionConsumerClose):
+            line.fail_waiting(kind, unblocked(cause))
         line.restart(cause)
         if line.closed_error is not None:
             return  # the close that was in flight has ended with the old session

@@ -1,0 +1,176 @@
+"""What waits while a connection is away, and what must not be left of it in the session that comes back."""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from embedclient.agent import FailoverCompleted, LocatorSettings, SessionMode
+from embedclient.errors import ErrorCode
+from embedclient.wire.core import HANDSHAKE, FrameSplitter, SessionConsumerClose, SessionRollback, SessionStart
+from tests.embedclient.agent.node_pair import NodePair, count_of, open_queue, open_session, take, text_message, text_of
+
+RECONNECTING = LocatorSettings(reconnect_attempts=-1, retry_interval_ms=200)
+REATTACHING = evolve(RECONNECTING, confirmation_window_size=1 << 20)
+
+
+def test_a_blocking_acknowledgement_that_waits_for_the_failover_is_not_sent_to_a_rebuilt_session() -> None:
+    """1. A message is taken, the connection is lost, its acknowledgement waits. 2. The rebuilt session gets it again.
+    3. Acknowledged a second time, the broker would not find it, and take all that it had delivered behind it."""
+    pair = NodePair(evolve(RECONNECTING, block_on_acknowledge=True))
+    session = open_session(pair)
+    producer, consumer = open_queue(pair, session)
+    for text in ("one", "two", "three"):
+        pair.finish(producer.send(text_message(text, "q")))
+    old = consumer.next(pair.now)
+    assert old is not None
+    pair.refuse_dials = True
+    pair.cut()
+    acknowledgement = session.consumed(old)
+    pair.settle()
+    pair.refuse_dials = False
+    pair.advance(1)
+    assert pair.error_code(acknowledgement) == ErrorCode.UNBLOCKED
+    again = consumer.next(pair.now)
+    assert again is not None and (text_of(again), again.redelivered) == ("one", True)
+    pair.finish(session.consumed(again))
+    assert count_of(pair, session) == 2
+
+
+def test_a_rollback_whose_stop_is_answered_late_shows_no_message_twice() -> None:
+    """1. A delivery and the reply to SESS_STOP are lost; the stop times out, the rollback waits for the failover.
+    2. The broker repeats the delivery, then takes it back with the rollback and delivers it anew."""
+    pair = NodePair(REATTACHING)
+    session = open_session(pair, SessionMode.TRANSACTED)
+    _, consumer = open_queue(pair, session)
+    producer = open_session(pair).create_producer("q")
+    pair.settle()
+    pair.filter = lambda sender, data: b"" if sender == "server" else data
+    producer.send(text_message("one", "q", durable=False))
+    pair.settle()
+    rollback = session.rollback()
+    pair.advance(29)
+    pair.filter = lambda sender, data: data
+    pair.advance(5)
+    pair.finish(rollback)
+    assert FailoverCompleted(True) in pair.notifications
+    assert take(pair, session, consumer) == ["one"]
+    pair.finish(session.commit())
+    assert count_of(pair, session) == 0
+
+
+def test_a_rollback_that_fails_leaves_nothing_to_commit() -> None:
+    """1. A rollback gives up waiting for the failover. 2. The session is reattached with everything it had done.
+    3. What the program wanted to take back is not committed together with what it does next."""
+    pair = NodePair(evolve(REATTACHING, call_failover_timeout_ms=3000))
+    session = open_session(pair, SessionMode.TRANSACTED)
+    producer, consumer = open_queue(pair, session)
+    producer.send(text_message("taken back", "q"))
+    pair.settle()
+    pair.refuse_dials = True
+    pair.cut()
+    rollback = session.rollback()
+    pair.advance(7)
+    assert pair.error_code(rollback) == ErrorCode.CONNECTION_TIMEDOUT
+    pair.refuse_dials = False
+    pair.advance(1)
+    assert FailoverCompleted(True) in pair.notifications
+    producer.send(text_message("next", "q"))
+    assert pair.error_code(session.commit()) == ErrorCode.TRANSACTION_ROLLED_BACK
+    producer.send(text_message("next", "q"))
+    pair.finish(session.commit())
+    assert take(pair, session, consumer) == ["next"]
+
+
+def test_with_window_zero_a_caller_that_waits_in_a_stopped_session_is_sent_a_message_after_the_rebuild() -> None:
+    """1. A message arrives, but its session is stopped. 2. The session is rebuilt. 3. It is started again."""
+    pair = NodePair(evolve(RECONNECTING, consumer_window_size=0))
+    session = open_session(pair)
+    producer, consumer = open_queue(pair, session)
+    consumer.want()
+    pair.finish(producer.send(text_message("one", "q")))
+    pair.finish(session.stop())
+    assert consumer.buffered == 1
+    pair.cut()
+    pair.advance(1)
+    pair.finish(session.start())
+    assert take(pair, session, consumer) == ["one"]
+
+
+def test_a_session_started_while_its_stop_waits_for_the_failover_delivers() -> None:
+    """1. Connection lost. 2. The stop waits, perhaps for a caller that has gone. 3. The session is started again."""
+    pair = NodePair(RECONNECTING)
+    session = open_session(pair)
+    producer, consumer = open_queue(pair, session)
+    pair.refuse_dials = True
+    pair.cut()
+    pair.settle()
+    stop = session.stop()
+    pair.finish(session.start())
+    assert stop.error is not None
+    pair.refuse_dials = False
+    pair.advance(1)
+    pair.finish(producer.send(text_message("one", "q")))
+    assert take(pair, session, consumer) == ["one"]
+
+
+def sent_kinds(pair: NodePair) -> list[int]:
+    """The types of the packets that the client has written since `client_bytes` was cleared."""
+    data = b"".join(pair.client_bytes).removeprefix(HANDSHAKE)
+    _, ends = FrameSplitter().feed(data)
+    return [data[start + 4] for start in (0, *ends[:-1])]
+
+
+def test_a_session_started_during_a_rollback_is_started_behind_it() -> None:
+    """Started in front of it, the broker would deliver what the rollback takes back, and once more afterwards."""
+    pair = NodePair()
+    session = open_session(pair, SessionMode.TRANSACTED)
+    producer, consumer = open_queue(pair, session)
+    producer.send(text_message("one", "q"))
+    pair.finish(session.commit())
+    pair.finish(session.stop())
+    pair.client_bytes.clear()
+    session.query_queue("q")  # the rollback waits behind it
+    rollback = session.rollback()
+    pair.finish(session.start())
+    pair.finish(rollback)
+    assert [kind for kind in sent_kinds(pair) if kind in (SessionRollback.TYPE, SessionStart.TYPE)] == [
+        SessionRollback.TYPE,
+        SessionStart.TYPE,
+    ]
+    assert take(pair, session, consumer) == ["one"]
+
+
+def test_a_consumer_closed_during_a_failover_ends_quietly_when_its_session_is_rebuilt() -> None:
+    """The rebuilt session never had it: there is nothing to close, and Artemis would answer with EXCEPTION."""
+    pair = NodePair(RECONNECTING)
+    session = open_session(pair)
+    _, consumer = open_queue(pair, session)
+    pair.refuse_dials = True
+    pair.cut()
+    close = consumer.close()
+    pair.settle()
+    pair.client_bytes.clear()
+    pair.refuse_dials = False
+    pair.advance(1)
+    pair.finish(close)
+    assert SessionConsumerClose.TYPE not in sent_kinds(pair)
+    assert pair.finish(session.query_queue("q")).consumer_count == 0
+
+
+def test_a_consumer_closed_during_a_failover_is_closed_in_a_session_that_is_reattached_late() -> None:
+    """1. The close waits longer than a call may. 2. The broker still has the consumer, with its credits.
+    3. Left open it would be sent messages that nobody ever sees."""
+    pair = NodePair(evolve(REATTACHING, call_failover_timeout_ms=3000))
+    session = open_session(pair)
+    producer, consumer = open_queue(pair, session)
+    pair.refuse_dials = True
+    pair.cut()
+    close = consumer.close()
+    pair.advance(5)
+    pair.finish(close)
+    pair.refuse_dials = False
+    pair.advance(1)
+    assert FailoverCompleted(True) in pair.notifications
+    pair.finish(producer.send(text_message("one", "q")))
+    other = pair.finish(session.open_queue_consumer("q"))
+    assert take(pair, session, other) == ["one"]
