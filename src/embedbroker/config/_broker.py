@@ -55,6 +55,7 @@ class MemoryShares:
     margin: int
     partial_frames: int
     resend: int
+    output: int
 
 
 @frozen
@@ -81,6 +82,7 @@ class BrokerConfig:
     global_max_size_margin_bytes: int | None = field(default=None, validator=optional(_whole))
     partial_frames_bytes_max: int | None = field(default=None, validator=optional(_positive))
     resend_bytes_max: int | None = field(default=None, validator=optional(_positive))
+    output_total_bytes_max: int | None = field(default=None, validator=optional(_positive))
     frame_size_bytes_max: int = field(default=100 * 1024 * 1024, validator=_positive)
     connection_ttl_ms: int = field(default=60_000, validator=_time)
     connection_check_interval_ms: int = field(default=2_000, validator=_positive)
@@ -111,4 +113,6 @@ class BrokerConfig:
             margin=share(self.global_max_size_margin_bytes, max(global_max_size_bytes // 2, MARGIN_BYTES_MIN)),
             partial_frames=share(self.partial_frames_bytes_max, max(eighth, self.frame_size_bytes_max)),
             resend=share(self.resend_bytes_max, max(eighth, RESEND_BYTES_MIN)),
+            # One peer may leave as much, and a frame beyond.
+            output=share(self.output_total_bytes_max, max(eighth, self.output_bytes_max + self.frame_size_bytes_max)),
         )

@@ -29,6 +29,7 @@ from embedbroker.protocols import (
 from embedclient.model import Entropy, Instant, make_uuid, uuid_text
 
 from ._gate import DurabilityGate
+from ._hoards import Hoards
 from ._inputs import (
     Accepted,
     BytesReceived,
@@ -42,9 +43,10 @@ from ._inputs import (
     Written,
 )
 from ._outputs import CloseConnection, Level, Notice, Output, Ready, SendBytes, Stopped
-from ._partial_frames import PartialFrames
 
 __all__ = ["Node", "NodeState"]
+
+_OUTPUT_COUNTED_FROM_BYTES = 64 * 1024
 
 
 class NodeState(Enum):
@@ -88,7 +90,10 @@ class Node:
         self.core = CoreService(
             self.kernel, self.gate, entropy, "", ResendAccount(shares.resend, config.output_bytes_max)
         )
-        self._partial_frames = PartialFrames(shares.partial_frames)
+        self._partial_frames = Hoards(
+            shares.partial_frames, "partial_frames_bytes_max", "a frame that has not come whole"
+        )
+        self._output = Hoards(shares.output, "output_total_bytes_max", "output that its peer does not read")
         self._now = Instant(0.0, 0)
         self._outputs: list[Output] = []
         self._dirty: list[Link] = []
@@ -209,6 +214,13 @@ class Node:
         connection = self._connections.get(written.connection)
         if connection is not None:
             connection.link.written(written.count)
+            if self._output.total_bytes:
+                self._count_output(connection)
+
+    def _count_output(self, connection: CoreConnection) -> None:
+        """Small amounts are on their way, and not looked at."""
+        waiting = connection.link.high_water - connection.link.room
+        self._output.count(connection, waiting if waiting > _OUTPUT_COUNTED_FROM_BYTES else 0)
 
     def _on_peer_closed(self, closed: PeerClosed) -> None:
         newcomer = self._newcomers.pop(closed.connection, None)
@@ -217,10 +229,14 @@ class Node:
             return
         connection = self._connections.pop(closed.connection, None)
         if connection is not None:
-            self._partial_frames.forget(connection)
+            self._forget_hoards(connection)
             connection.closed()
             if connection.lost:
                 self._keep_lost(connection)
+
+    def _forget_hoards(self, connection: CoreConnection) -> None:
+        self._partial_frames.forget(connection)
+        self._output.forget(connection)
 
     def _keep_lost(self, connection: CoreConnection) -> None:
         """Its sessions wait for their client; the oldest give way when as many wait as may be connected."""
@@ -396,6 +412,8 @@ class Node:
         for link in dirty:
             if link.out:
                 outputs.append(SendBytes(link.id, link.take()))
+                if link.high_water - link.room > _OUTPUT_COUNTED_FROM_BYTES and link.alive:
+                    self._count_output(self._connections[link.id])
             if link.room + link.excess < link.high_water - bytes_max and link.alive:
                 self._notice(
                     Level.WARNING, f"{link.peer}: closed, it does not read: {bytes_max} bytes are waiting for it"
@@ -409,7 +427,7 @@ class Node:
                 link.close_reason = None
                 connection = self._connections.pop(link.id, None)
                 if connection is not None:
-                    self._partial_frames.forget(connection)
+                    self._forget_hoards(connection)
         dirty.clear()
 
     def _log(self, text: str) -> None:

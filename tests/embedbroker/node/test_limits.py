@@ -161,6 +161,45 @@ def test_a_peer_that_breaks_the_protocol_behind_half_a_frame_leaves_nothing_in_t
     assert stage.node._partial_frames.total_bytes == 0
 
 
+# -- output that nobody reads ------------------------------------------------------------------------------------------
+
+
+def test_output_that_many_peers_leave_is_bounded_together() -> None:
+    stage = Stage(output_total_bytes_max=500_000)
+    sender = stage.connect().open_session()
+    lazy = [stage.connect().open_session(pre_acknowledge=True) for _ in range(10)]
+    for number, peer in enumerate(lazy):
+        peer.create_queue(f"q{number}")
+        peer.consume(f"q{number}")
+        peer.reads = False
+    for number in range(10):
+        sender.send(SessionSend(letter("x" * (70_000 + number), f"q{number}"), False, 0))
+        stage.run()
+    output = stage.node._output
+    assert 400_000 < output.total_bytes <= 500_000
+    # Each that came last held the most.
+    assert [peer.closed is None for peer in lazy] == [True] * 7 + [False] * 3
+    assert [line for line in stage.warnings() if "output_total_bytes_max" not in line] == []
+    lazy[0].read()
+    assert 6 * 70_000 < output.total_bytes < 6 * 70_500
+    for peer in lazy[1:7]:
+        peer.lose()
+    assert output.total_bytes == 0
+    assert sender.state() == "open"
+
+
+def test_what_a_peer_has_read_is_not_counted() -> None:
+    stage = Stage(output_total_bytes_max=200_000)
+    peer = stage.connect().open_session(pre_acknowledge=True)
+    peer.create_queue()
+    peer.consume()
+    for _ in range(20):
+        peer.post("x" * 100_000)
+        stage.run()
+    assert len(peer.texts) == 20 and peer.state() == "open"
+    assert stage.node._output.total_bytes == 0
+
+
 # -- numbers ----------------------------------------------------------------------------------------------------------
 
 
