@@ -279,7 +279,9 @@ async def test_a_thousand_silent_connections(
 def many_files() -> Iterator[None]:
     """Both ends of a thousand sockets are open files of this process; shells often allow 1,024."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(before[0], min(4096, before[1])), before[1]))
+    if before[1] < 4096:
+        pytest.skip(f"no more than {before[1]} open files are allowed here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(before[0], 4096), before[1]))
     yield
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
