@@ -97,6 +97,12 @@ def test_every_field_of_the_configuration_is_there_with_its_default() -> None:
     assert shown == {name: repr(getattr(BrokerConfig(), name)) for name in shown}
 
 
+def test_every_limit_of_the_configuration_is_in_the_table_of_limits() -> None:
+    limits = {field.name for field in fields(BrokerConfig) if field.name.endswith(("_max", "_bytes"))}
+    shown = {name for row in tables(section("limits", "Limits"))[0] for name in codes(row[2])}
+    assert limits - shown == {"work_per_step_max", "segment_size_bytes"}
+
+
 def options_of(command: click.Command) -> dict[str, str]:
     found: dict[str, str] = {}
     for parameter in command.params:

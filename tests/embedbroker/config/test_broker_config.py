@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from attrs.exceptions import FrozenInstanceError
 
-from embedbroker.config import AddressSettings, BrokerConfig
+from embedbroker.config import AddressSettings, BrokerConfig, MemoryShares
 
 
 def test_by_default_it_listens_on_a_free_local_port_and_keeps_dead_letters() -> None:
@@ -38,6 +38,16 @@ def test_the_mapping_of_settings_is_its_own() -> None:
         ({"frame_size_bytes_max": 0}, ValueError),
         ({"output_bytes_max": -5}, ValueError),
         ({"global_max_size_bytes": -1}, ValueError),
+        ({"global_max_size_margin_bytes": -1}, ValueError),
+        ({"partial_frames_bytes_max": 0}, ValueError),
+        ({"resend_bytes_max": 1.5}, TypeError),
+        ({"output_total_bytes_max": 0}, ValueError),
+        ({"sessions_per_connection_max": 0}, ValueError),
+        ({"consumers_per_session_max": 0}, ValueError),
+        ({"session_metadata_bytes_max": None}, TypeError),
+        ({"held_replies_max": 0}, ValueError),
+        ({"addresses_max": 0}, ValueError),
+        ({"queues_max": "many"}, TypeError),
         ({"name": 7}, TypeError),
         ({"segment_size_bytes": 20_000}, ValueError),
         ({"address_settings": 5}, TypeError),
@@ -73,3 +83,17 @@ def test_what_is_wrong_is_said_in_a_sentence(values: dict[str, object], sentence
     with pytest.raises((TypeError, ValueError)) as caught:
         BrokerConfig(**values)  # type: ignore[arg-type]  # wrong on purpose
     assert str(caught.value) == sentence
+
+
+def test_memory_is_shared_out_by_its_limit_unless_a_share_is_said() -> None:
+    mib = 1024 * 1024
+    assert BrokerConfig().memory_shares(8192 * mib) == MemoryShares(
+        messages=8192 * mib, margin=4096 * mib, partial_frames=1024 * mib, resend=1024 * mib, output=1024 * mib
+    )
+    assert BrokerConfig().memory_shares(mib) == MemoryShares(
+        messages=mib, margin=128 * mib, partial_frames=100 * mib, resend=16 * mib, output=164 * mib
+    )
+    said = BrokerConfig(
+        global_max_size_margin_bytes=0, partial_frames_bytes_max=1, resend_bytes_max=2, output_total_bytes_max=3
+    )
+    assert said.memory_shares(mib) == MemoryShares(messages=mib, margin=0, partial_frames=1, resend=2, output=3)
