@@ -149,6 +149,8 @@ class TransactionAccount:
     """The sends and acknowledgements of one transaction that has no outcome yet, or whose outcome is in doubt."""
 
     name: str
+    #: Acknowledgements of one call outside of transactions.
+    is_batch: bool = False
     sends: list[tuple[DestinationAccount, int]] = field(factory=list)
     #: Subscription, slot, and how often the message had been delivered when it was acknowledged.
     acknowledgements: list[tuple[SubscriptionAccount, int, int]] = field(factory=list)

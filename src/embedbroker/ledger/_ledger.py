@@ -243,13 +243,21 @@ class Ledger:
 
     # Acknowledgements
 
-    def acknowledging(self, subscription: str, key: str, *, transaction: str | None = None) -> None:
-        """The consumer asks for an acknowledgement of the last delivery."""
+    def acknowledging(
+        self, subscription: str, key: str, *, transaction: str | None = None, batch: str | None = None
+    ) -> None:
+        """The consumer asks for an acknowledgement of the last delivery, alone, in a transaction or in a batch.
+
+        A batch is what one call acknowledges outside of transactions; it ends as they do, and is not counted as one.
+        """
         account, slot = self._at(subscription, key)
         account.marks[slot] |= _ACKNOWLEDGING
         deliveries = account.asked[slot] = account.deliveries[slot]
-        if transaction is not None:
-            self._transaction(transaction).acknowledgements.append((account, slot, deliveries))
+        name = batch if transaction is None else transaction
+        if name is not None:
+            ending = self._transaction(name)
+            ending.is_batch = transaction is None
+            ending.acknowledgements.append((account, slot, deliveries))
 
     def acknowledged(self, subscription: str, key: str, at: float) -> Finding:
         """The broker has confirmed the acknowledgement: the message must not come back, nor have come back before."""
@@ -298,7 +306,7 @@ class Ledger:
 
     def killed(self, at: float) -> Kill:
         """The broker died at once. Returns what it met: unanswered sends and open transactions."""
-        kill = Kill(at, self._unanswered, len(self._transactions))
+        kill = Kill(at, self._unanswered, self.open_transactions)
         self._kills.append(kill)
         self._awaits_recovery = True
         for destination in self._destinations.values():
@@ -325,7 +333,7 @@ class Ledger:
     @property
     def open_transactions(self) -> int:
         """Transactions with work in them and without an outcome."""
-        return len(self._transactions)
+        return sum(not account.is_batch for account in self._transactions.values())
 
     def missing(self, subscription: str) -> list[str]:
         """The keys that the subscription is promised and has not acknowledged, in the order they were sent."""

@@ -213,7 +213,10 @@ class SimulatedConsumer:
                 if self._transaction is None:
                     self._batches += 1
                     self._transaction = f"{self.name}#{self._batches}"
-                ledger.acknowledging(self.subscription, key, transaction=self._transaction)
+                if self.plan.kind is ConsumerKind.TRANSACTED:
+                    ledger.acknowledging(self.subscription, key, transaction=self._transaction)
+                else:
+                    ledger.acknowledging(self.subscription, key, batch=self._transaction)
                 yield session.consumed(delivery)
                 self._in_batch += 1
                 if producer is not None:
@@ -261,7 +264,7 @@ class SimulatedConsumer:
         self._batches += 1
         self._transaction = f"{self.name}#{self._batches}"
         self._seen.pop(delivery.message.message_id, None)
-        ledger.acknowledging(self.subscription, key, transaction=self._transaction)
+        ledger.acknowledging(self.subscription, key, batch=self._transaction)
         yield from self._finish(session, delivery)
 
     def _end_batch(self, session: Session, delivery: Delivery | None) -> Steps:

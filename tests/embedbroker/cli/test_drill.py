@@ -68,8 +68,8 @@ def test_a_broker_that_forgets_fails_the_drill(monkeypatch: pytest.MonkeyPatch, 
     async def watch(stage: Stage, kills: Sequence[KillRecord]) -> None:
         """Nobody looks."""
 
-    # With this pair the open transaction that a kill waits for is the consumer's: it holds messages.
-    plan = attrs.evolve(PLAN, producers=1, consumers=1)
+    # One consumer is behind so many producers: a kill finds confirmed messages in the queue or in its transaction.
+    plan = attrs.evolve(PLAN, producers=8, consumers=1, kills=2)
     findings = trio.run(_conductor.conduct, plan, tmp_path, watch)
     assert findings.verdict.losses()
     assert any(re.search("lost|vanished", objection) for objection in findings.objections())

@@ -230,6 +230,16 @@ def test_a_commit_in_doubt_happens_whole_or_not_at_all(send_seen: bool, again: b
     assert not verdict.lost
 
 
+def test_a_batch_ends_as_a_transaction_does_and_is_none() -> None:
+    ledger = queue_ledger(2)
+    for key in ("m0", "m1"):
+        ledger.delivered("q", key, 1.0)
+        ledger.acknowledging("q", key, batch="b")
+    assert (ledger.open_transactions, ledger.killed(2.0).open_transactions) == (0, 0)
+    assert not ledger.committed("b", 3.0)
+    assert ledger.verdict(drained=True).acknowledged == 2
+
+
 def test_a_kill_tells_what_it_met_and_how_long_recovery_took() -> None:
     ledger = queue_ledger(2, confirmed=False)
     ledger.sent("a", "q", 1.0, transaction="t")

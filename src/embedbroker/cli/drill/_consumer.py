@@ -115,4 +115,7 @@ class Consumer:
         if not self._stale:
             stage.delivering.set()
         if not found & Finding.PHANTOM:
-            stage.ledger.acknowledging(QUEUE, key, transaction=transaction)
+            if self._transacted:
+                stage.ledger.acknowledging(QUEUE, key, transaction=transaction)
+            else:
+                stage.ledger.acknowledging(QUEUE, key, batch=transaction)
