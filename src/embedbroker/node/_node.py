@@ -341,8 +341,6 @@ class Node:
             catalog.restore_queue(queue)
         self.kernel.ids.next_id = max(recovered.id_limit, 1)
         self.kernel.ids.limit = recovered.id_limit
-        for note in recovered.notes:
-            self._notice(Level.WARNING, note)
         self._recovery = Recovery(self.kernel)
 
     def _recover_slice(self) -> None:
@@ -388,6 +386,8 @@ class Node:
             due = journal.next_deadline()
             if due is not None and now.monotonic >= due:
                 journal.on_tick(now)
+            if journal.notes:
+                self._say_notes(journal.notes)
         self._collect()
         # Looked at last: peers that were given up on the way leave messages to others.
         self._work_left = self._recovery is not None or (self.state is NodeState.RUNNING and kernel.has_work)
@@ -398,6 +398,11 @@ class Node:
             self._said_stopped = True
             outputs.append(Stopped(self._failure))
         return outputs
+
+    def _say_notes(self, notes: list[str]) -> None:
+        for note in notes:
+            self._notice(Level.WARNING, note)
+        notes.clear()
 
     def _schedule_check(self) -> None:
         self._check_due = self._now.monotonic + self.config.connection_check_interval_ms / 1000

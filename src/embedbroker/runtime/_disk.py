@@ -126,7 +126,7 @@ class FileDisk:
                 self._renamed(file, new)
             case Allocate(file, size):
                 if size > 0:
-                    os.posix_fallocate(self._descriptor(file, create=True), 0, size)
+                    _allocate(self._descriptor(file, create=True), size)
                 self._unsynced.add(file)
             case Truncate(file, size):
                 os.ftruncate(self._descriptor(file), size)
@@ -194,6 +194,16 @@ class FileDisk:
             if file in self._unsynced:
                 self._unsynced.discard(file)
                 self._unsynced.add(new)
+
+
+def _allocate(descriptor: int, size: int) -> None:
+    """Reserve space. Some file systems give what they have before they say that it is not enough: that goes back."""
+    before = os.fstat(descriptor).st_size
+    try:
+        os.posix_fallocate(descriptor, 0, size)
+    except OSError:
+        os.ftruncate(descriptor, before)
+        raise
 
 
 def _groups(data: tuple[bytes, ...]) -> Iterator[tuple[bytes, ...]]:

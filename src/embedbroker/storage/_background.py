@@ -11,7 +11,7 @@ from collections.abc import Callable
 from attrs import Factory, define
 
 from ._compaction import Compaction
-from ._disk import DiskFault
+from ._disk import DiskFault, FaultKind
 from ._lane import StepLane
 from ._liveness import Liveness
 from ._record_codec import encode_dropped
@@ -73,7 +73,12 @@ class Background:
         self.lane.failed(fault)
         self._stopped = self._stopped or self._replacing
         self._failed_in = self.segments[-1] if self.segments else None
-        self.note(f"background work on the journal failed: {fault}")
+        consequence = ""
+        if fault.kind is FaultKind.FULL and self.supply.prepared is not None and self.segments:
+            current = self.segments[-1]
+            left = (current.size - current.end) // 1024
+            consequence = f"; the broker goes on until {current.name} is full, with {left} KiB left in it"
+        self.note(f"background work on the journal failed: {fault}{consequence}")
 
     # -- choosing ----------------------------------------------------------------------------------------------------
 

@@ -69,7 +69,7 @@ class Journal:
 
     ``wall_ms`` (Unix milliseconds) goes into message records and batches: the caller keeps it current. ``recovered`` is
     there once the state is READY, for the kernel to take (and to set to None). ``failure`` says why the state is
-    FAILED. ``notes`` collects lines for the log; the caller takes them.
+    FAILED. ``notes`` collects lines for the log, those of recovery too; the caller takes them.
 
     While the state is RECOVERING each ``on_disk_done`` handles one slice of the journal and creates many objects that
     live on. The host may pause the garbage collector around that call and restore it afterwards; nothing here does.
