@@ -34,6 +34,9 @@ class JMSProducer:
     def __init__(self, producer: MessageProducer) -> None:
         self._producer = producer
         self._properties: dict[str, PropertyValue] = {}
+        self._correlation_id: str | bytes | None = None
+        self._reply_to: Destination | None = None
+        self._type: str | None = None
 
     def set_priority(self, priority: int) -> Self:
         """0 to 9, for every message sent from now on."""
@@ -60,6 +63,36 @@ class JMSProducer:
         self._properties[name] = value
         return self
 
+    def clear_properties(self) -> Self:
+        """Forget what `set_property` was told."""
+        self._properties.clear()
+        return self
+
+    def set_correlation_id(self, correlation_id: str | bytes | None) -> Self:
+        """The correlation id of every message sent from now on; None leaves what a message has."""
+        self._correlation_id = correlation_id
+        return self
+
+    def set_reply_to(self, destination: Destination | None) -> Self:
+        """Where replies to messages sent from now on are awaited; None leaves what a message has."""
+        self._reply_to = destination
+        return self
+
+    def set_type(self, type: str | None) -> Self:
+        """The JMSType of every message sent from now on; None leaves what a message has."""
+        self._type = type
+        return self
+
+    def set_disable_message_id(self, disable: bool) -> Self:
+        """Whether messages sent from now on go without a message id."""
+        self._producer.disable_message_id = disable
+        return self
+
+    def set_disable_message_timestamp(self, disable: bool) -> Self:
+        """Whether messages sent from now on go without a timestamp."""
+        self._producer.disable_message_timestamp = disable
+        return self
+
     async def send(self, destination: Destination | str, message: Body) -> Self:
         """Send a message, or a value that becomes one."""
         await self._producer.send(self._dressed(message), destination=destination)
@@ -70,10 +103,17 @@ class JMSProducer:
         return self._producer.send_nowait(self._dressed(message), destination=destination)
 
     def _dressed(self, body: Body) -> Body:
-        if not self._properties:
+        headers = (self._correlation_id, self._reply_to, self._type)
+        if not self._properties and headers == (None, None, None):
             return body
         message = as_message(body)
         message.properties.update(self._properties)
+        if self._correlation_id is not None:
+            message.correlation_id = self._correlation_id
+        if self._reply_to is not None:
+            message.reply_to = self._reply_to
+        if self._type is not None:
+            message.type = self._type
         return message
 
 
@@ -168,6 +208,10 @@ class JMSContext:
     async def rollback(self) -> None:
         """See `Session.rollback`."""
         await self.session.rollback()
+
+    async def acknowledge(self) -> None:
+        """Acknowledge everything received, in the mode CLIENT. In other modes nothing happens."""
+        await self.session._acknowledge_received()
 
     async def recover(self) -> None:
         """See `Session.recover`."""

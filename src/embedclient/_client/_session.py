@@ -226,7 +226,13 @@ class Session:
         finally:
             await self._context.edge.settle(self._context.agent_session.close(), CLOSE_TIMEOUT_S)
 
-    # For the connection
+    # For the connection and the context
+
+    async def _acknowledge_received(self) -> None:
+        if self._context.mode is SessionMode.CLIENT:
+            await self._context.request(self._context.agent_session.commit)
+        else:
+            await self._context.edge.pause()
 
     async def _start(self) -> None:
         await self._context.edge.wait(self._context.agent_session.start())

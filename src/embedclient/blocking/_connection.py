@@ -208,6 +208,10 @@ class JMSContext:
         """See `Session.rollback`."""
         self._portal.call(self._inner.rollback)
 
+    def acknowledge(self) -> None:
+        """Acknowledge everything received, in the mode CLIENT. In other modes nothing happens."""
+        self._portal.call(self._inner.acknowledge)
+
     def recover(self) -> None:
         """See `Session.recover`."""
         self._portal.call(self._inner.recover)

@@ -317,6 +317,36 @@ class JMSProducer:
         self._portal.call_now(self._inner.set_property, name, value)
         return self
 
+    def clear_properties(self) -> Self:
+        """Forget what `set_property` was told."""
+        self._portal.call_now(self._inner.clear_properties)
+        return self
+
+    def set_correlation_id(self, correlation_id: str | bytes | None) -> Self:
+        """The correlation id of every message sent from now on; None leaves what a message has."""
+        self._portal.call_now(self._inner.set_correlation_id, correlation_id)
+        return self
+
+    def set_reply_to(self, destination: Destination | None) -> Self:
+        """Where replies to messages sent from now on are awaited; None leaves what a message has."""
+        self._portal.call_now(self._inner.set_reply_to, destination)
+        return self
+
+    def set_type(self, type: str | None) -> Self:
+        """The JMSType of every message sent from now on; None leaves what a message has."""
+        self._portal.call_now(self._inner.set_type, type)
+        return self
+
+    def set_disable_message_id(self, disable: bool) -> Self:
+        """Whether messages sent from now on go without a message id."""
+        self._portal.call_now(self._inner.set_disable_message_id, disable)
+        return self
+
+    def set_disable_message_timestamp(self, disable: bool) -> Self:
+        """Whether messages sent from now on go without a timestamp."""
+        self._portal.call_now(self._inner.set_disable_message_timestamp, disable)
+        return self
+
     def send(self, destination: Destination | str, message: Body) -> Self:
         """Send a message, or a value that becomes one."""
         self._portal.call(self._inner.send, destination, message)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from embedclient import AcknowledgeMode, SessionMode
+from embedclient import AcknowledgeMode, DeliveryMode, SessionMode, Topic
 from embedclient.errors import IllegalStateException, TransactionRolledBackException
 from tests.embedclient.facades.conftest import Client, connected
 
@@ -168,6 +168,43 @@ async def test_the_lazy_modes_acknowledge_by_themselves(client: Client, url: str
                 assert await consumer.receive(timeout=5) is not None
         async with connection.session() as session:
             assert await (await session.create_consumer("q")).receive_nowait() is None
+
+
+async def test_a_context_acknowledges_everything_received(client: Client, url: str) -> None:
+    async with client.connection_factory(url).create_context(SessionMode.CLIENT) as context:
+        producer = context.create_producer()
+        for body in ("1", "2", "3"):
+            await producer.send("q", body)
+        async with context.create_consumer("q") as consumer:
+            for _ in range(2):
+                assert await consumer.receive(timeout=5) is not None
+            await context.acknowledge()
+        async with context.create_context(SessionMode.AUTO) as other, other.create_consumer("q") as consumer:
+            await other.acknowledge()
+            rest = await consumer.receive(timeout=5)
+            assert rest is not None and rest.body == "3"
+
+
+async def test_a_producer_of_a_context_dresses_every_message(client: Client, url: str) -> None:
+    async with client.connection_factory(url).create_context() as context, context.create_consumer("q") as consumer:
+        producer = context.create_producer()
+        producer.set_correlation_id("c").set_reply_to(Topic("t")).set_type("kind").set_property("n", 1)
+        producer.set_delivery_mode(DeliveryMode.NON_PERSISTENT).set_time_to_live(60.0)
+        producer.set_disable_message_id(True).set_disable_message_timestamp(True)
+        await producer.send("q", "x")
+        received = await consumer.receive(timeout=5)
+        assert received is not None
+        assert (received.correlation_id, received.reply_to, received.type) == ("c", Topic("t"), "kind")
+        assert (received.message_id, received.timestamp) == (None, 0)
+        assert received.delivery_mode is DeliveryMode.NON_PERSISTENT
+        assert received.expiration > 0
+        assert dict(received.properties) == {"n": 1, "JMSXDeliveryCount": 1}
+        producer.clear_properties().set_correlation_id(None).set_reply_to(None).set_type(None)
+        await producer.send("q", "y")
+        received = await consumer.receive(timeout=5)
+        assert received is not None
+        assert (received.correlation_id, received.reply_to, received.type) == (None, None, None)
+        assert dict(received.properties) == {"JMSXDeliveryCount": 1}
 
 
 async def test_a_context_is_a_connection_and_a_session(client: Client, url: str) -> None:
