@@ -112,4 +112,7 @@ def _say(line: str) -> None:
     try:
         print(line, flush=True)
     except BrokenPipeError:
-        pass  # whoever started the broker does not listen any more; its clients do
+        # Whoever started the broker does not listen any more; its clients do. Python keeps the line and writes it once
+        # more when the process ends, which must not make a failure of an orderly stop.
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())

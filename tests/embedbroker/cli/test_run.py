@@ -54,6 +54,24 @@ def test_without_json_it_says_the_same_to_people() -> None:
         assert process.exit_code() == 0
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_it_stops_in_order_when_nobody_reads_what_it_says(unbuffered: str) -> None:
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    with subprocess.Popen(
+        [*COMMAND, "run", "--json", "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert json.loads(process.stdout.readline())["event"] == "ready"
+        process.stdout.close()
+        process.send_signal(signal.SIGTERM)
+        assert process.stderr.read() == ""
+        assert process.wait() == 0
+
+
 def test_it_ends_with_its_stdin_where_that_is_wanted() -> None:
     command = [*COMMAND, "run", "--json", "--port", "0", "--until-eof"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
