@@ -101,6 +101,50 @@ async def test_every_body_comes_back(artemis: ArtemisBroker, name: str, body: Bo
         assert (await following(consumer)).body == body
 
 
+async def test_objects_messages_without_a_body_and_null_texts_come_back(artemis: ArtemisBroker, name: str) -> None:
+    serialised = bytes.fromhex("aced0005740003616263")  # the text "abc", as Java writes it
+    async with session_of(artemis.url) as session, session.create_consumer(Queue(name)) as consumer:
+        producer = session.create_producer(Queue(name))
+        for sent in (ObjectMessage(serialised), ObjectMessage(), Message(properties={"n": 1}), TextMessage()):
+            await producer.send(sent)
+            got = await following(consumer)
+            assert (type(got), got.body, got.properties.get("n")) == (type(sent), sent.body, sent.properties.get("n"))
+
+
+async def test_values_of_every_type_keep_it(artemis: ArtemisBroker, name: str) -> None:
+    values: dict[str, Value] = {
+        "boolean": True,
+        "byte": -7,
+        "short": -300,
+        "char": "Ω",
+        "int": -(2**31),
+        "long": 2**63 - 1,
+        "float": 1.5,
+        "double": -2.25,
+        "string": "grüße",
+        "bytes": b"\0\xff",
+    }
+    entries, items, data = MapMessage(), StreamMessage(), BytesMessage()
+    for kind, value in values.items():
+        getattr(entries, f"set_{kind}")(kind, value)
+        getattr(items, f"write_{kind}")(value)
+        getattr(data, "write_utf" if kind == "string" else f"write_{kind}")(value)
+    async with session_of(artemis.url) as session, session.create_consumer(Queue(name)) as consumer:
+        producer = session.create_producer(Queue(name))
+        for sent in (entries, items, data):
+            await producer.send(sent)
+        got_entries, got_items, got_data = [await following(consumer) for _ in range(3)]
+    assert isinstance(got_entries, MapMessage) and isinstance(got_items, StreamMessage)
+    assert dict(got_entries.entries.typed_items()) == dict(entries.entries.typed_items())
+    assert got_items.items == items.items
+    assert isinstance(got_data, BytesMessage)
+    for kind, value in values.items():
+        if kind == "bytes":
+            assert got_data.read_bytes(2) == value
+        else:
+            assert getattr(got_data, "read_utf" if kind == "string" else f"read_{kind}")() == value
+
+
 async def test_headers_and_properties_come_back(artemis: ArtemisBroker, name: str) -> None:
     sent = TextMessage(
         "x", properties={"i": 1, "l": 1 << 40, "f": 1.5, "b": True, "s": "ü"}, correlation_id="c", type="t"
