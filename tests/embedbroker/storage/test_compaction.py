@@ -346,3 +346,28 @@ def test_a_compacted_segment_whose_sources_are_still_there_replaces_them() -> No
     assert [each.message_id for each in journal.recovered.take_messages(1000)] == stayed
     (after,) = traffic.recorded.disk.run((ListFiles(),))
     assert isinstance(after, tuple) and len(after) < len(names) and set(result) <= set(after)
+
+
+def test_a_merged_segment_may_go_although_the_latest_segment_start_lists_its_parts() -> None:
+    """1. The current segment starts with the names of those before it.  2. They are merged.  3. What was left in them
+    ends, and the merged one is dropped.  4. Recovery finds none of the files, and nothing is wrong with that."""
+    traffic = Traffic()
+    traffic.journal._background._stopped = True
+    stayed = traffic.flow(80, stay_every=7)
+    listed = traffic.journal._segments[:-1]
+    current = traffic.journal._segments[-1]
+    traffic.journal._background._stopped = False
+    traffic.journal._background.choose(NOW.wall_ms, at_leisure=True)
+    traffic.recorded.settle()
+    (merged,) = [segment for segment in traffic.journal._segments if segment.compacted]
+    assert sum(merged.first <= segment.first and segment.last <= merged.last for segment in listed) > 1
+    for message_id in stayed:
+        traffic.recorded.call("acknowledge", message_id, 2, 0)
+    for number, name in ((1, "flow"), (2, "rest")):
+        traffic.recorded.call("add_queue", QueueDefinition(number, name, "a", 1))
+    traffic.recorded.settle()
+    traffic.journal._background.choose(NOW.wall_ms, at_leisure=True)
+    traffic.recorded.settle()
+    assert merged.gone and traffic.journal._segments[-1] is current
+    assert merged.name not in traffic.recorded.file_names()
+    assert traffic.recovered() == []
