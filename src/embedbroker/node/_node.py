@@ -46,6 +46,9 @@ from ._outputs import CloseConnection, Level, Notice, Output, Ready, SendBytes, 
 
 __all__ = ["Node", "NodeState"]
 
+# How long an orderly stop waits for the disk before it tells the clients. A sync takes milliseconds.
+FLUSH_SECONDS_MAX = 5.0
+
 _OUTPUT_COUNTED_FROM_BYTES = 64 * 1024
 
 
@@ -103,6 +106,8 @@ class Node:
         self._lost: dict[CoreConnection, None] = {}
         self._check_due: float | None = None
         self._work_left = False
+        # An orderly stop has begun, clients still wait for the disk.
+        self._flushing = False
         self._failure: str | None = None
         self._recovery: Recovery | None = None
         self._said_stopped = False
@@ -177,6 +182,8 @@ class Node:
             self._newcomers[accepted.connection] = _Newcomer(link, deadline)
 
     def _on_bytes(self, received: BytesReceived) -> None:
+        if self._flushing:
+            return
         connection = self._connections.get(received.connection)
         if connection is not None:
             self._receive(connection, received.data)
@@ -292,6 +299,26 @@ class Node:
         recovering = self.state is NodeState.RECOVERING
         self.state = NodeState.STOPPING
         self._check_due = None
+        if recovering:
+            self._recovery = None
+            self._leave(seal=False)
+        else:
+            # What clients asked for by now is answered before they are told: calls that wait for the disk would be in
+            # doubt for nothing. What they send from now on is not looked at.
+            self._flushing = True
+            self._check_due = self._now.monotonic + FLUSH_SECONDS_MAX
+
+    def _is_flushed(self) -> bool:
+        """Whether everything that was accepted is carried out and durable, or took too long."""
+        journal = self.journal
+        if not self.kernel.chores and (journal is None or journal.point() <= journal.reached):
+            return True
+        return self._check_due is not None and self._now.monotonic >= self._check_due
+
+    def _leave(self, *, seal: bool = True) -> None:
+        """Say good-bye to everybody, and seal the journal if it is to be sealed."""
+        self._flushing = False
+        self._check_due = None
         for connection in list(self._connections.values()):
             connection.disconnect()
             connection.abandon()
@@ -301,7 +328,7 @@ class Node:
             lost.abandon()
         self._newcomers.clear()
         self._lost.clear()
-        if self.journal is None or recovering or self.journal.state is not storage.JournalState.READY:
+        if self.journal is None or not seal or self.journal.state is not storage.JournalState.READY:
             self._become_stopped(None)
         else:
             self.journal.close(self._now)
@@ -316,6 +343,7 @@ class Node:
         self.state = NodeState.STOPPED
         self._failure = failure
         self._check_due = None
+        self._flushing = False
 
     def _after_disk(self) -> None:
         """The journal moved on: recovered, more durable, failed or closed."""
@@ -379,6 +407,8 @@ class Node:
             if deadline is not None and now.monotonic >= deadline:
                 kernel.housekeeping.run(now.monotonic)
             kernel.run(self.config.work_per_step_max)
+        elif self._flushing:
+            kernel.chores.run(self.config.work_per_step_max)
         elif self._recovery is not None:
             self._recover_slice()
         if journal is not None:
@@ -388,9 +418,15 @@ class Node:
                 journal.on_tick(now)
             if journal.notes:
                 self._say_notes(journal.notes)
+        if self._flushing and self._is_flushed():
+            self._leave()
         self._collect()
         # Looked at last: peers that were given up on the way leave messages to others.
-        self._work_left = self._recovery is not None or (self.state is NodeState.RUNNING and kernel.has_work)
+        self._work_left = (
+            self._recovery is not None
+            or (self.state is NodeState.RUNNING and kernel.has_work)
+            or (self._flushing and bool(kernel.chores))
+        )
         outputs, self._outputs = self._outputs, []
         if journal is not None:
             outputs.extend(journal.take_work())

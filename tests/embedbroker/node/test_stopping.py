@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 
 from embedbroker.node import Command, CommandKind, NodeState
+from embedbroker.node._node import FLUSH_SECONDS_MAX
 from embedclient.wire.core import (
     Disconnect,
     DisconnectV2,
     DisconnectV3,
     Packet,
     PacketsConfirmed,
+    SessionAcknowledge,
+    SessionReceiveMessage,
     SessionSend,
 )
 
@@ -74,14 +77,65 @@ def test_the_journal_is_sealed_before_it_is_over() -> None:
     peer.post("kept", durable=True)
     stop(stage)
     assert "Stopped" not in [type(output).__name__ for output in stage.outputs]
-    assert peer.state() == "the broker stops"
     stage.settle_disk()
+    assert peer.state() == "the broker stops"
     assert stage.stopped is not None and stage.stopped.failure is None
     stage.boot()
     again = stage.connect().open_session()
     again.consume()
     stage.run()
     assert again.texts == ["kept"]
+
+
+def test_what_was_asked_for_before_is_answered_before_clients_are_told() -> None:
+    stage = Stage(durable=True)
+    peer = stage.connect().open_session()
+    peer.create_queue()
+    # One batch is on its way to the disk, another one gathers.
+    peer.post("1", durable=True, blocking=True)
+    peer.post("2", "3", durable=True, blocking=True)
+    stop(stage)
+    assert peer.received == [] and peer.state() == "open"
+    peer.post("late", durable=True, blocking=True)
+    stage.settle_disk()
+    assert peer.names() == ["NullResponse"] * 3 + ["DisconnectV3"]
+    assert peer.state() == "the broker stops" and stage.stopped is not None
+    stage.boot()
+    assert stage.node.kernel.catalog.queues["q"].message_count == 3
+
+
+def test_a_large_acknowledgement_is_finished_first() -> None:
+    stage = Stage(durable=True, work_per_step_max=50)
+    peer = stage.connect().open_session()
+    peer.create_queue()
+    peer.consume()
+    for _ in range(5):
+        peer.post(*["m"] * 100, durable=True)
+    stage.settle_disk()
+    last = peer.packets(SessionReceiveMessage)[-1].message.message_id
+    peer.clear()
+    peer.send(SessionAcknowledge(0, last, True))
+    stop(stage)
+    assert peer.received == []
+    stage.settle_disk()
+    assert peer.names() == ["NullResponse", "DisconnectV3"]
+    stage.boot()
+    assert stage.node.kernel.catalog.queues["q"].message_count == 0
+
+
+def test_a_disk_that_hangs_does_not_hold_up_the_good_bye_for_long() -> None:
+    stage = Stage(durable=True)
+    peer = stage.connect().open_session()
+    peer.create_queue()
+    peer.post("m", durable=True, blocking=True)
+    stop(stage)
+    stage.advance(FLUSH_SECONDS_MAX - 0.1)
+    assert peer.state() == "open"
+    stage.advance(0.2)
+    assert peer.names() == ["DisconnectV3"] and peer.state() == "the broker stops"
+    assert "Stopped" not in [type(output).__name__ for output in stage.outputs]
+    stage.settle_disk()
+    assert stage.stopped is not None and stage.stopped.failure is None
 
 
 def test_what_was_delivered_and_not_acknowledged_is_there_again() -> None:
