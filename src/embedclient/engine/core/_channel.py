@@ -142,7 +142,7 @@ class Channel:
         return newest_dropped + (command_id - newest_dropped + _HALF) % _WRAP - _HALF
 
     def replay_after(self, command_id: int) -> list[bytes | bytearray]:
-        """Drops what the peer has processed and returns the pieces of the rest in order; the rest stays in the cache."""
+        """Drops what the peer has processed; returns the pieces of the rest in order, which stay in the cache."""
         assert self._keeps or self._window == -1
         self.on_confirmed(command_id)
         return [piece for frame in self._cache for piece in frame]
