@@ -5,6 +5,7 @@ So `embedbroker run` does not wait for what a drill needs. Refuses to know what 
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 
 import click
@@ -42,3 +43,5 @@ class _LazyGroup(click.Group):
 @click.version_option(package_name="embedbroker")
 def commands() -> None:
     """A message broker in Python that speaks Apache Artemis' CORE protocol, and tools around it."""
+    # What goes wrong with a connection is said once, by the command's last line; in a drill it is no news at all.
+    logging.getLogger("embedclient").setLevel(logging.ERROR)

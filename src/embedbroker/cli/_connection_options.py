@@ -5,7 +5,6 @@ Refuses to know what they do with the connection.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar
@@ -59,8 +58,6 @@ def factory_for(url: str, user: str | None, password: str | None, client_id: str
 
 def run_client(factory: ConnectionFactory, work: Work) -> None:
     """Connect, and run ``work`` with the connection; whatever the broker refuses becomes one line."""
-    # What went wrong is said once, at the end.
-    logging.getLogger("embedclient").setLevel(logging.ERROR)
     run_interruptibly(partial(_run, factory, work))
 
 

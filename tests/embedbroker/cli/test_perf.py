@@ -11,6 +11,8 @@ from embedbroker import EmbeddedBroker
 from embedbroker.cli._commands import commands
 from embedbroker.cli._perf import progress_line
 from embedbroker.cli._perf_load import Load, Meter
+from embedclient.blocking import ConnectionFactory
+from tests.embedbroker.cli.command_processes import started
 
 SHORT = ["perf", "--seconds", "0.4", "--warmup", "0.1"]
 
@@ -37,6 +39,18 @@ def test_a_broker_of_its_own_with_durable_messages(tmp_path: Path) -> None:
     assert lines[0].startswith("2 producers, 1 consumers, durable, 1,024 bytes, queue://perf")
     assert "p99" in lines[3]
     assert "µs of processor time per message" in lines[4]
+
+
+def test_a_broker_that_dies_is_told_in_one_line() -> None:
+    with EmbeddedBroker.in_thread() as broker:
+        options = ("--url", broker.url, "--destination", "topic://perf", "--seconds", "60", "--warmup", "0")
+        with started("perf", *options) as process:
+            with ConnectionFactory(broker.url).connect() as connection, connection.session() as session:
+                assert session.create_consumer("topic://perf").receive(timeout=30) is not None
+            broker.crash()
+            assert process.exit_code() == 5
+            said = process.rest_of_errors()
+    assert said.startswith(f"embedbroker: {options[1]}: ") and said.count("\n") == 1, said
 
 
 def test_progress_tells_phase_and_counts() -> None:

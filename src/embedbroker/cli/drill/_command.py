@@ -6,7 +6,6 @@ Responsible for what a person or a script sees. Refuses to know how the drill is
 from __future__ import annotations
 
 import json
-import logging
 import os
 import random
 import shutil
@@ -81,8 +80,6 @@ def drill(
     reconnect by themselves. The exit code is 0 only if no confirmed message was lost and none came twice unmarked.
     """
     plan = DrillPlan(seconds, producers, consumers, size, kills, random.randrange(2**32) if seed is None else seed)
-    # Lost connections are the point of a drill, not news.
-    logging.getLogger("embedclient").setLevel(logging.ERROR)
     directory = Path(tempfile.mkdtemp(prefix="embedbroker-drill-"))
     passed = False
     try:
