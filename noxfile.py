@@ -85,16 +85,29 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def simulate(session: nox.Session) -> None:
-    """Simulated crashes: the fixed seeds, or `-- --seeds N [--first-seed N]` for a campaign.
-
-    Traces are compared between all versions of Python that are here.
-    """
+    """Simulated crashes: the fixed seeds, or `-- --seeds N [--first-seed N]` for a campaign; on every Python found."""
     _install(session, "-e", ".[dev]")
-    own = f"{sys.version_info.major}.{sys.version_info.minor}"
-    others = [shutil.which(f"python{python}") for python in PYTHONS if python != own]
-    interpreters = [option for found in others if found for option in ("--interpreter", found)]
-    jobs = ("--jobs", str(os.cpu_count() or 1))
-    session.run("python", "-m", "embedbroker.testing", *jobs, *interpreters, *session.posargs)
+    others = [argument for path in _other_interpreters(session) for argument in ("--interpreter", path)]
+    jobs = str(os.cpu_count() or 1)
+    session.run("python", "-m", "embedbroker.testing", "--jobs", jobs, *others, *session.posargs)
+
+
+def _other_interpreters(session: nox.Session) -> list[str]:
+    """Pythons of other versions than the session's; says in words which are missing."""
+    question = ("-c", "import sys; print('%d.%d' % sys.version_info[:2])")
+    own = str(session.run("python", *question, silent=True) or "").strip()
+    found: list[str] = []
+    for python in PYTHONS:
+        path = shutil.which(f"python{python}")
+        if python == own:
+            continue
+        # What is on the path may be a shim for a version that is not there.
+        answer = path and subprocess.run([path, *question], capture_output=True, text=True).stdout.strip()
+        if path is not None and answer == python:
+            found.append(path)
+        else:
+            session.log(f"Python {python} is not installed: the traces of seeds are not compared with its")
+    return found
 
 
 @nox.session

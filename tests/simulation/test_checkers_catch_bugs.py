@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 
 from embedbroker.kernel import Consumer, Kernel, Queue, Reference, Transaction
+from embedbroker.kernel._housekeeping import Housekeeping
+from embedbroker.kernel._memory import MemoryAccount
+from embedbroker.protocols._core_session import CoreSession
 from embedbroker.storage import Journal
 from embedbroker.storage._recovered import RecoveredState
 from embedbroker.storage._replay import Replay
@@ -165,8 +168,8 @@ def leave_acknowledgements_out_of_a_committed_transaction(patch: pytest.MonkeyPa
 def repeat_what_was_processed_before_a_reattachment(patch: pytest.MonkeyPatch) -> None:
     replay_after = Channel.replay_after
 
-    def repeating(self: Channel, command_id: int) -> list[bytes]:
-        cached = list(self._cache)
+    def repeating(self: Channel, command_id: int) -> list[bytes | bytearray]:
+        cached = [piece for frame in self._cache for piece in frame]
         replay_after(self, command_id)
         return cached
 
@@ -176,11 +179,63 @@ def repeat_what_was_processed_before_a_reattachment(patch: pytest.MonkeyPatch) -
 def repeat_nothing_after_a_reattachment(patch: pytest.MonkeyPatch) -> None:
     replay_after = Channel.replay_after
 
-    def silent(self: Channel, command_id: int) -> list[bytes]:
+    def silent(self: Channel, command_id: int) -> list[bytes | bytearray]:
         replay_after(self, command_id)
         return []
 
     patch.setattr(Channel, "replay_after", silent)
+
+
+def forget_who_has_an_exclusive_queue(patch: pytest.MonkeyPatch) -> None:
+    hand = Queue._hand
+
+    def sharing(self: Queue, consumer: Consumer, reference: Reference) -> None:
+        hand(self, consumer, reference)
+        self.exclusive_holder = None
+
+    patch.setattr(Queue, "_hand", sharing)
+
+
+def turn_priorities_of_consumers_round(patch: pytest.MonkeyPatch) -> None:
+    level_of = Queue._level_of
+
+    def upside_down(self: Queue, priority: int) -> Any:
+        level = level_of(self, priority)
+        self._levels.sort(key=lambda each: each.priority)
+        return level
+
+    patch.setattr(Queue, "_level_of", upside_down)
+
+
+def let_one_consumer_too_many_in(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Queue, "consumer_count", property(lambda self: max(0, len(self.consumers) - 1)))
+
+
+def delete_a_queue_that_holds_messages(patch: pytest.MonkeyPatch) -> None:
+    look_at_queue = Housekeeping._look_at_queue
+
+    def careless(self: Housekeeping, queue: Queue) -> None:
+        with pytest.MonkeyPatch.context() as blind:
+            blind.setattr(Queue, "message_count", 0)
+            look_at_queue(self, queue)
+
+    patch.setattr(Housekeeping, "_look_at_queue", careless)
+
+
+def grant_credits_without_memory(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(MemoryAccount, "is_full", lambda self, address, limit: False)
+
+
+def forget_producers_that_wait_for_memory(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(MemoryAccount, "grant_waiting", lambda self: self._relieved.clear())
+
+
+def settle_nothing_in_advance(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Kernel, "settle_delivered", lambda self, queue, reference: None)
+
+
+def take_a_consumer_for_granted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(CoreSession, "disconnect_consumer", lambda self, consumer_id: None)
 
 
 BUGS: list[Bug] = [
@@ -199,6 +254,14 @@ BUGS: list[Bug] = [
     leave_acknowledgements_out_of_a_committed_transaction,
     repeat_what_was_processed_before_a_reattachment,
     repeat_nothing_after_a_reattachment,
+    forget_who_has_an_exclusive_queue,
+    turn_priorities_of_consumers_round,
+    let_one_consumer_too_many_in,
+    delete_a_queue_that_holds_messages,
+    grant_credits_without_memory,
+    forget_producers_that_wait_for_memory,
+    settle_nothing_in_advance,
+    take_a_consumer_for_granted,
 ]
 
 

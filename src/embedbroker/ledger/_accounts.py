@@ -103,6 +103,8 @@ class SubscriptionAccount:
     unordered_below: int = 0
     #: How many consumers are giving messages back right now; until the last is through, there is no order.
     giving_back: int = 0
+    #: Messages that left for a consumer which acknowledges before it sees them: nobody can tell whether it ever did.
+    taken: set[int] = field(factory=set)
     #: Messages below this slot are not promised: the subscription, not being durable, was interrupted.
     excused_below: int = 0
 
@@ -125,7 +127,7 @@ class SubscriptionAccount:
         destination = self.destination
         states, deliveries = destination.states, self.deliveries
         for slot, marks in enumerate(self.marks):
-            if marks & _OWED != _EXPECTED or slot < self.excused_below:
+            if marks & _OWED != _EXPECTED or slot < self.excused_below or slot in self.taken:
                 continue
             state = states[slot]
             seen = deliveries[slot] or marks & _SHOWN
@@ -138,7 +140,9 @@ class SubscriptionAccount:
     def tells(self, slot: int) -> bool:
         """True if the presence of the message here tells whether the transaction around it was committed."""
         destination = self.destination
-        if slot >= len(self.marks) or slot < self.excused_below or self.marks[slot] & _EXPECTED_OR_MOVED != _EXPECTED:
+        if slot >= len(self.marks) or slot < self.excused_below or slot in self.taken:
+            return False
+        if self.marks[slot] & _EXPECTED_OR_MOVED != _EXPECTED:
             return False
         unsure = destination.resends[slot] or destination.volatile(slot) or destination.expirations[slot] != math.inf
         return not unsure

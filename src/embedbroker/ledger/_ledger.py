@@ -241,6 +241,11 @@ class Ledger:
         self._note(Finding.EXPIRED_EARLY, key)
         return Finding.EXPIRED_EARLY
 
+    def taken(self, subscription: str, key: str) -> None:
+        """The message left for a consumer whose messages count as acknowledged when they leave: it may get lost."""
+        account, slot = self._at(subscription, key)
+        account.taken.add(slot)
+
     # Acknowledgements
 
     def acknowledging(

@@ -276,8 +276,13 @@ def _create_consumer(session: CoreSession, packet: SessionCreateConsumer) -> Non
         if packet.requires_response:
             view = kernel.catalog.view_queue(result.queue.name)
             session.reply(queue_response(view, session.version, to_query=False), durable=False)
-    else:
-        _done(session, result, packet.requires_response)
+        return
+    _done(session, result, packet.requires_response)
+    if not packet.requires_response:
+        # A client that rebuilds its session waits for no answer, so it would wait for messages for ever:
+        # 1. The broker was restarted; somebody else took the only place at a queue with a maximum of consumers.
+        # 2. The client makes its session and its consumer again, and takes the consumer for granted.
+        session.disconnect_consumer(packet.consumer_id)
 
 
 def _close_consumer(session: CoreSession, packet: SessionConsumerClose) -> None:

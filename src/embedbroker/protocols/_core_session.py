@@ -368,8 +368,12 @@ class CoreSession:
     def closed_by_broker(self, consumer: Consumer) -> None:
         """Tell the client that a queue was deleted under its consumer."""
         self.kernel_session.consumers.pop(consumer.key, None)
+        self.disconnect_consumer(consumer.key)
+
+    def disconnect_consumer(self, consumer_id: int) -> None:
+        """Tell the client that a consumer it counts on is not there."""
         if self.version >= 124:
-            packet = DisconnectConsumer(consumer.key)
+            packet = DisconnectConsumer(consumer_id)
             self.transmit(encode_packet(packet, self.channel_id, self.version), packet.TYPE)
 
     # -- life ----------------------------------------------------------------------------------------------------

@@ -1,12 +1,27 @@
 """The deterministic simulator: real brokers and clients in virtual time, with faults from a seed.
 
 ``run_seed`` runs one scenario, ``Campaign`` sums up many; ``python -m embedbroker.testing`` is the command line.
+``draw_plan`` shows what a seed stands for, ``run_plan`` runs it, ``values_of`` and ``plan_of`` write and read it.
 ``SimulatedDisk`` is the disk that forgets what was not synced.
 """
 
 from embedbroker.testing._campaign import Campaign
 from embedbroker.testing._disk import SimulatedDisk
-from embedbroker.testing._scenario import ScenarioFailed, SeedResult, run_seed
+from embedbroker.testing._draw import draw_plan
+from embedbroker.testing._plan import ScenarioPlan, plan_of, values_of
+from embedbroker.testing._scenario import ScenarioFailed, SeedResult, run_plan, run_seed
 from embedbroker.testing._scene import Moment
 
-__all__ = ["Campaign", "Moment", "ScenarioFailed", "SeedResult", "SimulatedDisk", "run_seed"]
+__all__ = [
+    "Campaign",
+    "Moment",
+    "ScenarioFailed",
+    "ScenarioPlan",
+    "SeedResult",
+    "SimulatedDisk",
+    "draw_plan",
+    "plan_of",
+    "run_plan",
+    "run_seed",
+    "values_of",
+]

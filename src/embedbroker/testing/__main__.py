@@ -14,12 +14,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
 import attrs
 
-from embedbroker.testing import Campaign, ScenarioFailed, SeedResult, run_seed
+from embedbroker.testing import Campaign, ScenarioFailed, SeedResult, draw_plan, run_seed, values_of
 
 SEEDS = 1_000
 HASH_CHECK_SEEDS = 50
@@ -32,6 +32,9 @@ _GARBAGE_MAX = 50_000
 def main(arguments: list[str] | None = None) -> int:
     """Exit code 0 if every seed ran clean and nothing fell short, 1 otherwise."""
     options = _parser().parse_args(arguments)
+    if options.keep is not None:
+        options.keep.write_text(json.dumps(values_of(draw_plan(options.first_seed)), indent=1) + "\n")
+        return 0
     if options.digest:
         for result in map(run_seed, range(options.first_seed, options.first_seed + options.seeds)):
             sys.stdout.write(f"{result.seed} {result.digest}\n")
@@ -42,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
     hash_check = True
     if options.hash_check:
         seeds = min(options.hash_check, options.seeds)
-        hash_check = _hash_check(options.first_seed, seeds, campaign, options.interpreter or ())
+        hash_check = _hash_check(options.first_seed, seeds, campaign, options.interpreter or (), options.jobs)
     seconds = time.monotonic() - started
     summary = {
         **campaign.summary(),
@@ -77,6 +80,12 @@ def _parser() -> argparse.ArgumentParser:
         "--interpreter", action="append", metavar="PYTHON", help="compare with this Python version, too"
     )
     parser.add_argument("--digest", action="store_true", help="print the digest of each seed and nothing else")
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        metavar="FILE",
+        help="write down what the first seed stands for, and run nothing",
+    )
     parser.add_argument("--trace", type=int, default=60, metavar="LINES", help="trace lines shown of a failure")
     parser.add_argument("--max-failures", type=int, default=10, help="stop after so many (default 10)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the summary there too")
@@ -139,14 +148,15 @@ def _show_failure(failure: ScenarioFailed, lines: int) -> None:
     sys.stderr.write("\n".join(text) + "\n")
 
 
-def _hash_check(first_seed: int, seeds: int, campaign: Campaign, interpreters: Sequence[str]) -> bool:
+def _hash_check(first_seed: int, seeds: int, campaign: Campaign, interpreters: Sequence[str], jobs: int) -> bool:
     """Runs seeds again in processes with other hash seeds, or of other interpreters, and compares all digests."""
     known = {seed: digest for seed, digest in campaign.digests.items() if first_seed <= seed < first_seed + seeds}
     if not known:
         return True
     clean = max(known) - first_seed + 1
     ways = [(sys.executable, "0"), (sys.executable, "4242"), *((interpreter, "7") for interpreter in interpreters)]
-    runs = [_digests(first_seed, clean, *way) for way in ways]
+    with ThreadPoolExecutor(jobs) as pool:
+        runs = list(pool.map(lambda way: _digests(first_seed, clean, *way), ways))
     equal = True
     for seed, digest in sorted(known.items()):
         found = {digest, *(run.get(seed, "none") for run in runs)}
@@ -154,7 +164,7 @@ def _hash_check(first_seed: int, seeds: int, campaign: Campaign, interpreters: S
             equal = False
             sys.stderr.write(f"seed {seed} gives different traces: {sorted(found)}\n")
     verdict = "equal" if equal else "DIFFERENT"
-    others = f" and {len(interpreters)} other interpreters" if interpreters else ""
+    others = f" and by {', '.join(interpreters)}" if interpreters else ""
     sys.stderr.write(f"digests of {len(known)} seeds compared under two other hash seeds{others}: {verdict}\n")
     return equal
 

@@ -42,6 +42,16 @@ MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.DEAD_LETTER: 100,
     Moment.EXPIRY: 300,
     Moment.REPLAY_COMPARED: 1_500,
+    Moment.EXCLUSIVE_PASSED_ON: 60,
+    Moment.PRIORITY_PREFERRED: 500,
+    Moment.CONSUMER_REFUSED: 1_500,
+    Moment.QUEUE_AUTO_DELETED: 100,
+    Moment.CREDITS_DEFERRED: 400,
+    Moment.CREDITS_GRANTED_LATE: 400,
+    Moment.PRE_ACKNOWLEDGED: 6_000,
+    Moment.SUBSCRIPTION_SHARED: 200,
+    Moment.OLD_CLIENT: 100,
+    Moment.RECOVERED_IN_SLICES: 300,
 }
 #: Below this number of seeds the minima say more about luck than about the campaign.
 SEEDS_FOR_MINIMA = 200

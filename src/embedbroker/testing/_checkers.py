@@ -15,6 +15,7 @@ from embedbroker.kernel import Kernel, Queue
 from embedbroker.storage import Journal, JournalState
 from embedbroker.testing._disk import SimulatedDisk
 from embedbroker.testing._node_host import NodeHost
+from embedbroker.testing._queue_checkers import moved_from
 from embedbroker.testing._scene import Moment, Scene, Topic
 from embedclient.wire.core import (
     FRAME_HEADER,
@@ -48,6 +49,8 @@ class BrokerChecker:
     #: Consumer, message and delivery count of everything that left for a consumer in this life.
     _left: set[tuple[int, int, int]] = field(factory=set, init=False)
     deliveries: dict[str, int] = field(factory=dict, init=False)
+    #: Connection, channel and consumer of deliveries, for whoever looks and clears.
+    served: dict[tuple[int, int, int], None] = field(factory=dict, init=False)
 
     def watch(self) -> None:
         """Registers with the broker."""
@@ -94,17 +97,16 @@ class BrokerChecker:
         for topic in self.topics:
             for subscription in topic.subscriptions:
                 queue = node.kernel.catalog.queues.get(subscription)
-                if queue is None:
+                if queue is None and not topic.automatic:
                     self.scene.fail(f"queue {subscription} is gone after recovery")
-                    return
                 found: dict[str, None] = {}
-                for reference in queue.backlog:
+                for reference in queue.backlog if queue is not None else ():
                     key = reference.message.property("key")
                     assert isinstance(key, str), "every message carries its key"
                     finding = ledger.shown(subscription, key, now_held=True)
                     self.scene.judge(finding, f"recovery of {subscription}", key)
                     found[key] = None
-                moved = _moved(node.kernel, subscription)
+                moved = moved_from(node.kernel, subscription)
                 for key in ledger.missing(subscription):
                     if key not in found and key not in moved:
                         self.scene.fail(f"recovery of {subscription}: {key} is missing")
@@ -139,6 +141,9 @@ class BrokerChecker:
         if delivery in self._left:
             return  # repeated after a reattachment
         self._left.add(delivery)
+        if count:
+            _, _, channel = FRAME_HEADER.unpack_from(buffer, start)
+            self.served[(connection, channel, consumer)] = None
         self.deliveries[key] = self.deliveries.get(key, 0) + 1
         if message.expiration and message.expiration < self.scene.world.instant.wall_ms:
             self.scene.fail(
@@ -210,16 +215,3 @@ class BrokerChecker:
         return [address.name for address in recovered.addresses], {
             name: sorted(entries) for name, entries in replayed.items()
         }
-
-
-def _moved(kernel: Kernel, subscription: str) -> set[str]:
-    """Keys of messages that went from a subscription to the dead letter or the expiry address."""
-    keys = set()
-    for name in ("DLQ", "expired"):
-        queue = kernel.catalog.queues.get(name)
-        for reference in queue.backlog if queue is not None else ():
-            if reference.message.property("_AMQ_ORIG_QUEUE") == subscription:
-                key = reference.message.property("key")
-                assert isinstance(key, str), "every message carries its key"
-                keys.add(key)
-    return keys

@@ -26,6 +26,7 @@ from embedclient.agent import (
     SessionMode,
 )
 from embedclient.errors import ErrorCode, JMSException
+from embedclient.model import RoutingType
 
 __all__ = ["ConsumerKind", "ConsumerPlan", "SimulatedConsumer"]
 
@@ -36,6 +37,7 @@ class ConsumerKind(IntEnum):
     DUPS_OK = 2
     TRANSACTED = 3
     INDIVIDUAL = 4
+    PRE_ACKNOWLEDGE = 5
 
 
 _MODES = {
@@ -44,12 +46,13 @@ _MODES = {
     ConsumerKind.DUPS_OK: SessionMode.DUPS_OK,
     ConsumerKind.TRANSACTED: SessionMode.TRANSACTED,
     ConsumerKind.INDIVIDUAL: SessionMode.INDIVIDUAL,
+    ConsumerKind.PRE_ACKNOWLEDGE: SessionMode.PRE,
 }
 
 
 @frozen
 class ConsumerPlan:
-    """What one consumer does. ``color`` is its filter; ``forward_to`` is where a transacted one sends what it took."""
+    """What one consumer does. ``color`` is its filter; one that ``forwards`` sends a message for each that it took."""
 
     kind: ConsumerKind
     think_s: float
@@ -58,7 +61,9 @@ class ConsumerPlan:
     batch_max: int = 5
     rollback_chance: float = 0.15
     leave_chance: float = 0.02
-    forward_to: Topic | None = None
+    away_s: float = 0.1
+    forwards: bool = False
+    priority: int = 0
 
 
 @define(eq=False)
@@ -71,6 +76,8 @@ class SimulatedConsumer:
     name: str
     subscription: str
     plan: ConsumerPlan
+    home: Topic
+    forward_to: Topic | None = None
     _lives: int = field(default=0, init=False)
     _batches: int = field(default=0, init=False)
     _forwarded: int = field(default=0, init=False)
@@ -99,7 +106,7 @@ class SimulatedConsumer:
                 self.give_up()
             if session is not None:
                 yield session.close()
-            yield world.random.random() * 0.1
+            yield world.random.random() * self.plan.away_s
         self.host.on_notification.remove(self._on_notification)
 
     def give_up(self) -> None:
@@ -126,10 +133,18 @@ class SimulatedConsumer:
         self._lives += 1
         self._session = session
         filter_text = selector_of(plan.color) if plan.color is not None else None
-        consumer: Consumer = yield session.create_consumer(
-            self.subscription, filter=filter_text, window=plan.window_bytes
-        )
-        producer = session.create_producer(plan.forward_to.address) if plan.forward_to is not None else None
+        if self.home.automatic:
+            # Its queue may not be there yet, or not any more; and it may go again before the consumer comes.
+            yield session.prepare_destination(self.home.address, RoutingType.ANYCAST)
+        try:
+            consumer: Consumer = yield session.create_consumer(
+                self.subscription, filter=filter_text, window=plan.window_bytes, priority=plan.priority
+            )
+        except JMSException as error:
+            if error.error_code == ErrorCode.MAX_CONSUMER_LIMIT_EXCEEDED:
+                scene.hit(Moment.CONSUMER_REFUSED)
+            raise
+        producer = session.create_producer(self.forward_to.address) if self.forward_to is not None else None
         yield session.start()
         while not session.closed and not consumer.closed:
             delivery = consumer.next(scene.world.instant)
@@ -200,6 +215,8 @@ class SimulatedConsumer:
             yield session.consumed(delivery)
             return
         match self.plan.kind:
+            case ConsumerKind.PRE_ACKNOWLEDGE:
+                yield session.consumed(delivery)
             case ConsumerKind.AUTO | ConsumerKind.DUPS_OK:
                 yield from self._acknowledge_now(session, delivery, key)
             case ConsumerKind.INDIVIDUAL:
@@ -321,7 +338,7 @@ class SimulatedConsumer:
 
     def _forward(self, producer: Producer) -> Steps:
         """Sends a message of its own inside the transaction."""
-        scene, target = self.scene, self.plan.forward_to
+        scene, target = self.scene, self.forward_to
         assert target is not None, "only forwarders have a producer"
         self._forwarded += 1
         letter = Letter(key=f"{self.name}+{self._forwarded}", address=target.address, color=scene.color())

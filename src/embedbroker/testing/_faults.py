@@ -5,8 +5,9 @@ Faults act on hosts, links and the disk. They know nothing of messages.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
+from random import Random
 
 from attrs import define, field, frozen
 
@@ -15,7 +16,7 @@ from embedbroker.testing._network import Network
 from embedbroker.testing._node_host import NodeHost
 from embedbroker.testing._scene import Moment, Scene
 
-__all__ = ["FaultKind", "FaultPlan", "choose_faults"]
+__all__ = ["FaultKind", "FaultPlan", "draw_faults"]
 
 
 class FaultKind(IntEnum):
@@ -58,10 +59,10 @@ _WEIGHTS = {
 _PATIENCE_S = 1.0
 
 
-def choose_faults(scene: Scene, count: int) -> list[FaultKind]:
+def draw_faults(random: Random, count: int) -> list[FaultKind]:
     """A random selection."""
     kinds = list(_WEIGHTS)
-    return scene.world.random.choices(kinds, weights=[_WEIGHTS[kind] for kind in kinds], k=count)
+    return random.choices(kinds, weights=[_WEIGHTS[kind] for kind in kinds], k=count)
 
 
 @frozen(eq=False)
@@ -81,7 +82,7 @@ class _GiveUpWaiting:
 
 @define(eq=False)
 class FaultPlan:
-    """The faults of one scenario, spread over ``span_s`` seconds from its start."""
+    """The faults of one scenario."""
 
     scene: Scene
     network: Network
@@ -94,14 +95,13 @@ class FaultPlan:
     _numbers: int = field(default=0, init=False)
     _crash_again: bool = field(default=False, init=False)
 
-    def schedule(self, kinds: Sequence[FaultKind], span_s: float) -> None:
-        """Sets the faults at random times."""
+    def schedule(self, strikes: Iterable[tuple[FaultKind, float]]) -> None:
+        """Sets each fault at its time, in seconds from now."""
         self.broker.after_step.append(self._look_at_broker)
         self.broker.on_stopped.append(self._on_stopped)
-        random = self.scene.world.random
-        for kind in kinds:
+        for kind, at_s in strikes:
             self._outstanding += 1
-            self.scene.world.after(random.random() * span_s, self, _Strike(kind))
+            self.scene.world.after(at_s, self, _Strike(kind))
 
     @property
     def over(self) -> bool:

@@ -1,6 +1,7 @@
 """Simulated listeners: subscribers of a topic whose subscriptions live and die with their connections.
 
-What is promised to them ends with every interruption that their session does not survive, and with every crash.
+What is promised to them ends with every interruption that their session does not survive, and with every crash. A
+subscription that several share lives as long as one of them is there.
 """
 
 from __future__ import annotations
@@ -10,17 +11,57 @@ from attrs import define, field
 from embedbroker.testing._clients import ClientHost
 from embedbroker.testing._messages import key_of, selector_of
 from embedbroker.testing._node_host import NodeHost
-from embedbroker.testing._scene import Phase, Scene, Topic
+from embedbroker.testing._scene import Moment, Phase, Scene, Topic
 from embedbroker.testing._scripts import Arrival, Steps
 from embedclient.agent import Consumer, FailoverCompleted, Notification, Session, SessionMode
 from embedclient.errors import JMSException
 
-__all__ = ["TopicListener"]
+__all__ = ["SharedSubscription", "TopicListener"]
+
+
+@define(eq=False)
+class SharedSubscription:
+    """One subscription that is not durable, and those who share it."""
+
+    scene: Scene
+    topic: Topic
+    name: str
+    color: str | None
+    _members: dict[TopicListener, None] = field(factory=dict, init=False)
+    _known: bool = field(default=False, init=False)
+
+    def join(self, member: TopicListener) -> None:
+        """A member consumes. What comes from now on is promised to the members together."""
+        ledger = self.scene.ledger
+        if not self._known:
+            self._known = True
+            ledger.subscribe(self.name, self.topic.address, durable=False)
+        elif not self._members:
+            ledger.resume(self.name)
+        else:
+            self.scene.hit(Moment.SUBSCRIPTION_SHARED)
+        self._members[member] = None
+        self.topic.listeners[self.name] = self.color
+
+    def interrupt(self) -> None:
+        """A member's session is gone: the broker may have given what it held to others, or lost it with the queue."""
+        ledger = self.scene.ledger
+        ledger.interrupted(self.name)
+        ledger.suspend(self.name)
+        ledger.resume(self.name)
+
+    def leave(self, member: TopicListener) -> None:
+        """A member is gone; with the last one the subscription goes."""
+        self.interrupt()
+        self._members.pop(member, None)
+        if not self._members:
+            self.scene.ledger.suspend(self.name)
+            del self.topic.listeners[self.name]
 
 
 @define(eq=False)
 class TopicListener:
-    """One listener; each time it comes it has a new subscription."""
+    """One listener; each time it comes it has a new subscription, or its part of a shared one."""
 
     scene: Scene
     host: ClientHost
@@ -30,6 +71,7 @@ class TopicListener:
     color: str | None
     think_s: float
     leave_chance: float
+    shared: SharedSubscription | None = None
     _lives: int = field(default=0, init=False)
     _subscription: str | None = field(default=None, init=False)
 
@@ -51,24 +93,34 @@ class TopicListener:
 
     def give_up(self) -> None:
         """The subscription is gone, and with it every promise."""
-        if self._subscription is not None:
+        if self._subscription is None:
+            return
+        if self.shared is not None:
+            self.shared.leave(self)
+        else:
             self.scene.ledger.suspend(self._subscription)
             del self.topic.listeners[self._subscription]
-            self._subscription = None
+        self._subscription = None
+
+    def _subscribe(self, name: str) -> None:
+        self._subscription = name
+        if self.shared is not None:
+            self.shared.join(self)
+        else:
+            self.scene.ledger.subscribe(name, self.topic.address, durable=False)
+            self.topic.listeners[name] = self.color
 
     def _listen(self, session: Session) -> Steps:
         scene = self.scene
         self._lives += 1
-        name = f"{self.name}.{self._lives}"
+        name = f"{self.name}.{self._lives}" if self.shared is None else self.shared.name
         filter_text = None if self.color is None else selector_of(self.color)
         yield session.start()
         consumer: Consumer = yield session.open_topic_consumer(
-            self.topic.address, queue=name, durable=False, shared=False, filter=filter_text
+            self.topic.address, queue=name, durable=False, shared=self.shared is not None, filter=filter_text
         )
         scene.operate(self.name, "subscribes as", name)
-        scene.ledger.subscribe(name, self.topic.address, durable=False)
-        self.topic.listeners[name] = self.color
-        self._subscription = name
+        self._subscribe(name)
         while not session.closed and not consumer.closed:
             delivery = consumer.next(scene.world.instant)
             if delivery is None:
@@ -85,7 +137,7 @@ class TopicListener:
                 key,
                 scene.world.now,
                 redelivered=delivery.redelivered,
-                consumer=name,
+                consumer=f"{self.name}.{self._lives}",
                 stale=stale,
             )
             scene.judge(finding, self.name, key)
@@ -101,5 +153,8 @@ class TopicListener:
         if self._subscription is None or not isinstance(notification, FailoverCompleted) or notification.reattached:
             return
         # The queue was made again; what came in between went nowhere, and what it held is gone.
-        self.scene.ledger.suspend(self._subscription)
-        self.scene.ledger.resume(self._subscription)
+        if self.shared is not None:
+            self.shared.interrupt()
+        else:
+            self.scene.ledger.suspend(self._subscription)
+            self.scene.ledger.resume(self._subscription)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from embedclient.model import Properties
+from embedclient.model import Properties, PropertyType, RoutingType
 from embedclient.wire.core import CoreMessage, MessageType
 
 __all__ = ["COLORS", "Letter", "key_of", "selector_of"]
@@ -18,7 +18,10 @@ COLORS = ("red", "green", "blue")
 
 @frozen
 class Letter:
-    """What one simulated message is to be. ``expiration`` is wall time in milliseconds, 0 for never."""
+    """What one simulated message is to be. ``expiration`` is wall time in milliseconds, 0 for never.
+
+    A ``routing_type`` says what is to be created for it where nothing is.
+    """
 
     key: str
     address: str
@@ -27,12 +30,15 @@ class Letter:
     durable: bool = True
     expiration: int = 0
     size: int = 32
+    routing_type: RoutingType | None = None
 
     def build(self, wall_ms: int) -> CoreMessage:
         """The message to send; a new one each time, because a send takes it over."""
         properties = Properties()
         properties["key"] = self.key
         properties["color"] = self.color
+        if self.routing_type is not None:
+            properties.set("_AMQ_ROUTING_TYPE", int(self.routing_type), PropertyType.BYTE)
         return CoreMessage.build(
             type=MessageType.BYTES,
             address=self.address,

@@ -73,7 +73,8 @@ class NodeHost:
         self.node: Node | None = None
         self.life = 0
         self.under_way: dict[Lane, DiskWork] = {}
-        #: Called after every step, when recovery is over, and with what the node sends to a peer.
+        #: Called when a life begins, after every step, when recovery is over, and with what the node sends to a peer.
+        self.on_start: list[Callable[[], None]] = []
         self.after_step: list[Callable[[], None]] = []
         self.on_ready: list[Callable[[], None]] = []
         self.on_stopped: list[Callable[[str | None], None]] = []
@@ -93,7 +94,11 @@ class NodeHost:
         assert self.node is None, "a broker runs once at a time"
         self.life += 1
         self.world.note(self.name, "starts", self.life)
-        self.node = Node(self.config, self.world.entropy(), MEMORY_LIMIT_BYTES, self.settings)
+        limit_bytes = self.config.global_max_size_bytes
+        limit_bytes = MEMORY_LIMIT_BYTES if limit_bytes is None else limit_bytes
+        self.node = Node(self.config, self.world.entropy(), limit_bytes, self.settings)
+        for look in self.on_start:
+            look()
         self.step(Command(CommandKind.START))
 
     def crash(self) -> None:

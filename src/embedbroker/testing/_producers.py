@@ -17,6 +17,7 @@ from embedbroker.testing._scene import Moment, Scene, Topic
 from embedbroker.testing._scripts import Steps
 from embedclient.agent import Call, Producer, Session, SessionMode
 from embedclient.errors import ErrorCode, JMSException
+from embedclient.model import RoutingType
 
 __all__ = ["ProducerKind", "ProducerPlan", "SimulatedProducer"]
 
@@ -72,6 +73,9 @@ class SimulatedProducer:
             session: Session | None = None
             try:
                 session = yield self.host.agent().create_session_for(mode)
+                for topic in self.topics:
+                    if topic.automatic:
+                        yield session.prepare_destination(topic.address, RoutingType.ANYCAST)
                 producers = {topic.address: session.create_producer(topic.address) for topic in self.topics}
                 while self._has_work() and not session.closed:
                     yield from self._work(session, producers)
@@ -234,6 +238,7 @@ class SimulatedProducer:
             durable=plan.kind is not ProducerKind.NOT_DURABLE,
             expiration=expiration,
             size=random.randint(0, plan.size_max),
+            routing_type=RoutingType.ANYCAST if topic.automatic else None,
         )
         return letter, topic
 

@@ -7,40 +7,36 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from attrs import define, field, frozen
+from attrs import define, frozen
 
 from embedbroker.ledger import Ledger, Verdict
-from embedbroker.testing._cast import (
-    DEAD_LETTERS,
-    EXPIRED,
-    ONLOOKER,
-    Cast,
-    Role,
-    broker_config,
-    choose_cast,
-    journal_settings,
-)
+from embedbroker.testing._cast import DEAD_LETTERS, EXPIRED, ONLOOKER, Cast, Role, broker_config, make_cast
 from embedbroker.testing._checkers import BrokerChecker
 from embedbroker.testing._clients import ClientHost
 from embedbroker.testing._consumers import ConsumerKind, ConsumerPlan, SimulatedConsumer
 from embedbroker.testing._disk import SimulatedDisk
-from embedbroker.testing._faults import FaultPlan, choose_faults
+from embedbroker.testing._draw import draw_plan
+from embedbroker.testing._faults import FaultPlan
 from embedbroker.testing._leftovers import LeftoverReader
+from embedbroker.testing._messages import selector_of
 from embedbroker.testing._network import Network
 from embedbroker.testing._node_host import NodeHost
+from embedbroker.testing._plan import ScenarioPlan, TopicPlan
+from embedbroker.testing._queue_checkers import QueueChecker
 from embedbroker.testing._scene import Moment, Phase, Scene, SimulationFailure
 from embedbroker.testing._scripts import Steps
 from embedbroker.testing._world import World
-from embedclient.agent import LocatorSettings, Session
+from embedclient.agent import LocatorSettings, QueueAttributes, Session
 from embedclient.errors import ProtocolError
 from embedclient.model import RoutingType
 
-__all__ = ["ScenarioFailed", "SeedResult", "run_seed"]
+__all__ = ["ScenarioFailed", "SeedResult", "run_plan", "run_seed"]
 
 #: Virtual seconds that each phase may last.
 _SETUP_S, _WORK_S, _DRAIN_S, _LEAVE_S = 10.0, 300.0, 120.0, 60.0
-_FAULTS_MIN, _FAULTS_MAX = 4, 9
 _POLL_S = 0.2
+#: Clients before this version spell the names of properties in the old way.
+_VERSION_WITH_MODERN_NAMES = 129
 
 
 @frozen
@@ -76,7 +72,17 @@ def run_seed(seed: int, *, trace_tail_lines: int = 200) -> SeedResult:
     Raises:
         ScenarioFailed: whatever went wrong, an assertion inside the broker or the client included.
     """
-    scenario = _Scenario.of(seed, trace_tail_lines)
+    return run_plan(draw_plan(seed), trace_tail_lines=trace_tail_lines)
+
+
+def run_plan(plan: ScenarioPlan, *, trace_tail_lines: int = 200) -> SeedResult:
+    """Runs a scenario that was drawn before.
+
+    Raises:
+        ScenarioFailed: as for `run_seed`.
+    """
+    seed = plan.seed
+    scenario = _Scenario.of(plan, trace_tail_lines)
     try:
         return scenario.run()
     except SimulationFailure as failure:
@@ -125,6 +131,7 @@ class _Poll:
 
 @define(eq=False)
 class _Scenario:
+    plan: ScenarioPlan
     world: World
     scene: Scene
     network: Network
@@ -132,18 +139,20 @@ class _Scenario:
     cast: Cast
     checker: BrokerChecker
     faults: FaultPlan
-    _sweeper_host: ClientHost = field(init=False)
+    _sweeper_host: ClientHost
 
     @classmethod
-    def of(cls, seed: int, trace_tail_lines: int) -> _Scenario:
-        world = World(seed, trace_tail_lines=trace_tail_lines)
+    def of(cls, plan: ScenarioPlan, trace_tail_lines: int) -> _Scenario:
+        world = World(plan.seed, trace_tail_lines=trace_tail_lines)
         scene = Scene(world, Ledger(expiry_tolerance_s=0.001, expiries_are_found=True))
-        network = Network(world, latency_s=world.random.choice((0.0001, 0.0005, 0.002)))
-        network.split_chance = world.random.choice((0.02, 0.1, 0.3))
-        broker = NodeHost(network, broker_config(scene, "broker"), SimulatedDisk(), journal_settings(scene))
-        cast = choose_cast(scene, network, broker)
+        network = Network(world, latency_s=plan.latency_s)
+        network.split_chance = plan.split_chance
+        broker = NodeHost(network, broker_config(plan.broker, "broker"), SimulatedDisk(), plan.journal)
+        cast = make_cast(plan, scene, network, broker)
         checker = BrokerChecker(scene, broker, cast.topics, ONLOOKER)
-        scenario = cls(world, scene, network, broker, cast, checker, None)  # type: ignore[arg-type]  # set next
+        settings = LocatorSettings(initial_connect_attempts=-1, reconnect_attempts=-1)
+        sweeper_host = ClientHost(network, "sweeper", broker.name, settings)
+        scenario = cls(plan, world, scene, network, broker, cast, checker, None, sweeper_host)  # type: ignore[arg-type]  # set next
         scenario.faults = FaultPlan(scene, network, broker, cast.hosts, scenario._crash_client)
         return scenario
 
@@ -156,6 +165,7 @@ class _Scenario:
         for host in self.cast.hosts:
             self.scene.hits[Moment.REATTACHED] += host.reattachments
             self.scene.hits[Moment.REBUILT] += host.failovers
+            self.scene.hits[Moment.OLD_CLIENT] += host.settings.client_version < _VERSION_WITH_MODERN_NAMES
         self.scene.hits[Moment.TORN_TAIL_CUT] += sum("is cut" in notice for notice in self.broker.notices)
         verdict = self.scene.ledger.verdict(drained=True)
         if not verdict.clean or verdict.flagged_at_once:
@@ -187,21 +197,32 @@ class _Scenario:
         while not self.broker.ready:
             yield 0.01
         session: Session = yield host.agent().create_session()
-        for topic in self.cast.topics:
-            routing = RoutingType.MULTICAST if topic.is_topic else RoutingType.ANYCAST
-            yield session.create_address(topic.address, [routing])
-            for subscription, color in topic.subscriptions.items():
-                filter_text = None if color is None else f"color = '{color}'"
-                yield session.create_queue(topic.address, subscription, routing, filter=filter_text)
+        for topic in self.plan.topics:
+            if not topic.automatic:
+                yield from self._found_topic(session, topic)
         yield session.close()
         yield host.agent().close()
 
+    def _found_topic(self, session: Session, topic: TopicPlan) -> Steps:
+        routing = RoutingType.MULTICAST if topic.is_topic else RoutingType.ANYCAST
+        yield session.create_address(topic.address, [routing])
+        for queue in topic.queues:
+            attributes = QueueAttributes(
+                exclusive=queue.exclusive or None,
+                max_consumers=queue.max_consumers,
+                purge_on_no_consumers=False,
+            )
+            filter_text = None if queue.color is None else selector_of(queue.color)
+            yield session.create_queue(topic.address, queue.name, routing, attributes, filter=filter_text)
+
     def _work(self) -> None:
         self.checker.watch()
+        QueueChecker(self.scene, self.broker, self.cast.topics, self.checker.served).watch()
+        if self.plan.broker.memory_limit_bytes is not None:
+            self._read_leftovers()  # what nobody took away would keep the producers waiting for ever
         for role in self.cast.roles:
             role.host.run(role.name, role.steps())
-        kinds = choose_faults(self.scene, self.world.random.randint(_FAULTS_MIN, _FAULTS_MAX))
-        self.faults.schedule(kinds, span_s=self.world.random.choice((0.5, 1.5, 3.0)))
+        self.faults.schedule((strike.kind, strike.at_s) for strike in self.plan.faults)
         self.checker.compare_replay_soon()
         self._run_until(
             lambda: self.faults.over and all(producer.finished for producer in self.cast.producers),
@@ -214,23 +235,23 @@ class _Scenario:
         self.network.heal()
         self.scene.phase = Phase.DRAIN
         self.checker.compare_replay_soon()
-        self._sweeper_host = host = ClientHost(
-            self.network,
-            "sweeper",
-            self.broker.name,
-            LocatorSettings(initial_connect_attempts=-1, reconnect_attempts=-1),
-        )
+        host = self._sweeper_host
         plan = ConsumerPlan(kind=ConsumerKind.AUTO, think_s=0.0, rollback_chance=0.0, leave_chance=0.0)
         for topic in self.cast.topics:
             for subscription in topic.subscriptions:
                 sweeper = SimulatedConsumer(
-                    self.scene, host, self.broker, f"sweeper-{subscription}", subscription, plan
+                    self.scene, host, self.broker, f"sweeper-{subscription}", subscription, plan, topic
                 )
                 host.run(sweeper.name, sweeper.steps())
+        if self.plan.broker.memory_limit_bytes is None:
+            self._read_leftovers()
+        self._run_until(self._is_drained, _DRAIN_S, self._owed)
+
+    def _read_leftovers(self) -> None:
+        host = self._sweeper_host
         for address in (DEAD_LETTERS, EXPIRED):
             reader = LeftoverReader(self.scene, host, self.checker, address)
             host.run(address, reader.steps())
-        self._run_until(self._is_drained, _DRAIN_S, self._owed)
 
     def _leave(self) -> None:
         self.scene.phase = Phase.LEAVE

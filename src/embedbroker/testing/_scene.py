@@ -55,6 +55,16 @@ class Moment(IntEnum):
     DEAD_LETTER = 21
     EXPIRY = 22
     REPLAY_COMPARED = 23
+    EXCLUSIVE_PASSED_ON = 24
+    PRIORITY_PREFERRED = 25
+    CONSUMER_REFUSED = 26
+    QUEUE_AUTO_DELETED = 27
+    CREDITS_DEFERRED = 28
+    CREDITS_GRANTED_LATE = 29
+    PRE_ACKNOWLEDGED = 30
+    SUBSCRIPTION_SHARED = 31
+    OLD_CLIENT = 32
+    RECOVERED_IN_SLICES = 33
 
 
 @define(eq=False)
@@ -66,6 +76,8 @@ class Topic:
     subscriptions: dict[str, str | None] = field(factory=dict)
     #: Subscriptions that are not durable; they come and go.
     listeners: dict[str, str | None] = field(factory=dict)
+    #: Its queue is created by whoever wants it, and deleted when it is empty and nobody does.
+    automatic: bool = False
 
     @property
     def names(self) -> list[str]:

@@ -196,6 +196,23 @@ def test_consumers_of_a_queue_that_goes_are_told(stage: Stage, peer: Peer) -> No
     other.consume("t", 3)
     peer.lose()
     assert other.clear() == [DisconnectConsumer(3)]
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_consumer_for_whom_there_is_no_room_is_told_even_if_nobody_waits_for_an_answer(
+    stage: Stage, peer: Peer, waits: bool
+) -> None:
+    """A client that rebuilds its session takes its consumers for granted; it would wait for messages for ever."""
+    peer.send(CreateQueueV2("one", "one", None, True, False, True, False, 1, 1, False))
+    peer.consume("one", 1)
+    other = stage.connect().open_session()
+    other.clear()
+    other.send(SessionCreateConsumer(7, "one", None, False, waits, 0))
+    if waits:
+        assert refusal(other).code == ErrorCode.MAX_CONSUMER_LIMIT_EXCEEDED
+        assert other.packets(DisconnectConsumer) == []
+    else:
+        assert other.clear() == [DisconnectConsumer(7)]
     other.send(SessionConsumerClose(3))
     assert other.clear() == [DONE]
 

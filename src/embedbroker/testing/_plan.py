@@ -1,0 +1,181 @@
+"""The plan of a scenario: who appears with which settings, and which faults strike when, as plain values.
+
+A seed is drawn into a plan by ``_draw``; a plan that was written down does not change when drawing changes. It holds
+values and reads and writes them; it runs nothing.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import TypeVar, Union, get_args, get_origin, get_type_hints
+
+import attrs
+from attrs import frozen
+
+from embedbroker.storage import JournalSettings
+from embedbroker.testing._consumers import ConsumerPlan
+from embedbroker.testing._faults import FaultKind
+from embedbroker.testing._producers import ProducerPlan
+from embedclient.agent import LocatorSettings
+
+__all__ = [
+    "BrokerPlan",
+    "BrowserRole",
+    "ConsumerRole",
+    "FaultStrike",
+    "HostPlan",
+    "ListenerRole",
+    "ProducerRole",
+    "QueuePlan",
+    "ScenarioPlan",
+    "TopicPlan",
+    "plan_of",
+    "values_of",
+]
+
+
+@frozen
+class QueuePlan:
+    """One queue or durable subscription. ``color`` is its filter."""
+
+    name: str
+    color: str | None = None
+    exclusive: bool = False
+    max_consumers: int = -1
+
+
+@frozen
+class TopicPlan:
+    """One address. ``automatic``: its queue comes with whoever wants it, and goes when nobody does."""
+
+    address: str
+    is_topic: bool
+    queues: tuple[QueuePlan, ...]
+    automatic: bool = False
+
+
+@frozen
+class HostPlan:
+    """One client process."""
+
+    name: str
+    settings: LocatorSettings
+
+
+@frozen
+class ProducerRole:
+    """One producer. Hosts and topics are named by their places in the plan."""
+
+    name: str
+    host: int
+    topics: tuple[int, ...]
+    plan: ProducerPlan
+
+
+@frozen
+class ConsumerRole:
+    """One consumer of a queue or durable subscription."""
+
+    name: str
+    host: int
+    queue: str
+    plan: ConsumerPlan
+
+
+@frozen
+class ListenerRole:
+    """A subscriber whose subscription is not durable. Those with the same ``shared`` name share one."""
+
+    name: str
+    host: int
+    topic: int
+    color: str | None
+    think_s: float
+    leave_chance: float
+    shared: str | None = None
+
+
+@frozen
+class BrowserRole:
+    """Somebody who looks into queues, on a host of his own."""
+
+    settings: LocatorSettings
+    pause_s: float
+
+
+@frozen
+class BrokerPlan:
+    """What differs between brokers. ``memory_limit_bytes`` None: more than the scenario needs."""
+
+    max_delivery_attempts: int
+    message_expiry_scan_period_ms: int
+    output_high_water_bytes: int
+    work_per_step_max: int
+    memory_limit_bytes: int | None = None
+
+
+@frozen
+class FaultStrike:
+    """One fault, so many seconds after the start of the work."""
+
+    kind: FaultKind
+    at_s: float
+
+
+@frozen
+class ScenarioPlan:
+    """Everything that is decided before the first event. What is decided later is drawn from ``seed``."""
+
+    seed: int
+    latency_s: float
+    split_chance: float
+    broker: BrokerPlan
+    journal: JournalSettings
+    topics: tuple[TopicPlan, ...]
+    hosts: tuple[HostPlan, ...]
+    producers: tuple[ProducerRole, ...]
+    consumers: tuple[ConsumerRole, ...]
+    listeners: tuple[ListenerRole, ...]
+    browser: BrowserRole | None
+    faults: tuple[FaultStrike, ...]
+
+
+_Value = TypeVar("_Value")
+
+
+def values_of(plan: object) -> object:
+    """A plan, or a part of one, as values that JSON knows. What has its default is left out."""
+    if isinstance(plan, IntEnum):
+        return plan.name
+    if isinstance(plan, tuple):
+        return [values_of(each) for each in plan]
+    kind = type(plan)
+    if attrs.has(kind):
+        named = ((field, getattr(plan, field.name)) for field in attrs.fields(kind) if field.init)
+        return {field.name: values_of(value) for field, value in named if value != field.default}
+    return plan
+
+
+def plan_of(kind: type[_Value], values: object) -> _Value:
+    """The inverse of `values_of`. A name that the class does not have any more is an error."""
+    read = _read(kind, values)
+    assert isinstance(read, kind), f"{values!r} is no {kind.__name__}"
+    return read
+
+
+def _read(kind: object, values: object) -> object:
+    if get_origin(kind) is tuple:
+        assert isinstance(values, list), f"a list is expected, not {values!r}"
+        return tuple(_read(get_args(kind)[0], each) for each in values)
+    if get_origin(kind) in (Union, types.UnionType):
+        present = [each for each in get_args(kind) if each is not types.NoneType]
+        return None if values is None else _read(present[0], values)
+    if isinstance(kind, type) and issubclass(kind, IntEnum):
+        return kind[str(values)]
+    if isinstance(kind, type) and attrs.has(kind):
+        assert isinstance(values, Mapping), f"fields of {kind.__name__} are expected, not {values!r}"
+        hints = get_type_hints(kind)
+        return kind(**{name: _read(hints[name], value) for name, value in values.items()})
+    return values

@@ -1,0 +1,218 @@
+"""Checkers of what queues and the memory account promise: who gets messages, how many may come, and when to wait.
+
+They compare the broker after each step with what it was before: an exclusive queue serves one consumer until that one
+goes, a lower priority gets nothing while a higher one could take it, limits hold, and a full broker grants no credits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import define, field
+
+from embedbroker.kernel import UNLIMITED_CREDIT, Consumer, Kernel, Queue, Reference
+from embedbroker.testing._node_host import NodeHost
+from embedbroker.testing._scene import Moment, Scene, Topic
+from embedclient.wire.core import FrameSplitter, PacketType
+
+__all__ = ["QueueChecker", "moved_from"]
+
+#: With a high-water mark like this the connections of a scenario always take what they are sent.
+_NOBODY_FALLS_BEHIND_BYTES = 1_048_576
+_CREDITS = int(PacketType.SESS_PRODUCER_CREDITS)
+
+
+def moved_from(kernel: Kernel, subscription: str) -> set[str]:
+    """Keys of messages that went from a subscription to the dead letter or the expiry address."""
+    keys = set()
+    for name in ("DLQ", "expired"):
+        queue = kernel.catalog.queues.get(name)
+        for reference in queue.backlog if queue is not None else ():
+            if reference.message.property("_AMQ_ORIG_QUEUE") == subscription:
+                key = reference.message.property("key")
+                assert isinstance(key, str), "every message carries its key"
+                keys.add(key)
+    return keys
+
+
+@define(eq=False)
+class QueueChecker:
+    """Watches the queues and the memory of one broker."""
+
+    scene: Scene
+    broker: NodeHost
+    topics: Sequence[Topic]
+    #: Connection, channel and consumer of each first delivery since the last step.
+    deliveries: dict[tuple[int, int, int], None]
+    _life: int = field(default=0, init=False)
+    # What was seen after the last step.
+    _holders: dict[Queue, Consumer] = field(factory=dict, init=False)
+    _ranked: dict[Consumer, tuple[bool, int]] = field(factory=dict, init=False)
+    _automatic: dict[str, Queue] = field(factory=dict, init=False)
+    _used_bytes: int = field(default=0, init=False)
+    _settled: int = field(default=0, init=False)
+    _waiting: bool = field(default=False, init=False)
+    _granted: bool = field(default=False, init=False)
+    _slices_seen: bool = field(default=False, init=False)
+    _splitters: dict[int, FrameSplitter] = field(factory=dict, init=False)
+    #: Queue and message of what was acknowledged in advance in this life.
+    _settled_early: set[tuple[str, int]] = field(factory=set, init=False)
+
+    def watch(self) -> None:
+        """Registers with the broker."""
+        self.broker.after_step.append(self._check_step)
+        self.broker.on_start.append(self._tap_settlements)
+        self._tap_settlements()
+        if self.broker.config.global_max_size_bytes is not None:
+            self.broker.on_send.append(self._look_for_credits)
+
+    def _check_step(self) -> None:
+        node = self.broker.node
+        if node is None:
+            return
+        if self._life != self.broker.life:
+            self._begin_life()
+        if self.broker.recovering:
+            self._look_at_recovery(node.kernel)
+            return
+        ranked: dict[Consumer, tuple[bool, int]] = {}
+        served = self._served()
+        for queue in node.kernel.catalog.queues.values():
+            limit = queue.definition.max_consumers
+            if 0 <= limit < len(queue.consumers):
+                self.scene.fail(f"queue {queue.name} has {len(queue.consumers)} consumers, {limit} are allowed")
+            if queue.definition.exclusive:
+                self._check_exclusive(queue)
+            elif len(queue.consumers) > 1:
+                self._check_priorities(queue, ranked, served)
+        self._ranked = ranked
+        for topic in self.topics:
+            if topic.automatic:
+                self._check_automatic(node.kernel, topic.address)
+        if self.broker.config.global_max_size_bytes is not None:
+            self._check_memory(node.kernel)
+
+    def _begin_life(self) -> None:
+        self._life = self.broker.life
+        self._holders.clear()
+        self._ranked.clear()
+        self._automatic.clear()
+        self._splitters.clear()
+        self._settled_early.clear()
+        self._waiting = self._granted = self._slices_seen = False
+        self._used_bytes = self._settled = 0
+
+    def _tap_settlements(self) -> None:
+        """Learns of each message that counts as acknowledged when it leaves, even if its consumer is not there."""
+        node = self.broker.node
+        assert node is not None, "it has just started"
+        settle = node.kernel.settle_delivered
+
+        def tapped(queue: Queue, reference: Reference) -> None:
+            key = reference.message.property("key")
+            assert isinstance(key, str), "every message carries its key"
+            if (queue.name, reference.message.message_id) in self._settled_early:
+                self.scene.fail(f"{key} left {queue.name} again after it was acknowledged in advance")
+            self._settled_early.add((queue.name, reference.message.message_id))
+            self.scene.ledger.taken(queue.name, key)
+            self.scene.hit(Moment.PRE_ACKNOWLEDGED)
+            settle(queue, reference)
+
+        node.kernel.settle_delivered = tapped  # type: ignore[method-assign]  # nothing of a frame says it so early
+
+    def _look_at_recovery(self, kernel: Kernel) -> None:
+        """Some messages are back and others are not: the moment that a crash, or a client, may come into."""
+        if not self._slices_seen and kernel.memory.used_bytes:
+            self._slices_seen = True
+            self.scene.hit(Moment.RECOVERED_IN_SLICES)
+
+    def _check_exclusive(self, queue: Queue) -> None:
+        """Who has got messages keeps the queue until he goes."""
+        holder = self._holders.get(queue)
+        for consumer in queue.consumers:
+            if not consumer.unsettled or consumer is holder:
+                continue
+            if holder is not None:
+                if holder in queue.consumers:
+                    self.scene.fail(f"queue {queue.name} is exclusive, and two consumers got messages of it")
+                self.scene.hit(Moment.EXCLUSIVE_PASSED_ON)
+            holder = self._holders[queue] = consumer
+
+    def _check_priorities(
+        self, queue: Queue, ranked: dict[Consumer, tuple[bool, int]], served: dict[Consumer, None]
+    ) -> None:
+        """While somebody was, and still is, able to take messages, nobody below him gets any.
+
+        Who has the same credit as before, and got nothing or cannot run out, had it all the time. Only a peer that
+        falls behind in between cannot be seen from here; with a high mark none does.
+        """
+        best: int | None = None
+        for consumer in queue.consumers:
+            ready, credit = self._ranked.get(consumer, (False, 0))
+            steady = ready and consumer.ready and consumer.credit == credit
+            if steady and consumer.selector is None and (consumer not in served or credit > UNLIMITED_CREDIT // 2):
+                best = consumer.priority if best is None else max(best, consumer.priority)
+            ranked[consumer] = (consumer.ready, consumer.credit)
+        if self.broker.config.output_high_water_bytes < _NOBODY_FALLS_BEHIND_BYTES:
+            return
+        for consumer in queue.consumers:
+            if consumer in served:
+                if best is not None and consumer.priority < best:
+                    self.scene.fail(f"queue {queue.name}: priority {consumer.priority} got a message before {best}")
+                if any(other.ready and other.priority < consumer.priority for other in queue.consumers):
+                    self.scene.hit(Moment.PRIORITY_PREFERRED)
+
+    def _served(self) -> dict[Consumer, None]:
+        """The consumers that were sent messages in this step."""
+        deliveries, node = self.deliveries, self.broker.node
+        assert node is not None, "only a living broker sends"
+        served: dict[Consumer, None] = {}
+        if deliveries:
+            for session in node.core.sessions.values():
+                for consumer_id, consumer in session.kernel_session.consumers.items():
+                    if (session.connection.link.id, session.channel_id, consumer_id) in deliveries:
+                        served[consumer] = None
+            deliveries.clear()
+        return served
+
+    def _check_automatic(self, kernel: Kernel, name: str) -> None:
+        """A queue that nobody uses may go, but not with a message in it."""
+        queue, before = kernel.catalog.queues.get(name), self._automatic.get(name)
+        if before is not None and queue is not before:
+            self.scene.hit(Moment.QUEUE_AUTO_DELETED)
+            moved = moved_from(kernel, name)
+            for key in self.scene.ledger.missing(name):
+                if key not in moved:
+                    self.scene.fail(f"queue {name} was deleted with {key} in it")
+        if queue is None:
+            self._automatic.pop(name, None)
+        else:
+            self._automatic[name] = queue
+
+    # Memory
+
+    def _look_for_credits(self, connection: int, peer: str, data: bytes) -> None:
+        if self._life != self.broker.life:
+            self._begin_life()
+        splitter = self._splitters.get(connection)
+        if splitter is None:
+            splitter = self._splitters[connection] = FrameSplitter()
+        buffer, ends = splitter.feed(data)
+        start = 0
+        for end in ends:
+            self._granted = self._granted or buffer[start + 4] == _CREDITS
+            start = end
+
+    def _check_memory(self, kernel: Kernel) -> None:
+        """Credits leave only while there is room, or where something made room in the same step."""
+        memory = kernel.memory
+        settled = sum(queue.acknowledged_count for queue in kernel.catalog.queues.values())
+        full = self._used_bytes >= memory.limit_bytes and memory.used_bytes >= self._used_bytes
+        if self._granted and full and settled == self._settled:
+            self.scene.fail(f"credits were granted with {memory.used_bytes} of {memory.limit_bytes} bytes in use")
+        if memory.has_waiting and not self._waiting:
+            self.scene.hit(Moment.CREDITS_DEFERRED)
+        elif self._granted and self._waiting:
+            self.scene.hit(Moment.CREDITS_GRANTED_LATE)
+        self._waiting, self._granted = memory.has_waiting, False
+        self._used_bytes, self._settled = memory.used_bytes, settled
