@@ -195,6 +195,8 @@ class MessageProducer:
             raise JMSException(f"{rank} is no priority; they go from 0 to 9")
         lifetime = self.time_to_live if time_to_live is None else time_to_live
         delay = self.delivery_delay if delivery_delay is None else delivery_delay
+        if (lifetime or delay) and min(lifetime, delay) < 0:
+            raise JMSException(f"{min(lifetime, delay)} seconds: neither a lifetime nor a delay can be negative")
         return envelope.enclose(
             as_content(body),
             durable=(delivery_mode or self.delivery_mode) == _PERSISTENT,

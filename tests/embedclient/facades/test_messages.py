@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from embedclient import BytesMessage, DeliveryMode, MapMessage, Queue, StreamMessage, TextMessage, Topic
-from embedclient.errors import ConnectionClosedException, MessageFormatException
+from embedclient.errors import ConnectionClosedException, JMSException, MessageFormatException
 from tests.embedclient.facades.conftest import Client, connected
 
 
@@ -125,3 +125,15 @@ async def test_thousands_of_messages_keep_their_order(client: Client, url: str) 
                     assert message is not None and message.body == str(index)
 
         await client.together(send, receive)
+
+
+async def test_a_negative_time_is_refused(client: Client, url: str) -> None:
+    async with connected(client, url) as connection, connection.session() as session:
+        producer = session.create_producer("q")
+        with pytest.raises(JMSException, match="-1 seconds"):
+            await producer.send("x", time_to_live=-1)
+        producer.delivery_delay = -0.5
+        with pytest.raises(JMSException, match=r"-0\.5 seconds"):
+            producer.send_nowait("x")
+        async with session.create_browser("q") as browser:
+            assert await browser.next_message() is None
