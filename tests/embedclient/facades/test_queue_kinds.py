@@ -53,46 +53,50 @@ async def test_a_queue_has_no_more_consumers_than_it_may(client: Client, url: st
 
 
 async def test_a_consumer_of_higher_priority_is_served_first(client: Client, url: str) -> None:
-    async with connected(client, url) as connection, connection.session() as session, connection.session() as other:
-        async with (
-            session.create_consumer(Queue("q?consumer-priority=1")) as low,
-            other.create_consumer(Queue("q?consumer-priority=5")) as high,
-        ):
-            producer = session.create_producer("q")
-            for text in "012":
-                await producer.send(text)
-            assert await texts(high, 3) == ["0", "1", "2"]
-            assert await low.receive_nowait() is None
+    async with (
+        connected(client, url) as connection,
+        connection.session() as session,
+        connection.session() as other,
+        session.create_consumer(Queue("q?consumer-priority=1")) as low,
+        other.create_consumer(Queue("q?consumer-priority=5")) as high,
+    ):
+        producer = session.create_producer("q")
+        for text in "012":
+            await producer.send(text)
+        assert await texts(high, 3) == ["0", "1", "2"]
+        assert await low.receive_nowait() is None
 
 
 async def test_a_queue_and_a_topic_of_one_name_are_two_things(client: Client, url: str) -> None:
-    async with connected(client, url) as connection, connection.session() as session:
-        async with (
-            session.create_consumer(Queue("both")) as one,
-            session.create_consumer(Topic("both")) as all_,
-            session.create_consumer(Topic("both")) as more,
-        ):
-            await session.create_producer(Queue("both")).send("to one")
-            await session.create_producer(Topic("both")).send("to all")
-            assert await texts(one, 1) == ["to one"]
-            assert await texts(all_, 1) == ["to all"]
-            assert await texts(more, 1) == ["to all"]
+    async with (
+        connected(client, url) as connection,
+        connection.session() as session,
+        session.create_consumer(Queue("both")) as one,
+        session.create_consumer(Topic("both")) as all_,
+        session.create_consumer(Topic("both")) as more,
+    ):
+        await session.create_producer(Queue("both")).send("to one")
+        await session.create_producer(Topic("both")).send("to all")
+        assert await texts(one, 1) == ["to one"]
+        assert await texts(all_, 1) == ["to all"]
+        assert await texts(more, 1) == ["to all"]
 
 
 async def test_the_queues_of_one_address_take_turns(client: Client, url: str) -> None:
-    async with connected(client, url) as connection, connection.session() as session:
-        async with (
-            session.create_consumer(Queue("a")) as own,
-            session.create_consumer(Queue("a::a.left")) as left,
-            session.create_consumer(Queue("a::a.right")) as right,
-        ):
-            await session.create_producer(Queue("a::a.left")).send("left")
-            assert await texts(left, 1) == ["left"]
-            producer = session.create_producer("a")
-            for text in "123":
-                await producer.send(text)
-            found = [*await texts(own, 1), *await texts(left, 1), *await texts(right, 1)]
-            assert sorted(found, key=str) == ["1", "2", "3"]
+    async with (
+        connected(client, url) as connection,
+        connection.session() as session,
+        session.create_consumer(Queue("a")) as own,
+        session.create_consumer(Queue("a::a.left")) as left,
+        session.create_consumer(Queue("a::a.right")) as right,
+    ):
+        await session.create_producer(Queue("a::a.left")).send("left")
+        assert await texts(left, 1) == ["left"]
+        producer = session.create_producer("a")
+        for text in "123":
+            await producer.send(text)
+        found = [*await texts(own, 1), *await texts(left, 1), *await texts(right, 1)]
+        assert sorted(found, key=str) == ["1", "2", "3"]
 
 
 async def test_a_message_that_fails_too_often_is_a_dead_letter(client: Client, url: str) -> None:

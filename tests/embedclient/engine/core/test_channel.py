@@ -146,17 +146,17 @@ def test_nothing_is_lost_or_repeated_over_one_cut(
 ) -> None:
     client, server = make_pair(window)
     frames = [bytes([number]) * size for number, size in enumerate(sizes)]
-    received = []
-    for frame in frames:
-        client.sent(frame)
+    received: list[bytes | bytearray] = []
+    for sent in frames:
+        client.sent(sent)
     for frame in frames[:lost_from]:
         received.append(frame)
         confirmed = server.received(len(frame))
         if confirmed is not None and confirmations_arrive:
             client.on_confirmed(confirmed)
-    for frame in client.replay_after(server.last_confirmed):
-        received.append(frame)
-        server.received(len(frame))
+    for again in client.replay_after(server.last_confirmed):
+        received.append(again)
+        server.received(len(again))
     assert received == frames
     assert client.replay_after(server.last_confirmed) == []
     assert client.sent_bytes_cached == 0
