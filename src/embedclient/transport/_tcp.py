@@ -7,6 +7,7 @@ take a lock and two checkpoints per operation, which costs more than the system 
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import socket
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ _PEER_GAVE_UP = frozenset(
 # A read buffer beyond the allocator's mmap threshold costs two system calls (17 instead of 3 us per small read,
 # measured), so large reads are used only while the peer fills them.
 _SMALL_READ_BYTES = 65_536
+_log = logging.getLogger("embedclient")
 _SocketAddress = tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
 
 
@@ -125,6 +127,8 @@ class TcpListener:
         name = bound.getsockname()
         self.port: int = name[1]
         self.address = _address_text(name)
+        # Descriptors or memory are short, and the log says so once.
+        self._is_short = False
 
     async def accept(self) -> TcpStream:
         while True:
@@ -142,10 +146,14 @@ class TcpListener:
                 if self._socket.fileno() < 0:
                     raise TransportLost("listener closed here") from error
                 if error.errno in _OUT_OF_CAPACITY:
+                    if not self._is_short:
+                        _log.error("%s accepts nobody for the moment: %s", self.address, error.strerror)
+                    self._is_short = True
                     await trio.sleep(_OUT_OF_CAPACITY_PAUSE_S)
                 elif error.errno not in _PEER_GAVE_UP:
                     raise
                 continue
+            self._is_short = False
             _prepare(accepted, no_delay=self._no_delay)
             return TcpStream(accepted)
 

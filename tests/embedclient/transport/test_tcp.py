@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import socket
 
 import pytest
@@ -88,9 +89,9 @@ async def test_closing_a_listener_wakes_its_acceptor() -> None:
 
 
 class _SocketWithoutDescriptors(socket.socket):
-    """Runs out of descriptors once, as a process at its limit does."""
+    """Runs out of descriptors for a while, as a process at its limit does."""
 
-    failures = [errno.EMFILE, errno.ECONNABORTED]
+    failures = [errno.EMFILE, errno.EMFILE, errno.ECONNABORTED]
 
     def accept(self) -> tuple[socket.socket, tuple[str, int]]:
         if self.failures:
@@ -105,7 +106,10 @@ async def test_accepting_on_a_listener_that_is_closed_already_says_so() -> None:
         await listener.accept()
 
 
-async def test_a_shortage_of_descriptors_and_a_peer_that_gave_up_do_not_stop_the_listener() -> None:
+async def test_a_shortage_of_descriptors_and_a_peer_that_gave_up_do_not_stop_the_listener(
+    caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
+) -> None:
+    caplog.set_level(logging.ERROR, "embedclient")
     bound = _SocketWithoutDescriptors()
     bound.bind(("127.0.0.1", 0))
     bound.listen()
@@ -114,6 +118,9 @@ async def test_a_shortage_of_descriptors_and_a_peer_that_gave_up_do_not_stop_the
     client = await connect_tcp("127.0.0.1", listener.port, timeout_s=5)
     server = await listener.accept()
     assert _SocketWithoutDescriptors.failures == []
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{listener.address} accepts nobody for the moment: scripted"
+    ]
     client.close()
     server.close()
     listener.close()
