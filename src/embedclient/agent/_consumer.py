@@ -405,13 +405,11 @@ class Consumer:
         """
         if not self._acknowledges:
             return
-        returned = 0
+        # Each on its own: with window 0 every message cost a credit beyond its size.
         for delivery in self._prefetch.clear():
-            returned += delivery.frame_size
+            self._return_credit(delivery.frame_size)
         self.flush_acknowledgements()
         self._valid_from = self._sequence
-        if returned:
-            self._return_credit(returned)
         self._want_again()
 
     def rebuild(self, started: bool) -> None:

@@ -109,6 +109,31 @@ def test_with_window_zero_a_message_that_crossed_the_giving_up_costs_no_second_o
     assert consumer.buffered == 0
 
 
+def test_with_window_zero_a_rollback_returns_no_more_credits_than_its_messages_cost() -> None:
+    """1. A message crosses the giving up, another one comes for the next caller. 2. Both go back with a rollback.
+    3. The broker sends one for the caller that waits, and nothing more until it is asked."""
+    pair = NodePair(LocatorSettings(consumer_window_size=0))
+    session = open_session(pair, SessionMode.TRANSACTED)
+    producer, consumer = open_queue(pair, session)
+    for number in range(4):
+        producer.send(text_message(f"message {number}", "q"))
+    pair.finish(session.commit())
+    consumer.want()
+    outputs = pair.agent.take_outputs(pair.now)
+    consumer.give_up()
+    consumer.want()
+    pair.handle(outputs)
+    pair.settle()
+    assert consumer.buffered == 2
+    pair.finish(session.rollback())
+    received = take(pair, session, consumer)
+    assert consumer.buffered == 0
+    for _ in range(3):
+        consumer.want()
+        received += take(pair, session, consumer)
+    assert received == [f"message {number}" for number in range(4)]
+
+
 def test_with_window_zero_a_caller_that_waits_is_sent_another_message_for_one_that_expired_on_the_way() -> None:
     pair = NodePair(LocatorSettings(consumer_window_size=0))
     session = open_session(pair)
