@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from attrs import frozen
@@ -157,6 +158,18 @@ def test_layers_import_only_what_the_table_allows() -> None:
 def test_the_table_has_no_cycle() -> None:
     graph = {layer: {name for name in row.split() if name in ALLOWED} for layer, row in ALLOWED.items()}
     assert len(list(TopologicalSorter(graph).static_order())) == len(ALLOWED)
+
+
+def test_the_drawing_shows_every_layer_there_is_and_imports_go_its_way() -> None:
+    drawing = ElementTree.parse(SOURCE.parent / "docs" / "layers.svg").getroot()
+    texts = drawing.iter("{http://www.w3.org/2000/svg}text")
+    bold = [element for element in texts if element.get("font-weight") == "bold"]
+    places = {str(element.text): (float(element.get("x", 0)), float(element.get("y", 0))) for element in bold}
+    assert places.keys() == {layer for module in MODULES if (layer := layer_of(module))} - {"b", "c"}
+    for source, target in {(source, target) for _, source, target in CROSSING if {source, target} <= places.keys()}:
+        (x, y), (target_x, target_y) = places[source], places[target]
+        aside = target_y == y and (target_x > x or source[0] != target[0])
+        assert target_y > y or aside, f"{source} imports {target}"
 
 
 def test_layers_import_packages_and_not_their_insides() -> None:
