@@ -14,6 +14,7 @@ from embedclient.wire.core import (
     BackupRequest,
     CreateAddress,
     CreateQueueV2,
+    DisconnectConsumer,
     ExceptionResponse,
     NullResponse,
     Packet,
@@ -204,6 +205,9 @@ async def test_wrong_requests_that_nobody_waits_for_are_a_line_in_the_log(
         await intruder.open_session()
         await intruder.send_packets(packet)
         await intruder.send(PING)
+        if isinstance(packet, SessionCreateConsumer):
+            # The client takes its consumer for open until it is told.
+            assert await intruder.next_packet() == DisconnectConsumer(packet.consumer_id)
         assert await intruder.next_packet() == Ping(60_000)
         (line,) = guarded.lines()
         assert "refused" in line and "127.0.0.1" in line
