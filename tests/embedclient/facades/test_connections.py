@@ -60,12 +60,14 @@ async def test_nobody_listening_is_told_with_the_address(client: Client) -> None
 async def test_the_next_broker_of_a_list_is_tried(client: Client, url: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         dead = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
-    policy = "connectionLoadBalancingPolicyClassName=RoundRobin"
+    turns = iter((0, 1))
+    both = f"({dead},{url})?retryInterval=1"
     async with (
-        connected(client, f"({dead},{url})?retryInterval=1&initialConnectAttempts=3&{policy}") as connection,
+        connected(client, both, load_balancing_policy=lambda count: next(turns)) as connection,
         connection.session() as session,
     ):
         await session.create_producer("q").send("x")
+    assert list(turns) == []
 
 
 async def test_a_wrong_url_is_refused_before_anything_is_opened(client: Client) -> None:
