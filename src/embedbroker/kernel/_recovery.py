@@ -39,20 +39,21 @@ class StoredMessage(Protocol):
 class Recovery:
     """Takes messages in any order, portion by portion; `finish` puts them into their queues."""
 
-    __slots__ = ("_kernel", "_queues", "_waiting")
+    __slots__ = ("_addresses", "_kernel", "_queues", "_waiting")
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         self._queues = {queue.id: queue for queue in kernel.catalog.queues.values()}
+        self._addresses = {queue.id: queue.definition.address for queue in kernel.catalog.queues.values()}
         self._waiting: dict[tuple[int, int], list[Sealed]] = {}
 
     def add(self, messages: Iterable[StoredMessage]) -> None:
         """Take some messages. References name queues that were restored before."""
-        hold, queues, waiting = self._kernel.memory.hold, self._queues, self._waiting
+        hold, addresses, waiting = self._kernel.memory.hold, self._addresses, self._waiting
         for message in messages:
             references = message.references
             raw, priority = message.raw, message.priority
-            hold(message.message_id, queues[references[0][0]].definition.address, len(raw), len(references))
+            hold(message.message_id, addresses[references[0][0]], len(raw), len(references))
             for queue_id, position, delivery_count in references:
                 entry = (position, delivery_count, message.expiration, message.encoding, raw)
                 entries = waiting.get((queue_id, priority))

@@ -24,9 +24,10 @@ from __future__ import annotations
 
 from enum import IntFlag
 from struct import Struct
+from typing import NamedTuple
 from zlib import crc32
 
-from attrs import define, frozen
+from attrs import define
 
 from ._disk import SECTOR_BYTES
 
@@ -98,9 +99,11 @@ def encode_batch(
     return head + crc32(head).to_bytes(4, "little"), body, crc
 
 
-@frozen
-class BatchExtent:
-    """One valid batch: where its records are in the data that was walked, and where it stands in the file."""
+class BatchExtent(NamedTuple):
+    """One valid batch: where its records are in the data that was walked, and where it stands in the file.
+
+    Recovery makes one for each batch, and a batch may hold a single message.
+    """
 
     number: int
     start: int
@@ -136,13 +139,14 @@ class BatchWalk:
         found: list[BatchExtent] = []
         position = self.offset - base
         available = len(data)
+        view = memoryview(data)
         self.wanted = 0
         while not self.ended:
             if position + BATCH_HEADER_BYTES > available:
                 self._need(BATCH_HEADER_BYTES, at_end)
                 break
             header = _unpack(data, position)
-            if not self._is_next(header, data, position):
+            if not self._is_next(header, view[position : position + CHECKED]):
                 self.ended = True
                 break
             payload_size, body_crc = header[8], header[12]
@@ -153,7 +157,7 @@ class BatchWalk:
                 self._need(end - position, at_end)
                 break
             start = position + BATCH_HEADER_BYTES
-            if crc32(memoryview(data)[start:end]) != body_crc:
+            if crc32(view[start:end]) != body_crc:
                 self.damage = f"the checksum of batch {header[6]} does not fit its records"
                 self.ended = True
                 break
@@ -170,11 +174,11 @@ class BatchWalk:
         else:
             self.wanted = count
 
-    def _is_next(self, header: tuple[object, ...], data: bytes, position: int) -> bool:
+    def _is_next(self, header: tuple[object, ...], checked: memoryview) -> bool:
         """Whether this is the header of the next batch, whole; records the damage when it once was one."""
         magic, version, _flags, _size, identity, generation, number, *_rest, previous_crc, _body_crc, crc = header
         ours = generation == self.generation and (self.expected is None or number == self.expected)
-        if crc32(memoryview(data)[position : position + CHECKED]) == crc and magic == MAGIC:
+        if crc32(checked) == crc and magic == MAGIC:
             if identity != self.identity or not ours:
                 return False  # whole, but of another life of this file
             if version != FORMAT_VERSION:

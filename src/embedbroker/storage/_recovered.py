@@ -22,6 +22,7 @@ __all__ = ["JournaledMessage", "RecoveredMessage", "RecoveredState", "RecoveredT
 # encoding, priority, flags, expiration, timestamp, wall ms, raw, then queue id and position of each reference
 StoredMessage = tuple[int, int, int, int, int, int, bytes, *tuple[int, ...]]
 REFERENCES = 7
+_ONE_REFERENCE = REFERENCES + 2
 
 
 class JournaledMessage(Protocol):
@@ -110,9 +111,21 @@ class RecoveredState:
         """
         taken: list[RecoveredMessage] = []
         queue_ids, counts, messages = self._queue_ids, self._counts, self._messages
-        while self._left and len(taken) < limit:
-            message_id = self._left.pop()
-            message = restore(message_id, messages.pop(message_id), counts, queue_ids)
+        left = self._left
+        while left and len(taken) < limit:
+            message_id = left.pop()
+            stored = messages.pop(message_id)
+            if len(stored) == _ONE_REFERENCE and not counts:
+                # Nearly all of them: what takes time here is time to recover.
+                encoding, priority, flags, expiration, timestamp, wall_ms, raw, *reference = stored
+                queue_id, position = reference
+                if queue_id in queue_ids:
+                    taken.append(RecoveredMessage(
+                        message_id, encoding, priority, flags & DURABLE != 0, expiration, timestamp, wall_ms, raw,
+                        ((queue_id, position, 0),),
+                    ))  # fmt: skip
+                continue
+            message = restore(message_id, stored, counts, queue_ids)
             if message.references:
                 taken.append(message)
         return taken

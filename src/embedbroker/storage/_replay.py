@@ -76,7 +76,11 @@ class Replay:
                         raise MalformedRecord(position, "a message record with wrong sizes")
                     head = (encoding, priority, flags, expiration, timestamp, wall_ms)
                     raw = data[raw_start : raw_start + raw_size]
-                    if count == 1 and not transaction_id:
+                    if count == 1 and transaction_id:
+                        queue_id, place = unpack_pair(data, position + 64)
+                        self._transaction(transaction_id).adds[message_id] = (*head, raw, queue_id, place)
+                        self.liveness.add_in_transaction(message_id, (queue_id,), transaction_id, segment)
+                    elif count == 1:
                         queue_id, place = unpack_pair(data, position + 64)
                         messages[message_id] = (*head, raw, queue_id, place)
                         placement = placements.get(queue_id)
@@ -247,6 +251,9 @@ class Replay:
 def _placed(stored: StoredMessage, first: dict[int, int]) -> StoredMessage:
     """Add the first position of each queue to the ordinals of a transaction's message."""
     encoding, priority, flags, expiration, timestamp, wall_ms, raw, *tail = stored
+    if len(tail) == 2:
+        tail[1] += first.get(tail[0], 0)
+        return encoding, priority, flags, expiration, timestamp, wall_ms, raw, *tail
     for at in range(0, len(tail), 2):
         tail[at + 1] += first.get(tail[at], 0)
     return encoding, priority, flags, expiration, timestamp, wall_ms, raw, *tail
