@@ -86,6 +86,8 @@ class SimulatedConsumer:
     _seen: dict[int, str] = field(factory=dict, init=False)
     _seen_before_failure: list[int] = field(factory=list, init=False)
     _rebuilds_before_failure: int = field(default=0, init=False)
+    #: What the present session has shown, settled or not.
+    _shown: list[str] = field(factory=list, init=False)
     _session: Session | None = field(default=None, init=False)
     _transaction: str | None = field(default=None, init=False)
     _in_batch: int = field(default=0, init=False)
@@ -132,6 +134,8 @@ class SimulatedConsumer:
         plan, scene = self.plan, self.scene
         self._lives += 1
         self._session = session
+        self._shown.clear()
+        session.on_close_in_doubt = self._on_close_in_doubt
         filter_text = selector_of(plan.color) if plan.color is not None else None
         if self.home.automatic:
             # Its queue may not be there yet, or not any more; and it may go again before the consumer comes.
@@ -210,6 +214,7 @@ class SimulatedConsumer:
             stale=stale,
         )
         scene.judge(finding, self.name, key)
+        self._shown.append(key)
         if stale:
             # The broker has given it to somebody else, or will: whatever this user does about it means nothing.
             yield session.consumed(delivery)
@@ -352,6 +357,11 @@ class SimulatedConsumer:
         )
         scene.operate(self.name, "forwards", letter.key)
         yield producer.send(letter.build(scene.world.instant.wall_ms))
+
+    def _on_close_in_doubt(self) -> None:
+        """The client ends its session in order: what was shown and is not settled there comes again, not flagged."""
+        self.scene.ledger.interrupted(self.subscription, self._shown)
+        self._shown.clear()
 
     def _rebuilds(self) -> int:
         """Other sessions of the client may be rebuilt while this one goes on where it was."""

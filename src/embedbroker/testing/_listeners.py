@@ -119,6 +119,9 @@ class TopicListener:
         consumer: Consumer = yield session.open_topic_consumer(
             self.topic.address, queue=name, durable=False, shared=self.shared is not None, filter=filter_text
         )
+        shown: list[str] = []
+        # The client may have to end its session in order: what it has shown comes again to others, not flagged.
+        session.on_close_in_doubt = lambda: scene.ledger.interrupted(name, shown)
         scene.operate(self.name, "subscribes as", name)
         self._subscribe(name)
         while not session.closed and not consumer.closed:
@@ -141,6 +144,7 @@ class TopicListener:
                 stale=stale,
             )
             scene.judge(finding, self.name, key)
+            shown.append(key)
             if not stale:
                 scene.ledger.acknowledging(name, key)
             yield session.consumed(delivery)

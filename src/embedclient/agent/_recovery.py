@@ -65,7 +65,11 @@ def _close_doubtful(connection: Connection, session: Session, due: DueCallbacks)
     3. The broker's last command id fits both "all acknowledgements arrived" and "the last one did not".
     4. Sending the last one again could acknowledge messages nobody has seen, leaving it out could lose it. So the
        session ends here and is made again: calls in flight are released, unacknowledged messages come again.
+    5. It ends in order, which is the only end that a client can ask for: the broker takes them for not delivered, and
+       what comes again carries no redelivered flag.
     """
+    if session.on_close_in_doubt is not None:
+        session.on_close_in_doubt()
     closed: Call[None] = Call(due)
 
     def on_frame(buffer: bytes | bytearray, start: int, end: int, packet_type: int) -> None:

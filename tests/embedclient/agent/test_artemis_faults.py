@@ -101,6 +101,10 @@ def test_doubtful_count_ends_the_session(counts_exceptions: bool, lost: int) -> 
     """The history in _recovery: acknowledgements after an exception, some of them lost, then a cut."""
     pair, broker = make_pair(counts_exceptions=counts_exceptions)
     session = pair.finish(pair.agent.create_session_for(SessionMode.AUTO))
+    closes_before: list[int] = []
+    session.on_close_in_doubt = lambda: closes_before.append(
+        sum(isinstance(packet, SessionClose) for packet in broker.seen)
+    )
     producer = session.create_producer("q")
     consumer = pair.finish(session.create_consumer("q"))
     session.start()
@@ -120,6 +124,7 @@ def test_doubtful_count_ends_the_session(counts_exceptions: bool, lost: int) -> 
     # A broker that has counted everything that was sent leaves no doubt.
     certain = counts_exceptions and not lost
     assert any(isinstance(packet, SessionClose) for packet in broker.seen) is not certain
+    assert closes_before == ([] if certain else [0])  # told once, and before the broker was asked
     received: list[str | None] = []
     while (delivery := consumer.next(pair.now)) is not None:
         received.append(text_of(delivery))
