@@ -102,8 +102,7 @@ class Session:
         self.rebuilds = 0
         # Since it was last resumed: perhaps on a connection that broke before all sessions were back.
         self.rebuilt = False
-        # Told before the broker is asked to end a session of which nobody knows what it has processed.
-        self.on_close_in_doubt: Callable[[], None] | None = None
+        self.on_close_in_doubt: Callable[[], None] | None = None  # told before it ends as in _recovery
         self.consumers: dict[int, Consumer] = {}
         self.producers: dict[int, Producer] = {}
         self.new_name = new_name
