@@ -214,13 +214,13 @@ class Session:
         if not self.started:
             self.started = True
             if not self.suspended:  # the rollback under way starts it in the end
-                # The start overtakes what waits: a stop from before would hold deliveries for good.
-                self.line.fail_waiting(SessionStop, JMSException("the session was started again"))
                 self.start_deliveries()
         return DONE
 
     def start_deliveries(self) -> None:
         """Tells the broker and the consumers."""
+        # The start overtakes what waits: a stop from before would hold deliveries for good.
+        self.line.fail_waiting(SessionStop, JMSException("the session was started again"))
         self.line.post(SessionStart())
         for consumer in self.open_consumers():
             consumer.start()

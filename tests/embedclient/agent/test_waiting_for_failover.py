@@ -113,6 +113,26 @@ def test_a_session_started_while_its_stop_waits_for_the_failover_delivers() -> N
     assert take(pair, session, consumer) == ["one"]
 
 
+def test_a_session_stopped_and_started_behind_a_waiting_rollback_delivers() -> None:
+    pair = NodePair(REATTACHING)
+    session = open_session(pair, SessionMode.TRANSACTED)
+    producer, consumer = open_queue(pair, session)
+    producer.send(text_message("one", "q"))
+    pair.finish(session.commit())
+    pair.finish(session.stop())
+    pair.refuse_dials = True
+    pair.cut()
+    pair.settle()
+    rollback = session.rollback()
+    pair.finish(session.start())
+    session.stop()
+    pair.finish(session.start())
+    pair.refuse_dials = False
+    pair.advance(1)
+    pair.finish(rollback)
+    assert take(pair, session, consumer) == ["one"]
+
+
 def sent_kinds(pair: NodePair) -> list[int]:
     """The types of the packets that the client has written since `client_bytes` was cleared."""
     data = b"".join(pair.client_bytes).removeprefix(HANDSHAKE)
