@@ -55,8 +55,10 @@ class Consumer:
     __slots__ = (
         "_ack_batch_size",
         "_acknowledges",
+        "_balance_unknown",
         "_blocks_on_acknowledge",
         "_consumed_bytes",
+        "_doubtful",
         "_due",
         "_forced",
         "_forced_count",
@@ -146,6 +148,10 @@ class Consumer:
         # With window 0: a caller waits for a message, and the broker has a credit for one.
         self._waiting = False
         self._wanted = False
+        # A caller has given up: whether its credit was used by then or taken back cannot be told any more, and so not
+        # which credit a message cost that comes from now on.
+        self._doubtful = False
+        self._balance_unknown = False
         self._forced: Call[None] | None = None
         self._forced_count = 0
 
@@ -175,9 +181,10 @@ class Consumer:
             self._individual = True
         if self._threshold == 0:
             # A message that crossed the credits of `give_up` was paid for with them: returning its size would let
-            # the broker send to nobody.
-            if not self._wanted:
+            # the broker send to nobody, and what it sends so would never be paid for.
+            if self._doubtful or not self._wanted:
                 frame_size = 1
+                self._balance_unknown = True
             self._wanted = False
         self._prefetch.put(Delivery(message, delivery_count, self, frame_size, sequence), priority)
         if not self._ready_due and not self._stopped:
@@ -285,6 +292,9 @@ class Consumer:
         """For a caller that still waits after the message that came for it was expired, or is taken back."""
         if self._waiting and not self._wanted and self._prefetch.highest < 0:
             self._wanted = True
+            if self._balance_unknown:
+                self._balance_unknown = False
+                self._grant(0)
             self._grant(1)
 
     def give_up(self) -> None:
@@ -292,6 +302,7 @@ class Consumer:
         self._waiting = False
         if self._wanted:
             self._wanted = False
+            self._doubtful = True
             self._grant(0)
 
     # --- forced delivery ---
@@ -430,6 +441,7 @@ class Consumer:
         if self._window == 0:
             # Only a caller that waits may be sent something; a message nobody asked for would be stuck here.
             self._wanted = self._waiting
+            self._doubtful = self._balance_unknown = False
             credits = 1 if self._wanted else 0
         else:
             credits = self._threshold

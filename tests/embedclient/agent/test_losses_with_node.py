@@ -362,3 +362,35 @@ def test_listeners_hear_of_a_failover_before_its_messages_are_given_out() -> Non
     kinds = [what if isinstance(what, bool) else type(what) for what in heard]
     assert kinds == [FailureDetected, FailoverCompleted, ConnectionFailed, True]
     assert [each.rebuilds for each in (session, *others)] == [1] * 4
+
+
+def test_with_window_zero_a_message_that_comes_for_a_caller_who_gave_up_is_not_paid_for_twice() -> None:
+    """1. A message is on its way when its caller gives up; the next caller asks. 2. It arrives, late.
+    3. Paid for once more, the broker would send messages that nobody asked for, and wait for their price for ever."""
+    pair = NodePair(
+        LocatorSettings(
+            reconnect_attempts=-1, retry_interval_ms=200, confirmation_window_size=1 << 20, consumer_window_size=0
+        )
+    )
+    session = open_session(pair)
+    producer, consumer = open_queue(pair, session)
+    pair.settle()
+    consumer.want()
+    pair.settle()
+    pair.filter = lose_server
+    for size in (1, 1000, 2000, 3000):
+        producer.send(text_message("x" * size, "q", durable=False))
+    pair.settle()
+    consumer.give_up()
+    consumer.want()
+    pair.settle()
+    pair.filter = everything
+    pair.cut()
+    pair.advance(1)
+    sizes = []
+    for _ in range(4):
+        consumer.want()
+        sizes += [len(text or "") for text in take(pair, session, consumer)]
+        assert consumer.buffered <= 1
+    assert sizes == [1, 1000, 2000, 3000]
+    assert count_of(pair, session) == 0
