@@ -104,25 +104,26 @@ class Agent:
     def step(self, input: Input, now: Instant) -> list[Output]:
         """Handles one input and returns everything there is to do."""
         assert not self._stepping
-        self._stepping = True
-        self._now = now
-        self._timers.now = now.monotonic
+        self._begin(now)
         try:
             self._handle(input, now)
             return self._collect(now)
         finally:
-            self._stepping = False
+            self._stepping = self._timers.current = False
 
     def take_outputs(self, now: Instant) -> list[Output]:
         """What requests made outside `step` gave to do; their time-outs run from `now`."""
         assert not self._stepping
-        self._stepping = True
-        self._now = now
-        self._timers.now = now.monotonic
+        self._begin(now)
         try:
             return self._collect(now)
         finally:
-            self._stepping = False
+            self._stepping = self._timers.current = False
+
+    def _begin(self, now: Instant) -> None:
+        self._stepping = self._timers.current = True
+        self._now = now
+        self._timers.now = now.monotonic
 
     def next_deadline(self) -> float | None:
         """When `Tick` is due, in seconds of the monotonic clock."""

@@ -321,6 +321,10 @@ class SessionLine:
             # The broker has more to confirm than this side keeps; it does so at the latest in its periodic check.
             return False
         if send.rate is not None:
+            if not self._timers.current:
+                # Counted from the last step, a second may be over that has only begun.
+                self._due.add(self.pump)
+                return False
             if not send.rate.take(self._timers.now):
                 send.rate.wake(self._timers, self.pump)
                 return False

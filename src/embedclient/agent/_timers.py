@@ -12,7 +12,7 @@ from embedclient.agent._call import Call
 class Timers:
     """Calls in order of their time; those of one time in the order they were made."""
 
-    __slots__ = ("_count", "_heap", "now", "on_start")
+    __slots__ = ("_count", "_heap", "current", "now", "on_start")
 
     def __init__(self) -> None:
         # Told of each pause: one that begins outside a step is news to the driver.
@@ -20,6 +20,8 @@ class Timers:
         self._heap: list[tuple[float, int, Call[None]]] = []
         self._count = 0
         self.now = 0.0
+        # Whether `now` is this moment: inside a step. After it nobody knows how long ago it was.
+        self.current = False
 
     def after(self, seconds: float) -> Call[None]:
         """A call that is done `seconds` from now. Failing it early cancels the pause."""

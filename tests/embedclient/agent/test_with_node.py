@@ -332,3 +332,17 @@ def test_a_producer_and_a_consumer_with_a_rate_take_their_time() -> None:
     assert [send.done for send in sends] == [True] * 25
     assert received == [5, 5, 5, 5, 5, 0]
     assert len(woken) >= 5
+
+
+def test_after_a_pause_the_rate_counts_from_the_send() -> None:
+    """Counted from the last step, the second would be over a moment later, and twice as many would leave."""
+    pair = NodePair(LocatorSettings(producer_max_rate=10))
+    producer, _ = open_queue(pair, open_session(pair))
+    pair.settle()
+    pair.seconds += 0.9  # nothing happens meanwhile, so the agent is not stepped
+    sends = [producer.send(text_message(f"message {number}", "q", durable=False)) for number in range(20)]
+    done = []
+    for pause in (0.0, 0.5, 0.5):
+        pair.advance(pause)
+        done.append(sum(send.done for send in sends))
+    assert done == [10, 10, 20]
