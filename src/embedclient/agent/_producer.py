@@ -1,4 +1,4 @@
-"""A producer: which sends block, which are confirmed later, and what they cost in credits.
+"""A producer: which sends block, which are confirmed later, what they cost in credits, and which are too large.
 
 Responsible for core-protocol 7.8 on the sending side. Refuses to build messages and to know what waits in front of a
 send: that is the line's.
@@ -13,7 +13,7 @@ from embedclient.agent._outgoing import Send
 from embedclient.agent._rate import rate_limit
 from embedclient.agent._settings import LocatorSettings, SessionFlags
 from embedclient.errors import ConnectionClosedException, JMSException
-from embedclient.wire.core import CoreMessage, RemoveProducer
+from embedclient.wire.core import FRAME_HEADER_SIZE, SEND_TRAILER, CoreMessage, RemoveProducer
 
 VERSION_WITH_PRODUCERS = 134
 
@@ -27,6 +27,7 @@ class Producer:
         "_credits",
         "_due",
         "_line",
+        "_message_bytes_max",
         "_on_end",
         "_on_work",
         "_rate",
@@ -62,6 +63,8 @@ class Producer:
         # A send inside a transaction never blocks: its fate is known at the commit.
         self._blocks_on_durable = settings.block_on_durable_send and flags.auto_commit_sends
         self._blocks_on_non_durable = settings.block_on_non_durable_send and flags.auto_commit_sends
+        # A larger frame ends the connection, and would do so again after each reattachment that repeats it.
+        self._message_bytes_max = settings.frame_size_bytes_max - FRAME_HEADER_SIZE - SEND_TRAILER.size
         self._rate = rate_limit(settings.producer_max_rate)
         self._credits: AddressCredits | None = None
         if table is not None and address is not None:
@@ -71,6 +74,8 @@ class Producer:
         """Sends a message; done when the broker has answered, or at once for a send that does not wait for it."""
         if self.closed:
             return failed_call(self.closed_error or _closed())
+        if len(message.raw) > self._message_bytes_max:
+            return failed_call(self._too_large(message))
         if self._on_work is not None:
             self._on_work()
         if self._blocks_on_durable if message.durable else self._blocks_on_non_durable:
@@ -93,6 +98,8 @@ class Producer:
         """Sends without blocking the session; done when the broker has answered (with a confirmation window)."""
         if self.closed:
             return failed_call(self.closed_error or _closed())
+        if len(message.raw) > self._message_bytes_max:
+            return failed_call(self._too_large(message))
         if self._on_work is not None:
             self._on_work()
         return self._enter(message, blocking=False, confirmed=True)
@@ -106,6 +113,12 @@ class Producer:
             held = credits = table.acquire(message.address)
             call.when_done(lambda: table.release(held))
         return self._line.send(Send(call, message, self.producer_id, credits, blocking, confirmed, self._rate))
+
+    def _too_large(self, message: CoreMessage) -> JMSException:
+        return JMSException(
+            f"the message was not sent: it takes {len(message.raw):,} bytes, and {self._message_bytes_max:,} is the most "
+            "that one packet holds (frame_size_bytes_max)"
+        )
 
     def close(self) -> Call[None]:
         """Tells the broker that the producer is gone; sends that wait still leave."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from attrs import evolve
 
 from embedclient.agent import (
     AgentState,
     LocatorSettings,
     SessionMode,
 )
-from embedclient.errors import ErrorCode, InvalidDestinationException
+from embedclient.errors import ErrorCode, InvalidDestinationException, JMSException
 from embedclient.model import RoutingType
+from embedclient.wire.core import FRAME_HEADER_SIZE, SEND_TRAILER, CoreMessage
 from tests.embedclient.agent.node_pair import NodePair, count_of, open_queue, open_session, take, text_message, text_of
 
 REATTACHING = LocatorSettings(reconnect_attempts=-1, retry_interval_ms=200, confirmation_window_size=1 << 20)
@@ -346,3 +348,32 @@ def test_after_a_pause_the_rate_counts_from_the_send() -> None:
         pair.advance(pause)
         done.append(sum(send.done for send in sends))
     assert done == [10, 10, 20]
+
+
+def filled(size_bytes: int, *, durable: bool) -> CoreMessage:
+    """A message that takes just so many bytes."""
+    empty = CoreMessage.build(address="q", durable=durable).size
+    return CoreMessage.build(address="q", durable=durable, body=b"x" * (size_bytes - empty))
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_message_that_no_packet_holds_is_refused_here_and_the_largest_arrives(durable: bool) -> None:
+    """On the wire it would end the connection, and each connection after it on which it is repeated."""
+    pair = NodePair(evolve(REATTACHING, frame_size_bytes_max=4096))
+    session = open_session(pair, SessionMode.TRANSACTED)
+    _, consumer = open_queue(pair, session)
+    largest = filled(4096 - FRAME_HEADER_SIZE - SEND_TRAILER.size, durable=durable)
+    too_large = filled(largest.size + 1, durable=durable)
+    for sender in (session, open_session(pair)):  # blocking and not
+        producer = sender.create_producer("q")
+        for send in (producer.send, producer.send_confirmed):
+            with pytest.raises(JMSException, match=r"it takes 4,071 bytes, and 4,070 is .*\(frame_size_bytes_max\)"):
+                pair.finish(send(too_large))
+        pair.finish(producer.send(largest))
+    pair.finish(session.commit())
+    pair.settle()
+    sizes = []
+    while (delivery := consumer.next(pair.now)) is not None:
+        sizes.append(delivery.message.size)
+    assert sizes == [largest.size] * 2
+    assert pair.agent.state is AgentState.CONNECTED and pair.notifications == []
