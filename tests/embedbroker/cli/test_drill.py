@@ -25,6 +25,7 @@ from embedbroker.cli.drill import _conductor
 from embedbroker.cli.drill._page import page_of
 from embedbroker.cli.drill._plan import DrillPlan, Findings, KillRecord
 from embedbroker.cli.drill._stage import BACKLOG_MAX, QUEUE, Stage
+from embedbroker.cli.drill._tables import progress_line
 from embedbroker.cli.drill._transaction import Outcome, run_transaction
 from embedbroker.ledger import Kill, Tally, Timeline, TimelineBucket, Verdict
 from tests.embedbroker.cli.command_processes import started
@@ -224,3 +225,23 @@ async def test_after_a_kill_the_ledger_tells_the_backlog() -> None:
     stage.confirmed(17)
     stage.recount()
     assert stage.backlog == 3
+
+
+@pytest.mark.parametrize(
+    ("columns", "line"),
+    [
+        (None, "   0.0 s  load   confirmed 27,061  consumed 26,900  queued 161  kills 1/5"),
+        (80, "   0.0 s  load   confirmed 27,061  consumed 26,900  queued 161  kills 1/5"),
+        (70, "   0.0 s  load   confirmed 27,061  consumed 26,900  kills 1/5"),
+        (55, "   0.0 s  confirmed 27,061  consumed 26,900  kills 1/5"),
+        (40, "   0.0 s  confirmed 27,061  kills 1/5"),
+        (20, "   0.0 s  kills 1/5"),
+        (5, "   0.0 s  kills 1/5"),
+    ],
+)
+async def test_a_narrow_terminal_still_shows_the_kills(
+    columns: int | None, line: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    stage = Stage(attrs.evolve(PLAN, kills=5))
+    stage.messages_confirmed, stage.messages_consumed, stage.backlog = 27_061, 26_900, 161
+    assert progress_line(stage, GOOD.kills, columns).plain == line

@@ -111,7 +111,7 @@ async def _conduct_visibly(plan: DrillPlan, directory: Path) -> Findings:
         async def watch(stage: Stage, kills: Sequence[KillRecord]) -> None:
             console.print(f"broker at {stage.broker_url}, in {directory}", highlight=False, soft_wrap=True)
             while console.is_terminal:
-                live.update(progress_line(stage, kills), refresh=True)
+                live.update(progress_line(stage, kills, console.width), refresh=True)
                 await trio.sleep(_REFRESH_S)
             while True:
                 # A file or a build's log gets lines, and fewer of them.

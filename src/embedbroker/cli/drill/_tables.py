@@ -15,6 +15,8 @@ from ._stage import Stage
 __all__ = ["as_json", "progress_line", "verdict_rows", "verdict_tables"]
 
 _NONE = "none"
+_GAP = Text("  ", no_wrap=True)
+_LEFT_OUT_FIRST = ("queued", "phase", "consumed", "confirmed")
 _COUNTED = (
     *("lost", "vanished", "torn_transactions"),
     *("duplicated_unflagged", "reappeared", "reordered", "phantom", "misrouted", "late"),
@@ -23,13 +25,22 @@ _COUNTED = (
 )
 
 
-def progress_line(stage: Stage, kills: Sequence[KillRecord]) -> Text:
-    """One line of progress."""
-    phase = "load" if stage.sending else "drain"
-    line = Text(f"{stage.now():6.1f} s  {phase:5}  ", style="bold", no_wrap=True)
-    line.append(f"confirmed {stage.messages_confirmed:,}  consumed {stage.messages_consumed:,}  ", style="default")
-    line.append(f"queued {max(0, stage.backlog):,}  ", style="default")
-    line.append(f"kills {len(kills)}/{stage.plan.kills}", style="red")
+def progress_line(stage: Stage, kills: Sequence[KillRecord], columns: int | None = None) -> Text:
+    """One line of progress. Where it has few columns, whole parts are left out; time and kills never are."""
+    parts = {
+        "time": (f"{stage.now():6.1f} s", "bold"),
+        "phase": (f"{'load' if stage.sending else 'drain':5}", "bold"),
+        "confirmed": (f"confirmed {stage.messages_confirmed:,}", "default"),
+        "consumed": (f"consumed {stage.messages_consumed:,}", "default"),
+        "queued": (f"queued {max(0, stage.backlog):,}", "default"),
+        "kills": (f"kills {len(kills)}/{stage.plan.kills}", "red"),
+    }
+    line = _GAP.join(Text(text, style) for text, style in parts.values())
+    for name in _LEFT_OUT_FIRST:
+        if columns is None or line.cell_len <= columns:
+            break
+        del parts[name]
+        line = _GAP.join(Text(text, style) for text, style in parts.values())
     return line
 
 
