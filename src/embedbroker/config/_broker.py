@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from attrs import Attribute, field, frozen
 
 from ._address_settings import AddressSettings, check_match
-from ._checks import optional, text, whole
+from ._checks import named, optional, text, whole
 
 __all__ = ["BrokerConfig", "MemoryShares"]
 
@@ -73,7 +73,7 @@ class BrokerConfig:
         ValueError, TypeError: a value is out of its range; the text names the field.
     """
 
-    name: str = field(default="embedbroker", validator=text)
+    name: str = field(default="embedbroker", validator=named)
     host: str = field(default="127.0.0.1", validator=text)
     port: int = field(default=0, validator=whole(0, 65_535))
     data_directory: str | None = field(default=None, validator=optional(text))

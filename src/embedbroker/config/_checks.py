@@ -11,7 +11,7 @@ from typing import Any
 
 from attrs import Attribute
 
-__all__ = ["Check", "instance", "optional", "text", "whole"]
+__all__ = ["Check", "instance", "named", "optional", "text", "whole"]
 
 Check = Callable[[object, "Attribute[Any]", object], None]
 
@@ -40,6 +40,13 @@ def instance(kind: type, article: str = "a") -> Check:
 
 
 text = instance(str)
+
+
+def named(instance: object, attribute: Attribute[Any], value: object) -> None:
+    """A text that something is called by."""
+    text(instance, attribute, value)
+    if not value:
+        raise ValueError(f"{attribute.name} must not be empty")
 
 
 def optional(check: Check) -> Check:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
+from urllib.parse import quote
 
 import trio
 from attrs import evolve, fields_dict
@@ -78,7 +79,7 @@ class EmbeddedBroker:
     @property
     def vm_url(self) -> str:
         """Where clients in the same trio run connect without a socket."""
-        return f"vm://{self._running().vm_name}"
+        return f"vm://{quote(self._running().vm_name, safe='')}"
 
     @property
     def port(self) -> int:

@@ -12,6 +12,7 @@ from embedclient._client._connection import Connection, open_connection, session
 from embedclient._client._context import JMSContext
 from embedclient._client._edge import Loop
 from embedclient._client._locator import DEFAULT_URL, ServerLocator, trio_loop
+from embedclient._client._url import url_text
 from embedclient.agent import LoadBalancingPolicy, LocatorSettings, SessionMode
 
 
@@ -31,7 +32,7 @@ class ConnectionFactory:
         load_balancing_policy: LoadBalancingPolicy | None = None,
     ) -> None:
         self._loop = self._make_loop()
-        self._locator = ServerLocator(url, load_balancing_policy=load_balancing_policy, loop=self._loop)
+        self._locator = ServerLocator(url_text(url), load_balancing_policy=load_balancing_policy, loop=self._loop)
         defaults = self._locator.defaults
         self.client_id = defaults.client_id if client_id is None else client_id
         self._user = defaults.user if user is None else user

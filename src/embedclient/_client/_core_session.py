@@ -19,7 +19,7 @@ from embedclient.agent import Consumer as AgentConsumer
 from embedclient.agent import Producer as AgentProducer
 from embedclient.agent import Session as AgentSession
 from embedclient.errors import ConnectionClosedException
-from embedclient.model import Properties, RoutingType
+from embedclient.model import Properties, RoutingType, selector_text
 
 T = TypeVar("T")
 
@@ -174,6 +174,7 @@ class ClientSession:
         attributes: QueueAttributes | None = None,
     ) -> None:
         """Create a queue; without a name it has the name of its address."""
+        condition = selector_text(filter)
         await self._request(
             lambda: self._agent_session.create_queue(
                 address,
@@ -182,7 +183,7 @@ class ClientSession:
                 attributes or QueueAttributes(),
                 durable=durable,
                 temporary=temporary,
-                filter=filter,
+                filter=condition,
             )
         )
 
@@ -223,12 +224,13 @@ class ClientSession:
             InvalidDestinationException: there is no such queue.
             InvalidSelectorException: the filter is not one.
         """
+        condition = selector_text(filter)
 
         async def open_consumer() -> ClientConsumer:
             with self._one_task:
                 await self._edge.pause()
                 call = self._agent_session.create_consumer(
-                    queue, filter=filter, browse_only=browse_only, priority=priority, window=window
+                    queue, filter=condition, browse_only=browse_only, priority=priority, window=window
                 )
                 return ClientConsumer(self, await own(self._edge, call))
 

@@ -23,6 +23,7 @@ from embedclient.model import DeliveryMode, Destination
 
 ENVELOPES_MAX = 1_000
 _PERSISTENT = DeliveryMode.PERSISTENT
+_NON_PERSISTENT = DeliveryMode.NON_PERSISTENT
 
 
 class Receipt:
@@ -190,6 +191,10 @@ class MessageProducer:
     ) -> CoreMessage:
         context = self._context
         now_ms = context.edge.now().wall_ms
+        mode = self.delivery_mode if delivery_mode is None else delivery_mode
+        is_durable = mode == _PERSISTENT
+        if not is_durable and (mode != _NON_PERSISTENT or isinstance(mode, bool)):
+            raise JMSException(f"{mode!r} is no delivery mode; PERSISTENT is 2, NON_PERSISTENT 1")
         rank = self.priority if priority is None else priority
         if not 0 <= rank <= 9:
             raise JMSException(f"{rank} is no priority; they go from 0 to 9")
@@ -199,7 +204,7 @@ class MessageProducer:
             raise JMSException(f"{min(lifetime, delay)} seconds: neither a lifetime nor a delay can be negative")
         return envelope.enclose(
             as_content(body),
-            durable=(delivery_mode or self.delivery_mode) == _PERSISTENT,
+            durable=is_durable,
             priority=rank,
             timestamp=0 if self.disable_message_timestamp else now_ms,
             expiration=now_ms + round((lifetime + delay) * 1000) if lifetime else 0,

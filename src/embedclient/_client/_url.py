@@ -70,7 +70,15 @@ def parse_url(text: str) -> ClientURL:
     Raises:
         InvalidURLException: the text is not such a URL; the message names the part and the reason.
     """
-    return _Parser(text.strip()).parse()
+    return _Parser(url_text(text).strip()).parse()
+
+
+def url_text(url: object) -> str:
+    """What a user gave as a URL. Raises InvalidURLException for what is no text, without showing its secrets."""
+    if not isinstance(url, str):
+        kind = "None" if url is None else type(url).__name__
+        raise InvalidURLException(f"the URL of a broker is a str such as 'tcp://localhost:61616', not {kind}")
+    return url
 
 
 def masked(text: str) -> str:

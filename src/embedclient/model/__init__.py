@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ._jms_map import MapMessage
     from ._jms_message import BodyValue, DeliveryMode, Headers, JMSMessage, MessageSource
     from ._jms_properties import MessageProperties
-    from ._jms_selector import filter_for_selector
+    from ._jms_selector import filter_for_selector, selector_text
     from ._jms_stream import StreamMessage
 
 __all__ = [
@@ -72,6 +72,7 @@ __all__ = [
     "make_uuid",
     "number_text",
     "parse_destination",
+    "selector_text",
     "split_attributes",
     "split_fully_qualified_name",
     "subscription_queue_name",
@@ -84,7 +85,7 @@ _LATER = {
     "_jms_map": ("MapMessage",),
     "_jms_message": ("BodyValue", "DeliveryMode", "Headers", "JMSMessage", "MessageSource"),
     "_jms_properties": ("MessageProperties",),
-    "_jms_selector": ("filter_for_selector",),
+    "_jms_selector": ("filter_for_selector", "selector_text"),
     "_jms_stream": ("StreamMessage",),
 }
 _MODULE_OF = {name: module for module, names in _LATER.items() for name in names}

@@ -1,7 +1,7 @@
 """JMS selectors in the words of the broker's filters.
 
 Responsible for renaming the header identifiers and for joining the no-local condition. It refuses to
-check a selector: the broker does, and says what is wrong.
+check a selector beyond its being text: the broker does, and says what is wrong.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ import re
 from functools import cache
 from typing import Final
 
-__all__ = ["filter_for_selector"]
+from ..errors import InvalidSelectorException
+
+__all__ = ["filter_for_selector", "selector_text"]
 
 _IDENTIFIERS: Final = {
     "JMSDeliveryMode": "AMQDurable",
@@ -25,11 +27,19 @@ _PREFIXES: Final = re.compile(r"\s*(?:(?:no_)?(?:hyphenated_props|convert_string
 _CONNECTION_ID: Final = "__AMQ_CID"
 
 
+def selector_text(selector: object) -> str | None:
+    """Return what a user gave as a selector or filter. Raises InvalidSelectorException for what is no text."""
+    if selector is None or isinstance(selector, str):
+        return selector
+    raise InvalidSelectorException(f"a selector is a str such as \"color = 'red'\", not {selector!r}")
+
+
 def filter_for_selector(selector: str | None, *, no_local_id: str | None = None) -> str | None:
     """The filter text for a JMS selector, ``None`` when every message is wanted.
 
     ``no_local_id`` is the client id (or, without one, the id of the connection) whose own messages are to be left out.
     """
+    selector = selector_text(selector)
     text = None if selector is None or selector.isspace() or not selector else _renamed(selector)
     if no_local_id is None:
         return text

@@ -49,6 +49,7 @@ def test_the_mapping_of_settings_is_its_own() -> None:
         ({"addresses_max": 0}, ValueError),
         ({"queues_max": "many"}, TypeError),
         ({"name": 7}, TypeError),
+        ({"name": ""}, ValueError),
         ({"segment_size_bytes": 20_000}, ValueError),
         ({"address_settings": 5}, TypeError),
         ({"address_settings": {"a": 5}}, TypeError),
@@ -69,6 +70,7 @@ def test_wrong_values_are_refused_by_name(values: dict[str, object], error: type
         ({"port": 65_536}, "port must be from 0 to 65535, not 65536"),
         ({"host": None}, "host must be a str, not None"),
         ({"data_directory": 5}, "data_directory must be a str, not 5"),
+        ({"name": ""}, "name must not be empty"),
         # A broker without room for messages would let every producer wait for ever.
         ({"global_max_size_bytes": 0}, "global_max_size_bytes must be 1 or more, not 0"),
         ({"message_expiry_scan_period_ms": -2}, "message_expiry_scan_period_ms must be -1 or more, not -2"),

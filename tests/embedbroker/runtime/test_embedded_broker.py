@@ -45,6 +45,13 @@ async def test_messages_go_through(vm: bool) -> None:
         assert await take(url, 2) == ["one", "two"]
 
 
+@pytest.mark.parametrize("name", ["/", "a b", "who? me=1", "a,vm://b", "(x)#y", "%41"])
+async def test_a_broker_of_any_name_has_a_vm_url(name: str) -> None:
+    async with EmbeddedBroker(name=name) as broker:
+        await put(broker.vm_url, "a")
+        assert await take(broker.url, 1) == ["a"]
+
+
 async def test_a_port_is_taken_for_each_life_and_given_back() -> None:
     async with EmbeddedBroker() as broker:
         port = broker.port

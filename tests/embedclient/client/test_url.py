@@ -169,3 +169,10 @@ def test_passwords_are_never_shown() -> None:
     with pytest.raises(InvalidURLException) as caught:
         parse_url("tcp://h?password=hunter2&nonsense=1")
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("url", "said"), [(None, "None"), (61616, "int"), (b"tcp://h?password=secret", "bytes")])
+def test_a_url_that_is_no_text_is_refused_in_words(url: object, said: str) -> None:
+    """A variable of the environment that is not set must not mean localhost."""
+    with pytest.raises(InvalidURLException, match=f"the URL of a broker is a str such as .*, not {said}$"):
+        ConnectionFactory(url)  # type: ignore[arg-type]  # wrong on purpose

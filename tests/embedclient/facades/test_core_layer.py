@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from embedclient import ClientMessage, RoutingType
-from embedclient.errors import InvalidDestinationException
+from embedclient.errors import InvalidDestinationException, InvalidSelectorException
 from embedclient.model import Properties
 from tests.embedclient.facades.conftest import Client
 
@@ -80,3 +80,12 @@ async def test_a_queue_that_does_not_exist_is_refused(client: Client, url: str) 
             await session.create_consumer("missing")
         with pytest.raises(InvalidDestinationException, match="address"):
             await session.create_producer().send(session.create_message(b"x"))
+
+
+async def test_a_filter_that_is_no_text_is_refused(client: Client, url: str) -> None:
+    async with client.server_locator(url).create_session_factory() as factory, factory.create_session() as session:
+        with pytest.raises(InvalidSelectorException, match="a selector is a str .*, not 5"):
+            await session.create_queue("q", filter=5)  # type: ignore[arg-type]  # wrong on purpose
+        await session.create_queue("q")
+        with pytest.raises(InvalidSelectorException, match="not b'a = 1'"):
+            await session.create_consumer("q", filter=b"a = 1")  # type: ignore[arg-type]  # wrong on purpose

@@ -54,6 +54,20 @@ async def test_headers_and_properties_arrive(client: Client, url: str) -> None:
         assert not received.redelivered
 
 
+@pytest.mark.parametrize("mode", [0, 3, -1, True, "PERSISTENT", 1.5])
+async def test_what_is_no_delivery_mode_is_refused(client: Client, url: str, mode: Any) -> None:
+    async with connected(client, url) as connection, connection.session() as session:
+        producer = session.create_producer("q")
+        with pytest.raises(JMSException, match="is no delivery mode; PERSISTENT is 2, NON_PERSISTENT 1") as refused:
+            await producer.send("x", delivery_mode=mode)
+        assert str(refused.value).startswith(repr(mode))
+        producer.delivery_mode = mode
+        with pytest.raises(JMSException, match="is no delivery mode"):
+            await producer.send("x")
+        await producer.send("y", delivery_mode=DeliveryMode.NON_PERSISTENT)
+        assert (await (await session.create_consumer("q")).receive(timeout=5)).body == "y"  # type: ignore[union-attr]
+
+
 async def test_a_producer_can_leave_id_and_timestamp_out(client: Client, url: str) -> None:
     async with connected(client, url) as connection, connection.session() as session:
         producer = session.create_producer("q")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from embedclient.errors import InvalidSelectorException
 from embedclient.model._jms_selector import filter_for_selector
 
 TABLE = [
@@ -60,3 +61,10 @@ def test_no_local_is_one_more_condition(selector: str, expected: str) -> None:
 
 def test_a_quote_in_a_client_id_stays_inside_the_literal() -> None:
     assert filter_for_selector(None, no_local_id="it's") == "__AMQ_CID<>'it''s'"
+
+
+@pytest.mark.parametrize("selector", [5, b"a = 1", ("a = 1",), 0, False])
+def test_what_is_no_text_is_refused_by_name(selector: object) -> None:
+    with pytest.raises(InvalidSelectorException, match="a selector is a str .*, not ") as refused:
+        filter_for_selector(selector)  # type: ignore[arg-type]  # wrong on purpose
+    assert str(refused.value).endswith(repr(selector))
