@@ -52,6 +52,7 @@ MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.SUBSCRIPTION_SHARED: 200,
     Moment.OLD_CLIENT: 100,
     Moment.RECOVERED_IN_SLICES: 300,
+    Moment.ROLL_CALL_ANSWERED: 1_900,
 }
 #: Below this number of seeds the minima say more about luck than about the campaign.
 SEEDS_FOR_MINIMA = 200

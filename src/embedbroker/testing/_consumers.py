@@ -5,7 +5,9 @@ They tell the ledger what their user saw and asked for, and let the scene judge 
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from enum import IntEnum
+from typing import Any
 
 from attrs import define, field, frozen
 
@@ -78,6 +80,8 @@ class SimulatedConsumer:
     plan: ConsumerPlan
     home: Topic
     forward_to: Topic | None = None
+    #: It has been served in the roll call, and has gone for good.
+    present: bool = field(default=False, init=False)
     _lives: int = field(default=0, init=False)
     _batches: int = field(default=0, init=False)
     _forwarded: int = field(default=0, init=False)
@@ -94,11 +98,21 @@ class SimulatedConsumer:
     _committing: bool = field(default=False, init=False)
     _acknowledging: str | None = field(default=None, init=False)
 
+    @property
+    def takes_all(self) -> bool:
+        """True if its filter leaves nothing in its subscription."""
+        return self.plan.color in (None, self.home.subscriptions[self.subscription])
+
+    @property
+    def takes_something(self) -> bool:
+        """True if its filter and that of its subscription have a color in common."""
+        return self.takes_all or self.home.subscriptions[self.subscription] is None
+
     def steps(self) -> Steps:
         """The script of this consumer."""
         world = self.scene.world
         self.host.on_notification.append(self._on_notification)
-        while self.scene.phase is not Phase.LEAVE:
+        while self.scene.phase is not Phase.LEAVE and not self.present:
             session: Session | None = None
             try:
                 session = yield self.host.agent().create_session_for(_MODES[self.plan.kind])
@@ -156,27 +170,51 @@ class SimulatedConsumer:
                 if self._in_batch:
                     yield from self._end_batch(session, None)
                     continue
-                if scene.phase is Phase.LEAVE or (self._seen and scene.phase is Phase.DRAIN):
+                if self._is_over():
                     break
-                if scene.chance(0.1):
+                if scene.phase is Phase.WORK and scene.chance(0.1):
                     # A user who does not wait asks the broker whether there is really nothing.
                     consumer.want()
                     yield consumer.force_delivery()
                     delivery = consumer.next(scene.world.instant)
                     consumer.give_up()
             if delivery is None:
-                if scene.phase is not Phase.WORK:
-                    consumer.flush_acknowledgements()  # a lazy consumer would keep the last ones for ever
-                consumer.want()
-                yield Arrival(consumer, 0.5)
-                continue
+                delivery = yield from self._receive(consumer)
+                if delivery is None:
+                    continue
             yield from self._take(session, producer, delivery)
             # In the end everybody settles what he sees: who still sits on something leaves, and comes again.
-            if scene.chance(plan.leave_chance) if scene.phase is Phase.WORK else bool(self._seen):
+            if scene.chance(plan.leave_chance) if scene.phase is Phase.WORK else self._is_over():
                 break
             if plan.think_s:
                 yield scene.world.random.random() * 2 * plan.think_s
         yield from self._leave(consumer)
+
+    def _is_over(self) -> bool:
+        """True if its user has no reason to wait on."""
+        phase = self.scene.phase
+        return phase is Phase.LEAVE or self.present or (phase is not Phase.WORK and bool(self._seen))
+
+    def _receive(self, consumer: Consumer) -> Generator[Arrival, Any, Delivery | None]:
+        """Waits for a message, as long as the user has patience; in the end for ever, so that only a message helps.
+
+        He says once that he waits. Whatever happens to what comes for him, and to his session, is not his affair.
+        """
+        scene = self.scene
+        patience_s = scene.world.random.choice((0.02, 0.5, 5.0))
+        gives_up_at = scene.world.now + patience_s
+        consumer.want()
+        while not consumer.closed and not self._is_over():
+            if scene.phase is not Phase.WORK:
+                consumer.flush_acknowledgements()  # a lazy consumer would keep the last ones for ever
+            elif scene.world.now >= gives_up_at:
+                break
+            yield Arrival(consumer, min(patience_s, 0.5))
+            delivery = consumer.next(scene.world.instant)
+            if delivery is not None:
+                return delivery
+        consumer.give_up()
+        return None
 
     def _leave(self, consumer: Consumer) -> Steps:
         """Closes the consumer in order, with what it holds: buffered messages and, perhaps, an unfinished batch."""
@@ -219,6 +257,7 @@ class SimulatedConsumer:
             # The broker has given it to somebody else, or will: whatever this user does about it means nothing.
             yield session.consumed(delivery)
             return
+        self.present = scene.phase is Phase.ROLL_CALL
         match self.plan.kind:
             case ConsumerKind.PRE_ACKNOWLEDGE:
                 yield session.consumed(delivery)
@@ -243,7 +282,7 @@ class SimulatedConsumer:
                 self._in_batch += 1
                 if producer is not None:
                     yield from self._forward(producer)
-                if self._in_batch >= self.plan.batch_max or scene.chance(0.2):
+                if self._in_batch >= self.plan.batch_max or scene.chance(0.2) or scene.phase is not Phase.WORK:
                     yield from self._end_batch(session, delivery)
 
     def _acknowledge_now(self, session: Session, delivery: Delivery, key: str) -> Steps:

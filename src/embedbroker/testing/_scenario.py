@@ -5,7 +5,7 @@ Safety is checked all the way by the ledger and the broker checker. Convergence 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from attrs import define, frozen
 
@@ -23,6 +23,7 @@ from embedbroker.testing._network import Network
 from embedbroker.testing._node_host import NodeHost
 from embedbroker.testing._plan import ScenarioPlan, TopicPlan
 from embedbroker.testing._queue_checkers import QueueChecker
+from embedbroker.testing._roll_call import RollCall
 from embedbroker.testing._scene import Moment, Phase, Scene, SimulationFailure
 from embedbroker.testing._scripts import Steps
 from embedbroker.testing._world import World
@@ -33,7 +34,7 @@ from embedclient.model import RoutingType
 __all__ = ["ScenarioFailed", "SeedResult", "run_plan", "run_seed"]
 
 #: Virtual seconds that each phase may last.
-_SETUP_S, _WORK_S, _DRAIN_S, _LEAVE_S = 10.0, 300.0, 120.0, 60.0
+_SETUP_S, _WORK_S, _DRAIN_S, _ROLL_CALL_S, _LEAVE_S = 10.0, 300.0, 120.0, 60.0, 60.0
 _POLL_S = 0.2
 #: Clients before this version spell the names of properties in the old way.
 _VERSION_WITH_MODERN_NAMES = 129
@@ -161,6 +162,8 @@ class _Scenario:
         self._set_up()
         self._work()
         self._drain()
+        self._call_the_roll()
+        self._sweep()
         self._leave()
         for host in self.cast.hosts:
             self.scene.hits[Moment.REATTACHED] += host.reattachments
@@ -231,10 +234,28 @@ class _Scenario:
         )
 
     def _drain(self) -> None:
-        """Everything works again; sweepers take what the consumers' filters leave behind."""
+        """Everything works again; each subscription with a consumer that takes all of it has to drain by itself."""
         self.network.heal()
         self.scene.phase = Phase.DRAIN
         self.checker.compare_replay_soon()
+        if self.plan.broker.memory_limit_bytes is None:
+            self._read_leftovers()
+        names = [name for topic in self.cast.topics for name in topic.listeners]
+        names += [consumer.subscription for consumer in self.cast.consumers if consumer.takes_all]
+        self._run_until(lambda: self._is_drained(names), _DRAIN_S, self._owed)
+
+    def _call_the_roll(self) -> None:
+        """Nobody starves beside others who take his share."""
+        self.scene.phase = Phase.ROLL_CALL
+        roll_call = RollCall(self.scene, self._sweeper_host, self.cast.consumers)
+        script = self._sweeper_host.run("roll call", roll_call.steps())
+        self._run_until(
+            lambda: script.done, _ROLL_CALL_S, lambda: f"starving: {[each.name for each in roll_call.absent]}"
+        )
+
+    def _sweep(self) -> None:
+        """Sweepers take what the consumers' filters left behind."""
+        self.scene.phase = Phase.SWEEP
         host = self._sweeper_host
         plan = ConsumerPlan(kind=ConsumerKind.AUTO, think_s=0.0, rollback_chance=0.0, leave_chance=0.0)
         for topic in self.cast.topics:
@@ -243,9 +264,7 @@ class _Scenario:
                     self.scene, host, self.broker, f"sweeper-{subscription}", subscription, plan, topic
                 )
                 host.run(sweeper.name, sweeper.steps())
-        if self.plan.broker.memory_limit_bytes is None:
-            self._read_leftovers()
-        self._run_until(self._is_drained, _DRAIN_S, self._owed)
+        self._run_until(lambda: self._is_drained(self._queues()), _DRAIN_S, self._owed)
 
     def _read_leftovers(self) -> None:
         host = self._sweeper_host
@@ -265,15 +284,16 @@ class _Scenario:
 
     # Conditions
 
-    def _is_drained(self) -> bool:
+    def _is_drained(self, names: Sequence[str]) -> bool:
         node, ledger = self.broker.node, self.scene.ledger
         if node is None or not self.broker.ready:
             return False
-        for name in self._queues():
+        for name in names:
             queue = node.kernel.catalog.queues.get(name)
             if queue is not None and (queue.message_count or queue.waiting_visible):
                 return False
-        return not any(ledger.missing(name) for topic in self.cast.topics for name in topic.names)
+        promised = [name for topic in self.cast.topics for name in topic.names]
+        return not any(ledger.missing(name) for name in promised if name in names)
 
     def _queues(self) -> list[str]:
         """Every queue that is wanted. A listener that gave up may leave one behind until its connection ends."""

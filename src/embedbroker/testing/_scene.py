@@ -21,11 +21,16 @@ class SimulationFailure(AssertionError):
 
 
 class Phase(IntEnum):
-    """Where a scenario is: users work under faults, then everything is healed and drained, then clients leave."""
+    """Where a scenario is: users work under faults, then everything is healed.
+
+    Consumers drain their queues, each answers a roll call, sweepers take what nobody wanted, and clients leave.
+    """
 
     WORK = 0
     DRAIN = 1
-    LEAVE = 2
+    ROLL_CALL = 2
+    SWEEP = 3
+    LEAVE = 4
 
 
 class Moment(IntEnum):
@@ -65,6 +70,7 @@ class Moment(IntEnum):
     SUBSCRIPTION_SHARED = 31
     OLD_CLIENT = 32
     RECOVERED_IN_SLICES = 33
+    ROLL_CALL_ANSWERED = 34
 
 
 @define(eq=False)
