@@ -295,7 +295,7 @@ class Agent:
         line = SessionLine(
             channel_id, self.settings, self._due, self._deadlines, self._failover_deadlines, self._timers
         )
-        line.on_send_refused = lambda error: self._notify(SendRefused(error))
+        line.async_sends.on_refused = lambda error: self._notify(SendRefused(error))
         session = Session(
             name,
             line,

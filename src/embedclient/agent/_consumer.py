@@ -1,8 +1,8 @@
-"""A consumer: its buffer, its credit window, its acknowledgements.
+"""A consumer: its buffer and its acknowledgements.
 
-Responsible for core-protocol 7.5 (windows), 7.6 (forced delivery) and 7.7 (batched and individual acknowledgement,
-expiry on this side, what a close or a rollback gives back). Refuses to know session modes: who acknowledges when is
-decided by the session and its user.
+Responsible for core-protocol 7.6 (forced delivery) and 7.7 (batched and individual acknowledgement, expiry on this
+side, what a close or a rollback gives back). Refuses to know session modes, for who acknowledges when is decided by the
+session and its user, and how credits are counted.
 
 Acknowledgements and credits are packets without a reply and may overtake requests that wait in the session's line.
 """
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from embedclient.agent._call import DONE, Call, DueCallbacks, Steps, failed_call, run_sequence, wait
+from embedclient.agent._consumer_credits import ConsumerCredits
 from embedclient.agent._large import LargeDelivery
 from embedclient.agent._line import SessionLine
 from embedclient.agent._prefetch import Delivery, Prefetch
@@ -26,13 +27,11 @@ from embedclient.wire.core import (
     NullResponse,
     SessionAcknowledge,
     SessionConsumerClose,
-    SessionConsumerFlowCredit,
     SessionCreateConsumer,
     SessionExpire,
     SessionForceConsumerDelivery,
     SessionIndividualAcknowledge,
     encode_acknowledge,
-    encode_consumer_credit,
 )
 
 FORCED_DELIVERY_PROPERTY: Final = "_hornetq.forced.delivery.seq"
@@ -55,10 +54,8 @@ class Consumer:
     __slots__ = (
         "_ack_batch_size",
         "_acknowledges",
-        "_balance_unknown",
         "_blocks_on_acknowledge",
-        "_consumed_bytes",
-        "_doubtful",
+        "_credits",
         "_due",
         "_forced",
         "_forced_count",
@@ -74,12 +71,8 @@ class Consumer:
         "_ready_due",
         "_sequence",
         "_stopped",
-        "_threshold",
         "_timers",
         "_valid_from",
-        "_waiting",
-        "_wanted",
-        "_window",
         "browse_only",
         "closed",
         "closed_error",
@@ -142,16 +135,7 @@ class Consumer:
         self._individual = False
         self._pending_ack: Delivery | None = None
         self._pending_ack_bytes = 0
-        self._window = window
-        self._threshold = window // 2 if window > 1 else window
-        self._consumed_bytes = 0
-        # With window 0: a caller waits for a message, and the broker has a credit for one.
-        self._waiting = False
-        self._wanted = False
-        # A caller has given up: whether its credit was used by then or taken back cannot be told any more, and so not
-        # which credit a message cost that comes from now on.
-        self._doubtful = False
-        self._balance_unknown = False
+        self._credits = ConsumerCredits(consumer_id, line, window)
         self._forced: Call[None] | None = None
         self._forced_count = 0
 
@@ -179,13 +163,8 @@ class Consumer:
             if not self._individual:
                 self.flush_acknowledgements()
             self._individual = True
-        if self._threshold == 0:
-            # A message that crossed the credits of `give_up` was paid for with them: returning its size would let
-            # the broker send to nobody, and what it sends so would never be paid for.
-            if self._doubtful or not self._wanted:
-                frame_size = 1
-                self._balance_unknown = True
-            self._wanted = False
+        if self._credits.threshold == 0:
+            frame_size = self._credits.cost_of_wanted(frame_size)
         self._prefetch.put(Delivery(message, delivery_count, self, frame_size, sequence), priority)
         if not self._ready_due and not self._stopped:
             self._become_ready()
@@ -204,18 +183,12 @@ class Consumer:
             return
         large.add(chunk)
         if continues:
-            self._pay_for_chunk(large.frame_size)
+            self._credits.pay_for_chunk(large.frame_size)
             large.frame_size = frame_size
             return
         self._large = None
-        self._pay_for_chunk(large.frame_size)
+        self._credits.pay_for_chunk(large.frame_size)
         self.on_message(large.finish(), large.delivery_count, frame_size)
-
-    def _pay_for_chunk(self, frame_size: int) -> None:
-        if self._window == 0:
-            self._grant(frame_size)
-        elif self._window > 0:
-            self._return_credit(frame_size)
 
     def _become_ready(self) -> None:
         if not self._ready_due:
@@ -230,22 +203,29 @@ class Consumer:
     def next(self, now: Instant) -> Delivery | None:
         """The next message that is not expired; None when there is none or the session is stopped."""
         prefetch = self._prefetch
+        credits = self._credits
         while prefetch.highest >= 0 and not self._stopped and not self.closed:
             if self._rate is not None and not self._passes(self._rate, now):
                 return None
             delivery = prefetch.take()
-            consumed = self._consumed_bytes + delivery.frame_size
-            if consumed < self._threshold:
-                self._consumed_bytes = consumed
+            consumed = credits.consumed_bytes + delivery.frame_size
+            if consumed < credits.threshold:
+                credits.consumed_bytes = consumed
             else:
-                self._return_credit(delivery.frame_size)
+                credits.give_back(delivery.frame_size)
             expiration = delivery.message.expiration
             if not expiration or expiration > now.wall_ms:
-                self._waiting = False
+                credits.waiting = False
                 return delivery
             self._expire(delivery)
-            self._want_again()
+            credits.want_again(prefetch.highest >= 0)
         return None
+
+    def put_back(self, delivery: Delivery) -> None:
+        """Undoes `next`, at once: the delivery is the next one again. Its credits have been returned already."""
+        if not self.closed:
+            delivery.frame_size = 0
+            self._prefetch.put_back(delivery, delivery.message.priority)
 
     def _passes(self, rate: RateLimit, now: Instant) -> bool:
         if rate.take(now.monotonic):
@@ -261,49 +241,16 @@ class Consumer:
 
     def open_window(self) -> None:
         """Grants the first credits."""
-        if self._window != 0:
-            self._grant(self._window)
-
-    def _grant(self, credits: int) -> None:
-        line = self._line
-        if line.closed_error is None:
-            line.post_frame(encode_consumer_credit(line.channel_id, self.consumer_id, credits))
-
-    def _return_credit(self, frame_size: int) -> None:
-        threshold = self._threshold
-        if threshold > 0:
-            consumed = self._consumed_bytes + frame_size
-            if consumed < threshold:
-                self._consumed_bytes = consumed
-            else:
-                self._consumed_bytes = 0
-                self._grant(consumed)
-        elif threshold == 0 and frame_size > 1:
-            # One credit let the message through and left the broker's balance negative; the rest makes it 0 again.
-            self._grant(frame_size - 1)
+        self._credits.open()
 
     def want(self) -> None:
         """A caller waits. With window 0 this asks the broker for one message, once."""
-        if self._window == 0 and not self.closed:
-            self._waiting = True
-            self._want_again()
-
-    def _want_again(self) -> None:
-        """For a caller that still waits after the message that came for it was expired, or is taken back."""
-        if self._waiting and not self._wanted and self._prefetch.highest < 0:
-            self._wanted = True
-            if self._balance_unknown:
-                self._balance_unknown = False
-                self._grant(0)
-            self._grant(1)
+        if not self.closed:
+            self._credits.want(self._prefetch.highest >= 0)
 
     def give_up(self) -> None:
         """The caller stopped waiting. With window 0 the broker must not send to nobody; what is underway is kept."""
-        self._waiting = False
-        if self._wanted:
-            self._wanted = False
-            self._doubtful = True
-            self._grant(0)
+        self._credits.give_up()
 
     # --- forced delivery ---
 
@@ -418,10 +365,10 @@ class Consumer:
             return
         # Each on its own: with window 0 every message cost a credit beyond its size.
         for delivery in self._prefetch.clear():
-            self._return_credit(delivery.frame_size)
+            self._credits.give_back(delivery.frame_size)
         self.flush_acknowledgements()
         self._valid_from = self._sequence
-        self._want_again()
+        self._credits.want_again(self._prefetch.highest >= 0)
 
     def rebuild(self, started: bool) -> None:
         """Makes the consumer again in a rebuilt session (core-protocol 7.3); its queue exists again by now.
@@ -432,21 +379,13 @@ class Consumer:
         self._forget_deliveries()
         self._stopped = True
         self._pending_ack = None
-        self._pending_ack_bytes = self._consumed_bytes = 0
+        self._pending_ack_bytes = 0
         self._valid_from = self._sequence
         line = self._line
         line.post_rebuilding(
             SessionCreateConsumer(self.consumer_id, self.queue, self.filter, self.browse_only, False, self.priority)
         )
-        if self._window == 0:
-            # Only a caller that waits may be sent something; a message nobody asked for would be stuck here.
-            self._wanted = self._waiting
-            self._doubtful = self._balance_unknown = False
-            credits = 1 if self._wanted else 0
-        else:
-            credits = self._threshold
-        if credits:
-            line.post_rebuilding(SessionConsumerFlowCredit(self.consumer_id, credits))
+        self._credits.rebuild()
         if self._forced is not None or (started and self._forced_count):
             line.post_rebuilding(SessionForceConsumerDelivery(self.consumer_id, self._forced_count - 1))
 

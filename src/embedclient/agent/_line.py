@@ -1,8 +1,8 @@
 """The ordered conversation of one session with its broker: what may leave now, what waits, which reply is whose.
 
 Responsible for the resend cache and both counters of the session's channel, one blocking call at a time, correlation
-ids (core-protocol 4.4), asynchronous sends, and for holding requests back while credits or the connection are missing.
-Refuses to know consumers, transactions and what the requests mean.
+ids (core-protocol 4.4), and for holding requests back while credits or the connection are missing. Refuses to know
+consumers, transactions and what the requests mean.
 
 From the loss of a connection until all sessions are back the line is *locked*: requests and sends wait in the backlog.
 Packets that need no reply do not wait that long. While the line is not *speaking* they go into the resend cache only,
@@ -12,13 +12,13 @@ messages already, and their credits and acknowledgements must not be lost.
 """
 
 from collections import deque
-from collections.abc import Callable
 from typing import Final
 
+from embedclient.agent._async_sends import AsyncSends
 from embedclient.agent._call import DONE, Call, DueCallbacks, failed_call
 from embedclient.agent._connection import Connection
 from embedclient.agent._deadlines import Deadlines
-from embedclient.agent._outgoing import AsyncSend, Request, Send, is_counted
+from embedclient.agent._outgoing import Request, Send, is_counted
 from embedclient.agent._settings import LocatorSettings
 from embedclient.agent._timers import Timers
 from embedclient.engine.core import Channel, PeerCount
@@ -58,7 +58,6 @@ class SessionLine:
         self.locked = True
         self.speaking = False
         self.closed_error: JMSException | None = None
-        self.on_send_refused: Callable[[JMSException], None] | None = None
         window = settings.confirmation_window_size
         self.numbered = window >= 0
         self._channel = Channel(channel_id, window, settings.resend_bytes_max)
@@ -71,9 +70,8 @@ class SessionLine:
         self._backlog: deque[Request | Send] = deque()
         self._pumping = False
         self._in_flight: Request | None = None
-        self._async_sends: dict[int, AsyncSend] = {}
+        self.async_sends = AsyncSends(self._peer_count)
         self._next_blocking_id = _FIRST_BLOCKING_ID
-        self._next_async_id = 1
 
     # --- connection ---
 
@@ -134,9 +132,9 @@ class SessionLine:
         if self._in_flight is not None:
             unanswered = self._in_flight.number
         if self.version >= VERSION_WITH_CORRELATION:
-            for send in self._async_sends.values():
-                unanswered = min(unanswered, send.number)
-                break
+            oldest = self.async_sends.oldest_number
+            if oldest is not None:
+                unanswered = min(unanswered, oldest)
         low, high = self._peer_count.certain_range(channel.unwrapped(command_id), unanswered)
         if low != high:
             return False
@@ -149,11 +147,11 @@ class SessionLine:
     def restart(self, cause: JMSException) -> None:
         """The peer has forgotten the session: numbers start again, and calls in flight are released with UNBLOCKED."""
         request, self._in_flight = self._in_flight, None
-        sends, self._async_sends = self._async_sends, {}
+        sends = self.async_sends.forget()
         if request is not None:
             self._deadlines.stop(request)
             request.call.fail(unblocked(cause))
-        for send in sends.values():
+        for send in sends:
             if send.call is not None:
                 send.call.fail(unblocked(cause))
         # Last: a sequence that went on just now may have posted what was meant for the old session.
@@ -373,9 +371,7 @@ class SessionLine:
         self, connection: Connection, message: CoreMessage, sender_id: int, call: Call[None] | None
     ) -> None:
         """With a confirmation window every send is answered and kept until it is confirmed."""
-        correlation_id = self._next_async_id
-        self._next_async_id = correlation_id + 1
-        self._async_sends[correlation_id] = AsyncSend(call, self._channel.next_command_id)
+        correlation_id = self.async_sends.add(call, self._channel.next_command_id)
         answered = self.version >= VERSION_WITH_CORRELATION
         frame = b"".join(self._frame_parts(message, answered, correlation_id, sender_id))
         self._channel.sent(frame)
@@ -412,7 +408,7 @@ class SessionLine:
         that reply arrives in front of the next one).
         """
         if isinstance(packet, (NullResponse, ExceptionResponse)) and (packet.correlation_id or -1) > 0:
-            self._on_async_reply(packet)
+            self.async_sends.on_reply(packet)
             return
         request = self._in_flight
         if request is None:
@@ -434,24 +430,6 @@ class SessionLine:
     def _release(self, request: Request) -> None:
         self._in_flight = None
         self._deadlines.stop(request)
-
-    def _on_async_reply(self, packet: NullResponse | ExceptionResponse) -> None:
-        correlation_id = packet.correlation_id
-        assert correlation_id is not None
-        send = self._async_sends.pop(correlation_id, None)
-        if send is None:
-            return
-        if isinstance(packet, NullResponse):
-            self._peer_count.on_reply(send.number)
-            if send.call is not None:
-                send.call.succeed(None)
-            return
-        self._peer_count.on_exception(send.number)
-        error = exception_for(packet.code, packet.message or "")
-        if send.call is not None:
-            send.call.fail(error)
-        elif self.on_send_refused is not None:
-            self.on_send_refused(error)
 
     def count_received(self, size: int) -> None:
         """One numbered packet was processed; confirms when the window is reached."""
@@ -484,15 +462,8 @@ class SessionLine:
 
     def _complete_confirmed(self, certain: int) -> None:
         """Before version 130 confirmations are all that asynchronous sends ever hear; later each gets its reply."""
-        if self.version >= VERSION_WITH_CORRELATION:
-            return
-        while self._async_sends:
-            correlation_id = next(iter(self._async_sends))
-            if self._async_sends[correlation_id].number > certain:
-                return
-            call = self._async_sends.pop(correlation_id).call
-            if call is not None:
-                call.succeed(None)
+        if self.version < VERSION_WITH_CORRELATION:
+            self.async_sends.complete_to(certain)
 
 
 def unblocked(cause: JMSException) -> JMSException:

@@ -1,4 +1,4 @@
-"""What leaves a session and expects an answer: requests, messages, and sends that nobody blocks for.
+"""What leaves a session and expects an answer: requests and messages.
 
 Responsible for these values and for which packets are numbered. Refuses to know when they leave.
 """
@@ -53,16 +53,6 @@ class Send:
         self.blocking = blocking
         self.confirmed = confirmed
         self.rate = rate
-
-
-class AsyncSend:
-    """A send in flight that nobody blocks for; `call` is None when nobody waits at all."""
-
-    __slots__ = ("call", "number")
-
-    def __init__(self, call: Call[None] | None, number: int) -> None:
-        self.call = call
-        self.number = number
 
 
 def is_counted(packet: Packet) -> bool:

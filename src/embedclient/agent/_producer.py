@@ -116,8 +116,8 @@ class Producer:
 
     def _too_large(self, message: CoreMessage) -> JMSException:
         return JMSException(
-            f"the message was not sent: it takes {len(message.raw):,} bytes, and {self._message_bytes_max:,} is the most "
-            "that one packet holds (frame_size_bytes_max)"
+            f"the message was not sent: it takes {len(message.raw):,} bytes, and {self._message_bytes_max:,} is the "
+            "most that one packet holds (frame_size_bytes_max)"
         )
 
     def close(self) -> Call[None]:

@@ -1,8 +1,8 @@
 """One session: its consumers and producers, what the broker says to it, and how it is rebuilt.
 
 Responsible for dispatching the packets of the session's channel, for creating and ending consumers and producers, for
-start, stop, close and metadata, and for the packets that make the session again on a broker that forgot it
-(core-protocol 7.3). Refuses to know when a reconnect happens and how replies find their requests.
+the close, and for the packets that make the session again on a broker that forgot it (core-protocol 7.3). Refuses to
+know when a reconnect happens and how replies find their requests.
 """
 
 from collections.abc import Callable
@@ -12,6 +12,7 @@ from embedclient.agent._addressing import Addressing
 from embedclient.agent._call import DONE, Call, DueCallbacks, Steps, failed_call, run_sequence, settled, wait
 from embedclient.agent._consumer import Consumer
 from embedclient.agent._credits import CreditTable
+from embedclient.agent._delivery_flow import DeliveryFlow
 from embedclient.agent._destinations import (
     create_temporary_queue,
     create_temporary_topic,
@@ -22,6 +23,7 @@ from embedclient.agent._destinations import (
     unsubscribe,
 )
 from embedclient.agent._line import SessionLine, unblocked
+from embedclient.agent._metadata import Metadata
 from embedclient.agent._prefetch import Delivery
 from embedclient.agent._producer import VERSION_WITH_PRODUCERS, Producer
 from embedclient.agent._queue_state import (
@@ -47,7 +49,6 @@ from embedclient.wire.core import (
     Packet,
     PacketsConfirmed,
     SessionAcknowledge,
-    SessionAddMetadataV2,
     SessionClose,
     SessionCommit,
     SessionConsumerClose,
@@ -58,9 +59,6 @@ from embedclient.wire.core import (
     SessionReceiveContinuation,
     SessionReceiveLarge,
     SessionRequestProducerCredits,
-    SessionStart,
-    SessionStop,
-    SessionUniqueAddMetadata,
     decode_packet,
     message_raw,
 )
@@ -92,12 +90,9 @@ class Session:
         self.flags = flags
         self.username = username
         self.password = password
-        self.started = False
         self.closed = False
         self.work_done = False
         self.rollback_only = False
-        # Between the stop and the start of a rollback.
-        self.suspended = False
         # How often the broker forgot it: a delivery of before belongs to a session that is gone.
         self.rebuilds = 0
         # Since it was last resumed: perhaps on a connection that broke before all sessions were back.
@@ -113,18 +108,21 @@ class Session:
         self._acknowledges_on_receipt = flags.mode not in (SessionMode.INDIVIDUAL, SessionMode.PRE)
         self._commits_acks = flags.auto_commit_acks
         self._read_message = MessageReader().read
-        self._metadata: dict[str, str] = {}
         self._next_consumer_id = 0
         self._next_producer_id = 1
         window = settings.producer_window_size
-        # Requests about addresses and queues are made through their own object, under the session's name.
-        self._addressing = addressing = Addressing(line, due)
+        # Requests about metadata, addresses and queues are made through objects of their own, under the session's name.
+        self._metadata = metadata = Metadata(line, due)
+        self.add_metadata = metadata.add
+        self.add_unique_metadata = metadata.add_unique
+        addressing = Addressing(line, due)
         self.query_queue = addressing.query_queue
         self.query_address = addressing.query_address
         self.create_address = addressing.create_address
         self.create_queue = addressing.create_queue
         self.create_shared_queue = addressing.create_shared_queue
         self.delete_queue = addressing.delete_queue
+        self.flow = DeliveryFlow(line, addressing, self.consumers)
         self._credits = None if window < 0 else CreditTable(window, self._request_credits)
 
     # --- what it is ---
@@ -205,51 +203,18 @@ class Session:
     def _request_credits(self, credits: int, address: str) -> None:
         self.line.post(SessionRequestProducerCredits(credits, address))
 
-    # --- requests ---
+    # --- start and stop ---
 
     def start(self) -> Call[None]:
         """Lets deliveries flow."""
         if self.closed:
             return failed_call(self._closed_failure())
-        if not self.started:
-            self.started = True
-            if not self.suspended:  # the rollback under way starts it in the end
-                self.start_deliveries()
+        self.flow.start()
         return DONE
-
-    def start_deliveries(self) -> None:
-        """Tells the broker and the consumers."""
-        # The start overtakes what waits: a stop from before would hold deliveries for good.
-        self.line.fail_waiting(SessionStop, JMSException("the session was started again"))
-        self.line.post(SessionStart())
-        for consumer in self.open_consumers():
-            consumer.start()
 
     def stop(self) -> Call[None]:
         """Holds deliveries; consumers give nothing out from now on."""
-        if self.closed:
-            return failed_call(self._closed_failure())
-        if not self.started:
-            return DONE
-        self.started = False
-        for consumer in self.open_consumers():
-            consumer.stop()
-        return self._addressing.ask(SessionStop())
-
-    def add_metadata(self, key: str, value: str) -> Call[None]:
-        """Attaches a text to the session, now and after every reconnect."""
-        return self._add_metadata(SessionAddMetadataV2(key, value, True))
-
-    def add_unique_metadata(self, key: str, value: str) -> Call[None]:
-        """The same, but fails with DUPLICATE_METADATA when another session has this text."""
-        return self._add_metadata(SessionUniqueAddMetadata(key, value, True))
-
-    def _add_metadata(self, packet: SessionAddMetadataV2 | SessionUniqueAddMetadata) -> Call[None]:
-        def steps() -> Steps[None]:
-            yield from wait(self.line.request(packet, NullResponse))
-            self._metadata[packet.key] = packet.value
-
-        return run_sequence(steps(), self._due)
+        return failed_call(self._closed_failure()) if self.closed else self.flow.stop()
 
     # --- consumers and producers ---
 
@@ -282,7 +247,7 @@ class Session:
                 browse_only=browse_only,
                 priority=priority,
                 blocks_on_acknowledge=self._settings.block_on_acknowledge,
-                started=self.started,
+                started=self.flow.started,
                 large_bytes_max=self._settings.frame_size_bytes_max,
                 max_rate=self._settings.consumer_max_rate,
                 on_end=self._on_consumer_end,
@@ -479,22 +444,16 @@ class Session:
             if not state.durable or state.auto_created:
                 line.post_rebuilding(create_again_packet(line.version, consumer.queue, state))
         for consumer in self.open_consumers():
-            consumer.rebuild(self.started)
-        if self.started and not self.suspended:
-            line.post_rebuilding(SessionStart())
+            consumer.rebuild(self.flow.started)
+        self.flow.rebuild()
         line.speak()
 
     def resume(self) -> None:
         """The reconnect is complete: what waits may leave again."""
         rebuilt, self.rebuilt = self.rebuilt, False
-        for key, value in self._metadata.items():
-            self.line.post(SessionAddMetadataV2(key, value, False), counted=False)
+        self._metadata.resume()
         if rebuilt and self._credits is not None:
             self._credits.restart()
-        if rebuilt and not self.suspended:
-            for consumer in self.open_consumers():
-                if self.started:
-                    consumer.start()
-                else:
-                    consumer.stop()
+        if rebuilt:
+            self.flow.resume()
         self.line.unlock()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from embedclient.agent._call import Steps, settled, wait
 from embedclient.errors import ErrorCode, JMSException, exception_for
-from embedclient.wire.core import NullResponse, SessionCommit, SessionRollback, SessionStop
+from embedclient.wire.core import NullResponse, SessionCommit, SessionRollback
 
 if TYPE_CHECKING:
     from embedclient.agent._session import Session
@@ -66,23 +66,15 @@ def rollback_steps(session: "Session", last_message_as_delivered: bool) -> Steps
     2. The broker repeats the delivery and the reply, then rolls back; the delivery has gone back with all others.
     3. Nothing new has come since, because the session does not deliver before the SESS_START that follows here.
     """
-    line = session.line
     consumers = session.open_consumers()
-    session.suspended = True
-    if session.started:
-        for consumer in consumers:
-            consumer.stop()
-        # A reply that a reconnect swallows is of no interest: a suspended session does not deliver after it.
-        yield from settled(line.request(SessionStop(), NullResponse))
+    yield from session.flow.suspend()
     for consumer in consumers:
         consumer.roll_back()
-    error = yield from settled(line.request(SessionRollback(last_message_as_delivered), NullResponse))
-    session.suspended = False
+    error = yield from settled(session.line.request(SessionRollback(last_message_as_delivered), NullResponse))
     if error is None:
         for consumer in consumers:
             consumer.roll_back()
-    if session.started:
-        session.start_deliveries()
+    session.flow.go_on()
     # Released by a rebuild means rolled back: the broker has dropped the old session with its transaction.
     if error is not None and (error.error_code != ErrorCode.UNBLOCKED or session.closed_error is not None):
         session.rollback_only = True  # a commit must not bring what was meant to be taken back

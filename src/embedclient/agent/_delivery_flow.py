@@ -1,0 +1,81 @@
+"""Whether the deliveries of one session flow: start, stop, and the pause that a rollback makes.
+
+Responsible for what is said to the broker and to the consumers, and for what a reconnect takes up again. Refuses to
+know transactions: it is told when a pause begins and ends.
+"""
+
+from embedclient.agent._addressing import Addressing
+from embedclient.agent._call import DONE, Call, Steps, settled
+from embedclient.agent._consumer import Consumer
+from embedclient.agent._line import SessionLine
+from embedclient.errors import JMSException
+from embedclient.wire.core import NullResponse, SessionStart, SessionStop
+
+
+class DeliveryFlow:
+    """The flow of one session. `consumers` is the session's own table of those that are open."""
+
+    __slots__ = ("_addressing", "_consumers", "_line", "_suspended", "started")
+
+    def __init__(self, line: SessionLine, addressing: Addressing, consumers: dict[int, Consumer]) -> None:
+        self._line = line
+        self._addressing = addressing
+        self._consumers = consumers
+        self.started = False
+        # Between the stop and the start of a rollback.
+        self._suspended = False
+
+    def _open_consumers(self) -> list[Consumer]:
+        return list(self._consumers.values())
+
+    def start(self) -> None:
+        """Lets deliveries flow."""
+        if not self.started:
+            self.started = True
+            if not self._suspended:  # the rollback under way starts it in the end
+                self._run()
+
+    def _run(self) -> None:
+        # The start overtakes what waits: a stop from before would hold deliveries for good.
+        self._line.fail_waiting(SessionStop, JMSException("the session was started again"))
+        self._line.post(SessionStart())
+        for consumer in self._open_consumers():
+            consumer.start()
+
+    def stop(self) -> Call[None]:
+        """Holds deliveries; consumers give nothing out from now on."""
+        if not self.started:
+            return DONE
+        self.started = False
+        for consumer in self._open_consumers():
+            consumer.stop()
+        return self._addressing.ask(SessionStop())
+
+    def suspend(self) -> Steps[None]:
+        """Begins the pause of a rollback: done when the broker delivers nothing more."""
+        self._suspended = True
+        if self.started:
+            for consumer in self._open_consumers():
+                consumer.stop()
+            # A reply that a reconnect swallows is of no interest: a suspended session does not deliver after it.
+            yield from settled(self._line.request(SessionStop(), NullResponse))
+
+    def go_on(self) -> None:
+        """Ends the pause."""
+        self._suspended = False
+        if self.started:
+            self._run()
+
+    def rebuild(self) -> None:
+        """In a session that is made again: deliveries begin, unless a rollback is under way."""
+        if self.started and not self._suspended:
+            self._line.post_rebuilding(SessionStart())
+
+    def resume(self) -> None:
+        """The reconnect is complete: rebuilt consumers may give out what came meanwhile."""
+        if not self._suspended:
+            for consumer in self._open_consumers():
+                if self.started:
+                    consumer.start()
+                else:
+                    consumer.stop()
