@@ -5,10 +5,14 @@ Responsible for what JMS says about receiving. Refuses to know the wire.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from embedclient._client._intake import Intake, MessageListener
 from embedclient._client._listener import Listeners
-from embedclient.agent import DONE
+from embedclient.agent import DONE, Delivery
 from embedclient.model import Destination, JMSMessage
+
+T = TypeVar("T")
 
 
 class MessageConsumer:
@@ -61,6 +65,33 @@ class MessageConsumer:
         if call is not DONE:
             await intake.settle(call)
         return message
+
+    async def receive_body(self, kind: type[T], timeout: float | None = None) -> T | None:
+        """Wait for a message like `receive`, and return its body, which has to be of this type.
+
+        Returns None when nothing came in time. After the error below the message is the next one again; only in the
+        mode CLIENT and in transacted sessions it counts as received.
+
+        Raises:
+            MessageFormatException: the body is of another type, or there is none.
+        """
+        intake = self._intake
+        intake.check_receiving()
+        return await self._body_of(await intake.inbox.take(timeout), kind)
+
+    async def receive_body_nowait(self, kind: type[T]) -> T | None:
+        """The body of a message that is there now; `receive_body` says what it has to be."""
+        intake = self._intake
+        intake.check_receiving()
+        return await self._body_of(await intake.inbox.take_now(), kind)
+
+    async def _body_of(self, delivery: Delivery | None, kind: type[T]) -> T | None:
+        if delivery is None:
+            return None
+        body, call = self._intake.hand_over_body(delivery, kind)
+        if call is not DONE:
+            await self._intake.settle(call)
+        return body
 
     def __aiter__(self) -> MessageConsumer:
         return self

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import TypeVar
 
 from embedclient._client._inbox import Inbox
 from embedclient._client._session_context import SessionContext
-from embedclient.agent import Call, Delivery, from_core
+from embedclient.agent import Call, Delivery, SessionMode, from_core
 from embedclient.agent import Consumer as AgentConsumer
-from embedclient.errors import ConnectionClosedException, IllegalStateException
+from embedclient.errors import ConnectionClosedException, IllegalStateException, MessageFormatException
 from embedclient.model import Destination, JMSMessage
 
+T = TypeVar("T")
 MessageListener = Callable[[JMSMessage], Awaitable[None] | None]
 
 
@@ -60,11 +62,30 @@ class Intake:
 
     def hand_over(self, delivery: Delivery) -> tuple[JMSMessage, Call[None]]:
         """The message, consumed as the session's mode says; the call is for `settle`, unless it is DONE."""
-        message = self.message(delivery)
+        return self.message(delivery), self.consume(delivery)
+
+    def hand_over_body(self, delivery: Delivery, kind: type[T]) -> tuple[T, Call[None]]:
+        """The same with the body only. A delivery without such a body raises, and nobody has received it.
+
+        Unless the program says later what it received (CLIENT, transacted): there JMS counts it as received.
+        """
+        try:
+            body = self.message(delivery).get_body(kind)
+            if body is None:
+                raise MessageFormatException("the message has no body")
+        except MessageFormatException:
+            if self._context.mode in (SessionMode.CLIENT, SessionMode.TRANSACTED):
+                self.consume(delivery)
+            else:
+                self.agent_consumer.put_back(delivery)
+            raise
+        return body, self.consume(delivery)
+
+    def consume(self, delivery: Delivery) -> Call[None]:
         call = self._consumed(delivery)
         if call.done:
             self._flush_soon()
-        return message, call
+        return call
 
     async def settle(self, call: Call[None]) -> None:
         """The message is the caller's already: a cancellation waits until the acknowledgement was answered."""

@@ -23,7 +23,6 @@ from embedclient.model import DeliveryMode, Destination
 
 ENVELOPES_MAX = 1_000
 _PERSISTENT = DeliveryMode.PERSISTENT
-_NON_PERSISTENT = DeliveryMode.NON_PERSISTENT
 
 
 class Receipt:
@@ -193,8 +192,8 @@ class MessageProducer:
         now_ms = context.edge.now().wall_ms
         mode = self.delivery_mode if delivery_mode is None else delivery_mode
         is_durable = mode == _PERSISTENT
-        if not is_durable and (mode != _NON_PERSISTENT or isinstance(mode, bool)):
-            raise JMSException(f"{mode!r} is no delivery mode; PERSISTENT is 2, NON_PERSISTENT 1")
+        if not is_durable:
+            _check_non_persistent(mode)
         rank = self.priority if priority is None else priority
         if not 0 <= rank <= 9:
             raise JMSException(f"{rank} is no priority; they go from 0 to 9")
@@ -211,3 +210,9 @@ class MessageProducer:
             delivery_time=now_ms + round(delay * 1000) if delay else 0,
             user_id=None if self.disable_message_id else context.message_ids.next(now_ms),
         )
+
+
+def _check_non_persistent(mode: object) -> None:
+    """A bool is none: `True` would be equal to NON_PERSISTENT, which is not what somebody meant by it."""
+    if isinstance(mode, bool) or mode != DeliveryMode.NON_PERSISTENT:
+        raise JMSException(f"{mode!r} is no delivery mode; PERSISTENT is 2, NON_PERSISTENT 1")

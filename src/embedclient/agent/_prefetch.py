@@ -58,6 +58,13 @@ class Prefetch:
         if priority > self.highest:
             self.highest = priority
 
+    def put_back(self, delivery: Delivery, priority: int) -> None:
+        """The delivery was taken just now; it stands in front of its priority again."""
+        self._levels[priority].appendleft(delivery)
+        self._count += 1
+        if priority > self.highest:
+            self.highest = priority
+
     def take(self) -> Delivery:
         """The next message; only when there is one."""
         level = self._levels[self.highest]

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from embedclient import _client
 from embedclient._client import Body
 from embedclient.blocking._portal import Portal
 from embedclient.model import DeliveryMode, Destination, JMSMessage, PropertyValue, Queue, TemporaryQueue
+
+T = TypeVar("T")
 
 
 class MessageProducer:
@@ -206,6 +208,21 @@ class MessageConsumer:
         """A message that is there now. The broker is asked, so None means that it has none for this consumer."""
         message = self._portal.call(self._inner.receive_nowait)
         return None if message is None else self._portal.message(message)
+
+    def receive_body(self, kind: type[T], timeout: float | None = None) -> T | None:
+        """Wait for a message like `receive`, and return its body, which has to be of this type.
+
+        Returns None when nothing came in time. After the error below the message is the next one again; only in the
+        mode CLIENT and in transacted sessions it counts as received.
+
+        Raises:
+            MessageFormatException: the body is of another type, or there is none.
+        """
+        return self._portal.call(self._inner.receive_body, kind, timeout)
+
+    def receive_body_nowait(self, kind: type[T]) -> T | None:
+        """The body of a message that is there now; `receive_body` says what it has to be."""
+        return self._portal.call(self._inner.receive_body_nowait, kind)
 
     @property
     def message_listener(self) -> Callable[[JMSMessage], object] | None:

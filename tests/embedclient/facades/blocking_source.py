@@ -77,7 +77,7 @@ IMPORTS = {
     "collections.abc": "Callable Iterator Sequence",
     "contextlib": "AbstractContextManager",
     "types": "TracebackType",
-    "typing": "Self",
+    "typing": "Self TypeVar",
     "embedclient": "_client",
     "embedclient._client": "AcknowledgeMode Body ClientMessage ConnectionMetaData",
     "embedclient.agent": "AddressState LocatorSettings QueueAttributes QueueState SessionMode",
@@ -107,6 +107,8 @@ TITLES = {
 def source_of(module: str) -> str:
     """The text of one module, formatted as the project formats its code."""
     body = "\n\n".join("\n".join(class_lines(twin)) + "\n" for twin in MODULES[module])
+    if re.search(r"\bT\b", body):
+        body = 'T = TypeVar("T")\n\n\n' + body
     imports = []
     for package, names in IMPORTS.items():
         used = [name for name in names.split() if re.search(rf"(?<![\w.\"`]){name}\b", body)]

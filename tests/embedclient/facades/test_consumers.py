@@ -13,6 +13,7 @@ from embedclient.errors import (
     InvalidDestinationException,
     InvalidSelectorException,
     JMSException,
+    MessageFormatException,
 )
 from tests.embedclient.facades.conftest import Client, connected
 
@@ -25,6 +26,71 @@ async def test_receive_gives_none_when_nothing_comes_in_time(client: Client, url
     ):
         assert await consumer.receive(timeout=0.01) is None
         assert await consumer.receive(timeout=0) is None
+        assert await consumer.receive_nowait() is None
+
+
+async def test_bodies_are_received_by_their_type(client: Client, url: str) -> None:
+    async with connected(client, url) as connection, connection.session() as session:
+        producer = session.create_producer("q")
+        bodies: list[Any] = ["text", b"bytes", {"a": 1}, [1, "two"]]
+        for body in bodies:
+            await producer.send(body)
+        async with session.create_consumer("q") as consumer:
+            for body in bodies[:2]:
+                assert await consumer.receive_body(type(body), timeout=5) == body
+            for body in bodies[2:]:
+                assert await consumer.receive_body_nowait(type(body)) == body
+            assert await consumer.receive_body(str, timeout=0.01) is None
+            assert await consumer.receive_body_nowait(str) is None
+        async with session.create_consumer("q") as consumer:  # they were acknowledged
+            assert await consumer.receive_nowait() is None
+
+
+@pytest.mark.parametrize("window", [-1, 0, 4096])
+async def test_a_body_of_another_type_stays_for_the_next_receive(client: Client, url: str, window: int) -> None:
+    async with (
+        connected(client, f"{url}?consumerWindowSize={window}") as connection,
+        connection.session() as session,
+        session.create_consumer("q") as consumer,
+    ):
+        producer = session.create_producer("q")
+        await producer.send("one")
+        await producer.send("two")
+        for _ in range(2):
+            with pytest.raises(MessageFormatException, match="the body is str, not bytes"):
+                await consumer.receive_body(bytes, timeout=5)
+            with pytest.raises(MessageFormatException, match="the body is str, not dict"):
+                await consumer.receive_body_nowait(dict)
+        message = await consumer.receive(timeout=5)
+        assert message is not None and (message.body, message.redelivered) == ("one", False)
+        assert await consumer.receive_body(str, timeout=5) == "two"
+        for number in range(100):  # no credit was paid back twice or lost
+            await producer.send(f"{number}" * 100)
+            assert await consumer.receive_body(str, timeout=5) == f"{number}" * 100
+
+
+async def test_a_body_that_is_not_there_is_an_error_and_no_none(client: Client, url: str) -> None:
+    async with connected(client, url) as connection, connection.session() as session:
+        await session.create_producer("q").send(Message())
+        consumer = await session.create_consumer("q")
+        with pytest.raises(MessageFormatException, match="the message has no body"):
+            await consumer.receive_body(str, timeout=5)
+        assert isinstance(await consumer.receive(timeout=5), Message)
+
+
+async def test_in_a_transaction_a_body_of_another_type_counts_as_received(client: Client, url: str) -> None:
+    async with connected(client, url) as connection, connection.session(transacted=True) as session:
+        producer = session.create_producer("q")
+        await producer.send("one")
+        await producer.send("two")
+        await session.commit()
+        consumer = await session.create_consumer("q")
+        with pytest.raises(MessageFormatException):
+            await consumer.receive_body(bytes, timeout=5)
+        assert await consumer.receive_body(str, timeout=5) == "two"
+        await session.rollback()
+        assert [await consumer.receive_body(str, timeout=5) for _ in range(2)] == ["one", "two"]
+        await session.commit()
         assert await consumer.receive_nowait() is None
 
 

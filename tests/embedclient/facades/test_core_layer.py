@@ -84,7 +84,7 @@ async def test_a_queue_that_does_not_exist_is_refused(client: Client, url: str) 
 
 async def test_a_filter_that_is_no_text_is_refused(client: Client, url: str) -> None:
     async with client.server_locator(url).create_session_factory() as factory, factory.create_session() as session:
-        with pytest.raises(InvalidSelectorException, match="a selector is a str .*, not 5"):
+        with pytest.raises(InvalidSelectorException, match=r"a selector is a str .*, not 5"):
             await session.create_queue("q", filter=5)  # type: ignore[arg-type]  # wrong on purpose
         await session.create_queue("q")
         with pytest.raises(InvalidSelectorException, match="not b'a = 1'"):

@@ -65,6 +65,6 @@ def test_a_quote_in_a_client_id_stays_inside_the_literal() -> None:
 
 @pytest.mark.parametrize("selector", [5, b"a = 1", ("a = 1",), 0, False])
 def test_what_is_no_text_is_refused_by_name(selector: object) -> None:
-    with pytest.raises(InvalidSelectorException, match="a selector is a str .*, not ") as refused:
+    with pytest.raises(InvalidSelectorException, match=r"a selector is a str .*, not ") as refused:
         filter_for_selector(selector)  # type: ignore[arg-type]  # wrong on purpose
     assert str(refused.value).endswith(repr(selector))
