@@ -406,7 +406,8 @@ class Node:
             deadline = kernel.housekeeping.next_deadline(now.monotonic)
             if deadline is not None and now.monotonic >= deadline:
                 kernel.housekeeping.run(now.monotonic)
-            kernel.run(self.config.work_per_step_max)
+            if kernel.has_work:
+                kernel.run(self.config.work_per_step_max)
         elif self._flushing:
             kernel.chores.run(self.config.work_per_step_max)
         elif self._recovery is not None:

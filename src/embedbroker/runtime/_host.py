@@ -355,8 +355,11 @@ class Host:
         """Whether a batch costs less on the loop than in a thread."""
         if self._sync_seconds > INLINE_SYNC_SECONDS_MAX or not self.node.is_running:
             return False
-        pieces = (operation.data for operation in work.operations if isinstance(operation, storage.WriteAt))
-        return sum(sum(map(len, data)) for data in pieces) <= INLINE_BATCH_BYTES
+        size = 0
+        for operation in work.operations:
+            if isinstance(operation, storage.WriteAt):
+                size += sum(map(len, operation.data))
+        return size <= INLINE_BATCH_BYTES
 
     @enable_ki_protection
     async def _run_background_lane(self, disk: storage.Disk) -> None:

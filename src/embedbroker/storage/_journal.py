@@ -296,23 +296,24 @@ class Journal:
     def take_work(self) -> list[DiskWork]:
         """Return the work to do next, at most one for each lane that is free."""
         work: list[DiskWork] = []
-        if self.state is JournalState.RECOVERING:
+        state = self.state
+        if state is JournalState.RECOVERING:
             operations = self._recovery.take(0)
             if operations is not None:
                 self._recovery_work = self._number_work()
                 work.append(DiskWork(Lane.JOURNAL, self._recovery_work, operations))
             return work
-        if self.state not in (JournalState.READY, JournalState.CLOSING):
+        if state is not JournalState.READY and state is not JournalState.CLOSING:
             return work
         if self._liveness.unsettled:
             self._liveness.settle(_SETTLED_PER_CALL)
-        if self.state is JournalState.READY:
+        if state is JournalState.READY:
             self._background.choose(self.wall_ms)
-        if self._writing is None:
+        if self._writing is None and (self._parts or self._gathered):
             batch_work = self._write_next()
             if batch_work is not None:
                 work.append(batch_work)
-        operations = self._background.lane.take(self.reached) if self.state is JournalState.READY else None
+        operations = self._background.lane.take(self.reached) if state is JournalState.READY else None
         if operations is not None:
             self._background_work = self._number_work()
             work.append(DiskWork(Lane.BACKGROUND, self._background_work, operations))
@@ -348,7 +349,9 @@ class Journal:
 
     def next_deadline(self) -> float | None:
         """When ``on_tick`` wants to be called, in seconds of the monotonic clock; None: not before other calls."""
-        if self.state is JournalState.READY and not self._sealed and not self._outstanding():
+        if self._parts or self._sealed or self._writing or self._gathered:
+            return None
+        if self.state is JournalState.READY:
             return self._active_at + self.settings.seal_after_s
         return None
 
@@ -397,8 +400,6 @@ class Journal:
     def _write_next(self) -> DiskWork | None:
         if not self._gathered:
             self._close_batch(0)
-        if not self._gathered:
-            return None
         gathered = self._gathered[0]
         opens = gathered.offset == FIRST_BATCH_OFFSET
         if opens and self._supply.preparing and not gathered.segment.made:

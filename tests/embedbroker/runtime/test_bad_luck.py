@@ -50,13 +50,13 @@ async def test_the_collector_is_off_in_no_moment_in_which_others_run(tmp_path: P
 
 
 async def test_a_broker_that_failed_is_not_waited_for(tmp_path: Path) -> None:
-    def failing(budget: int) -> None:
+    def failing(event: object, now: object) -> list[Output]:
         raise AssertionError("a bug")
 
     with trio.fail_after(5), pytest.raises(BrokerFailed, match="a bug"):
         async with EmbeddedBroker(data_directory=str(tmp_path)) as broker:
             assert broker._run is not None
-            broker._run.host.node.kernel.run = failing  # type: ignore[method-assign]  # the bug
+            broker._run.host.node.step = failing  # type: ignore[method-assign]  # the bug
             socket.create_connection(("127.0.0.1", broker.port)).close()
             await trio.sleep_forever()
 

@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from embedbroker import BrokerConfig, EmbeddedBroker
+from embedbroker.node import Output
 from embedbroker.runtime._disk import FileDisk
 from embedbroker.storage import DiskFault, DiskOperation, FaultKind
 from embedclient import ConnectionFactory
@@ -149,14 +150,14 @@ async def test_a_cancellation_passes_and_the_broker_is_gone() -> None:
 
 
 async def test_a_bug_ends_its_broker_and_no_other() -> None:
-    def failing(budget: int) -> None:
+    def failing(event: object, now: object) -> list[Output]:
         raise AssertionError("a bug")
 
     async with EmbeddedBroker(name="healthy") as healthy:
         with trio.fail_after(5), pytest.raises(BrokerFailed, match="a bug"):
             async with EmbeddedBroker(name="sick") as sick:
                 assert sick._run is not None
-                sick._run.host.node.kernel.run = failing  # type: ignore[method-assign]  # the bug
+                sick._run.host.node.step = failing  # type: ignore[method-assign]  # the bug
                 socket.create_connection(("127.0.0.1", sick.port)).close()
                 await trio.sleep_forever()
         await put(healthy.url, "still here")
