@@ -1,14 +1,14 @@
 """The journal of a stopped broker: its directory opened for looking at it, or for a salvaged copy.
 
 Responsible for files, lock, time and chance around what `embedbroker.storage` reads and writes. Refuses to look at a
-journal that a broker uses: what it reads would change under it.
+journal that a broker uses, because what it reads would change under it, and to leave anything where it only looks.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from embedbroker.storage import Disk, JournalSettings, RepairReport, repair_journal
@@ -24,25 +24,38 @@ __all__ = ["journal_directory", "repair_directory"]
 
 @contextmanager
 def journal_directory(directory: Path) -> Iterator[Disk]:
-    """The files of a broker's directory, with brokers kept out meanwhile.
+    """The files of a broker's directory to read, with brokers kept out meanwhile. Nothing in it changes.
 
     Raises:
         ResourceAllocationException: there is no such directory, it cannot be opened, or a broker uses it.
     """
+    with _locked(directory, read_only=True) as disk:
+        yield disk
+
+
+@contextmanager
+def _locked(directory: Path, *, read_only: bool) -> Iterator[Disk]:
     try:
-        lock = DirectoryLock.acquire(directory, "journal inspection")
+        if read_only:
+            lock = DirectoryLock.acquire_to_read(directory)
+        else:
+            lock = DirectoryLock.acquire(directory, "journal repair")
     except DirectoryLocked as error:
         raise ResourceAllocationException(str(error)) from error
     except OSError as error:
         raise ResourceAllocationException(f"cannot open directory {directory}: {error.strerror}") from error
     try:
-        disk = FileDisk(directory)
-        try:
+        with closing(_files(directory, read_only=read_only)) as disk:
             yield disk
-        finally:
-            disk.close()
     finally:
         lock.release()
+
+
+def _files(directory: Path, *, read_only: bool) -> FileDisk:
+    try:
+        return FileDisk(directory, read_only=read_only)
+    except OSError as error:
+        raise ResourceAllocationException(f"cannot open directory {directory}: {error.strerror}") from error
 
 
 def repair_directory(damaged: Path, copy: Path, *, segment_size_bytes: int) -> RepairReport:
@@ -58,7 +71,7 @@ def repair_directory(damaged: Path, copy: Path, *, segment_size_bytes: int) -> R
             copy.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ResourceAllocationException(f"cannot make directory {copy}: {error.strerror}") from error
-        with journal_directory(copy) as target:
+        with _locked(copy, read_only=False) as target:
             identity = int.from_bytes(SystemEntropy().random_bytes(8), "big") >> 1
             settings = JournalSettings(identity=identity, segment_size_bytes=segment_size_bytes)
             now = Instant(time.monotonic(), time.time_ns() // 1_000_000)

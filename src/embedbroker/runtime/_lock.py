@@ -1,6 +1,7 @@
 """The lock on a broker's directory: one broker at a time, in whatever process.
 
-Responsible for refusing the second broker with the name of the first. Refuses to wait or to break a lock.
+Responsible for refusing the second broker with the name of the first, and for readers, who keep brokers out without
+writing anything. Refuses to wait or to break a lock.
 
 It is an flock: tied to the open file description, so it also keeps out a second broker of the same process (a POSIX
 lock, ``lockf``, is granted to its own process again), and the system drops it when the process dies, however that
@@ -52,7 +53,32 @@ class DirectoryLock:
             os.pwrite(descriptor, text, 0)
             os.ftruncate(descriptor, len(text))
         except BlockingIOError:
-            holder = _holder(os.pread(descriptor, _HOLDER_BYTES_MAX, 0))
+            holder = "a reader of its journal" if _only_read(descriptor) else _holder(descriptor)
+            os.close(descriptor)
+            raise DirectoryLocked(directory, holder) from None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return cls(directory, descriptor)
+
+    @classmethod
+    def acquire_to_read(cls, directory: Path) -> DirectoryLock:
+        """Keep brokers out of ``directory``, beside other readers. Nothing is written, so it may be read-only.
+
+        A directory without a lock file was never a broker's, or is a copy: there is nothing to hold then.
+
+        Raises:
+            DirectoryLocked: a broker has it, in this process or in another.
+            OSError: the lock file cannot be read.
+        """
+        try:
+            descriptor = os.open(directory / LOCK_FILE, os.O_RDONLY)
+        except FileNotFoundError:
+            return cls(directory, -1)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = _holder(descriptor)
             os.close(descriptor)
             raise DirectoryLocked(directory, holder) from None
         except BaseException:
@@ -69,7 +95,17 @@ class DirectoryLock:
             os.close(descriptor)
 
 
-def _holder(content: bytes) -> str:
+def _only_read(descriptor: int) -> bool:
+    """Whether only readers are in the way: then one more is welcome. What this takes goes with the descriptor."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _holder(descriptor: int) -> str:
+    content = os.pread(descriptor, _HOLDER_BYTES_MAX, 0)
     pid, _, name = content.decode(errors="replace").partition("\n")[0].partition(" ")
     if not pid.isdigit():
         return "another broker"

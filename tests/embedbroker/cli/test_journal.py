@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -104,6 +106,33 @@ def test_a_salvaged_copy_holds_what_can_be_read(directory: Path, tmp_path: Path)
     again = journal("repair", directory, copy)
     assert again.exit_code == 6
     assert str(copy) in again.stderr
+
+
+@pytest.mark.parametrize("was_used_here", [True, False])
+def test_looking_at_a_journal_needs_no_right_to_write_and_leaves_nothing(
+    directory: Path, was_used_here: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not was_used_here:  # a copy of the journal alone
+        (directory / "broker.lock").unlink()
+    before = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in directory.iterdir()}
+    changed = directory.stat().st_mtime_ns
+    opened = []
+    system_open = os.open
+
+    def open_read_only(path: str | Path, flags: int, *arguments: int) -> int:
+        """As on a read-only file system, which a test cannot mount, with rights that bind the superuser too."""
+        if Path(path).is_relative_to(directory):
+            opened.append(path)
+            if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+                raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+        return system_open(path, flags, *arguments)
+
+    monkeypatch.setattr(os, "open", open_read_only)
+    assert journal("verify", directory).stdout.splitlines()[-1] == "sound"
+    assert len(journal("show", directory, "--kind", "add-message").stdout.splitlines()) == MESSAGES
+    assert opened
+    assert {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in directory.iterdir()} == before
+    assert directory.stat().st_mtime_ns == changed
 
 
 def test_a_journal_in_use_is_left_alone(directory: Path) -> None:

@@ -63,3 +63,27 @@ def test_a_holder_that_wrote_nothing_is_still_a_holder(tmp_path: Path) -> None:
 def test_a_directory_that_is_not_there_is_an_error_of_the_system(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         DirectoryLock.acquire(tmp_path / "missing", "name")
+
+
+def test_readers_share_a_directory_and_keep_brokers_out(tmp_path: Path) -> None:
+    DirectoryLock.acquire(tmp_path, "long gone").release()
+    before = (tmp_path / LOCK_FILE).read_bytes()
+    one, two = DirectoryLock.acquire_to_read(tmp_path), DirectoryLock.acquire_to_read(tmp_path)
+    for reader in (one, two):
+        with pytest.raises(DirectoryLocked, match=r"is used by a reader of its journal$"):
+            DirectoryLock.acquire(tmp_path, "mine")
+        reader.release()
+    assert (tmp_path / LOCK_FILE).read_bytes() == before
+    DirectoryLock.acquire(tmp_path, "mine").release()
+
+
+def test_a_reader_is_refused_with_the_name_of_the_broker(tmp_path: Path) -> None:
+    lock = DirectoryLock.acquire(tmp_path, "busy")
+    with pytest.raises(DirectoryLocked, match="is used by broker 'busy' in this process"):
+        DirectoryLock.acquire_to_read(tmp_path)
+    lock.release()
+
+
+def test_a_reader_makes_no_lock_file(tmp_path: Path) -> None:
+    DirectoryLock.acquire_to_read(tmp_path).release()
+    assert list(tmp_path.iterdir()) == []
