@@ -238,6 +238,20 @@ def take_a_consumer_for_granted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(CoreSession, "disconnect_consumer", lambda self, consumer_id: None)
 
 
+def serve_a_message_to_two_sessions(patch: pytest.MonkeyPatch) -> None:
+    hand, repeats = Queue._hand, every(20)
+
+    def generous(self: Queue, consumer: Consumer, reference: Reference) -> None:
+        hand(self, consumer, reference)
+        if repeats():
+            for other in self.consumers:
+                if other is not consumer and other.ready:
+                    other.port.deliver(other, reference)
+                    return
+
+    patch.setattr(Queue, "_hand", generous)
+
+
 BUGS: list[Bug] = [
     confirm_before_sync,
     skip_a_replayed_acknowledgement,
@@ -262,6 +276,7 @@ BUGS: list[Bug] = [
     forget_producers_that_wait_for_memory,
     settle_nothing_in_advance,
     take_a_consumer_for_granted,
+    serve_a_message_to_two_sessions,
 ]
 
 

@@ -7,11 +7,11 @@ message leaves for a consumer after its expiration or with a delivery count that
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from attrs import define, field
 
-from embedbroker.kernel import Kernel, Queue
+from embedbroker.kernel import Consumer, Kernel, Queue, Session
 from embedbroker.storage import Journal, JournalState
 from embedbroker.testing._disk import SimulatedDisk
 from embedbroker.testing._node_host import NodeHost
@@ -42,12 +42,16 @@ class BrokerChecker:
     broker: NodeHost
     topics: Sequence[Topic]
     onlooker: str  # the client of browsers
-    _sessions: int = field(default=0, init=False)
+    #: The sessions there were after the last step, with the queues that each has consumed.
+    _sessions: dict[Session, dict[str, None]] = field(factory=dict, init=False)
     _comparisons: int = field(default=0, init=False)
     _splitters: dict[int, FrameSplitter] = field(factory=dict, init=False)
     _life: int = field(default=0, init=False)
-    #: Consumer, message and delivery count of everything that left for a consumer in this life.
-    _left: set[tuple[int, int, int]] = field(factory=set, init=False)
+    #: Session, consumer, message and delivery count of everything that left for a consumer in this life. The session
+    #: is the broker's, which goes on in another connection, or the connection and channel of one that has just ended.
+    _left: set[tuple[Session | tuple[int, int], int, int, int]] = field(factory=set, init=False)
+    #: Who was the last to be sent a message of a queue since the last step.
+    _given: dict[tuple[Queue, int], Consumer] = field(factory=dict, init=False)
     deliveries: dict[str, int] = field(factory=dict, init=False)
     #: Connection, channel and consumer of deliveries, for whoever looks and clears.
     served: dict[tuple[int, int, int], None] = field(factory=dict, init=False)
@@ -73,13 +77,8 @@ class BrokerChecker:
         node = self.broker.node
         if node is None:
             return  # it has stopped in this step
-        sessions = len(node.core.sessions)
-        if sessions < self._sessions:
-            # Whatever those sessions held goes back to its place, behind what others have got since.
-            for topic in self.topics:
-                for subscription in topic.names:
-                    self.scene.ledger.interrupted(subscription)
-        self._sessions = sessions
+        self._check_holders()
+        self._look_at_sessions(session.kernel_session for session in node.core.sessions.values())
         for queue in node.kernel.catalog.queues.values():
             if queue.delivering_count < 0 or queue.backlog.size < 0 or queue.waiting_visible < 0:
                 self.scene.fail(f"queue {queue.name} has a negative counter")
@@ -87,13 +86,34 @@ class BrokerChecker:
             self._comparisons -= 1
             self._compare_replay()
 
+    def _check_holders(self) -> None:
+        """What was sent to one consumer is held by no other."""
+        for (queue, message_id), consumer in self._given.items():
+            for other in queue.consumers:
+                if other is not consumer and message_id in other.unsettled:
+                    self.scene.fail(f"message {message_id} of {queue.name} was sent to two consumers")
+        self._given.clear()
+
+    def _look_at_sessions(self, living: Iterable[Session]) -> None:
+        """Whatever a session held that has ended goes back to its place, behind what others have got since."""
+        before, self._sessions = self._sessions, {}
+        for session in living:
+            consumed = self._sessions[session] = before.pop(session, None) or {}
+            for consumer in session.consumers.values():
+                consumed[consumer.queue.name] = None
+        for consumed in before.values():
+            for topic in self.topics:
+                for subscription in topic.names:
+                    if subscription in consumed:
+                        self.scene.ledger.interrupted(subscription)
+
     # When it has recovered
 
     def _check_recovered(self) -> None:
         """Everything owed is there; nothing settled or never sent is."""
         node, ledger = self.broker.node, self.scene.ledger
         assert node is not None, "only a living node becomes ready"
-        self._sessions = 0
+        self._sessions.clear()
         for topic in self.topics:
             for subscription in topic.subscriptions:
                 queue = node.kernel.catalog.queues.get(subscription)
@@ -137,12 +157,16 @@ class BrokerChecker:
         key = message.property("key")
         if not isinstance(key, str):
             return  # the marker of a forced delivery
-        delivery = (consumer, message.message_id, count)
+        _, _, channel = FRAME_HEADER.unpack_from(buffer, start)
+        session = self._session_at(connection, channel)
+        delivery = (session, consumer, message.message_id, count)
         if delivery in self._left:
             return  # repeated after a reattachment
         self._left.add(delivery)
+        receiver = session.consumers.get(consumer) if isinstance(session, Session) else None
+        if receiver is not None:
+            self._given[(receiver.queue, message.message_id)] = receiver
         if count:
-            _, _, channel = FRAME_HEADER.unpack_from(buffer, start)
             self.served[(connection, channel, consumer)] = None
         self.deliveries[key] = self.deliveries.get(key, 0) + 1
         if message.expiration and message.expiration < self.scene.world.instant.wall_ms:
@@ -151,6 +175,14 @@ class BrokerChecker:
             )
         if count < 1:
             self.scene.fail(f"{key} left for a consumer with the delivery count {count}")
+
+    def _session_at(self, connection: int, channel: int) -> Session | tuple[int, int]:
+        node = self.broker.node
+        assert node is not None, "only a living broker sends"
+        for session in node.core.sessions.values():
+            if session.channel_id == channel and session.connection.link.id == connection:
+                return session.kernel_session
+        return connection, channel
 
     # When all is quiet
 
