@@ -57,7 +57,7 @@ class FileDisk:
         self.directory = Path(directory)
         self._read_only = read_only
         self._guard = threading.Lock()
-        self._idle = threading.Condition()
+        self._idle = threading.Condition(threading.Lock())
         self._under_way = 0
         self._closed = False
         self._open: dict[str, int] = {}  # least recently used first
@@ -70,29 +70,25 @@ class FileDisk:
         Raises:
             DiskFault: an operation failed; those after it did not happen.
         """
-        results: list[object] = []
-        for operation in operations:
-            self._begin(operation)
-            try:
-                results.append(self._do(operation))
-            except OSError as error:
-                kind = _KINDS.get(error.errno or 0, FaultKind.FAILED)
-                raise DiskFault(kind, getattr(operation, "file", ""), error.strerror or str(error)) from error
-            finally:
-                self._end()
-        return tuple(results)
-
-    def _begin(self, operation: DiskOperation) -> None:
         with self._idle:
-            if self._closed:
-                raise DiskFault(FaultKind.FAILED, getattr(operation, "file", ""), "the disk was closed")
             self._under_way += 1
+        try:
+            return tuple([self._attempt(operation) for operation in operations])
+        finally:
+            with self._idle:
+                self._under_way -= 1
+                if self._closed:
+                    self._idle.notify_all()
 
-    def _end(self) -> None:
-        with self._idle:
-            self._under_way -= 1
-            if self._closed:
-                self._idle.notify_all()
+    def _attempt(self, operation: DiskOperation) -> object:
+        # Read without the lock: closing waits until nothing is under way, this operation included.
+        if self._closed:
+            raise DiskFault(FaultKind.FAILED, getattr(operation, "file", ""), "the disk was closed")
+        try:
+            return self._do(operation)
+        except OSError as error:
+            kind = _KINDS.get(error.errno or 0, FaultKind.FAILED)
+            raise DiskFault(kind, getattr(operation, "file", ""), error.strerror or str(error)) from error
 
     def close(self) -> None:
         """Close all files, behind the operations under way. What was not synced stays in doubt."""
