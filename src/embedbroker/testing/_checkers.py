@@ -98,7 +98,7 @@ class BrokerChecker:
         """Whatever a session held that has ended goes back to its place, behind what others have got since."""
         before, self._sessions = self._sessions, {}
         for session in living:
-            consumed = self._sessions[session] = before.pop(session, None) or {}
+            consumed = self._sessions[session] = before.pop(session, {})
             for consumer in session.consumers.values():
                 consumed[consumer.queue.name] = None
         for consumed in before.values():
