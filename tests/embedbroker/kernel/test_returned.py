@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from time import process_time
-
 import pytest
 
 from embedbroker.kernel import _returned
@@ -11,6 +9,7 @@ from embedbroker.kernel._backlog import Backlog, Cursor, Reference
 from embedbroker.protocols import restore_message
 from embedclient.model import Message
 
+from .cost import cost_of
 from .letters import letter, text_of
 
 PLENTY = 1_000_000
@@ -25,34 +24,39 @@ def returned(texts: list[str]) -> Backlog:
     return backlog
 
 
-def cpu_per_message(count: int) -> float:
-    backlog = returned(["a"] * count)
-    before = process_time()
-    for expected in range(1, count + 1):
-        assert backlog.pop().position == expected
-    return (process_time() - before) / count
-
-
 def test_redelivery_costs_the_same_after_a_small_and_a_large_rollback() -> None:
-    assert any(cpu_per_message(100_000) < 3 * cpu_per_message(5_000) for _attempt in range(3))
+    def lines_per_message(count: int) -> float:
+        backlog = returned(["a"] * count)
+
+        def take_all() -> None:
+            for expected in range(1, count + 1):
+                assert backlog.pop().position == expected
+
+        return cost_of(take_all).lines / count
+
+    assert lines_per_message(30_000) < 1.1 * lines_per_message(3_000)
 
 
 def test_messages_that_come_back_between_others_are_put_there_without_moving_all() -> None:
     """Two consumers had every second message each, and both are lost."""
 
-    def cpu(count: int) -> float:
-        backlog = Backlog(restore_message)
+    def lines_per_message(count: int) -> float:
+        entries = _returned.Returned()
         message = letter("a")
         for position in range(0, 2 * count, 2):
-            backlog.give_back(Reference(message, position))
-        before = process_time()
-        for position in range(1, 2 * count, 2):
-            backlog.give_back(Reference(message, position))
-        used = process_time() - before
-        assert [backlog.pop().position for _ in range(2 * count)] == list(range(2 * count))
-        return used / count
+            entries.add(Reference(message, position))
 
-    assert any(cpu(50_000) < 3 * cpu(2_000) for _attempt in range(3))
+        def give_back_others() -> None:
+            for position in range(1, 2 * count, 2):
+                entries.add(Reference(message, position))
+
+        lines = cost_of(give_back_others).lines
+        # One more or one less moves what stands in its chunk, and nothing else.
+        assert max(map(len, entries.chunks)) < 2 * _returned.CHUNK_ENTRIES
+        assert [entries.pop_first().position for _ in range(2 * count)] == list(range(2 * count))
+        return lines / count
+
+    assert lines_per_message(20_000) < 1.1 * lines_per_message(2_000)
 
 
 class Watched:

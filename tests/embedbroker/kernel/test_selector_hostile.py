@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from time import process_time
 
 import pytest
 
@@ -55,9 +55,10 @@ def test_a_text_beyond_the_length_limit_is_refused_unread() -> None:
 def test_a_like_pattern_cannot_make_the_search_explode() -> None:
     selector = parse_selector(f"color LIKE '{'%a' * 2000}%b'")
     letter = Letter(properties={"color": "a" * 20_000})
-    started = time.perf_counter()
+    started = process_time()
     assert not selector.matches(letter)
-    assert time.perf_counter() - started < 1.0
+    # A hundred times what it takes. An exploding search, in C code where nothing can be counted, never ends.
+    assert process_time() - started < 1.0
 
 
 def test_numbers_of_any_length_are_read() -> None:
@@ -71,7 +72,8 @@ def test_numbers_of_any_length_are_read() -> None:
 @pytest.mark.parametrize("piece", ["a--", "a/*", "'a", '"a', "08", "1.", "''", "- ", "/*/", "a\0", "."])
 def test_reading_a_text_costs_no_more_than_its_length(piece: str) -> None:
     text = piece * (LENGTH_MAX // len(piece))
-    started = time.perf_counter()
+    started = process_time()
     with pytest.raises(InvalidSelector):
         parse_selector(text)
-    assert time.perf_counter() - started < 5.0
+    # Ten times what the slowest takes. Looking at the whole rest for each piece takes a hundred times as long.
+    assert process_time() - started < 5.0
