@@ -14,12 +14,16 @@ import pytest
 from embedbroker.kernel import Consumer, Kernel, Queue, Reference, Transaction
 from embedbroker.kernel._housekeeping import Housekeeping
 from embedbroker.kernel._memory import MemoryAccount
+from embedbroker.protocols._core_connection import CoreConnection
 from embedbroker.protocols._core_session import CoreSession
 from embedbroker.storage import Journal
 from embedbroker.storage._recovered import RecoveredState
 from embedbroker.storage._replay import Replay
 from embedbroker.testing import ScenarioFailed, run_seed
+from embedclient.agent._connection import Connection
+from embedclient.agent._consumer_credits import ConsumerCredits
 from embedclient.engine.core import Channel
+from embedclient.model import Instant
 
 SEEDS_MAX = 200
 
@@ -252,6 +256,48 @@ def serve_a_message_to_two_sessions(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Queue, "_hand", generous)
 
 
+def forget_a_caller_whose_message_expired_or_was_rolled_back(patch: pytest.MonkeyPatch) -> None:
+    want_again = ConsumerCredits.want_again
+
+    def want(self: ConsumerCredits, buffered: bool) -> None:
+        self.waiting = True
+        want_again(self, buffered)
+
+    patch.setattr(ConsumerCredits, "want", want)
+    patch.setattr(ConsumerCredits, "want_again", lambda self, buffered: None)
+
+
+def lose_the_credits_of_a_rebuilt_consumer(patch: pytest.MonkeyPatch) -> None:
+    rebuild, forgets = ConsumerCredits.rebuild, every(4)
+
+    def poor(self: ConsumerCredits) -> None:
+        if not forgets():
+            rebuild(self)
+
+    patch.setattr(ConsumerCredits, "rebuild", poor)
+
+
+def wait_for_a_silent_client_for_ever(patch: pytest.MonkeyPatch) -> None:
+    check = CoreConnection.check
+
+    def patient(self: CoreConnection, now: Instant) -> None:
+        if not self.lost:
+            self._last_heard = now.monotonic
+        check(self, now)
+
+    patch.setattr(CoreConnection, "check", patient)
+
+
+def wait_for_a_silent_broker_for_ever(patch: pytest.MonkeyPatch) -> None:
+    on_time = Connection.on_time
+
+    def patient(self: Connection, now: Instant) -> None:
+        self._received_since_check = True
+        on_time(self, now)
+
+    patch.setattr(Connection, "on_time", patient)
+
+
 BUGS: list[Bug] = [
     confirm_before_sync,
     skip_a_replayed_acknowledgement,
@@ -277,6 +323,10 @@ BUGS: list[Bug] = [
     settle_nothing_in_advance,
     take_a_consumer_for_granted,
     serve_a_message_to_two_sessions,
+    forget_a_caller_whose_message_expired_or_was_rolled_back,
+    lose_the_credits_of_a_rebuilt_consumer,
+    wait_for_a_silent_client_for_ever,
+    wait_for_a_silent_broker_for_ever,
 ]
 
 

@@ -73,6 +73,10 @@ class Ledger:
         account.destination.subscriptions.append(account)
         self._subscriptions[subscription] = account
 
+    def knows(self, subscription: str) -> bool:
+        """True if an account was ever opened for a subscription of this name."""
+        return subscription in self._subscriptions
+
     def suspend(self, subscription: str) -> None:
         """The subscription is gone or interrupted: neither what it still holds nor what comes now is promised."""
         account = self._subscriptions[subscription]

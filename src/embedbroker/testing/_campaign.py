@@ -53,6 +53,8 @@ MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.OLD_CLIENT: 100,
     Moment.RECOVERED_IN_SLICES: 300,
     Moment.ROLL_CALL_ANSWERED: 1_900,
+    Moment.HALF_OPEN: 100,
+    Moment.PEER_GIVEN_UP: 25,
 }
 #: Below this number of seeds the minima say more about luck than about the campaign.
 SEEDS_FOR_MINIMA = 200

@@ -92,8 +92,11 @@ class ClientHost:
     def _close(self, agent: Agent) -> Steps:
         yield agent.close()
 
-    def crash(self) -> None:
-        """The process is gone, and with it its scripts, its agent and its side of every connection."""
+    def crash(self, *, silently: bool) -> None:
+        """The process is gone, and with it its scripts, its agent and its side of every connection.
+
+        ``silently``: so is its machine, and nobody tells the other ends.
+        """
         self.world.note(self.name, "crashes")
         self._agent = None
         self._ready.clear()
@@ -102,7 +105,10 @@ class ClientHost:
         self._scripts.clear()
         self.on_notification.clear()
         for link in self._links.values():
-            link.vanish(self, "connection reset")
+            if silently:
+                link.fall_silent(self, "connection reset")
+            else:
+                link.vanish(self, "connection reset")
         self._links.clear()
 
     @property

@@ -35,6 +35,7 @@ class FaultKind(IntEnum):
     FULL_DISK = 12
     DISK_ERROR = 13
     CLIENT_CRASH = 14
+    HALF_OPEN = 15
 
 
 _WEIGHTS = {
@@ -53,6 +54,7 @@ _WEIGHTS = {
     FaultKind.FULL_DISK: 1,
     FaultKind.DISK_ERROR: 1,
     FaultKind.CLIENT_CRASH: 3,
+    FaultKind.HALF_OPEN: 4,
 }
 
 #: A crash that waits for its moment does not wait longer.
@@ -254,6 +256,11 @@ class FaultPlan:
                 for link in list(network.links):
                     scene.hit(Moment.CONNECTION_CUT)
                     link.cut("connection reset")
+                self._outstanding -= 1
+            case FaultKind.HALF_OPEN:
+                for link in network.between(client, self.broker.name):
+                    scene.hit(Moment.HALF_OPEN)
+                    link.fall_silent(random.choice((link.near, link.far)), "connection reset")
                 self._outstanding -= 1
             case FaultKind.HOLD_ONE_WAY:
                 scene.hit(Moment.DIRECTION_HELD)

@@ -41,7 +41,9 @@ class LeftoverReader:
                     subscription = delivery.message.property("_AMQ_ORIG_QUEUE")
                     assert isinstance(subscription, str), "it names the queue it comes from"
                     self.scene.operate(f"reader of {self.queue}", "takes", f"{key} of {subscription}")
-                    if delivery.message.property("_AMQ_ACTUAL_EXPIRY") is None:
+                    if not self.scene.ledger.knows(subscription):
+                        pass  # made for a listener who gave up before he heard of it: nothing was promised to him
+                    elif delivery.message.property("_AMQ_ACTUAL_EXPIRY") is None:
                         self._judge_dead_letter(subscription, key)
                     else:
                         self._judge_expired(subscription, key)

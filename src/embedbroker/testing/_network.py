@@ -118,13 +118,14 @@ class Network:
 class Link:
     """One connection: two pipes. Hosts send on it, close it, and faults cut it."""
 
-    __slots__ = ("_pipes", "far", "near", "network", "open")
+    __slots__ = ("_pipes", "_silent", "far", "near", "network", "open")
 
     def __init__(self, network: Network, near: Peer, near_connection: int, far: Peer, far_connection: int) -> None:
         self.network = network
         self.near = near
         self.far = far
         self.open = True
+        self._silent = False
         self._pipes = (
             _Pipe(network, near, near_connection, far, far_connection),
             _Pipe(network, far, far_connection, near, near_connection),
@@ -132,7 +133,7 @@ class Link:
 
     def send(self, sender: Peer, data: bytes) -> int:
         """Sends bytes to the other end; on a dead link they go nowhere. Returns how many were taken at once."""
-        return self._outgoing(sender).send(data) if self.open else 0
+        return self._outgoing(sender).send(data) if self.open or self._silent else 0
 
     def close(self, closer: Peer) -> None:
         """An orderly close: the other end gets what was sent, then the end. The closer gets nothing any more."""
@@ -154,6 +155,19 @@ class Link:
             self._retire()
             self._incoming(host).kill()
             self._outgoing(host).break_off(reason)
+
+    def fall_silent(self, told: Peer, reason: str) -> None:
+        """The connection is half open: one host learns that it broke, the other gets a random prefix, and nothing ever.
+
+        What that one sends goes nowhere; only its own patience ends the connection for it.
+        """
+        if self.open:
+            self._retire()
+            self._silent = True
+            self._incoming(told).break_off(reason)
+            self._outgoing(told).lose_suffix()
+            for pipe in self._pipes:
+                pipe.mute()
 
     def release(self, sender: str, receiver: str) -> None:
         for pipe in self._pipes:
@@ -179,6 +193,7 @@ class _Pipe:
         "_connection",
         "_dead",
         "_end",
+        "_mute",
         "_network",
         "_owed",
         "_pieces",
@@ -203,6 +218,7 @@ class _Pipe:
         self._arrival = 0.0
         self._end: str | None = None
         self._dead = False
+        self._mute = False
         self._scheduled = False
 
     def send(self, data: bytes) -> int:
@@ -210,6 +226,8 @@ class _Pipe:
         taken = size if size <= room else max(0, room)
         self._under_way += size
         self._owed += size - taken
+        if self._mute:
+            return taken
         split = size > 1 and network.world.random.random() < network.split_chance
         for piece in self._split(data) if split else (data,):
             arrival = network.world.now + network.delay_s()
@@ -227,7 +245,21 @@ class _Pipe:
         self.schedule()
 
     def break_off(self, reason: str) -> None:
-        """Loses a random suffix of what is under way, nothing of it or all of it included."""
+        """Loses a random suffix of what is under way; then the receiver learns that the connection broke."""
+        self.lose_suffix()
+        kept = self._pieces
+        # A reset is not held back by a partition for ever: the receiver's own time-outs are tested by holds alone.
+        self._end = reason
+        self._arrival = max(self._network.world.now + self._network.delay_s() * 4, kept[-1][0] if kept else 0.0)
+        kept.append((self._arrival, b""))
+        self.schedule()
+
+    def mute(self) -> None:
+        """From now on what is sent fills the sender's buffer and arrives nowhere, and nobody is told."""
+        self._mute = True
+
+    def lose_suffix(self) -> None:
+        """Nothing of what is under way may be lost, or all of it."""
         under_way = sum(len(piece) for _, piece in self._pieces)
         keep = self._network.world.random.randint(0, under_way)
         kept: deque[tuple[float, bytes]] = deque()
@@ -236,11 +268,6 @@ class _Pipe:
                 kept.append((arrival, piece[:keep]))
                 keep -= len(kept[-1][1])
         self._pieces = kept
-        # A reset is not held back by a partition for ever: the receiver's own time-outs are tested by holds alone.
-        self._end = reason
-        self._arrival = max(self._network.world.now + self._network.delay_s() * 4, kept[-1][0] if kept else 0.0)
-        self._pieces.append((self._arrival, b""))
-        self.schedule()
 
     def kill(self) -> None:
         """The receiver is gone: nothing arrives any more."""

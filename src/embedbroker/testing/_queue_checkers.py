@@ -13,7 +13,7 @@ from attrs import define, field
 from embedbroker.kernel import UNLIMITED_CREDIT, Consumer, Kernel, Queue, Reference
 from embedbroker.testing._node_host import NodeHost
 from embedbroker.testing._scene import Moment, Scene, Topic
-from embedclient.wire.core import FrameSplitter, PacketType
+from embedclient.wire.core import FRAME_HEADER, FrameSplitter, PacketType
 
 __all__ = ["QueueChecker", "moved_from"]
 
@@ -55,6 +55,8 @@ class QueueChecker:
     _granted: bool = field(default=False, init=False)
     _slices_seen: bool = field(default=False, init=False)
     _splitters: dict[int, FrameSplitter] = field(factory=dict, init=False)
+    #: The connection of each session, by its name.
+    _connections: dict[str, int] = field(factory=dict, init=False)
     #: Queue and message of what was acknowledged in advance in this life.
     _settled_early: set[tuple[str, int]] = field(factory=set, init=False)
 
@@ -99,6 +101,7 @@ class QueueChecker:
         self._automatic.clear()
         self._splitters.clear()
         self._settled_early.clear()
+        self._connections.clear()
         self._waiting = self._granted = self._slices_seen = False
         self._used_bytes = self._settled = 0
 
@@ -200,11 +203,25 @@ class QueueChecker:
         buffer, ends = splitter.feed(data)
         start = 0
         for end in ends:
-            self._granted = self._granted or buffer[start + 4] == _CREDITS
+            if buffer[start + 4] == _CREDITS:
+                _, _, channel = FRAME_HEADER.unpack_from(buffer, start)
+                self._granted = self._granted or not self._is_repeated(connection, channel)
             start = end
+
+    def _is_repeated(self, connection: int, channel: int) -> bool:
+        """True if the session has just come to this connection: what it is sent now was sent before."""
+        node = self.broker.node
+        assert node is not None, "only a living broker sends"
+        for session in node.core.sessions.values():
+            if session.channel_id == channel and session.connection.link.id == connection:
+                return self._connections.get(session.name, connection) != connection
+        return False
 
     def _check_memory(self, kernel: Kernel) -> None:
         """Credits leave only while there is room, or where something made room in the same step."""
+        node = self.broker.node
+        assert node is not None, "only a living broker is looked at"
+        self._connections = {name: session.connection.link.id for name, session in node.core.sessions.items()}
         memory = kernel.memory
         settled = sum(queue.acknowledged_count for queue in kernel.catalog.queues.values())
         full = self._used_bytes >= memory.limit_bytes and memory.used_bytes >= self._used_bytes

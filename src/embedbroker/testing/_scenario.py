@@ -169,6 +169,7 @@ class _Scenario:
             self.scene.hits[Moment.REATTACHED] += host.reattachments
             self.scene.hits[Moment.REBUILT] += host.failovers
             self.scene.hits[Moment.OLD_CLIENT] += host.settings.client_version < _VERSION_WITH_MODERN_NAMES
+        self.scene.hits[Moment.PEER_GIVEN_UP] += sum("nothing was received" in notice for notice in self.broker.notices)
         self.scene.hits[Moment.TORN_TAIL_CUT] += sum("is cut" in notice for notice in self.broker.notices)
         verdict = self.scene.ledger.verdict(drained=True)
         if not verdict.clean or verdict.flagged_at_once:
@@ -336,7 +337,7 @@ class _Scenario:
     # Client crashes
 
     def _crash_client(self, host: ClientHost) -> None:
-        host.crash()
+        host.crash(silently=self.scene.chance(0.3))
         for role in self._roles(host):
             role.give_up()
         self.world.after(self.world.random.random() * 0.5, _Restart(self, host), None)

@@ -71,6 +71,8 @@ class Moment(IntEnum):
     OLD_CLIENT = 32
     RECOVERED_IN_SLICES = 33
     ROLL_CALL_ANSWERED = 34
+    HALF_OPEN = 35
+    PEER_GIVEN_UP = 36
 
 
 @define(eq=False)

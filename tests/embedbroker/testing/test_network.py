@@ -101,6 +101,25 @@ def test_a_host_that_vanishes_hears_nothing_any_more() -> None:
     assert WHOLE.startswith(far.received)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_a_half_open_connection_ends_for_one_host_and_is_silent_for_the_other(seed: int) -> None:
+    world, network, link, near, far = connected(seed)
+    for piece in PIECES:
+        link.send(near, piece)
+        link.send(far, piece)
+        world.run(world.now + 0.00005)
+    link.fall_silent(near, "reset")
+    assert (link.send(far, b"never"), link.send(near, b"never")) == (5, 5)
+    world.run(1.0)
+    assert WHOLE.startswith(near.received)
+    assert WHOLE.startswith(far.received)
+    assert (near.closed, far.closed, network.links) == (["reset"], [], [])
+    link.send(far, b"x" * 100_000)
+    link.close(far)
+    world.run(2.0)
+    assert (near.closed, far.closed, far.written) == (["reset"], [], 0)
+
+
 def test_a_full_connection_takes_the_rest_when_there_is_room() -> None:
     world, network, link, near, far = connected(1)
     network.hold("near", "far")
