@@ -22,8 +22,11 @@ from embedbroker.storage._replay import Replay
 from embedbroker.testing import ScenarioFailed, run_seed
 from embedclient.agent._connection import Connection
 from embedclient.agent._consumer_credits import ConsumerCredits
+from embedclient.agent._line import SessionLine
 from embedclient.engine.core import Channel
+from embedclient.errors import JMSException
 from embedclient.model import Instant
+from embedclient.wire.core import SessionStop
 
 SEEDS_MAX = 200
 
@@ -298,6 +301,16 @@ def wait_for_a_silent_broker_for_ever(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Connection, "on_time", patient)
 
 
+def start_in_front_of_a_stop_that_waits(patch: pytest.MonkeyPatch) -> None:
+    fail_waiting = SessionLine.fail_waiting
+
+    def forgetful(self: SessionLine, packet_type: Any, error: JMSException) -> None:
+        if packet_type is not SessionStop:
+            fail_waiting(self, packet_type, error)
+
+    patch.setattr(SessionLine, "fail_waiting", forgetful)
+
+
 BUGS: list[Bug] = [
     confirm_before_sync,
     skip_a_replayed_acknowledgement,
@@ -327,6 +340,7 @@ BUGS: list[Bug] = [
     lose_the_credits_of_a_rebuilt_consumer,
     wait_for_a_silent_client_for_ever,
     wait_for_a_silent_broker_for_ever,
+    start_in_front_of_a_stop_that_waits,
 ]
 
 

@@ -55,6 +55,7 @@ MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.ROLL_CALL_ANSWERED: 1_900,
     Moment.HALF_OPEN: 100,
     Moment.PEER_GIVEN_UP: 25,
+    Moment.CONNECTION_STOPPED: 20_000,
 }
 #: Below this number of seeds the minima say more about luck than about the campaign.
 SEEDS_FOR_MINIMA = 200

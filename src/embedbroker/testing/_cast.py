@@ -14,6 +14,7 @@ from embedbroker.testing._node_host import NodeHost
 from embedbroker.testing._plan import BrokerPlan, ScenarioPlan
 from embedbroker.testing._producers import SimulatedProducer
 from embedbroker.testing._scene import Scene, Topic
+from embedbroker.testing._switches import ConnectionSwitch
 
 __all__ = ["DEAD_LETTERS", "EXPIRED", "ONLOOKER", "Cast", "Role", "broker_config", "make_cast"]
 
@@ -22,7 +23,7 @@ DEAD_LETTERS, EXPIRED = "DLQ", "expired"
 ONLOOKER = "onlooker"
 
 
-Role = SimulatedProducer | SimulatedConsumer | TopicListener | SimulatedBrowser
+Role = SimulatedProducer | SimulatedConsumer | TopicListener | SimulatedBrowser | ConnectionSwitch
 
 
 @define(eq=False)
@@ -32,7 +33,7 @@ class Cast:
     topics: list[Topic] = field(factory=list)
     producers: list[SimulatedProducer] = field(factory=list)
     consumers: list[SimulatedConsumer] = field(factory=list)
-    others: list[TopicListener | SimulatedBrowser] = field(factory=list)
+    others: list[TopicListener | SimulatedBrowser | ConnectionSwitch] = field(factory=list)
     hosts: list[ClientHost] = field(factory=list)
 
     @property
@@ -85,6 +86,11 @@ def make_cast(plan: ScenarioPlan, scene: Scene, network: Network, broker: NodeHo
             SimulatedConsumer(scene, host_of, broker, consumer.name, consumer.queue, consumer.plan, home, target)
         )
     _add_others(plan, cast, scene, network, broker)
+    for number, each in enumerate(plan.hosts):
+        if each.stop_pause_s:
+            host_of = cast.hosts[number]
+            there = [consumer for consumer in cast.consumers if consumer.host is host_of]
+            cast.others.append(ConnectionSwitch(scene, host_of, f"switch of {each.name}", there, each.stop_pause_s))
     return cast
 
 

@@ -82,6 +82,8 @@ class SimulatedConsumer:
     forward_to: Topic | None = None
     #: It has been served in the roll call, and has gone for good.
     present: bool = field(default=False, init=False)
+    #: The one in use, or the last one.
+    session: Session | None = field(default=None, init=False)
     _lives: int = field(default=0, init=False)
     _batches: int = field(default=0, init=False)
     _forwarded: int = field(default=0, init=False)
@@ -92,7 +94,6 @@ class SimulatedConsumer:
     _rebuilds_before_failure: int = field(default=0, init=False)
     #: What the present session has shown, settled or not.
     _shown: list[str] = field(factory=list, init=False)
-    _session: Session | None = field(default=None, init=False)
     _transaction: str | None = field(default=None, init=False)
     _in_batch: int = field(default=0, init=False)
     _committing: bool = field(default=False, init=False)
@@ -147,7 +148,7 @@ class SimulatedConsumer:
         """Consumes on one session until the user leaves or the session fails."""
         plan, scene = self.plan, self.scene
         self._lives += 1
-        self._session = session
+        self.session = session
         self._shown.clear()
         session.on_close_in_doubt = self._on_close_in_doubt
         filter_text = selector_of(plan.color) if plan.color is not None else None
@@ -404,7 +405,7 @@ class SimulatedConsumer:
 
     def _rebuilds(self) -> int:
         """Other sessions of the client may be rebuilt while this one goes on where it was."""
-        return 0 if self._session is None else self._session.rebuilds
+        return 0 if self.session is None else self.session.rebuilds
 
     def _on_notification(self, notification: Notification) -> None:
         if isinstance(notification, FailureDetected):

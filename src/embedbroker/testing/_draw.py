@@ -66,7 +66,8 @@ class _Draw:
         self.short_of_memory = random.random() < _SHORT_OF_MEMORY
         self._draw_topics()
         for number in range(random.randint(2, 4)):
-            self.hosts.append(HostPlan(f"client{number}", self._locator_settings()))
+            stop_pause_s = random.choice((0.0, 0.0, 0.05, 0.3))
+            self.hosts.append(HostPlan(f"client{number}", self._locator_settings(), stop_pause_s))
         span_s = random.choice((0.5, 1.5, 3.0))
         kinds = draw_faults(random, random.randint(_FAULTS_MIN, _FAULTS_MAX))
         return ScenarioPlan(

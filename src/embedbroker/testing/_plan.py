@@ -62,6 +62,8 @@ class HostPlan:
 
     name: str
     settings: LocatorSettings
+    #: So often somebody stops and starts everything; 0 for never.
+    stop_pause_s: float = 0.0
 
 
 @frozen

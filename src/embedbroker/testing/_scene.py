@@ -73,6 +73,7 @@ class Moment(IntEnum):
     ROLL_CALL_ANSWERED = 34
     HALF_OPEN = 35
     PEER_GIVEN_UP = 36
+    CONNECTION_STOPPED = 37
 
 
 @define(eq=False)
