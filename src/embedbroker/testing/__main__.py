@@ -21,7 +21,8 @@ import attrs
 
 from embedbroker.testing import Campaign, ScenarioFailed, SeedResult, draw_plan, run_seed, values_of
 
-SEEDS = 1_000
+#: About four minutes on two cores.
+SEEDS = 1_500
 HASH_CHECK_SEEDS = 50
 PROGRESS_S = 2.0
 FAILURES_SHOWN_MAX = 5
