@@ -2,6 +2,8 @@
 
 from ._address import Address
 from ._backlog import Reference, Restore
+from ._branch import Branch, HeuristicOutcome, XaRefused, xid_bytes, xid_of
+from ._branches import BranchTable, name_of
 from ._catalog import Catalog, split_fqqn
 from ._consumer import UNLIMITED_CREDIT, Consumer, ConsumerPort
 from ._definitions import AddressDefinition, QueueDefinition
@@ -21,9 +23,12 @@ __all__ = [
     "Address",
     "AddressDefinition",
     "AddressView",
+    "Branch",
+    "BranchTable",
     "Catalog",
     "Consumer",
     "ConsumerPort",
+    "HeuristicOutcome",
     "InvalidSelector",
     "Kernel",
     "MemoryStore",
@@ -44,6 +49,10 @@ __all__ = [
     "Transaction",
     "TransactionState",
     "Valve",
+    "XaRefused",
+    "name_of",
     "parse_selector",
     "split_fqqn",
+    "xid_bytes",
+    "xid_of",
 ]

@@ -18,6 +18,7 @@ from embedclient.model import Message
 
 from ._address import Address
 from ._backlog import Reference, Restore
+from ._branches import BranchTable
 from ._catalog import Catalog, split_fqqn
 from ._chores import Chores
 from ._consumer import Consumer
@@ -59,6 +60,7 @@ class Kernel:
         self.config = config
         self.log = log
         self.now_ms = 0
+        self.monotonic = 0.0
         self.store: Store = store if store is not None else MemoryStore()
         self.ids = Ids(self.store)
         shares = config.memory_shares(memory_limit_bytes)
@@ -84,6 +86,7 @@ class Kernel:
         self._relieved: dict[Valve, None] = {}
         self.chores = Chores()
         self.departures = Departures(self)
+        self.branches = BranchTable(self)
 
     # -- stepping ------------------------------------------------------------------------------------------------
 
@@ -295,6 +298,7 @@ class Kernel:
         """
         if transaction is not None:
             transaction.acknowledged.extend(zip(repeat(queue), references))
+            transaction.unsettled += 1
 
         def settlements() -> Iterator[None]:
             for reference in references:
@@ -308,6 +312,8 @@ class Kernel:
                 else:
                     self.settle(queue, reference)
                 yield
+            if transaction is not None:
+                transaction.unsettled -= 1
             finished()
 
         self.chores.add(settlements())

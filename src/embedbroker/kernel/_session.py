@@ -10,9 +10,10 @@ from collections import OrderedDict
 from collections.abc import Collection
 
 from embedclient.errors import ErrorCode
-from embedclient.model import Message
+from embedclient.model import Message, Xid
 
 from ._backlog import Reference
+from ._branch import Branch
 from ._catalog import split_fqqn
 from ._consumer import Consumer, ConsumerPort
 from ._kernel import AT_ONCE_MAX, Kernel
@@ -30,9 +31,11 @@ class Session:
     __slots__ = (
         "auto_commit_acknowledges",
         "auto_commit_sends",
+        "branch",
         "closed",
         "consumers",
         "kernel",
+        "left_xid",
         "name",
         "pre_acknowledge",
         "reservation",
@@ -40,6 +43,7 @@ class Session:
         "transaction",
         "unfinished",
         "valve",
+        "xa_timeout",
     )
 
     def __init__(
@@ -62,7 +66,13 @@ class Session:
         # What its connection stops all its consumers with.
         self.valve = valve if valve is not None else kernel.make_valve()
         self.consumers: dict[int, Consumer] = {}
+        # What it does now, for itself or in a branch.
         self.transaction: Transaction | None = None
+        self.branch: Branch | None = None
+        # The branch it worked in last.
+        self.left_xid: Xid | None = None
+        # Seconds for its branches; None is the broker's time-out.
+        self.xa_timeout: int | None = None
         # Large requests that are still being carried out: what is answered now promises less than it seems to.
         self.unfinished = 0
         # Room for what its producers were granted credit for.
@@ -219,6 +229,8 @@ class Session:
 
     def commit(self) -> Refused | None:
         """Commit what was done since the last decision; a rollback-only transaction is rolled back and says why."""
+        if self.branch is not None:
+            return Refused(ErrorCode.ILLEGAL_STATE, "the session works in an XA branch, which is not its to commit")
         transaction, self.transaction = self.transaction, None
         if transaction is None:
             return None
@@ -248,13 +260,19 @@ class Session:
         Messages that were only prefetched lose the delivery count they got; with ``last_delivered`` the first unsettled
         message of each consumer keeps it (a listener failed on it, or the application recovers the session).
         """
+        self.return_held(last_delivered=last_delivered)
+        if self.branch is not None:
+            self.kernel.branches.undo_work(self)
         transaction, self.transaction = self.transaction, None
+        if transaction is not None:
+            self.kernel.rollback(transaction)
+
+    def return_held(self, *, last_delivered: bool = False) -> None:
+        """Take back what consumers hold; see `rollback`."""
         held = [(consumer, list(consumer.unsettled.values())) for consumer in self.consumers.values()]
         for consumer, references in held:
             consumer.unsettled.clear()
             self.kernel.give_back_all(consumer.queue, references, seen=False, first_seen=last_delivered)
-        if transaction is not None:
-            self.kernel.rollback(transaction)
 
     def close(self, *, failed: bool) -> None:
         """End the session. After a lost connection (``failed``) deliveries stay counted."""
@@ -265,6 +283,7 @@ class Session:
             if not consumer.closed:
                 self.kernel.detach(consumer, seen=failed)
         self.consumers.clear()
+        self.kernel.branches.on_closed(self, failed=failed)
         transaction, self.transaction = self.transaction, None
         if transaction is not None:
             self.kernel.rollback(transaction)

@@ -12,6 +12,7 @@ from attrs import define
 
 from embedclient.model import Message
 
+from ._branch import HeuristicOutcome
 from ._definitions import AddressDefinition, QueueDefinition
 
 __all__ = ["MemoryStore", "Store"]
@@ -42,6 +43,12 @@ class Store(Protocol):
 
     def rollback(self, transaction_id: int) -> None:
         """A transaction is undone."""
+
+    def add_outcome(self, outcome: HeuristicOutcome) -> None:
+        """A prepared branch is decided without its transaction manager, which is still to be told."""
+
+    def remove_outcome(self, transaction_id: int) -> None:
+        """That transaction manager knows."""
 
     def add_address(self, definition: AddressDefinition) -> None:
         """An address exists, or changed."""
@@ -84,6 +91,12 @@ class MemoryStore:
         pass
 
     def rollback(self, transaction_id: int) -> None:
+        pass
+
+    def add_outcome(self, outcome: HeuristicOutcome) -> None:
+        pass
+
+    def remove_outcome(self, transaction_id: int) -> None:
         pass
 
     def add_address(self, definition: AddressDefinition) -> None:

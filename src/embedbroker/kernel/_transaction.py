@@ -27,7 +27,7 @@ class TransactionState(Enum):
 class Transaction:
     """Undecided work of one session. ``recorded`` says whether the journal knows its id."""
 
-    __slots__ = ("acknowledged", "counts", "failure", "id", "recorded", "sent", "state")
+    __slots__ = ("acknowledged", "counts", "failure", "id", "recorded", "sent", "state", "unsettled")
 
     def __init__(self, transaction_id: int) -> None:
         self.id = transaction_id
@@ -37,6 +37,8 @@ class Transaction:
         self.counts: dict[Queue, int] = {}
         self.acknowledged: list[tuple[Queue, Reference]] = []
         self.recorded = False
+        # Large acknowledgements in it that are still being recorded.
+        self.unsettled = 0
         self.failure: str | None = None
 
     def add(self, message: Message, targets: list[Queue]) -> None:

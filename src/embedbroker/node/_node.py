@@ -124,6 +124,7 @@ class Node:
         self._now = now
         self.core.now = now
         self.kernel.now_ms = now.wall_ms
+        self.kernel.monotonic = now.monotonic
         if self.journal is not None:
             self.journal.wall_ms = now.wall_ms
         match input:
