@@ -9,7 +9,7 @@ from ._consumer import UNLIMITED_CREDIT, Consumer, ConsumerPort
 from ._definitions import AddressDefinition, QueueDefinition
 from ._kernel import Kernel
 from ._queue import Queue
-from ._recovery import Recovery, StoredMessage
+from ._recovery import Recovery, StoredMessage, StoredTransaction
 from ._refusal import Refused, Scope
 from ._selector import InvalidSelector, Selector, SelectorCache, parse_selector
 from ._session import Session
@@ -46,6 +46,7 @@ __all__ = [
     "Session",
     "Store",
     "StoredMessage",
+    "StoredTransaction",
     "Transaction",
     "TransactionState",
     "Valve",

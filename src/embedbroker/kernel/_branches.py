@@ -155,9 +155,10 @@ class BranchTable:
             self._detach(session)
             if failed and not branch.is_over:
                 self._undo(branch, XaCode.XA_RBROLLBACK, "a session that worked in it lost its connection")
-        if failed and left is not None and left.left_by is session:
-            if left.state in (BranchState.IDLE, BranchState.SUSPENDED):
-                self._undo(left, XaCode.XA_RBROLLBACK, "")
+        if not failed or left is None or left.left_by is not session:
+            return
+        if left.state in (BranchState.IDLE, BranchState.SUSPENDED):
+            self._undo(left, XaCode.XA_RBROLLBACK, "")
 
     def set_timeout(self, session: Session, seconds: int) -> None:
         """For the branch a session works in, and those it will begin; 0 goes back to the broker's time-out."""
@@ -199,10 +200,9 @@ class BranchTable:
         if not isinstance(branch, Branch):
             return branch if branch is not None else self._gone(xid)
         if branch.is_prepared is one_phase:
-            return Refused(
-                ErrorCode.ILLEGAL_STATE,
-                f"{name_of(xid)} is {branch.state.value}: it cannot be committed in {'one phase' if one_phase else 'two'}",
-            )
+            phases = "one phase" if one_phase else "two phases"
+            text = f"{name_of(xid)} is {branch.state.value}: it cannot be committed in {phases}"
+            return Refused(ErrorCode.ILLEGAL_STATE, text)
         if branch.transaction.state is TransactionState.ROLLBACK_ONLY:
             return self._roll_back_failed(branch)
         self._leave(branch)

@@ -370,15 +370,18 @@ class Node:
             catalog.restore_queue(queue)
         self.kernel.ids.next_id = max(recovered.id_limit, 1)
         self.kernel.ids.limit = recovered.id_limit
-        self._recovery = Recovery(self.kernel)
+        self._recovery = Recovery(self.kernel, recovered.transactions, recovered.outcomes)
 
     def _recover_slice(self) -> None:
         """One slice of messages; with the last one the broker runs."""
         journal, recovery = self.journal, self._recovery
         assert journal is not None and journal.recovered is not None and recovery is not None
-        messages = journal.recovered.take_messages(self.config.work_per_step_max)
+        limit = self.config.work_per_step_max
+        if recovery.lock_some(limit):
+            return
+        messages = journal.recovered.take_messages(limit)
         recovery.add(messages)
-        if not messages:
+        if not messages and not recovery.send_some(limit):
             recovery.finish()
             self._recovery = None
             journal.recovered = None

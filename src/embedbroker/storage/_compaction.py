@@ -40,7 +40,11 @@ __all__ = ["Compaction"]
 
 _ADD, _ACKNOWLEDGE = int(RecordKind.ADD_MESSAGE), int(RecordKind.ACKNOWLEDGE)
 _END_OF_TRANSACTION = (RecordKind.COMMIT, RecordKind.ROLLBACK)
-_REMOVED = {RecordKind.REMOVE_ADDRESS: RecordKind.ADDRESS, RecordKind.REMOVE_QUEUE: RecordKind.QUEUE}
+_REMOVED = {
+    RecordKind.REMOVE_ADDRESS: RecordKind.ADDRESS,
+    RecordKind.REMOVE_QUEUE: RecordKind.QUEUE,
+    RecordKind.FORGET_OUTCOME: RecordKind.HEURISTIC_OUTCOME,
+}
 _SIZE_AND_KIND = Struct("<IB")
 
 
@@ -252,7 +256,7 @@ class Compaction:
         elif kind in _REMOVED:
             needed = (_REMOVED[kind], codec.IDENTIFIER.unpack_from(data, position)[4]) in self._ended_outside
             self.refers_outside |= needed
-        elif kind in (RecordKind.ADDRESS, RecordKind.QUEUE):
+        elif kind in _REMOVED.values():
             needed = self._needs_definition(kind, data, position, size, segment)
         else:
             # The id limit and the list of segments stand again at the start of every later segment.
@@ -269,12 +273,16 @@ class Compaction:
         return True
 
     def _needs_definition(self, kind: RecordKind, data: bytes, position: int, size: int, segment: Segment) -> bool:
-        decode = codec.decode_address if kind is RecordKind.ADDRESS else codec.decode_queue
-        definition, _ = decode(data, position, size)
-        history = self.liveness.definitions.get((kind, definition.id))
+        if kind is RecordKind.HEURISTIC_OUTCOME:
+            identifier = codec.decode_outcome(data, position, size).transaction_id
+        elif kind is RecordKind.ADDRESS:
+            identifier = codec.decode_address(data, position, size)[0].id
+        else:
+            identifier = codec.decode_queue(data, position, size)[0].id
+        history = self.liveness.definitions.get((kind, identifier))
         if history is None or history[-1] is not segment:
             return False
-        self.definitions.add((kind, definition.id))
+        self.definitions.add((kind, identifier))
         return True
 
     def _take_ghosts(self, segment: Segment) -> None:

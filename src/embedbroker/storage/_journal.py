@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from embedbroker.kernel import AddressDefinition, QueueDefinition
+from embedbroker.kernel import AddressDefinition, HeuristicOutcome, QueueDefinition
 
 from . import _record_codec as codec
 from ._background import Background
@@ -175,6 +175,16 @@ class Journal:
         """Append that a transaction is undone."""
         self._append(codec.encode_rollback(transaction_id))
         self._liveness.rollback(transaction_id, self._segment)
+
+    def add_outcome(self, outcome: HeuristicOutcome) -> None:
+        """Append what was decided about a prepared transaction. Its COMMIT or ROLLBACK has to follow."""
+        self._append(codec.encode_outcome(outcome))
+        self._liveness.define(RecordKind.HEURISTIC_OUTCOME, outcome.transaction_id, self._segment)
+
+    def remove_outcome(self, transaction_id: int) -> None:
+        """Append that nobody asks for that decision any more."""
+        self._append(codec.encode_id(RecordKind.FORGET_OUTCOME, transaction_id))
+        self._liveness.remove(RecordKind.HEURISTIC_OUTCOME, transaction_id, self._segment, ())
 
     def add_address(self, definition: AddressDefinition) -> None:
         """Append an address, new or changed."""

@@ -131,7 +131,7 @@ class Liveness:
                 self.unsettled.popleft()
 
     def define(self, kind: RecordKind, identifier: int, segment: Segment) -> None:
-        """An address or queue exists, or changed; ``kind`` is ADDRESS or QUEUE."""
+        """An address, a queue or a decision exists, or changed; ``kind`` is that of its record."""
         history = self.definitions.setdefault((kind, identifier), [])
         if history:
             history[-1].pins -= 1
@@ -140,7 +140,7 @@ class Liveness:
         segment.pins += 1
 
     def remove(self, kind: RecordKind, identifier: int, segment: Segment, segments: Iterable[Segment]) -> None:
-        """An address or queue is gone, and with a queue its references."""
+        """An address, queue or decision is gone, and with a queue its references."""
         history = self.definitions.pop((kind, identifier), None)
         if history is not None:
             history[-1].pins -= 1

@@ -40,7 +40,7 @@ from struct import Struct
 
 from attrs import asdict, fields
 
-from embedbroker.kernel import AddressDefinition, QueueDefinition
+from embedbroker.kernel import AddressDefinition, HeuristicOutcome, QueueDefinition, xid_bytes, xid_of
 
 __all__ = [
     "ACKNOWLEDGE",
@@ -56,6 +56,7 @@ __all__ = [
     "RecordKind",
     "decode_address",
     "decode_dropped",
+    "decode_outcome",
     "decode_pairs",
     "decode_queue",
     "decode_segment_start",
@@ -63,6 +64,7 @@ __all__ = [
     "encode_definition",
     "encode_dropped",
     "encode_id",
+    "encode_outcome",
     "encode_prepare",
     "encode_rollback",
     "encode_segment_start",
@@ -87,6 +89,9 @@ class RecordKind(IntEnum):
     SEGMENT_START = 12
     SEGMENTS_DROPPED = 13
     SEAL = 14
+    # Decisions about prepared transactions.
+    HEURISTIC_OUTCOME = 16
+    FORGET_OUTCOME = 17
 
 
 SKIPPABLE = 0x80
@@ -100,7 +105,10 @@ PAIR = Struct("<qq")
 ACKNOWLEDGE = Struct("<IBBHqqq")  # message id, queue id, transaction id
 UPDATE_DELIVERY_COUNT = Struct("<IBBHqqI")  # message id, queue id, count
 TRANSACTION = Struct("<IBBHq")  # PREPARE (xid bytes follow), COMMIT (pairs follow), ROLLBACK: transaction id
-IDENTIFIER = Struct("<IBBHq")  # REMOVE_ADDRESS, REMOVE_QUEUE: id; RESERVE_IDS: limit; SEAL: wall time in Unix ms
+OUTCOME = Struct("<IBBHqB")  # transaction id, whether it was committed; xid bytes follow
+IDENTIFIER = Struct(
+    "<IBBHq"
+)  # REMOVE_ADDRESS, REMOVE_QUEUE: id; FORGET_OUTCOME: transaction id; RESERVE_IDS: limit; SEAL: wall time in Unix ms
 SEGMENT_START = Struct("<IBBHq")  # id limit; extents follow
 EXTENT = Struct("<QQQ")  # first generation, last generation, last batch number of a segment file
 
@@ -121,8 +129,23 @@ def encode_rollback(transaction_id: int) -> bytes:
     return TRANSACTION.pack(TRANSACTION.size, RecordKind.ROLLBACK, 0, 0, transaction_id)
 
 
+def encode_outcome(outcome: HeuristicOutcome) -> bytes:
+    """HEURISTIC_OUTCOME: the transaction id, what was decided, then the bytes of the XA branch id."""
+    xid = xid_bytes(outcome.xid)
+    size, kind = OUTCOME.size + len(xid), RecordKind.HEURISTIC_OUTCOME
+    return OUTCOME.pack(size, kind, 0, 0, outcome.transaction_id, outcome.committed) + xid
+
+
+def decode_outcome(data: bytes, start: int, size: int) -> HeuristicOutcome:
+    """The decision in a HEURISTIC_OUTCOME record. Raises ValueError."""
+    if size < OUTCOME.size:
+        raise ValueError("a decision cut short")
+    *_, transaction_id, committed = OUTCOME.unpack_from(data, start)
+    return HeuristicOutcome(transaction_id, xid_of(data[start + OUTCOME.size : start + size]), bool(committed))
+
+
 def encode_id(kind: RecordKind, value: int) -> bytes:
-    """REMOVE_ADDRESS, REMOVE_QUEUE, RESERVE_IDS and SEAL: one number."""
+    """REMOVE_ADDRESS, REMOVE_QUEUE, FORGET_OUTCOME, RESERVE_IDS and SEAL: one number."""
     return IDENTIFIER.pack(IDENTIFIER.size, kind, 0, 0, value)
 
 

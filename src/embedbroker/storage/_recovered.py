@@ -9,11 +9,13 @@ stops tracking such tuples, so a full collection does not walk a million recover
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple, Protocol
 
-from attrs import Factory, define, frozen
+from attrs import Factory, define
 
-from embedbroker.kernel import AddressDefinition, QueueDefinition
+from embedbroker.kernel import AddressDefinition, HeuristicOutcome, QueueDefinition
 
 from ._record_codec import DURABLE
 
@@ -63,18 +65,31 @@ class RecoveredMessage(NamedTuple):
     references: tuple[tuple[int, int, int], ...]
 
 
-@frozen
+@define(eq=False)
 class RecoveredTransaction:
     """A transaction that was prepared and neither committed nor rolled back.
 
-    The positions in ``adds`` are ordinals per queue, as they were before the commit. What ``acknowledgements`` (message
-    id, queue id) speak of is among the living messages.
+    What ``acknowledgements`` (message id, queue id) speak of is among the living messages, or gone with its queue.
     """
 
     transaction_id: int
     xid: bytes
-    adds: tuple[RecoveredMessage, ...]
-    acknowledgements: tuple[tuple[int, int], ...]
+    acknowledgements: Sequence[tuple[int, int]]
+    _adds: dict[int, StoredMessage]
+    _counts: dict[tuple[int, int], int]
+    _queue_ids: frozenset[int]
+    _left: Iterator[int] = Factory(lambda self: iter(list(self._adds)), takes_self=True)
+
+    def take_adds(self, limit: int) -> list[RecoveredMessage]:
+        """Take up to ``limit`` of the messages it sent, in order; an empty list means that all are taken.
+
+        Their positions are ordinals per queue, as they were before the commit. A message whose queues are all gone has
+        no references.
+        """
+        return [
+            restore(message_id, self._adds.pop(message_id), self._counts, self._queue_ids)
+            for message_id in islice(self._left, limit)
+        ]
 
 
 @define(eq=False)
@@ -84,6 +99,7 @@ class RecoveredState:
     addresses: tuple[AddressDefinition, ...]
     queues: tuple[QueueDefinition, ...]
     transactions: tuple[RecoveredTransaction, ...]
+    outcomes: tuple[HeuristicOutcome, ...]
     # Ids and positions from here on were never used.
     id_limit: int
     # For the log: what was cut, kept as a copy, left out.

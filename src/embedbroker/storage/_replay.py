@@ -12,12 +12,12 @@ from collections.abc import Iterable
 
 from attrs import Factory, define
 
-from embedbroker.kernel import AddressDefinition, QueueDefinition
+from embedbroker.kernel import AddressDefinition, HeuristicOutcome, QueueDefinition
 
 from . import _record_codec as codec
 from ._liveness import Liveness
 from ._record_codec import ACKNOWLEDGE, ADD_MESSAGE, PAIR, PREFIX, TRANSACTION, UPDATE_DELIVERY_COUNT, RecordKind
-from ._recovered import REFERENCES, RecoveredState, RecoveredTransaction, StoredMessage, restore
+from ._recovered import REFERENCES, RecoveredState, RecoveredTransaction, StoredMessage
 from ._segments import Segment
 
 __all__ = ["MalformedRecord", "Replay"]
@@ -49,6 +49,8 @@ class Replay:
     messages: dict[int, StoredMessage] = Factory(dict)
     addresses: dict[int, AddressDefinition] = Factory(dict)
     queues: dict[int, QueueDefinition] = Factory(dict)
+    # By transaction id, decisions about prepared transactions.
+    outcomes: dict[int, HeuristicOutcome] = Factory(dict)
     id_limit: int = 0
     # The extents of the latest SEGMENT_START, and what was dropped since.
     extents: list[tuple[int, int, int]] = Factory(list)
@@ -106,6 +108,11 @@ class Replay:
         if position != end:
             raise MalformedRecord(position, "a record that ends behind its batch")
 
+    @property
+    def transaction_ids(self) -> Iterable[int]:
+        """Transactions that are open, prepared or not."""
+        return self._transactions
+
     def transaction_ids_to_roll_back(self) -> list[int]:
         """Transactions that were open and not prepared when the journal ended."""
         return [transaction_id for transaction_id, each in self._transactions.items() if each.xid is None]
@@ -123,8 +130,10 @@ class Replay:
             RecoveredTransaction(
                 transaction_id,
                 each.xid,
-                tuple([restore(message_id, stored, counts, queue_ids) for message_id, stored in each.adds.items()]),
-                tuple([pair for pair in each.acknowledgements if self._is_referenced(*pair)]),
+                each.acknowledgements,
+                each.adds,
+                counts,
+                queue_ids,
             )
             for transaction_id, each in self._transactions.items()
             if each.xid is not None
@@ -133,6 +142,7 @@ class Replay:
             tuple(self.addresses.values()),
             tuple(self.queues.values()),
             tuple(prepared),
+            tuple(self.outcomes.values()),
             self.id_limit,
             tuple(self.notes),
             self.messages,
@@ -157,6 +167,14 @@ class Replay:
                 self._apply_transaction(ending, data, position, size, segment)
             case RecordKind.ADDRESS | RecordKind.QUEUE as defined:
                 self._define(defined, data, position, size, segment)
+            case RecordKind.HEURISTIC_OUTCOME:
+                outcome = codec.decode_outcome(data, position, size)
+                self.outcomes[outcome.transaction_id] = outcome
+                self.liveness.define(RecordKind.HEURISTIC_OUTCOME, outcome.transaction_id, segment)
+            case RecordKind.FORGET_OUTCOME:
+                identifier = codec.IDENTIFIER.unpack_from(data, position)[4]
+                self.outcomes.pop(identifier, None)
+                self.liveness.remove(RecordKind.HEURISTIC_OUTCOME, identifier, segment, ())
             case RecordKind.REMOVE_ADDRESS:
                 identifier = codec.IDENTIFIER.unpack_from(data, position)[4]
                 self.addresses.pop(identifier, None)
@@ -223,10 +241,6 @@ class Replay:
         if transaction is None:
             transaction = self._transactions[transaction_id] = _Transaction()
         return transaction
-
-    def _is_referenced(self, message_id: int, queue_id: int) -> bool:
-        stored = self.messages.get(message_id)
-        return stored is not None and queue_id in stored[REFERENCES::2] and queue_id in self.queues
 
     def _settle(self, message_id: int, queue_id: int) -> None:
         stored = self.messages.get(message_id)

@@ -200,6 +200,7 @@ def picture_of(recovered: RecoveredState) -> dict[str, object]:
     while portion := recovered.take_messages(7):
         for each in portion:
             messages[each.message_id] = _brief(each.raw), each.priority, each.expiration, sorted(each.references)
+    referenced = {(message_id, queue) for message_id, kept in messages.items() for queue, *_ in kept[3]}
     return {
         "messages": messages,
         "queues": {queue.id: queue for queue in recovered.queues},
@@ -207,8 +208,8 @@ def picture_of(recovered: RecoveredState) -> dict[str, object]:
         "prepared": {
             each.transaction_id: (
                 each.xid,
-                [message.message_id for message in each.adds],
-                [tuple(pair) for pair in each.acknowledgements],
+                [message.message_id for message in each.take_adds(1_000)],
+                [pair for pair in each.acknowledgements if pair in referenced],
             )
             for each in recovered.transactions
         },

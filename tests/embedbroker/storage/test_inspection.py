@@ -82,7 +82,7 @@ def test_rows_say_what_every_record_means() -> None:
             "message 12, 4 bytes in encoding 1, not durable, priority 4: queue 2 ordinal 0 in transaction 40",
         ),
         ("ACKNOWLEDGE", "message 10 of queue 2 in transaction 40"),
-        ("PREPARE", "transaction 40 xid 0102"),
+        ("PREPARE", "transaction 40, XA branch 0102"),
         ("COMMIT", "transaction 40: queue 2 from 13"),
         ("UPDATE_DELIVERY_COUNT", "message 12 of queue 2 delivered 3 times"),
         ("ACKNOWLEDGE", "message 12 of queue 2"),

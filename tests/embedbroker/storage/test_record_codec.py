@@ -250,6 +250,8 @@ def test_kinds_keep_their_numbers() -> None:
         ("SEGMENT_START", 12),
         ("SEGMENTS_DROPPED", 13),
         ("SEAL", 14),
+        ("HEURISTIC_OUTCOME", 16),
+        ("FORGET_OUTCOME", 17),
     ]
 
 
