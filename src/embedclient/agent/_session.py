@@ -86,8 +86,7 @@ class Session:
         self.closed = False
         self.work_done = False
         self.rollback_only = False
-        # Between the stop and the start of a rollback.
-        self.suspended = False
+        self.suspended = False  # between the stop and the start of a rollback
         # How often the broker forgot it: a delivery of before belongs to a session that is gone.
         self.rebuilds = 0
         # Since it was last resumed: perhaps on a connection that broke before all sessions were back.
@@ -106,7 +105,6 @@ class Session:
         self._next_consumer_id = 0
         self._next_producer_id = 1
         window = settings.producer_window_size
-        # The branches of an XA session, None for any other.
         self.xa = Branches(self, line, due) if flags.xa else None
         # Requests about addresses and queues are made through objects of their own, under the session's name.
         self._addressing = addressing = Addressing(line, due)

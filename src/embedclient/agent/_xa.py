@@ -109,9 +109,9 @@ class Branches:
             return (yield from self._ask(operation, xid, packet))
         except XAException:
             if self._states.get(xid) is BranchState.FAILED:
-                # The session works in it still, and may not begin anything else in there.
-                self._states[xid] = BranchState.LOST
+                # The session works in it still, or will when it is there again.
                 yield from settled(self._session.rollback())
+                self._states[xid] = BranchState.LOST
             raise
 
     def prepare(self, xid: Xid) -> Call[XaCode]:
