@@ -5,6 +5,7 @@ from ._backlog import Reference, Restore
 from ._catalog import Catalog, split_fqqn
 from ._consumer import UNLIMITED_CREDIT, Consumer, ConsumerPort
 from ._definitions import AddressDefinition, QueueDefinition
+from ._duplicate_ids import DuplicateId
 from ._kernel import Kernel
 from ._queue import Queue
 from ._recovery import Recovery, StoredMessage
@@ -24,6 +25,7 @@ __all__ = [
     "Catalog",
     "Consumer",
     "ConsumerPort",
+    "DuplicateId",
     "InvalidSelector",
     "Kernel",
     "MemoryStore",

@@ -1,8 +1,8 @@
 """Filling queues with what a journal kept.
 
-Responsible for order (by position), delivery counts and memory accounting. Works on plain tuples: a message is parsed
-when it is wanted, so recovery costs per header and the garbage collector sees chunks only. Refuses to know how the
-journal stores anything.
+Responsible for order (by position), delivery counts, memory accounting and the duplicate ids. Works on plain tuples: a
+message is parsed when it is wanted, so recovery costs per header and the garbage collector sees chunks only. Refuses to
+know how the journal stores anything.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from ._backlog import Sealed
+from ._duplicate_ids import DuplicateId
 
 if TYPE_CHECKING:
     from ._kernel import Kernel
@@ -39,11 +40,12 @@ class StoredMessage(Protocol):
 class Recovery:
     """Takes messages in any order, portion by portion; `finish` puts them into their queues."""
 
-    __slots__ = ("_kernel", "_queues", "_waiting")
+    __slots__ = ("_addresses", "_kernel", "_queues", "_waiting")
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         self._queues = {queue.id: queue for queue in kernel.catalog.queues.values()}
+        self._addresses = {address.definition.id: address for address in kernel.catalog.addresses.values()}
         self._waiting: dict[tuple[int, int], list[Sealed]] = {}
 
     def add(self, messages: Iterable[StoredMessage]) -> None:
@@ -60,6 +62,10 @@ class Recovery:
                     waiting[queue_id, priority] = [entry]
                 else:
                     entries.append(entry)
+
+    def add_duplicate_ids(self, entries: Iterable[DuplicateId]) -> None:
+        """Take some ids; those of each address come oldest first."""
+        self._kernel.duplicates.restore(entries, self._addresses)
 
     def finish(self) -> None:
         """Put everything in order into the queues."""

@@ -372,12 +372,14 @@ class Node:
         self._recovery = Recovery(self.kernel)
 
     def _recover_slice(self) -> None:
-        """One slice of messages; with the last one the broker runs."""
+        """One slice of messages or duplicate ids; with the last one the broker runs."""
         journal, recovery = self.journal, self._recovery
         assert journal is not None and journal.recovered is not None and recovery is not None
         messages = journal.recovered.take_messages(self.config.work_per_step_max)
         recovery.add(messages)
-        if not messages:
+        if not messages and (entries := journal.recovered.take_duplicate_ids(self.config.work_per_step_max)):
+            recovery.add_duplicate_ids(entries)
+        elif not messages:
             recovery.finish()
             self._recovery = None
             journal.recovered = None

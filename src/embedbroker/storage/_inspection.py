@@ -60,6 +60,7 @@ class JournalReport:
     messages: int | None
     queues: int | None
     prepared_transactions: int | None
+    duplicate_ids: int | None
 
     @property
     def sound(self) -> bool:
@@ -118,6 +119,7 @@ def inspect_journal(disk: Disk) -> JournalReport:
     messages: int | None = None
     queues: int | None = None
     prepared: int | None = None
+    duplicate_ids: int | None = None
     try:
         recovery = run_steps(recover(JournalSettings()), _ReadingDisk(disk))
     except Corruption as corruption:
@@ -129,6 +131,9 @@ def inspect_journal(disk: Disk) -> JournalReport:
         messages = 0
         while portion := state.take_messages(_MESSAGES_PER_PORTION):
             messages += len(portion)
+        duplicate_ids = 0
+        while entries := state.take_duplicate_ids(_MESSAGES_PER_PORTION):
+            duplicate_ids += len(entries)
     return JournalReport(
         refusal=refusal,
         notes=notes,
@@ -139,6 +144,7 @@ def inspect_journal(disk: Disk) -> JournalReport:
         messages=messages,
         queues=queues,
         prepared_transactions=prepared,
+        duplicate_ids=duplicate_ids,
     )
 
 
@@ -202,6 +208,7 @@ def _ids_in(replay: Replay) -> Iterator[int]:
         _, _, _, _, _, _, _, *tail = stored
         yield max(tail[1::2], default=0) + 1
     yield from (identifier + 1 for identifier in (*replay.queues, *replay.addresses))
+    yield from (number + 1 for values in replay.duplicate_ids.values() for number in values)
 
 
 def _segment_report(segment: Segment, batches: dict[str, int]) -> SegmentReport:
@@ -241,6 +248,11 @@ def _describe(data: bytes, position: int, size: int, kind: int) -> str:
         case RecordKind.UPDATE_DELIVERY_COUNT:
             *_, message_id, queue_id, count = UPDATE_DELIVERY_COUNT.unpack_from(data, position)
             return f"message {message_id} of queue {queue_id} delivered {count} times"
+        case RecordKind.DUPLICATE_ID:
+            entry, transaction_id = codec.decode_duplicate_id(data, position, size)
+            return (
+                f"id {entry.number} of address {entry.address_id}: {entry.value.hex()}{_in_transaction(transaction_id)}"
+            )
         case RecordKind.PREPARE | RecordKind.ROLLBACK:
             xid = data[position + TRANSACTION.size : position + size].hex()
             return f"transaction {TRANSACTION.unpack_from(data, position)[4]}{' xid ' + xid if xid else ''}"
