@@ -153,7 +153,7 @@ def test_without_persistence_a_restart_forgets() -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_a_crash_at_any_point_leaves_message_and_id_or_neither(seed: int) -> None:
-    """Sizes make batches end between any two records; the crash comes at any piece of disk work."""
+    """The crash comes with any part of the disk work done; everything is sent again afterwards."""
     random = Random(seed)
     stage = Stage(durable=True)
     assert stage.disk is not None
