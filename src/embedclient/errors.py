@@ -37,6 +37,7 @@ __all__ = [
     "TransactionOutcomeUnknownException",
     "TransactionRolledBackException",
     "UnblockedException",
+    "XAException",
     "exception_for",
 ]
 
@@ -197,6 +198,17 @@ class TransactionOutcomeUnknownException(TransactionRolledBackException):
     """The connection failed during commit: the transaction is either committed or rolled back."""
 
     DEFAULT_CODE = ErrorCode.TRANSACTION_OUTCOME_UNKNOWN
+
+
+# XaCode.XAER_RMERR, which lives among the values and may not be imported here.
+_XAER_RMERR = -3
+
+
+class XAException(JMSException):
+    """An XA request was not carried out; ``error_code`` is an ``XaCode``, not an ``ErrorCode``."""
+
+    def __init__(self, message: str, *, code: int = _XAER_RMERR, linked_exception: BaseException | None = None) -> None:
+        super().__init__(message, code=code, linked_exception=linked_exception)
 
 
 class ConnectionClosedException(IllegalStateException):

@@ -7,6 +7,7 @@ from ._branches import BranchTable, name_of
 from ._catalog import Catalog, split_fqqn
 from ._consumer import UNLIMITED_CREDIT, Consumer, ConsumerPort
 from ._definitions import AddressDefinition, QueueDefinition
+from ._duplicate_ids import DuplicateId
 from ._kernel import Kernel
 from ._queue import Queue
 from ._recovery import Recovery, StoredMessage, StoredTransaction
@@ -28,6 +29,7 @@ __all__ = [
     "Catalog",
     "Consumer",
     "ConsumerPort",
+    "DuplicateId",
     "HeuristicOutcome",
     "InvalidSelector",
     "Kernel",

@@ -177,6 +177,7 @@ class BranchTable:
             return branch if branch is not None else _unknown(xid)
         if branch.is_prepared:
             return None
+        self._kernel.duplicates.hold(branch.transaction)
         if branch.transaction.state is TransactionState.ROLLBACK_ONLY:
             return self._roll_back_failed(branch)
         self._unprepared.pop(branch, None)
@@ -203,6 +204,8 @@ class BranchTable:
             phases = "one phase" if one_phase else "two phases"
             text = f"{name_of(xid)} is {branch.state.value}: it cannot be committed in {phases}"
             return Refused(ErrorCode.ILLEGAL_STATE, text)
+        if one_phase:
+            self._kernel.duplicates.hold(branch.transaction)
         if branch.transaction.state is TransactionState.ROLLBACK_ONLY:
             return self._roll_back_failed(branch)
         self._leave(branch)
@@ -273,6 +276,7 @@ class BranchTable:
         branch = Branch(xid, transaction, self._kernel.monotonic, _NEVER)
         branch.is_prepared = True
         self._branches[xid] = branch
+        self._kernel.duplicates.hold(transaction)
         self._pledge(transaction, 1)
 
     def restore_outcome(self, outcome: HeuristicOutcome) -> None:

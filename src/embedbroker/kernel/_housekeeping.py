@@ -51,7 +51,8 @@ class Housekeeping:
             if queue.definition.auto_delete and not queue.message_count and not queue.pledged:
                 kernel.delete_queue(queue, keep_address=True)
         for address in list(kernel.catalog.addresses.values()):
-            if self._goes(address) and not address.has_queues:
+            # Ids are for those who send again what was in doubt: they come back right after a restart.
+            if self._goes(address) and not address.has_queues and not address.duplicate_ids:
                 kernel.catalog.remove_address(address)
         for settings in kernel.config.address_settings.values():
             for name in (settings.dead_letter_address, settings.expiry_address):

@@ -1,9 +1,9 @@
 """Filling queues with what a journal kept.
 
-Responsible for order (by position), delivery counts, memory accounting and prepared branches, which keep what they
-acknowledged out of the queues and what they sent out of sight. Works on plain tuples: a message is parsed
-when it is wanted, so recovery costs per header and the garbage collector sees chunks only. Refuses to know how the
-journal stores anything.
+Responsible for order (by position), delivery counts, memory accounting, duplicate ids, and prepared branches, which
+keep what they acknowledged out of the queues and what they sent out of sight. Works on plain tuples: a message is
+parsed when it is wanted, so recovery costs per header and the garbage collector sees chunks only. Refuses to know how
+the journal stores anything.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ._backlog import Reference, Sealed
 from ._branch import HeuristicOutcome, xid_of
+from ._duplicate_ids import DuplicateId, Identified
 from ._transaction import Transaction
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ class StoredTransaction(Protocol):
     def xid(self) -> bytes: ...
     @property
     def acknowledgements(self) -> Sequence[tuple[int, int]]: ...
+    @property
+    def duplicate_ids(self) -> Sequence[DuplicateId]: ...
 
     def take_adds(self, limit: int) -> Sequence[StoredMessage]:
         """The next messages it sent, in order; none means that all were taken."""
@@ -60,7 +63,17 @@ class Recovery:
     Then `finish` puts everything into queues and branches.
     """
 
-    __slots__ = ("_kernel", "_locking", "_locks", "_outcomes", "_prepared", "_queues", "_sending", "_waiting")
+    __slots__ = (
+        "_addresses",
+        "_kernel",
+        "_locking",
+        "_locks",
+        "_outcomes",
+        "_prepared",
+        "_queues",
+        "_sending",
+        "_waiting",
+    )
 
     def __init__(
         self,
@@ -76,6 +89,7 @@ class Recovery:
         self._locking = self._all_locks()
         self._sending = list(reversed(self._prepared))
         self._queues = {queue.id: queue for queue in kernel.catalog.queues.values()}
+        self._addresses = {address.definition.id: address for address in kernel.catalog.addresses.values()}
         self._waiting: dict[tuple[int, int], list[Sealed]] = {}
 
     def _all_locks(self) -> Iterator[None]:
@@ -83,9 +97,14 @@ class Recovery:
             for pair in stored.acknowledgements:
                 self._locks[pair] = transaction
                 yield
+            for entry in stored.duplicate_ids:
+                identified = Identified(self._addresses[entry.address_id], entry)
+                identified.recorded = True
+                transaction.identified.append(identified)
+                yield
 
     def lock_some(self, limit: int) -> bool:
-        """Take note of some acknowledgements of prepared transactions; False when all are known."""
+        """Take note of some acknowledgements and duplicate ids of prepared transactions; False when all are known."""
         return len(list(islice(self._locking, limit))) == limit
 
     def add(self, messages: Iterable[StoredMessage]) -> None:
@@ -111,6 +130,10 @@ class Recovery:
                     waiting[queue_id, priority] = [entry]
                 else:
                     entries.append(entry)
+
+    def add_duplicate_ids(self, entries: Iterable[DuplicateId]) -> None:
+        """Take some ids; those of each address come oldest first."""
+        self._kernel.duplicates.restore(entries, self._addresses)
 
     def send_some(self, limit: int) -> bool:
         """Bring back some of what prepared transactions sent; False when everything is there."""

@@ -86,7 +86,7 @@ class Session:
 
     # -- sending -------------------------------------------------------------------------------------------------
 
-    def send(self, message: Message, routing_type: int | None) -> Refused | None:
+    def send(self, message: Message, routing_type: int | None, duplicate_id: bytes | None = None) -> Refused | None:
         """Send one message, inside the transaction unless sends commit by themselves."""
         memory = self.kernel.memory
         if memory.used_bytes >= memory.limit_bytes:
@@ -94,7 +94,8 @@ class Session:
             if refused is not None:
                 self.fail_transaction(refused.text)
                 return refused
-        return self.kernel.send(message, routing_type, None if self.auto_commit_sends else self._current())
+        transaction = None if self.auto_commit_sends else self._current()
+        return self.kernel.send(message, routing_type, transaction, duplicate_id)
 
     # -- consumers -----------------------------------------------------------------------------------------------
 
@@ -234,9 +235,10 @@ class Session:
         transaction, self.transaction = self.transaction, None
         if transaction is None:
             return None
+        self.kernel.duplicates.hold(transaction)
         if transaction.state is TransactionState.ROLLBACK_ONLY:
             self.kernel.rollback(transaction)
-            return Refused(ErrorCode.TRANSACTION_ROLLED_BACK, f"the transaction was rolled back: {transaction.failure}")
+            return Refused(transaction.failure_code, f"the transaction was rolled back: {transaction.failure}")
         if self.unfinished:
             # Behind the acknowledgements it commits, and behind the commits that were made to wait before it.
             self.unfinished += 1

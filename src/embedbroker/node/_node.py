@@ -373,7 +373,7 @@ class Node:
         self._recovery = Recovery(self.kernel, recovered.transactions, recovered.outcomes)
 
     def _recover_slice(self) -> None:
-        """One slice of messages; with the last one the broker runs."""
+        """One slice of messages or duplicate ids; with the last one the broker runs."""
         journal, recovery = self.journal, self._recovery
         assert journal is not None and journal.recovered is not None and recovery is not None
         limit = self.config.work_per_step_max
@@ -381,7 +381,11 @@ class Node:
             return
         messages = journal.recovered.take_messages(limit)
         recovery.add(messages)
-        if not messages and not recovery.send_some(limit):
+        if messages:
+            return
+        entries = journal.recovered.take_duplicate_ids(limit)
+        recovery.add_duplicate_ids(entries)
+        if not entries and not recovery.send_some(limit):
             recovery.finish()
             self._recovery = None
             journal.recovered = None

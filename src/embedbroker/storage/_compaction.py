@@ -204,7 +204,10 @@ class Compaction:
 
     def _needs_message(self, data: bytes, position: int) -> bool:
         fields = ADD_MESSAGE.unpack_from(data, position)
-        message_id, transaction_id, count = fields[5], fields[6], fields[11]
+        return self._needs_living(message_id=fields[5], transaction_id=fields[6], count=fields[11])
+
+    def _needs_living(self, message_id: int, transaction_id: int, count: int) -> bool:
+        """A message, or a duplicate id: its address counts as the one queue that has it."""
         placement = self.liveness.index.get(message_id)
         if placement is None:
             self.seen[message_id] = False
@@ -241,6 +244,9 @@ class Compaction:
             self.retained += 1
             return True  # of a newer version, which knows when it may go
         kind = RecordKind(number)
+        if kind is RecordKind.DUPLICATE_ID:
+            entry, transaction_id = codec.decode_duplicate_id(data, position, size)
+            return self._needs_living(entry.number, transaction_id, 1)
         if kind is RecordKind.UPDATE_DELIVERY_COUNT:
             needed = self._needs_delivery_count(data, position)
         elif kind is RecordKind.PREPARE:

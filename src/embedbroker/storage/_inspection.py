@@ -65,6 +65,7 @@ class JournalReport:
     # Their names, and those of branches that were decided without their transaction managers.
     in_doubt: tuple[str, ...]
     decided: tuple[str, ...]
+    duplicate_ids: int | None
 
     @property
     def sound(self) -> bool:
@@ -125,6 +126,7 @@ def inspect_journal(disk: Disk) -> JournalReport:
     prepared: int | None = None
     in_doubt: tuple[str, ...] = ()
     decided: tuple[str, ...] = ()
+    duplicate_ids: int | None = None
     try:
         recovery = run_steps(recover(JournalSettings()), _ReadingDisk(disk))
     except Corruption as corruption:
@@ -138,6 +140,9 @@ def inspect_journal(disk: Disk) -> JournalReport:
         messages = 0
         while portion := state.take_messages(_MESSAGES_PER_PORTION):
             messages += len(portion)
+        duplicate_ids = 0
+        while entries := state.take_duplicate_ids(_MESSAGES_PER_PORTION):
+            duplicate_ids += len(entries)
     return JournalReport(
         refusal=refusal,
         notes=notes,
@@ -150,6 +155,7 @@ def inspect_journal(disk: Disk) -> JournalReport:
         prepared_transactions=prepared,
         in_doubt=in_doubt,
         decided=decided,
+        duplicate_ids=duplicate_ids,
     )
 
 
@@ -214,6 +220,7 @@ def _ids_in(replay: Replay) -> Iterator[int]:
         yield max(tail[1::2], default=0) + 1
     yield from (identifier + 1 for identifier in (*replay.queues, *replay.addresses))
     yield from (identifier + 1 for identifier in (*replay.transaction_ids, *replay.outcomes))
+    yield from (number + 1 for values in replay.duplicate_ids.values() for number in values)
 
 
 def _segment_report(segment: Segment, batches: dict[str, int]) -> SegmentReport:
@@ -253,6 +260,11 @@ def _describe(data: bytes, position: int, size: int, kind: int) -> str:
         case RecordKind.UPDATE_DELIVERY_COUNT:
             *_, message_id, queue_id, count = UPDATE_DELIVERY_COUNT.unpack_from(data, position)
             return f"message {message_id} of queue {queue_id} delivered {count} times"
+        case RecordKind.DUPLICATE_ID:
+            entry, transaction_id = codec.decode_duplicate_id(data, position, size)
+            return (
+                f"id {entry.number} of address {entry.address_id}: {entry.value.hex()}{_in_transaction(transaction_id)}"
+            )
         case RecordKind.PREPARE | RecordKind.ROLLBACK:
             xid = data[position + TRANSACTION.size : position + size]
             branch = f", {_branch_name(xid)}" if kind == RecordKind.PREPARE else ""

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from embedbroker.kernel import AddressDefinition, HeuristicOutcome, QueueDefinition
+from embedbroker.kernel import AddressDefinition, DuplicateId, HeuristicOutcome, QueueDefinition
 
 from . import _record_codec as codec
 from ._background import Background
@@ -28,7 +28,16 @@ from ._batch import BATCH_HEADER_BYTES, BatchFlags, stored_size
 from ._disk import DiskFault, DiskOperation, DiskWork, Lane, Sync, WriteAt
 from ._lane import StepLane
 from ._liveness import Liveness
-from ._record_codec import ACKNOWLEDGE, ADD_MESSAGE, ADD_ONE, DURABLE, PAIR, UPDATE_DELIVERY_COUNT, RecordKind
+from ._record_codec import (
+    ACKNOWLEDGE,
+    ADD_MESSAGE,
+    ADD_ONE,
+    DUPLICATE_ID,
+    DURABLE,
+    PAIR,
+    UPDATE_DELIVERY_COUNT,
+    RecordKind,
+)
 from ._recovered import JournaledMessage, RecoveredState
 from ._recovery import Recovery, recover
 from ._segments import FIRST_BATCH_OFFSET, GatheredBatch, Segment
@@ -155,6 +164,25 @@ class Journal:
         else:
             self._liveness.acknowledge(message_id, queue_id, self._segment)
 
+    def add_duplicate_id(self, entry: DuplicateId, transaction_id: int) -> None:
+        """Append an id that came with a message. It is in force from now on, or from the commit of its transaction."""
+        self._append(codec.encode_duplicate_id(entry, transaction_id))
+        self._liveness.add_duplicate_id(entry, transaction_id, self._segment)
+
+    def add_message_once(
+        self, message: JournaledMessage, references: Sequence[tuple[int, int]], entry: DuplicateId
+    ) -> None:
+        """Append a message without a transaction and the id that came with it, so that neither stays alone."""
+        size = _ADD_BYTES + _PAIR_BYTES * len(references) + len(message.raw) + DUPLICATE_ID.size + len(entry.value)
+        if size > self._room:
+            self._make_room(size)
+        self.add_message(message, 0, references)
+        self.add_duplicate_id(entry, 0)
+
+    def forget_duplicate_id(self, number: int) -> None:
+        """An id is not in force any more. Nothing is written: it left because of others, which leave later."""
+        self._liveness.forget(number)
+
     def update_delivery_count(self, message_id: int, queue_id: int, count: int) -> None:
         """Append how often one queue has delivered one message."""
         size = UPDATE_DELIVERY_COUNT.size
@@ -192,9 +220,9 @@ class Journal:
         self._liveness.define(RecordKind.ADDRESS, definition.id, self._segment)
 
     def remove_address(self, address_id: int) -> None:
-        """Append that an address is gone."""
+        """Append that an address is gone, with its duplicate ids. Its id must not be used again."""
         self._append(codec.encode_id(RecordKind.REMOVE_ADDRESS, address_id))
-        self._liveness.remove(RecordKind.ADDRESS, address_id, self._segment, ())
+        self._liveness.remove(RecordKind.ADDRESS, address_id, self._segment, self._segments)
 
     def add_queue(self, definition: QueueDefinition) -> None:
         """Append a queue, new or changed. It must stand before the first message for it."""

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from attrs import Factory, define
 
-from embedbroker.kernel import AddressDefinition, HeuristicOutcome, QueueDefinition
+from embedbroker.kernel import AddressDefinition, DuplicateId, HeuristicOutcome, QueueDefinition
 
 from ._record_codec import DURABLE
 
@@ -75,6 +75,7 @@ class RecoveredTransaction:
     transaction_id: int
     xid: bytes
     acknowledgements: Sequence[tuple[int, int]]
+    duplicate_ids: Sequence[DuplicateId]
     _adds: dict[int, StoredMessage]
     _counts: dict[tuple[int, int], int]
     _queue_ids: frozenset[int]
@@ -94,7 +95,7 @@ class RecoveredTransaction:
 
 @define(eq=False)
 class RecoveredState:
-    """Everything durable. Take it once; ``take_messages`` empties it portion by portion."""
+    """Everything durable. Take it once; ``take_messages`` and ``take_duplicate_ids`` empty it portion by portion."""
 
     addresses: tuple[AddressDefinition, ...]
     queues: tuple[QueueDefinition, ...]
@@ -106,6 +107,8 @@ class RecoveredState:
     notes: tuple[str, ...]
     _messages: dict[int, StoredMessage] = Factory(dict)
     _counts: dict[tuple[int, int], int] = Factory(dict)
+    # By address, each address' in the order in which they came into force.
+    _duplicate_ids: dict[int, dict[int, bytes]] = Factory(dict)
     _left: list[int] = Factory(list)
     _queue_ids: frozenset[int] = frozenset()
 
@@ -131,6 +134,19 @@ class RecoveredState:
             message = restore(message_id, messages.pop(message_id), counts, queue_ids)
             if message.references:
                 taken.append(message)
+        return taken
+
+    def take_duplicate_ids(self, limit: int) -> list[DuplicateId]:
+        """Take up to ``limit`` ids, each address' oldest first; an empty list means that all are taken."""
+        taken: list[DuplicateId] = []
+        while self._duplicate_ids and len(taken) < limit:
+            address_id, values = next(iter(self._duplicate_ids.items()))
+            numbers = list(islice(values, limit - len(taken)))
+            if len(numbers) == len(values):
+                del self._duplicate_ids[address_id]
+                taken += [DuplicateId(number, address_id, values[number]) for number in numbers]
+            else:
+                taken += [DuplicateId(number, address_id, values.pop(number)) for number in numbers]
         return taken
 
 

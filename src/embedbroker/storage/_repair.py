@@ -60,6 +60,10 @@ def repair_journal(damaged: Disk, copy: Disk, settings: JournalSettings, now: In
             _add(journal, message, 0)
         messages += len(portion)
         _write(journal, copy, now)
+    while entries := state.take_duplicate_ids(_MESSAGES_PER_BATCH):
+        for entry in entries:
+            journal.add_duplicate_id(entry, 0)
+        _write(journal, copy, now)
     for transaction in state.transactions:
         _add_prepared(journal, transaction)
     for outcome in state.outcomes:
@@ -85,6 +89,8 @@ def _add_prepared(journal: Journal, transaction: RecoveredTransaction) -> None:
             _add(journal, message, transaction.transaction_id)
     for message_id, queue_id in transaction.acknowledgements:
         journal.acknowledge(message_id, queue_id, transaction.transaction_id)
+    for entry in transaction.duplicate_ids:
+        journal.add_duplicate_id(entry, transaction.transaction_id)
     journal.prepare(transaction.transaction_id, transaction.xid)
 
 

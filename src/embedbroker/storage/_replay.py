@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from attrs import Factory, define
 
-from embedbroker.kernel import AddressDefinition, HeuristicOutcome, QueueDefinition
+from embedbroker.kernel import AddressDefinition, DuplicateId, HeuristicOutcome, QueueDefinition
 
 from . import _record_codec as codec
 from ._liveness import Liveness
@@ -38,6 +38,7 @@ class MalformedRecord(Exception):
 class _Transaction:
     adds: dict[int, StoredMessage] = Factory(dict)
     acknowledgements: list[tuple[int, int]] = Factory(list)
+    duplicate_ids: list[DuplicateId] = Factory(list)
     xid: bytes | None = None
 
 
@@ -51,6 +52,8 @@ class Replay:
     queues: dict[int, QueueDefinition] = Factory(dict)
     # By transaction id, decisions about prepared transactions.
     outcomes: dict[int, HeuristicOutcome] = Factory(dict)
+    # By address, each address' in the order in which they came into force.
+    duplicate_ids: dict[int, dict[int, bytes]] = Factory(dict)
     id_limit: int = 0
     # The extents of the latest SEGMENT_START, and what was dropped since.
     extents: list[tuple[int, int, int]] = Factory(list)
@@ -118,12 +121,12 @@ class Replay:
         return [transaction_id for transaction_id, each in self._transactions.items() if each.xid is None]
 
     def finish(self, segments: Iterable[Segment]) -> RecoveredState:
-        """Hand over. References to queues without definition are garbage from here on."""
+        """Hand over. What refers to queues and addresses without definition is garbage from here on."""
         while self.liveness.unsettled:
             self.liveness.settle(1000)
         for segment in segments:
-            for queue_id in [known for known in segment.by_queue if known not in self.queues]:
-                segment.remove_queue(queue_id)
+            for owner in [each for each in segment.by_queue if each not in self.queues and each not in self.addresses]:
+                segment.remove_queue(owner)
         counts = self.liveness.counts
         queue_ids = frozenset(self.queues)
         prepared = [
@@ -131,6 +134,7 @@ class Replay:
                 transaction_id,
                 each.xid,
                 each.acknowledgements,
+                [entry for entry in each.duplicate_ids if entry.address_id in self.addresses],
                 each.adds,
                 counts,
                 queue_ids,
@@ -147,6 +151,7 @@ class Replay:
             tuple(self.notes),
             self.messages,
             dict(counts),
+            {address_id: values for address_id, values in self.duplicate_ids.items() if address_id in self.addresses},
         )
 
     def _apply_rare(self, data: bytes, position: int, end: int, segment: Segment, segments: Iterable[Segment]) -> int:
@@ -163,6 +168,8 @@ class Replay:
             case RecordKind.UPDATE_DELIVERY_COUNT:
                 *_, message_id, queue_id, count = UPDATE_DELIVERY_COUNT.unpack_from(data, position)
                 self.liveness.update_delivery_count(message_id, queue_id, count, segment)
+            case RecordKind.DUPLICATE_ID:
+                self._add_duplicate_id(*codec.decode_duplicate_id(data, position, size), segment)
             case RecordKind.PREPARE | RecordKind.COMMIT | RecordKind.ROLLBACK as ending:
                 self._apply_transaction(ending, data, position, size, segment)
             case RecordKind.ADDRESS | RecordKind.QUEUE as defined:
@@ -178,6 +185,7 @@ class Replay:
             case RecordKind.REMOVE_ADDRESS:
                 identifier = codec.IDENTIFIER.unpack_from(data, position)[4]
                 self.addresses.pop(identifier, None)
+                self.duplicate_ids.pop(identifier, None)
                 self.liveness.remove(RecordKind.ADDRESS, identifier, segment, segments)
             case RecordKind.REMOVE_QUEUE:
                 identifier = codec.IDENTIFIER.unpack_from(data, position)[4]
@@ -213,6 +221,8 @@ class Replay:
                 self.messages[message_id] = _placed(stored, first)
             for message_id, queue_id in transaction.acknowledgements:
                 self._settle(message_id, queue_id)
+            for entry in transaction.duplicate_ids:
+                self._bring_into_force(entry)
         self.liveness.commit(transaction_id, segment)
 
     def _define(self, kind: RecordKind, data: bytes, position: int, size: int, segment: Segment) -> None:
@@ -235,6 +245,16 @@ class Replay:
         else:
             self.messages[message_id] = stored
             self.liveness.add(message_id, queues, segment)
+
+    def _add_duplicate_id(self, entry: DuplicateId, transaction_id: int, segment: Segment) -> None:
+        if transaction_id:
+            self._transaction(transaction_id).duplicate_ids.append(entry)
+        else:
+            self._bring_into_force(entry)
+        self.liveness.add_duplicate_id(entry, transaction_id, segment)
+
+    def _bring_into_force(self, entry: DuplicateId) -> None:
+        self.duplicate_ids.setdefault(entry.address_id, {})[entry.number] = entry.value
 
     def _transaction(self, transaction_id: int) -> _Transaction:
         transaction = self._transactions.get(transaction_id)

@@ -19,7 +19,14 @@ from embedclient.agent._outputs import Output, SendBytes
 from embedclient.agent._policies import LoadBalancingPolicy
 from embedclient.agent._recovery import create_session_packet, with_client_id
 from embedclient.agent._session import Session
-from embedclient.agent._settings import VERSION_MIN, LocatorSettings, SessionFlags, SessionMode, flags_of_mode
+from embedclient.agent._settings import (
+    VERSION_MIN,
+    LocatorSettings,
+    SessionFlags,
+    SessionMode,
+    flags_of_mode,
+    flags_of_xa,
+)
 from embedclient.agent._timers import Timers
 from embedclient.agent._topology import Topology
 from embedclient.errors import ErrorCode, JMSException, exception_for
@@ -229,9 +236,11 @@ class Agent:
         username: str | None = None,
         password: str | None = None,
         client_id: str | None = None,
+        xa: bool = False,
     ) -> Call[Session]:
-        """Opens a session with the flags of an acknowledge mode."""
-        flags = flags_of_mode(mode, self.settings)
+        """Opens a session with the flags of an acknowledge mode, or of XA transactions."""
+        assert not xa or mode is SessionMode.TRANSACTED
+        flags = flags_of_xa(self.settings) if xa else flags_of_mode(mode, self.settings)
         return run_sequence(self._create_session_steps(flags, username, password, client_id), self._due)
 
     def _create_session_steps(

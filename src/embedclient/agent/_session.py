@@ -12,21 +12,12 @@ from embedclient.agent._addressing import Addressing
 from embedclient.agent._call import DONE, Call, DueCallbacks, Steps, failed_call, run_sequence, settled, wait
 from embedclient.agent._consumer import Consumer
 from embedclient.agent._credits import CreditTable
-from embedclient.agent._destinations import (
-    create_temporary_queue,
-    create_temporary_topic,
-    delete_temporary,
-    open_queue_consumer,
-    open_topic_consumer,
-    prepare_destination,
-    unsubscribe,
-)
+from embedclient.agent._destination_requests import DestinationRequests
 from embedclient.agent._line import SessionLine, unblocked
 from embedclient.agent._prefetch import Delivery
 from embedclient.agent._producer import VERSION_WITH_PRODUCERS, Producer
 from embedclient.agent._queue_state import (
     QUEUE_ANSWERS,
-    QueueAttributes,
     consumer_window,
     create_again_packet,
     queue_state,
@@ -34,8 +25,8 @@ from embedclient.agent._queue_state import (
 from embedclient.agent._settings import LocatorSettings, SessionFlags, SessionMode
 from embedclient.agent._timers import Timers
 from embedclient.agent._transaction import commit_steps, given_back, rollback_steps, rolled_back
+from embedclient.agent._xa import Branches
 from embedclient.errors import ConnectionClosedException, JMSException
-from embedclient.model import RoutingType
 from embedclient.wire.core import (
     FRAME_HEADER_SIZE,
     RECEIVE_TRAILER,
@@ -65,7 +56,6 @@ from embedclient.wire.core import (
     message_raw,
 )
 
-_NO_ATTRIBUTES: Final = QueueAttributes()
 _SESS_RECEIVE_MSG: Final = 75
 _PACKETS_CONFIRMED: Final = 22
 
@@ -96,8 +86,7 @@ class Session:
         self.closed = False
         self.work_done = False
         self.rollback_only = False
-        # Between the stop and the start of a rollback.
-        self.suspended = False
+        self.suspended = False  # between the stop and the start of a rollback
         # How often the broker forgot it: a delivery of before belongs to a session that is gone.
         self.rebuilds = 0
         # Since it was last resumed: perhaps on a connection that broke before all sessions were back.
@@ -116,7 +105,8 @@ class Session:
         self._next_consumer_id = 0
         self._next_producer_id = 1
         window = settings.producer_window_size
-        # Requests about addresses and queues are made through their own object, under the session's name.
+        self.xa = Branches(self, line, due) if flags.xa else None
+        # Requests about addresses and queues are made through objects of their own, under the session's name.
         self._addressing = addressing = Addressing(line, due)
         self.query_queue = addressing.query_queue
         self.query_address = addressing.query_address
@@ -124,6 +114,14 @@ class Session:
         self.create_queue = addressing.create_queue
         self.create_shared_queue = addressing.create_shared_queue
         self.delete_queue = addressing.delete_queue
+        destinations = DestinationRequests(self, due)
+        self.prepare_destination = destinations.prepare_destination
+        self.open_queue_consumer = destinations.open_queue_consumer
+        self.open_topic_consumer = destinations.open_topic_consumer
+        self.unsubscribe = destinations.unsubscribe
+        self.create_temporary_queue = destinations.create_temporary_queue
+        self.create_temporary_topic = destinations.create_temporary_topic
+        self.delete_temporary = destinations.delete_temporary
         self._credits = None if window < 0 else CreditTable(window, self._request_credits)
 
     # --- what it is ---
@@ -324,64 +322,6 @@ class Session:
     def _on_work(self) -> None:
         self.work_done = True
 
-    # --- destinations of the JMS layer ---
-
-    def prepare_destination(
-        self,
-        address: str,
-        routing_type: RoutingType,
-        attributes: QueueAttributes = _NO_ATTRIBUTES,
-        *,
-        queue: str | None = None,
-    ) -> Call[None]:
-        """For a producer: creates the address and, for a queue, the queue where they are missing."""
-        return run_sequence(prepare_destination(self, address, routing_type, attributes, queue), self._due)
-
-    def open_queue_consumer(
-        self,
-        address: str,
-        *,
-        queue: str | None = None,
-        filter: str | None = None,
-        browse_only: bool = False,
-        attributes: QueueAttributes = _NO_ATTRIBUTES,
-        priority: int = 0,
-    ) -> Call[Consumer]:
-        """Opens a consumer or browser of a queue, which is created where it is missing."""
-        steps = open_queue_consumer(self, address, queue or address, filter, browse_only, attributes, priority)
-        return run_sequence(steps, self._due)
-
-    def open_topic_consumer(
-        self,
-        address: str,
-        *,
-        queue: str | None = None,
-        durable: bool = False,
-        shared: bool = False,
-        filter: str | None = None,
-        attributes: QueueAttributes = _NO_ATTRIBUTES,
-    ) -> Call[Consumer]:
-        """Opens a subscriber; `queue` names the subscription, an unshared non-durable one may do without."""
-        assert queue is not None or not (durable or shared)
-        steps = open_topic_consumer(self, address, queue or self.new_name(), filter, durable, shared, attributes)
-        return run_sequence(steps, self._due)
-
-    def unsubscribe(self, queue: str) -> Call[None]:
-        """Deletes a durable subscription that has no subscriber."""
-        return run_sequence(unsubscribe(self, queue), self._due)
-
-    def create_temporary_queue(self) -> Call[str]:
-        """Creates a queue that lives as long as the connection; gives its name."""
-        return run_sequence(create_temporary_queue(self), self._due)
-
-    def create_temporary_topic(self) -> Call[str]:
-        """Creates a topic that lives as long as the connection; gives its address."""
-        return run_sequence(create_temporary_topic(self), self._due)
-
-    def delete_temporary(self, address: str) -> Call[None]:
-        """Deletes a temporary queue or topic without consumers."""
-        return run_sequence(delete_temporary(self, address), self._due)
-
     # --- transactions and acknowledgement by mode ---
 
     def commit(self) -> Call[None]:
@@ -470,6 +410,8 @@ class Session:
         # the broker has delivered there before the same message, seen or not; a closed consumer is not made again.
         for kind in (SessionAcknowledge, SessionIndividualAcknowledge, SessionConsumerClose):
             line.fail_waiting(kind, unblocked(cause))
+        if self.xa is not None:
+            self.xa.on_session_lost()
         line.restart(cause)
         if line.closed_error is not None:
             return  # the close that was in flight has ended with the old session
@@ -479,6 +421,8 @@ class Session:
                 line.post_rebuilding(create_again_packet(line.version, consumer.queue, state))
         for consumer in self.open_consumers():
             consumer.rebuild(self.started)
+        for packet in [] if self.xa is None else self.xa.rebuilding_packets():
+            line.post_rebuilding(packet)
         if self.started and not self.suspended:
             line.post_rebuilding(SessionStart())
         line.speak()

@@ -9,14 +9,14 @@ too, and its reply would release whichever call is made next.
 
 from typing import TYPE_CHECKING, Final
 
-from embedclient.agent._call import Steps, settled, wait
+from embedclient.agent._call import Steps, settled
 from embedclient.errors import ErrorCode, JMSException, exception_for
 from embedclient.wire.core import NullResponse, SessionCommit, SessionRollback, SessionStop
 
 if TYPE_CHECKING:
     from embedclient.agent._session import Session
 
-_INTERRUPTED: Final = (ErrorCode.UNBLOCKED, ErrorCode.CONNECTION_TIMEDOUT)
+INTERRUPTED: Final = (ErrorCode.UNBLOCKED, ErrorCode.CONNECTION_TIMEDOUT)
 
 
 def commit_steps(session: "Session") -> Steps[None]:
@@ -25,13 +25,16 @@ def commit_steps(session: "Session") -> Steps[None]:
     try:
         if session.rollback_only:
             raise rolled_back()
-        yield from wait(session.line.request(SessionCommit(), NullResponse))
+        call = session.line.request(SessionCommit(), NullResponse)
+        error = yield from settled(call)
+        if error is not None:
+            raise error if call.sent or error.error_code not in INTERRUPTED else rolled_back(error)
     except JMSException as error:
         code = error.error_code
-        if code not in _INTERRUPTED and code != ErrorCode.TRANSACTION_ROLLED_BACK:
+        if code not in INTERRUPTED and code != ErrorCode.TRANSACTION_ROLLED_BACK:
             raise
         yield from settled(session.rollback())
-        if code in _INTERRUPTED:
+        if code in INTERRUPTED:
             text = "the connection was lost during the commit: the transaction is committed or rolled back"
             unknown = exception_for(ErrorCode.TRANSACTION_OUTCOME_UNKNOWN, text)
             unknown.linked_exception = error
@@ -40,9 +43,12 @@ def commit_steps(session: "Session") -> Steps[None]:
     session.work_done = False
 
 
-def rolled_back() -> JMSException:
-    text = "the transaction was rolled back because its session was lost in a reconnect"
-    return exception_for(ErrorCode.TRANSACTION_ROLLED_BACK, text)
+def rolled_back(cause: JMSException | None = None) -> JMSException:
+    """For a transaction that was lost with its session, or whose commit was never sent because of `cause`."""
+    reason = "its session was lost in a reconnect" if cause is None else f"the commit was not sent: {cause}"
+    error = exception_for(ErrorCode.TRANSACTION_ROLLED_BACK, f"the transaction was rolled back because {reason}")
+    error.linked_exception = cause
+    return error
 
 
 def given_back() -> JMSException:
@@ -66,26 +72,35 @@ def rollback_steps(session: "Session", last_message_as_delivered: bool) -> Steps
     2. The broker repeats the delivery and the reply, then rolls back; the delivery has gone back with all others.
     3. Nothing new has come since, because the session does not deliver before the SESS_START that follows here.
     """
-    line = session.line
-    consumers = session.open_consumers()
-    session.suspended = True
-    if session.started:
-        for consumer in consumers:
-            consumer.stop()
-        # A reply that a reconnect swallows is of no interest: a suspended session does not deliver after it.
-        yield from settled(line.request(SessionStop(), NullResponse))
-    for consumer in consumers:
+    yield from hold_deliveries(session)
+    for consumer in session.open_consumers():
         consumer.roll_back()
-    error = yield from settled(line.request(SessionRollback(last_message_as_delivered), NullResponse))
-    session.suspended = False
-    if error is None:
-        for consumer in consumers:
-            consumer.roll_back()
-    if session.started:
-        session.start_deliveries()
+    request = SessionRollback(last_message_as_delivered)
+    error = yield from settled(session.line.request(request, NullResponse))
+    release_deliveries(session, given_back=error is None)
     # Released by a rebuild means rolled back: the broker has dropped the old session with its transaction.
     if error is not None and (error.error_code != ErrorCode.UNBLOCKED or session.closed_error is not None):
         session.rollback_only = True  # a commit must not bring what was meant to be taken back
         raise error
     session.rollback_only = False
     session.work_done = False
+
+
+def hold_deliveries(session: "Session") -> Steps[None]:
+    """Suspends a session, and stops it on the broker too if it is started."""
+    session.suspended = True
+    if session.started:
+        for consumer in session.open_consumers():
+            consumer.stop()
+        # A reply that a reconnect swallows is of no interest: a suspended session does not deliver after it.
+        yield from settled(session.line.request(SessionStop(), NullResponse))
+
+
+def release_deliveries(session: "Session", *, given_back: bool) -> None:
+    """Ends the suspension. `given_back`: the broker has what was delivered, and will deliver it again."""
+    session.suspended = False
+    if given_back:
+        for consumer in session.open_consumers():
+            consumer.roll_back()
+    if session.started:
+        session.start_deliveries()

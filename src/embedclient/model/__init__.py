@@ -26,7 +26,7 @@ from ._number_text import number_text
 from ._properties import Properties, PropertyType, PropertyValue, TypedValue
 from ._similar_name import did_you_mean
 from ._time import Entropy, Instant, make_uuid, uuid_text
-from ._xa import XaCode
+from ._xa import XaCode, XaFlag
 
 if TYPE_CHECKING:
     from ._jms_body import ObjectMessage, TextMessage
@@ -67,6 +67,7 @@ __all__ = [
     "TransportConfiguration",
     "TypedValue",
     "XaCode",
+    "XaFlag",
     "Xid",
     "did_you_mean",
     "filter_for_selector",

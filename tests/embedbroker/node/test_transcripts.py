@@ -48,7 +48,6 @@ NOT_REPLAYED = {
     "large-not-read": LARGE,
     "large-tx-rollback": LARGE,
     "reattach-large": LARGE,
-    "duplicate-id": "duplicate detection is not there yet",
     "scheduled-delivery": "scheduled delivery is not there yet",
     "secure-wrong-password": "security is not there yet",
     "slow-consumer-kill": "slow consumers are not looked for yet",

@@ -153,5 +153,3 @@ def test_a_decision_holds_after_a_crash(stage: Stage, peer: Peer, decision: obje
     assert in_doubt(later) == set()
     later.consume()
     assert later.texts == (["c", "d"] if decision is committed else ["a", "b", "c"])
-
-
