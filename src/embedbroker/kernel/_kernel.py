@@ -311,7 +311,6 @@ class Kernel:
         """
         if transaction is not None:
             transaction.acknowledged.extend(zip(repeat(queue), references))
-            transaction.unsettled += 1
 
         def settlements() -> Iterator[None]:
             for reference in references:
@@ -325,8 +324,6 @@ class Kernel:
                 else:
                     self.settle(queue, reference)
                 yield
-            if transaction is not None:
-                transaction.unsettled -= 1
             finished()
 
         self.chores.add(settlements())

@@ -179,12 +179,15 @@ class Session:
             if current == message_id:
                 return None
         rest = _up_to(consumer, message_id)
-        self.unfinished += 1
-        kernel.settle_later(queue, rest, transaction, self._finished)
+        self._defer(transaction, 1)
+        kernel.settle_later(queue, rest, transaction, lambda: self._defer(transaction, -1))
         return None
 
-    def _finished(self) -> None:
-        self.unfinished -= 1
+    def _defer(self, transaction: Transaction | None, change: int) -> None:
+        """A large acknowledgement is put off, or done: what is asked for behind it has to wait for it."""
+        self.unfinished += change
+        if transaction is not None:
+            transaction.unsettled += change
 
     def acknowledge_individually(self, key: int, message_id: int) -> Refused | None:
         """Acknowledge just one message."""
@@ -249,7 +252,7 @@ class Session:
 
     def _commit(self, transaction: Transaction) -> None:
         self.kernel.commit(transaction)
-        self._finished()
+        self.unfinished -= 1
 
     def fail_transaction(self, reason: str) -> None:
         """Make the current transaction rollback-only; nothing happens where sends commit by themselves."""

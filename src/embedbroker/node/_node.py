@@ -28,6 +28,7 @@ from embedbroker.protocols import (
 )
 from embedclient.model import Entropy, Instant, make_uuid, uuid_text
 
+from ._decisions import Decisions
 from ._gate import DurabilityGate
 from ._hoards import Hoards
 from ._inputs import (
@@ -35,6 +36,7 @@ from ._inputs import (
     BytesReceived,
     Command,
     CommandKind,
+    DecideBranch,
     DiskDone,
     DiskFailed,
     Input,
@@ -89,6 +91,7 @@ class Node:
         self.journal = storage.Journal(journal_settings) if journal_settings is not None else None
         self.kernel = Kernel(config, restore_message, self._log, memory_limit_bytes, self.journal)
         self.gate = DurabilityGate()
+        self._decisions = Decisions(self.kernel)
         shares = config.memory_shares(memory_limit_bytes)
         self.core = CoreService(
             self.kernel, self.gate, entropy, "", ResendAccount(shares.resend, config.output_bytes_max)
@@ -146,6 +149,8 @@ class Node:
                 self._on_accepted(input)
             case PeerClosed():
                 self._on_peer_closed(input)
+            case DecideBranch():
+                self._decisions.take(input)
             case Command():
                 self._on_command(input)
             case _:
@@ -428,6 +433,7 @@ class Node:
                 self._say_notes(journal.notes)
         if self._flushing and self._is_flushed():
             self._leave()
+        self._outputs.extend(self._decisions.answers())
         self._collect()
         # Looked at last: peers that were given up on the way leave messages to others.
         self._work_left = (

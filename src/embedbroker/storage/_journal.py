@@ -28,16 +28,7 @@ from ._batch import BATCH_HEADER_BYTES, BatchFlags, stored_size
 from ._disk import DiskFault, DiskOperation, DiskWork, Lane, Sync, WriteAt
 from ._lane import StepLane
 from ._liveness import Liveness
-from ._record_codec import (
-    ACKNOWLEDGE,
-    ADD_MESSAGE,
-    ADD_ONE,
-    DUPLICATE_ID,
-    DURABLE,
-    PAIR,
-    UPDATE_DELIVERY_COUNT,
-    RecordKind,
-)
+from ._record_codec import ACKNOWLEDGE, ADD_MESSAGE, ADD_ONE, DURABLE, PAIR, UPDATE_DELIVERY_COUNT, RecordKind
 from ._recovered import JournaledMessage, RecoveredState
 from ._recovery import Recovery, recover
 from ._segments import FIRST_BATCH_OFFSET, GatheredBatch, Segment
@@ -59,7 +50,7 @@ _ADD, _ACKNOWLEDGE, _UPDATE = map(
 _pack_add, _pack_add_one, _pack_pair = ADD_MESSAGE.pack, ADD_ONE.pack, PAIR.pack
 _pack_acknowledge = ACKNOWLEDGE.pack
 _ADD_BYTES, _ADD_ONE_BYTES, _PAIR_BYTES = ADD_MESSAGE.size, ADD_ONE.size, PAIR.size
-_ACKNOWLEDGE_BYTES = ACKNOWLEDGE.size
+_ACKNOWLEDGE_BYTES, _ID_BYTES = ACKNOWLEDGE.size, codec.DUPLICATE_ID.size
 
 
 class JournalState(Enum):
@@ -173,7 +164,7 @@ class Journal:
         self, message: JournaledMessage, references: Sequence[tuple[int, int]], entry: DuplicateId
     ) -> None:
         """Append a message without a transaction and the id that came with it, so that neither stays alone."""
-        size = _ADD_BYTES + _PAIR_BYTES * len(references) + len(message.raw) + DUPLICATE_ID.size + len(entry.value)
+        size = _ADD_BYTES + _PAIR_BYTES * len(references) + len(message.raw) + _ID_BYTES + len(entry.value)
         if size > self._room:
             self._make_room(size)
         self.add_message(message, 0, references)
