@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import trio
 
 from embedbroker import EmbeddedBroker
+from embedbroker.kernel import Session
+from embedbroker.runtime._disk import FileDisk
+from embedbroker.storage import DiskFault, DiskOperation, FaultKind
 from embedclient.errors import IllegalStateException
 from embedclient.model import Xid
 
@@ -16,8 +18,6 @@ from ..node.branches import xid
 
 def in_doubt(broker: EmbeddedBroker, *numbers: int) -> None:
     """Prepare empty branches inside the broker, as sessions that are gone by now did."""
-    from embedbroker.kernel import Session
-
     kernel = broker._running().host.node.kernel
     session = Session(kernel, "s", auto_commit_sends=False, auto_commit_acknowledges=False, pre_acknowledge=False)
     for number in numbers:
@@ -45,17 +45,21 @@ async def test_decisions(tmp_path: Path, durable: bool) -> None:
 
 
 async def test_a_decision_ends_with_the_broker(tmp_path: Path) -> None:
-    async with EmbeddedBroker(data_directory=str(tmp_path)) as broker:
+    class FullDisk(FileDisk):
+        full = False
+
+        def run(self, operations: tuple[DiskOperation, ...]) -> tuple[object, ...]:
+            if self.full:
+                raise DiskFault(FaultKind.FULL, "segment", "no space left on device")
+            return super().run(operations)
+
+    disk = FullDisk(tmp_path)
+    async with EmbeddedBroker(disk=disk) as broker:
         in_doubt(broker, 1)
-
-        async def decide() -> None:
-            with pytest.raises(IllegalStateException, match="stopped before"):
-                await broker.commit_branch(xid(1))
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(decide)
-            await trio.lowlevel.checkpoint()
-            broker.kill()
+        disk.full = True
+        with pytest.raises(IllegalStateException, match="stopped before"):
+            await broker.commit_branch(xid(1))
+        await broker.stop()
         with pytest.raises(IllegalStateException, match="not running"):
             await broker.commit_branch(xid(1))
 
