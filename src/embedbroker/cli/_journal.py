@@ -113,9 +113,10 @@ def _lines(report: JournalReport) -> Iterator[str]:
 def _state(report: JournalReport) -> str:
     if report.refusal is not None:
         return "unknown"
+    ids = f", {report.duplicate_ids:,} duplicate ids" if report.duplicate_ids else ""
     return (
         f"{report.messages:,} messages, {report.queues:,} queues, "
-        f"{report.prepared_transactions:,} prepared transactions"
+        f"{report.prepared_transactions:,} prepared transactions{ids}"
     )
 
 

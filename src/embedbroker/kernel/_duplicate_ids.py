@@ -12,7 +12,7 @@ a restart the newest are in force again, as they came.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,6 +21,7 @@ from embedclient.errors import ErrorCode
 from embedclient.model import Message
 
 from ._refusal import Refused
+from ._transaction import TransactionState
 
 if TYPE_CHECKING:
     from ._address import Address
@@ -109,7 +110,7 @@ class DuplicateIds:
         self.used_bytes = 0
         # Those with ids, the one that got an id last at the end.
         self._caches: OrderedDict[IdCache, None] = OrderedDict()
-        # Ids of transactions that are about to commit, or prepared.
+        # Ids of transactions that are about to commit, or prepared, or committed and on their way into the caches.
         self._held: dict[tuple[int, bytes], Transaction] = {}
         self._said = False
 
@@ -124,13 +125,15 @@ class DuplicateIds:
         """
         value = _bounded(duplicate_id)
         cache = address.duplicate_ids
-        if cache is not None and value in cache:
+        holder = self._held.get((address.definition.id, value)) if self._held else None
+        committed = holder is not None and holder.state is TransactionState.ENDED
+        if committed or (cache is not None and value in cache):
             text = f"a duplicate of a message to {address.name!r} is dropped, its id is {_shown(duplicate_id)}"
             self._log(text)
             if transaction is not None:
                 transaction.fail(text, ErrorCode.DUPLICATE_ID_REJECTED)
             return None
-        if self._held and transaction is None and (address.definition.id, value) in self._held:
+        if holder is not None and transaction is None:
             # Whether it is a duplicate depends on how that ends, and neither answer could be taken back.
             return Refused(
                 ErrorCode.DUPLICATE_ID_REJECTED,
@@ -185,11 +188,15 @@ class DuplicateIds:
             if held.get(key) is transaction:
                 del held[key]
 
-    def commit(self, transaction: Transaction) -> None:
-        """The ids of a transaction are in force."""
-        self.let_go(transaction)
+    def commit(self, transaction: Transaction) -> Iterator[None]:
+        """Bring the ids of a committed transaction into force, one with each step; until then it holds them."""
+        held = self._held
         for identified in transaction.identified:
-            self.enforce(identified.address, identified.entry)
+            entry = identified.entry
+            self.enforce(identified.address, entry)
+            if held.get((entry.address_id, entry.value)) is transaction:
+                del held[entry.address_id, entry.value]
+            yield
 
     # -- the caches ----------------------------------------------------------------------------------------------
 
@@ -228,6 +235,16 @@ class DuplicateIds:
         """Bring back ids from the journal, without writing them again; those of each address oldest first."""
         for entry in entries:
             self.enforce(addresses[entry.address_id], entry)
+
+    def restore_held(
+        self, transaction: Transaction, entries: Iterable[DuplicateId], addresses: dict[int, Address]
+    ) -> None:
+        """Give a prepared transaction from the journal its ids back, to hold as before; addresses by their id."""
+        for entry in entries:
+            identified = Identified(addresses[entry.address_id], entry)
+            identified.recorded = True
+            transaction.identified.append(identified)
+            self._held[entry.address_id, entry.value] = transaction
 
     def clear(self, cache: IdCache) -> None:
         """An address is gone. Its ids need no records: that of its removal is enough."""

@@ -381,18 +381,13 @@ class Kernel:
         assert transaction.state not in (TransactionState.ROLLBACK_ONLY, TransactionState.ENDED)
         transaction.state = TransactionState.ENDED
         if transaction.identified:
-            self.duplicates.commit(transaction)
+            self._carry_out(self.duplicates.commit(transaction), len(transaction.identified))
         sent, counts = transaction.sent, transaction.counts
         first = self.ids.take(len(sent)) if sent else 0
         if transaction.recorded:
             positions = [(queue.id, first) for queue in counts if queue.durable and not queue.deleted]
             self.store.commit(transaction.id, positions)
-        acknowledged = transaction.acknowledged
-        if len(acknowledged) <= AT_ONCE_MAX:
-            for queue, reference in acknowledged:
-                self._gone(queue, reference.message)
-        else:
-            self.chores.add(self._all_gone(acknowledged))
+        self._carry_out(self._all_gone(transaction.acknowledged), len(transaction.acknowledged))
         point = self.store.point() if transaction.recorded else 0
         if len(sent) > AT_ONCE_MAX or point > self.store.reached or self.publications:
             self.publications.add_commit(point, sent, counts, first)
@@ -410,15 +405,19 @@ class Kernel:
         self.duplicates.let_go(transaction)
         if transaction.recorded:
             self.store.rollback(transaction.id)
-        if len(transaction.sent) <= AT_ONCE_MAX:
-            deque(self._all_released(transaction.sent), maxlen=0)
-        else:
-            self.chores.add(self._all_released(transaction.sent))
+        self._carry_out(self._all_released(transaction.sent), len(transaction.sent))
         returning: dict[Queue, list[Reference]] = {}
         for queue, reference in transaction.acknowledged:
             returning.setdefault(queue, []).append(reference)
         for queue, references in returning.items():
             self.give_back_all(queue, references, seen=True)
+
+    def _carry_out(self, effects: Iterator[None], count: int) -> None:
+        """At once if they are few, over the next steps otherwise."""
+        if count <= AT_ONCE_MAX:
+            deque(effects, maxlen=0)
+        else:
+            self.chores.add(effects)
 
     def _all_released(self, sent: list[tuple[Message, list[Queue]]]) -> Iterator[None]:
         for message, targets in sent:

@@ -6,13 +6,16 @@ Responsible for the list of effects and for the records' transaction id. Refuses
 from __future__ import annotations
 
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from embedclient.errors import ErrorCode
 from embedclient.model import Message
 
 from ._backlog import Reference
-from ._duplicate_ids import Identified
 from ._queue import Queue
+
+if TYPE_CHECKING:
+    from ._duplicate_ids import Identified
 
 __all__ = ["Transaction", "TransactionState"]
 

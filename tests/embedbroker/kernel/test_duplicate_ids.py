@@ -212,6 +212,25 @@ def test_a_prepared_transaction_holds_its_ids(stage: Stage) -> None:
     assert send(stage, "free", b"id") is None
 
 
+def test_ids_of_a_large_transaction_count_from_the_commit_and_take_their_turns() -> None:
+    stage = Stage(PLAIN, id_cache_size=2_000)
+    stage.queue("orders")
+    session, other = stage.session(transacted=True), stage.session(transacted=True)
+    for number in range(1_000):
+        send(stage, f"{number}", b"%d" % number, session)
+    send(stage, "other", b"998", other)
+    assert session.commit() is None
+    assert len(ids_of(stage)) < 1_000
+    assert send(stage, "again", b"999") is None
+    refused = other.commit()
+    assert refused is not None and refused.code == REJECTED
+    send(stage, "in", b"997", other)
+    assert other.commit() is not None
+    assert stage.run_all(100) > 5
+    assert len(ids_of(stage)) == 1_000 and not stage.kernel.duplicates._held
+    assert len(stage.waiting("orders")) == 1_000
+
+
 def test_a_failure_before_keeps_its_reason(stage: Stage) -> None:
     session = stage.session(transacted=True)
     session.fail_transaction("something else")
@@ -377,6 +396,24 @@ def test_the_newest_ids_come_back_in_their_order() -> None:
     assert restored(stage, b"a", b"b", b"c", b"b", b"d") == [b"c", b"b", b"d"]
     assert stage.store.records == [("forget", 101), ("forget", 100)]
     assert stage.kernel.duplicates.used_bytes == 3 * (ENTRY_OVERHEAD_BYTES + 1)
+
+
+def test_a_prepared_transaction_that_comes_back_holds_its_ids() -> None:
+    stage = Stage(PLAIN)
+    stage.queue("orders")
+    kernel, address = stage.kernel, stage.kernel.catalog.addresses["orders"]
+    first, second = kernel.begin(), kernel.begin()
+    for transaction, number in ((first, 100), (second, 101)):
+        entry = DuplicateId(number, address.definition.id, b"%d" % number)
+        kernel.duplicates.restore_held(transaction, [entry], {address.definition.id: address})
+    for value in (b"100", b"101"):
+        refused = send(stage, "m", value)
+        assert refused is not None and refused.code == REJECTED
+    stage.store.records.clear()
+    kernel.commit(first)
+    kernel.rollback(second)
+    assert ids_of(stage) == [b"100"] and stage.store.of_kind("id") == []
+    assert send(stage, "m", b"101") is None
 
 
 @pytest.mark.parametrize(("persists", "size"), [(False, 9), (True, 0)])
