@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ._backlog import Reference, Sealed
 from ._branch import HeuristicOutcome, xid_of
-from ._duplicate_ids import DuplicateId, Identified
+from ._duplicate_ids import DuplicateId
 from ._transaction import Transaction
 
 if TYPE_CHECKING:
@@ -98,9 +98,7 @@ class Recovery:
                 self._locks[pair] = transaction
                 yield
             for entry in stored.duplicate_ids:
-                identified = Identified(self._addresses[entry.address_id], entry)
-                identified.recorded = True
-                transaction.identified.append(identified)
+                self._kernel.duplicates.restore_held(transaction, (entry,), self._addresses)
                 yield
 
     def lock_some(self, limit: int) -> bool:
