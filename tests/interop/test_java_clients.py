@@ -42,6 +42,11 @@ def test_java_client(
     matrix = matrices.get(version)
     if matrix is None:
         matrix = matrices[version] = JmsMatrix(version)
+
+    def kill() -> None:
+        broker.kill()
+        broker.start()
+
     url = f"tcp://127.0.0.1:{relay.port}" if case.startswith("cut-") else broker.url
-    if failure := matrix.run(case, url, {"cut": relay.cut, "restart": broker.restart}):
+    if failure := matrix.run(case, url, {"cut": relay.cut, "kill": kill, "restart": broker.restart}):
         pytest.fail(failure, pytrace=False)
