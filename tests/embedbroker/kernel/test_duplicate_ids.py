@@ -398,6 +398,12 @@ def test_the_newest_ids_come_back_in_their_order() -> None:
     assert stage.kernel.duplicates.used_bytes == 3 * (ENTRY_OVERHEAD_BYTES + 1)
 
 
+def test_ids_of_an_address_that_another_took_the_place_of_are_forgotten() -> None:
+    stage = Stage(PLAIN)
+    stage.kernel.duplicates.restore([DuplicateId(100, 5, b"id")], {})
+    assert stage.store.of_kind("forget") == [("forget", 100)]
+
+
 def test_a_prepared_transaction_that_comes_back_holds_its_ids() -> None:
     stage = Stage(PLAIN)
     stage.queue("orders")
