@@ -10,7 +10,6 @@ stops tracking such tuples, so a full collection does not walk a million recover
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple, Protocol
 
@@ -112,7 +111,7 @@ class RecoveredState:
     _duplicate_ids: dict[int, dict[int, bytes]] = Factory(dict)
     _left: list[int] = Factory(list)
     _queue_ids: frozenset[int] = frozenset()
-    _entries: Iterator[DuplicateId] = iter(())
+    _entries: Iterator[DuplicateId] = Factory(lambda: iter(()))
 
     def __attrs_post_init__(self) -> None:
         self._queue_ids = frozenset([queue.id for queue in self.queues])
