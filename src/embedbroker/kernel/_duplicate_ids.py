@@ -243,17 +243,6 @@ class DuplicateIds:
             else:
                 self._forget(entry.number)
 
-    def restore_held(
-        self, transaction: Transaction, entries: Iterable[DuplicateId], addresses: dict[int, Address]
-    ) -> None:
-        """Give a prepared transaction from the journal its ids back, to hold as before; addresses by their id."""
-        for entry in entries:
-            if (address := addresses.get(entry.address_id)) is not None:
-                identified = Identified(address, entry)
-                identified.recorded = True
-                transaction.identified.append(identified)
-                self._held[entry.address_id, entry.value] = transaction
-
     def clear(self, cache: IdCache) -> None:
         """An address is gone. Its ids need no records: that of its removal is enough."""
         self.used_bytes -= sum([ENTRY_OVERHEAD_BYTES + len(value) for value in cache.numbers])
