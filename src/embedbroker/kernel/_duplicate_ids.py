@@ -232,19 +232,16 @@ class DuplicateIds:
             self._drop_oldest(next(iter(self._caches)))
 
     def restore(self, entries: Iterable[DuplicateId], addresses: dict[int, Address]) -> None:
-        """Bring back ids from the journal, without writing them again; those of each address oldest first."""
-        for entry in entries:
-            self.enforce(addresses[entry.address_id], entry)
+        """Bring back ids from the journal, without writing them again; those of each address oldest first.
 
-    def restore_held(
-        self, transaction: Transaction, entries: Iterable[DuplicateId], addresses: dict[int, Address]
-    ) -> None:
-        """Give a prepared transaction from the journal its ids back, to hold as before; addresses by their id."""
+        In a salvaged journal an address may stand twice, and only the later one counts.
+        """
         for entry in entries:
-            identified = Identified(addresses[entry.address_id], entry)
-            identified.recorded = True
-            transaction.identified.append(identified)
-            self._held[entry.address_id, entry.value] = transaction
+            address = addresses.get(entry.address_id)
+            if address is not None:
+                self.enforce(address, entry)
+            else:
+                self._forget(entry.number)
 
     def clear(self, cache: IdCache) -> None:
         """An address is gone. Its ids need no records: that of its removal is enough."""

@@ -111,11 +111,17 @@ class RecoveredState:
     _duplicate_ids: dict[int, dict[int, bytes]] = Factory(dict)
     _left: list[int] = Factory(list)
     _queue_ids: frozenset[int] = frozenset()
+    _entries: Iterator[DuplicateId] = Factory(lambda: iter(()))
 
     def __attrs_post_init__(self) -> None:
         self._queue_ids = frozenset([queue.id for queue in self.queues])
         self._left = list(self._messages)
         self._left.reverse()
+        self._entries = (
+            DuplicateId(number, address_id, value)
+            for address_id, values in self._duplicate_ids.items()
+            for number, value in values.items()
+        )
 
     @property
     def messages_left(self) -> int:
@@ -138,16 +144,7 @@ class RecoveredState:
 
     def take_duplicate_ids(self, limit: int) -> list[DuplicateId]:
         """Take up to ``limit`` ids, each address' oldest first; an empty list means that all are taken."""
-        taken: list[DuplicateId] = []
-        while self._duplicate_ids and len(taken) < limit:
-            address_id, values = next(iter(self._duplicate_ids.items()))
-            numbers = list(islice(values, limit - len(taken)))
-            if len(numbers) == len(values):
-                del self._duplicate_ids[address_id]
-                taken += [DuplicateId(number, address_id, values[number]) for number in numbers]
-            else:
-                taken += [DuplicateId(number, address_id, values.pop(number)) for number in numbers]
-        return taken
+        return list(islice(self._entries, limit))
 
 
 def restore(

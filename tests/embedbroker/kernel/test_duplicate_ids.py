@@ -398,22 +398,10 @@ def test_the_newest_ids_come_back_in_their_order() -> None:
     assert stage.kernel.duplicates.used_bytes == 3 * (ENTRY_OVERHEAD_BYTES + 1)
 
 
-def test_a_prepared_transaction_that_comes_back_holds_its_ids() -> None:
+def test_ids_of_an_address_that_another_took_the_place_of_are_forgotten() -> None:
     stage = Stage(PLAIN)
-    stage.queue("orders")
-    kernel, address = stage.kernel, stage.kernel.catalog.addresses["orders"]
-    first, second = kernel.begin(), kernel.begin()
-    for transaction, number in ((first, 100), (second, 101)):
-        entry = DuplicateId(number, address.definition.id, b"%d" % number)
-        kernel.duplicates.restore_held(transaction, [entry], {address.definition.id: address})
-    for value in (b"100", b"101"):
-        refused = send(stage, "m", value)
-        assert refused is not None and refused.code == REJECTED
-    stage.store.records.clear()
-    kernel.commit(first)
-    kernel.rollback(second)
-    assert ids_of(stage) == [b"100"] and stage.store.of_kind("id") == []
-    assert send(stage, "m", b"101") is None
+    stage.kernel.duplicates.restore([DuplicateId(100, 5, b"id")], {})
+    assert stage.store.of_kind("forget") == [("forget", 100)]
 
 
 @pytest.mark.parametrize(("persists", "size"), [(False, 9), (True, 0)])
