@@ -331,14 +331,13 @@ class BranchTable:
 
     def _attach(self, session: Session, branch: Branch, transaction: Transaction) -> None:
         self._give_up_work(session)
-        session.branch = branch
-        session.transaction = transaction
+        session.enter(branch, transaction)
         branch.workers[session] = None
 
     def _detach(self, session: Session) -> None:
-        branch, transaction = session.branch, session.transaction
-        assert branch is not None and transaction is not None
-        session.branch = session.transaction = None
+        branch = session.branch
+        assert branch is not None
+        transaction = session.leave()
         session.left_xid = branch.xid
         branch.left_by = session
         del branch.workers[session]

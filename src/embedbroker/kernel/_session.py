@@ -29,6 +29,7 @@ class Session:
     """One session. ``auto_commit_sends`` and ``auto_commit_acknowledges`` say what bypasses the transaction."""
 
     __slots__ = (
+        "_commits_outside",
         "auto_commit_acknowledges",
         "auto_commit_sends",
         "branch",
@@ -69,6 +70,7 @@ class Session:
         # What it does now, for itself or in a branch.
         self.transaction: Transaction | None = None
         self.branch: Branch | None = None
+        self._commits_outside = auto_commit_sends, auto_commit_acknowledges
         # The branch it worked in last.
         self.left_xid: Xid | None = None
         # Seconds for its branches; None is the broker's time-out.
@@ -77,6 +79,20 @@ class Session:
         self.unfinished = 0
         # Room for what its producers were granted credit for.
         self.reservation = Reservation(kernel.memory)
+
+    def enter(self, branch: Branch, transaction: Transaction) -> None:
+        """From now on, everything belongs to a branch."""
+        self.branch, self.transaction = branch, transaction
+        self._commits_outside = self.auto_commit_sends, self.auto_commit_acknowledges
+        self.auto_commit_sends = self.auto_commit_acknowledges = False
+
+    def leave(self) -> Transaction:
+        """From now on, nothing belongs to a branch; returns what gathered what did."""
+        transaction = self.transaction
+        assert self.branch is not None and transaction is not None
+        self.branch = self.transaction = None
+        self.auto_commit_sends, self.auto_commit_acknowledges = self._commits_outside
+        return transaction
 
     def _current(self) -> Transaction:
         transaction = self.transaction

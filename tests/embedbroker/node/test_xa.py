@@ -10,6 +10,7 @@ from embedclient.model import XaCode, Xid
 from embedclient.wire.core import (
     DeleteQueue,
     NullResponse,
+    SessionAcknowledge,
     SessionClose,
     SessionCommit,
     SessionReceiveMessage,
@@ -50,13 +51,13 @@ def stage() -> Stage:
 
 @pytest.fixture
 def peer(stage: Stage) -> Peer:
-    peer = stage.connect().open_session("s", transacted=True)
+    peer = stage.connect().open_session("s", transacted=True, xa=True)
     peer.create_queue()
     return peer
 
 
 def another(stage: Stage, name: str = "t") -> Peer:
-    return stage.connect().open_session(name, transacted=True)
+    return stage.connect().open_session(name, transacted=True, xa=True)
 
 
 def fill(stage: Stage, *texts: str) -> None:
@@ -143,6 +144,31 @@ def test_a_prepared_branch_takes_no_more_work(stage: Stage, peer: Peer) -> None:
     assert answer(peer, SessionXaEnd(xid(1))) == XaCode.XA_RBROLLBACK
     assert committed(peer, 1) == XaCode.XA_OK
     assert query_count(peer) == 1
+
+
+@pytest.mark.parametrize("xa", [True, False])
+def test_outside_a_branch_an_xa_session_commits_at_once_and_another_when_told(stage: Stage, xa: bool) -> None:
+    peer = stage.connect().open_session("s", transacted=True, xa=xa)
+    peer.create_queue()
+    peer.consume()
+    sent_in(peer, 1, "in the branch")
+    peer.post("outside", durable=True)
+    stage.settle_disk()
+    assert peer.texts == (["outside"] if xa else [])
+    prepared(peer, 1)
+    assert committed(peer, 1) == XaCode.XA_OK
+    if not xa:
+        # Work of its own, of which nobody has said that it is to be committed.
+        sent_in(peer, 2, "in another")
+        assert committed(peer, 2, one_phase=True) == XaCode.XA_OK
+        assert peer.texts == ["in the branch", "in another"]
+        return
+    assert peer.texts == ["outside", "in the branch"]
+    deliveries = peer.packets(SessionReceiveMessage)
+    peer.send(SessionAcknowledge(0, deliveries[-1].message.message_id, False))
+    stage.settle_disk()
+    peer.lose()
+    assert query_count(another(stage)) == 0
 
 
 def test_a_session_in_a_branch_joins_no_other(stage: Stage, peer: Peer) -> None:
