@@ -44,7 +44,6 @@ public final class Matrix {
       RefusalCases.addTo(CASES);
       ConnectionCases.addTo(CASES);
       ReconnectCases.addTo(CASES);
-      XaCases.addTo(CASES);
       PythonCases.addTo(CASES);
    }
 
