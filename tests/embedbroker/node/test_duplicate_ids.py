@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from embedclient.errors import ErrorCode
-from embedclient.model import Properties, PropertyType
+from embedclient.model import Properties, PropertyType, XaCode
 from embedclient.wire.core import (
     CoreMessage,
     ExceptionResponse,
@@ -18,8 +18,13 @@ from embedclient.wire.core import (
     SessionReceiveMessage,
     SessionRollback,
     SessionSend,
+    SessionXaEnd,
+    SessionXaPrepare,
+    SessionXaRollback,
+    SessionXaStart,
 )
 
+from .branches import answer, committed, prepared, xid
 from .scripted import Peer, Stage
 
 
@@ -149,6 +154,34 @@ def test_without_persistence_a_restart_forgets() -> None:
     stage.connect().open_session("s").send(*send(identified("2", "id")))
     stage.settle_disk()
     assert queued(stage) == ["1", "2"]
+
+
+def test_a_prepared_branch_keeps_its_ids_over_crashes_until_it_is_decided(stage: Stage, peer: Peer) -> None:
+    for number in (1, 2):
+        session = stage.connect().open_session(f"xa-{number}", transacted=True)
+        assert answer(session, SessionXaStart(xid(number))) == XaCode.XA_OK
+        session.send(SessionSend(identified(f"{number}", f"{number}"), False))
+        assert answer(session, SessionXaEnd(xid(number))) == XaCode.XA_OK
+        prepared(session, number)
+    for _ in range(2):
+        stage.boot()
+        again = stage.connect().open_session("s")
+        again.send(*send(identified("again", "1"), identified("again", "2")))
+        stage.settle_disk()
+        answers = again.clear()
+        assert [each.code for each in answers if isinstance(each, ExceptionResponse)] == [113, 113]
+    deciding = stage.connect().open_session("deciding", transacted=True)
+    assert committed(deciding, 1) == XaCode.XA_OK
+    assert answer(deciding, SessionXaRollback(xid(2))) == XaCode.XA_OK
+    again.send(*send(identified("again", "1"), identified("free", "2")))
+    stage.settle_disk()
+    assert queued(stage) == ["1", "free"]
+    # What one branch committed, another cannot.
+    answer(deciding, SessionXaStart(xid(3)))
+    deciding.send(SessionSend(identified("3", "1"), False))
+    answer(deciding, SessionXaEnd(xid(3)))
+    assert answer(deciding, SessionXaPrepare(xid(3))) not in (XaCode.XA_OK, XaCode.XA_RDONLY)
+    assert queued(stage) == ["1", "free"]
 
 
 @pytest.mark.parametrize("seed", range(60))
