@@ -276,6 +276,7 @@ class BranchTable:
         branch = Branch(xid, transaction, self._kernel.monotonic, _NEVER)
         branch.is_prepared = True
         self._branches[xid] = branch
+        self._kernel.duplicates.hold(transaction)
         self._pledge(transaction, 1)
 
     def restore_outcome(self, outcome: HeuristicOutcome) -> None:

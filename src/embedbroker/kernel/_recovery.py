@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ._backlog import Reference, Sealed
 from ._branch import HeuristicOutcome, xid_of
-from ._duplicate_ids import DuplicateId
+from ._duplicate_ids import DuplicateId, Identified
 from ._transaction import Transaction
 
 if TYPE_CHECKING:
@@ -98,7 +98,9 @@ class Recovery:
                 self._locks[pair] = transaction
                 yield
             for entry in stored.duplicate_ids:
-                self._kernel.duplicates.restore_held(transaction, (entry,), self._addresses)
+                identified = Identified(self._addresses[entry.address_id], entry)
+                identified.recorded = True
+                transaction.identified.append(identified)
                 yield
 
     def lock_some(self, limit: int) -> bool:
