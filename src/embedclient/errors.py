@@ -105,7 +105,7 @@ class JMSException(Exception):
     there is one.
     """
 
-    DEFAULT_CODE: ClassVar[ErrorCode] = ErrorCode.GENERIC_EXCEPTION
+    DEFAULT_CODE: ClassVar[int] = ErrorCode.GENERIC_EXCEPTION
 
     error_code: int
     linked_exception: BaseException | None
@@ -200,15 +200,10 @@ class TransactionOutcomeUnknownException(TransactionRolledBackException):
     DEFAULT_CODE = ErrorCode.TRANSACTION_OUTCOME_UNKNOWN
 
 
-# XaCode.XAER_RMERR, which lives among the values and may not be imported here.
-_XAER_RMERR = -3
-
-
 class XAException(JMSException):
     """An XA request was not carried out; ``error_code`` is an ``XaCode``, not an ``ErrorCode``."""
 
-    def __init__(self, message: str, *, code: int = _XAER_RMERR, linked_exception: BaseException | None = None) -> None:
-        super().__init__(message, code=code, linked_exception=linked_exception)
+    DEFAULT_CODE = -3  # XAER_RMERR
 
 
 class ConnectionClosedException(IllegalStateException):

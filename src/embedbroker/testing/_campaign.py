@@ -52,6 +52,8 @@ MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.SUBSCRIPTION_SHARED: 200,
     Moment.OLD_CLIENT: 100,
     Moment.RECOVERED_IN_SLICES: 300,
+    Moment.SENT_AGAIN_WITH_ID: 600,
+    Moment.DUPLICATE_REJECTED: 4,
 }
 #: Below this number of seeds the minima say more about luck than about the campaign.
 SEEDS_FOR_MINIMA = 200

@@ -65,6 +65,8 @@ class Moment(IntEnum):
     SUBSCRIPTION_SHARED = 31
     OLD_CLIENT = 32
     RECOVERED_IN_SLICES = 33
+    SENT_AGAIN_WITH_ID = 34
+    DUPLICATE_REJECTED = 35
 
 
 @define(eq=False)

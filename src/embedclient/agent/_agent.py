@@ -218,11 +218,11 @@ class Agent:
         ack_batch_size: int | None = None,
         client_id: str | None = None,
     ) -> Call[Session]:
-        """Opens a session with flags of its own; connects first if necessary."""
+        """Opens a session with flags of its own; connects first if necessary. With `xa` both commit flags are off."""
         settings = self.settings
         flags = SessionFlags(
-            auto_commit_sends=auto_commit_sends,
-            auto_commit_acks=auto_commit_acks,
+            auto_commit_sends=auto_commit_sends and not xa,
+            auto_commit_acks=auto_commit_acks and not xa,
             pre_acknowledge=settings.pre_acknowledge if pre_acknowledge is None else pre_acknowledge,
             ack_batch_size=settings.ack_batch_size if ack_batch_size is None else ack_batch_size,
             xa=xa,

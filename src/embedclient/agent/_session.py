@@ -6,7 +6,7 @@ start, stop, close and metadata, and for the packets that make the session again
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from embedclient.agent._addressing import Addressing
 from embedclient.agent._call import DONE, Call, DueCallbacks, Steps, failed_call, run_sequence, settled, wait
@@ -25,7 +25,6 @@ from embedclient.agent._queue_state import (
 from embedclient.agent._settings import LocatorSettings, SessionFlags, SessionMode
 from embedclient.agent._timers import Timers
 from embedclient.agent._transaction import commit_steps, given_back, rollback_steps, rolled_back
-from embedclient.agent._xa import Branches
 from embedclient.errors import ConnectionClosedException, JMSException
 from embedclient.wire.core import (
     FRAME_HEADER_SIZE,
@@ -55,6 +54,9 @@ from embedclient.wire.core import (
     decode_packet,
     message_raw,
 )
+
+if TYPE_CHECKING:
+    from embedclient.agent._xa import Branches
 
 _SESS_RECEIVE_MSG: Final = 75
 _PACKETS_CONFIRMED: Final = 22
@@ -105,7 +107,7 @@ class Session:
         self._next_consumer_id = 0
         self._next_producer_id = 1
         window = settings.producer_window_size
-        self.xa = Branches(self, line, due) if flags.xa else None
+        self.xa = self._new_branches() if flags.xa else None
         # Requests about addresses and queues are made through objects of their own, under the session's name.
         self._addressing = addressing = Addressing(line, due)
         self.query_queue = addressing.query_queue
@@ -123,6 +125,12 @@ class Session:
         self.create_temporary_topic = destinations.create_temporary_topic
         self.delete_temporary = destinations.delete_temporary
         self._credits = None if window < 0 else CreditTable(window, self._request_credits)
+
+    def _new_branches(self) -> "Branches":
+        # Loaded here, because few programs have XA sessions.
+        from embedclient.agent._xa import Branches
+
+        return Branches(self, self.line, self._due)
 
     # --- what it is ---
 

@@ -163,6 +163,7 @@ def test_a_prepared_branch_keeps_its_ids_over_crashes_until_it_is_decided(stage:
         session.send(SessionSend(identified(f"{number}", f"{number}"), False))
         assert answer(session, SessionXaEnd(xid(number))) == XaCode.XA_OK
         prepared(session, number)
+    again = peer
     for _ in range(2):
         stage.boot()
         again = stage.connect().open_session("s")
