@@ -430,8 +430,9 @@ def test_a_decision_here_is_told_until_it_is_forgotten(stage: Stage, peer: Peer,
     assert not table.decide(xid(1), commit=commit)
     stage.step(Tick())
     stage.settle_disk()
-    for client in (peer, None):
-        if client is None:
+    client = peer
+    for life in range(2):
+        if life:
             stage.boot()
             client = another(stage)
         assert in_doubt(client) == {xid(1)}

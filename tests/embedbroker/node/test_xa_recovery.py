@@ -109,6 +109,7 @@ def test_a_branch_survives_many_lives_and_comes_back_once_each_time(stage: Stage
     take(stage, peer)
     sent_in(peer, 2, "d")
     prepared(peer, 2)
+    later = peer
     for _ in range(3):
         later = reborn(stage)
         assert in_doubt(later) == {xid(1), xid(2)}

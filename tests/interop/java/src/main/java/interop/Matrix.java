@@ -44,6 +44,7 @@ public final class Matrix {
       RefusalCases.addTo(CASES);
       ConnectionCases.addTo(CASES);
       ReconnectCases.addTo(CASES);
+      XaCases.addTo(CASES);
       PythonCases.addTo(CASES);
    }
 
