@@ -214,8 +214,9 @@ class BranchTable:
 
     def rollback(self, session: Session, xid: Xid) -> XaRefused | None:
         """Undo a branch; clients have thrown away what they were sent, so that returns too."""
-        if session.branch is not None and session.branch.xid == xid:
-            return _busy(session.branch)
+        busy = self._busy_with(session, xid)
+        if busy is not None:
+            return busy
         branch = self._branches.get(xid)
         if branch is None:
             session.return_held()
@@ -376,12 +377,26 @@ class BranchTable:
 
     def _idle(self, session: Session, xid: Xid) -> Branch | XaRefused | None:
         """The branch to be decided, if nobody works in it any more."""
-        if session.branch is not None and session.branch.xid == xid:
-            return _busy(session.branch)
+        busy = self._busy_with(session, xid)
+        if busy is not None:
+            return busy
         branch = self._branches.get(xid)
         if branch is not None and branch.state in (BranchState.WORKED_IN, BranchState.SUSPENDED):
             return _wrong_state(branch)
         return branch
+
+    def _busy_with(self, session: Session, xid: Xid) -> XaRefused | None:
+        """Whether a session has to end its work in a branch before it is decided.
+
+        A client may not be able to end what it lost: its call was under way when that happened.
+        """
+        branch = session.branch
+        if branch is None or branch.xid != xid:
+            return None
+        if branch.verdict is not XaCode.XAER_NOTA:
+            return _busy(branch)
+        self._detach(session)
+        return None
 
     def _gone(self, xid: Xid) -> XaRefused:
         """The branch to be decided is not there: it was decided here, or nobody knows it."""

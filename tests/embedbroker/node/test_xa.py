@@ -305,16 +305,28 @@ def test_an_orderly_end_leaves_a_branch_to_others(stage: Stage, peer: Peer) -> N
     assert query_count(other) == 1
 
 
-def test_a_branch_that_was_lost_cannot_be_prepared_although_its_client_does_not_know(stage: Stage, peer: Peer) -> None:
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_branch_that_was_lost_cannot_be_prepared_although_its_client_does_not_know(
+    stage: Stage, peer: Peer, ends: bool
+) -> None:
     sent_in(peer, 1, "a", end=False)
     stage.boot()
     later = another(stage)
     later.send(SessionXaFailed(xid(1)))
     assert later.clear() == []
     later.post("b", durable=True)
-    assert answer(later, SessionXaEnd(xid(1))) == XaCode.XA_OK
+    if ends:
+        assert answer(later, SessionXaEnd(xid(1))) == XaCode.XA_OK
     assert answer(later, SessionXaPrepare(xid(1))) == XaCode.XAER_NOTA
     assert query_count(later) == 0 and stage.node.kernel.memory.used_bytes == 0
+
+
+def test_a_branch_that_was_lost_can_be_rolled_back_without_an_end(stage: Stage, peer: Peer) -> None:
+    peer.send(SessionXaFailed(xid(1)))
+    peer.post("a", durable=True)
+    assert rolled_back(peer, 1) == XaCode.XA_OK
+    assert rolled_back(peer, 1) == XaCode.XAER_NOTA
+    assert query_count(peer) == 0
 
 
 def test_a_failure_is_no_word_about_a_prepared_branch(stage: Stage, peer: Peer) -> None:

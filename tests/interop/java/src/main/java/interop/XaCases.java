@@ -336,7 +336,10 @@ final class XaCases {
          broker.ask("kill");
          check(fails(XAException.class, () -> worker.resource.prepare(ended)).errorCode < 0, "it can be prepared");
          forget(worker, ended);
-         Branch next = worker.sends(queue, "later");
+      }
+      // The session above remembers the loss until another branch has failed in it.
+      try (Worker worker = Worker.of(broker)) {
+         Branch next = worker.sends(worker.session.createQueue(name), "later");
          worker.resource.prepare(next);
          worker.resource.commit(next, false);
       }
@@ -371,12 +374,13 @@ final class XaCases {
          }
          fails(XAException.class, () -> worker.resource.prepare(branch));
          forget(worker, branch);
-         Branch next = worker.sends(queue, "later");
-         worker.resource.commit(next, true);
-         MessageConsumer consumer = worker.session.createConsumer(queue);
-         Branch taken = worker.takes(consumer, "later");
-         worker.resource.commit(taken, true);
-         nothing(consumer);
+         try (Worker other = Worker.of(broker)) {
+            Branch next = other.sends(queue, "later");
+            other.resource.commit(next, true);
+            MessageConsumer consumer = other.session.createConsumer(queue);
+            other.resource.commit(other.takes(consumer, "later"), true);
+            nothing(consumer);
+         }
       }
    }
 
@@ -394,8 +398,8 @@ final class XaCases {
                worker.resource.commit(branch, false);
             }
          }
-         MessageConsumer consumer = worker.session.createConsumer(queue);
-         worker.resource.commit(worker.takes(consumer, "a"), true);
+         Session reader = broker.session();
+         same("a", nextText(reader.createConsumer(queue)));
       }
    }
 }
