@@ -238,6 +238,21 @@ def take_a_consumer_for_granted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(CoreSession, "disconnect_consumer", lambda self, consumer_id: None)
 
 
+def forget_the_duplicate_ids_of_the_life_before(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RecoveredState, "take_duplicate_ids", lambda self, limit: [])
+
+
+def keep_the_duplicate_ids_of_what_was_rolled_back(patch: pytest.MonkeyPatch) -> None:
+    rollback = Kernel.rollback
+
+    def remembering(self: Kernel, transaction: Transaction) -> None:
+        rollback(self, transaction)
+        for _ in self.duplicates.commit(transaction):
+            pass
+
+    patch.setattr(Kernel, "rollback", remembering)
+
+
 BUGS: list[Bug] = [
     confirm_before_sync,
     skip_a_replayed_acknowledgement,
@@ -262,6 +277,8 @@ BUGS: list[Bug] = [
     forget_producers_that_wait_for_memory,
     settle_nothing_in_advance,
     take_a_consumer_for_granted,
+    forget_the_duplicate_ids_of_the_life_before,
+    keep_the_duplicate_ids_of_what_was_rolled_back,
 ]
 
 

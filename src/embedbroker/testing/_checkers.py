@@ -178,8 +178,11 @@ class BrokerChecker:
             for address in node.kernel.catalog.addresses.values()
             if address.duplicate_ids
         }
-        if (replayed_ids := _ids_in(recovered, names)) != ids:
-            self.scene.fail(f"duplicate ids: the kernel holds {ids}, the journal {replayed_ids}")
+        replayed_ids = _ids_in(recovered, names)
+        for name in {**ids, **replayed_ids}:
+            if (known := ids.get(name, [])) != (found := replayed_ids.get(name, [])):
+                different = sorted({*known} ^ {*found})[:5]
+                self.scene.fail(f"duplicate ids of {name}: {len(known)} here, {len(found)} in the journal: {different}")
 
     def _held(self, kernel: Kernel) -> _Durable:
         held: _Durable = {}

@@ -22,7 +22,6 @@ final class RefusalCases {
       cases.put("refuses-large-messages", RefusalCases::largeMessages);
       cases.put("refuses-large-messages-in-transactions", RefusalCases::largeMessagesInTransactions);
       cases.put("refuses-delivery-delay", RefusalCases::deliveryDelay);
-      cases.put("refuses-duplicate-detection", RefusalCases::duplicateDetection);
       cases.put("refuses-wildcards", RefusalCases::wildcards);
       cases.put("refuses-last-value-queues", RefusalCases::lastValueQueues);
       cases.put("refuses-management", RefusalCases::management);
@@ -70,15 +69,6 @@ final class RefusalCases {
       producer.setDeliveryDelay(60_000);
       TextMessage late = session.createTextMessage("late");
       told(fails(JMSException.class, () -> producer.send(late)), "scheduled delivery");
-      goesOn(broker, session);
-   }
-
-   private static void duplicateDetection(Broker broker) throws Exception {
-      Session session = broker.session();
-      MessageProducer producer = session.createProducer(session.createQueue(broker.fresh("q")));
-      TextMessage once = session.createTextMessage("once");
-      once.setStringProperty("_AMQ_DUPL_ID", "once");
-      told(fails(JMSException.class, () -> producer.send(once)), "duplicate detection");
       goesOn(broker, session);
    }
 
