@@ -38,6 +38,11 @@ if TYPE_CHECKING:
         Receipt,
         ServerLocator,
         Session,
+        XAConnection,
+        XAConnectionFactory,
+        XAJMSContext,
+        XAResource,
+        XASession,
     )
     from embedclient.agent import (
         AddressState,
@@ -57,7 +62,7 @@ if TYPE_CHECKING:
         SendRefused,
         SessionMode,
     )
-    from embedclient.errors import JMSException
+    from embedclient.errors import JMSException, XAException
     from embedclient.model import (
         BytesMessage,
         DeliveryMode,
@@ -77,20 +82,24 @@ if TYPE_CHECKING:
         Topic,
         TransportConfiguration,
         TypedValue,
+        XaCode,
+        XaFlag,
+        Xid,
     )
     from embedclient.model import JMSMessage as Message
 
 _PACKAGES = {
     "_client": "AcknowledgeMode Body ClientConsumer ClientMessage ClientProducer ClientSession ClientSessionFactory "
     "Connection ConnectionFactory ConnectionMetaData ExceptionListener FailureListener JMSContext JMSProducer "
-    "MessageConsumer MessageListener MessageProducer Opening QueueBrowser Receipt ServerLocator Session",
+    "MessageConsumer MessageListener MessageProducer Opening QueueBrowser Receipt ServerLocator Session "
+    "XAConnection XAConnectionFactory XAJMSContext XAResource XASession",
     "agent": "AddressState ConnectionFailed FailoverCompleted FailoverFailed FailureDetected FirstElementPolicy "
     "LoadBalancingPolicy LocatorSettings Notification QueueAttributes QueueState RandomPolicy RandomStickyPolicy "
     "RoundRobinPolicy SendRefused SessionMode",
-    "errors": "JMSException",
+    "errors": "JMSException XAException",
     "model": "BytesMessage DeliveryMode Destination MapMessage MessageProperties ObjectMessage Properties PropertyType "
     "PropertyValue Queue RoutingType StreamMessage TemporaryQueue TemporaryTopic TextMessage Topic "
-    "TransportConfiguration TypedValue",
+    "TransportConfiguration TypedValue XaCode XaFlag Xid",
 }
 _HOME = {name: (package, name) for package, names in _PACKAGES.items() for name in names.split()}
 _HOME["Message"] = ("model", "JMSMessage")
@@ -154,6 +163,15 @@ __all__ = [
     "Topic",
     "TransportConfiguration",
     "TypedValue",
+    "XAConnection",
+    "XAConnectionFactory",
+    "XAException",
+    "XAJMSContext",
+    "XAResource",
+    "XASession",
+    "XaCode",
+    "XaFlag",
+    "Xid",
     "errors",
 ]
 

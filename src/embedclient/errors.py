@@ -37,6 +37,7 @@ __all__ = [
     "TransactionOutcomeUnknownException",
     "TransactionRolledBackException",
     "UnblockedException",
+    "XAException",
     "exception_for",
 ]
 
@@ -104,7 +105,7 @@ class JMSException(Exception):
     there is one.
     """
 
-    DEFAULT_CODE: ClassVar[ErrorCode] = ErrorCode.GENERIC_EXCEPTION
+    DEFAULT_CODE: ClassVar[int] = ErrorCode.GENERIC_EXCEPTION
 
     error_code: int
     linked_exception: BaseException | None
@@ -197,6 +198,12 @@ class TransactionOutcomeUnknownException(TransactionRolledBackException):
     """The connection failed during commit: the transaction is either committed or rolled back."""
 
     DEFAULT_CODE = ErrorCode.TRANSACTION_OUTCOME_UNKNOWN
+
+
+class XAException(JMSException):
+    """An XA request was not carried out; ``error_code`` is an ``XaCode``, not an ``ErrorCode``."""
+
+    DEFAULT_CODE = -3  # XAER_RMERR
 
 
 class ConnectionClosedException(IllegalStateException):

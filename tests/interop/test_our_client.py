@@ -26,6 +26,7 @@ from embedclient import (
     Topic,
 )
 from embedclient.errors import (
+    DuplicateIDException,
     InvalidClientIDException,
     InvalidSelectorException,
     JMSException,
@@ -176,6 +177,28 @@ async def test_a_transaction_is_seen_whole_or_not_at_all(artemis: ArtemisBroker,
         await nothing(consumer)
         await session.commit()
         assert await bodies(consumer, 100) == [str(number) for number in range(100)]
+        await nothing(consumer)
+
+
+@pytest.mark.parametrize("identity", ["payment-7", b"payment-7"])
+async def test_a_message_with_an_id_is_taken_once(artemis: ArtemisBroker, name: str, identity: str | bytes) -> None:
+    def identified(text: str, own: str | bytes) -> TextMessage:
+        return TextMessage(text, properties={"_AMQ_DUPL_ID": own})
+
+    async with session_of(artemis.url) as session, session.create_consumer(Queue(name)) as consumer:
+        producer = session.create_producer(Queue(name))
+        await producer.send(identified("first", identity))
+        await producer.send(identified("dropped", identity))
+        async with session_of(artemis.url, transacted=True) as transacted:
+            sender = transacted.create_producer(Queue(name))
+            await sender.send(identified("undone", "other"))
+            await sender.send(identified("duplicate", identity))
+            with pytest.raises(DuplicateIDException) as caught:
+                await transacted.commit()
+            assert caught.value.error_code == 113
+            await sender.send(identified("second", "other"))
+            await transacted.commit()
+        assert await bodies(consumer, 2) == ["first", "second"]
         await nothing(consumer)
 
 

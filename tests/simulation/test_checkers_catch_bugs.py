@@ -311,6 +311,21 @@ def start_in_front_of_a_stop_that_waits(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SessionLine, "fail_waiting", forgetful)
 
 
+def forget_the_duplicate_ids_of_the_life_before(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RecoveredState, "take_duplicate_ids", lambda self, limit: [])
+
+
+def keep_the_duplicate_ids_of_what_was_rolled_back(patch: pytest.MonkeyPatch) -> None:
+    rollback = Kernel.rollback
+
+    def remembering(self: Kernel, transaction: Transaction) -> None:
+        rollback(self, transaction)
+        for _ in self.duplicates.commit(transaction):
+            pass
+
+    patch.setattr(Kernel, "rollback", remembering)
+
+
 BUGS: list[Bug] = [
     confirm_before_sync,
     skip_a_replayed_acknowledgement,
@@ -341,6 +356,8 @@ BUGS: list[Bug] = [
     wait_for_a_silent_client_for_ever,
     wait_for_a_silent_broker_for_ever,
     start_in_front_of_a_stop_that_waits,
+    forget_the_duplicate_ids_of_the_life_before,
+    keep_the_duplicate_ids_of_what_was_rolled_back,
 ]
 
 

@@ -99,6 +99,8 @@ def _lines(report: JournalReport) -> Iterator[str]:
     records = ", ".join(f"{count:,} {kind}" for kind, count in sorted(report.records.items()))
     yield f"records: {records or 'none'}"
     yield f"state: {_state(report)}; {'sealed' if report.sealed else 'not sealed'}"
+    yield from (f"in doubt: {branch}" for branch in report.in_doubt)
+    yield from (f"decided: {branch}" for branch in report.decided)
     yield from (f"note: {note}" for note in report.notes)
     yield from (_finding_line(finding) for finding in report.findings)
     if report.refusal is not None:
@@ -111,9 +113,10 @@ def _lines(report: JournalReport) -> Iterator[str]:
 def _state(report: JournalReport) -> str:
     if report.refusal is not None:
         return "unknown"
+    ids = f", {report.duplicate_ids:,} duplicate ids" if report.duplicate_ids else ""
     return (
         f"{report.messages:,} messages, {report.queues:,} queues, "
-        f"{report.prepared_transactions:,} prepared transactions"
+        f"{report.prepared_transactions:,} prepared transactions{ids}"
     )
 
 

@@ -62,6 +62,7 @@ class AddressSettings:
     default_exclusive_queue: bool | None = field(default=None, validator=_flag)
     default_purge_on_no_consumers: bool | None = field(default=None, validator=_flag)
     default_consumer_window_size: int | None = field(default=None, validator=_number)
+    id_cache_size: int | None = field(default=None, validator=optional(whole(0)))
 
     def below(self, wider: AddressSettings) -> AddressSettings:
         """Return these settings with every unset value taken from a wider match."""
@@ -141,7 +142,7 @@ class AddressSettingsRepository:
         self._wildcards = [(_pattern(match), self.entries[match]) for match in wild]
 
     def of(self, address: str) -> AddressSettings:
-        """Return the merged settings of one address; every value but the address names is set.
+        """Return the merged settings of one address; every value is set but address names and id_cache_size.
 
         Of a fully qualified name ``address::queue`` the address counts.
         """

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from attrs import Attribute, field, frozen
 
 from ._address_settings import AddressSettings, check_match
-from ._checks import named, optional, text, whole
+from ._checks import instance, named, optional, text, whole
 
 __all__ = ["BrokerConfig", "MemoryShares"]
 
@@ -22,6 +22,8 @@ _DEFAULT_ADDRESS_SETTINGS = {
 MARGIN_BYTES_MIN = 128 * 1024 * 1024
 # And what some sessions leave unconfirmed for a moment.
 RESEND_BYTES_MIN = 16 * 1024 * 1024
+# Two addresses with the usual number of ids.
+ID_CACHE_BYTES_MIN = 16 * 1024 * 1024
 
 _whole = whole(0)
 _positive = whole(1)
@@ -56,6 +58,7 @@ class MemoryShares:
     partial_frames: int
     resend: int
     output: int
+    duplicate_ids: int
 
 
 @frozen
@@ -83,6 +86,9 @@ class BrokerConfig:
     partial_frames_bytes_max: int | None = field(default=None, validator=optional(_positive))
     resend_bytes_max: int | None = field(default=None, validator=optional(_positive))
     output_total_bytes_max: int | None = field(default=None, validator=optional(_positive))
+    id_cache_bytes_max: int | None = field(default=None, validator=optional(_positive))
+    id_cache_size: int = field(default=20_000, validator=_whole)
+    persist_id_cache: bool = field(default=True, validator=instance(bool))
     frame_size_bytes_max: int = field(default=100 * 1024 * 1024, validator=_positive)
     connection_ttl_ms: int = field(default=60_000, validator=_time)
     connection_check_interval_ms: int = field(default=2_000, validator=_positive)
@@ -95,6 +101,9 @@ class BrokerConfig:
     addresses_max: int = field(default=100_000, validator=_positive)
     queues_max: int = field(default=100_000, validator=_positive)
     message_expiry_scan_period_ms: int = field(default=30_000, validator=_time)
+    transaction_timeout_ms: int = field(default=300_000, validator=_positive)
+    transaction_timeout_scan_period_ms: int = field(default=1_000, validator=_positive)
+    xa_branches_max: int = field(default=100_000, validator=_positive)
     address_queue_scan_period_ms: int = field(default=30_000, validator=_time)
     output_high_water_bytes: int = field(default=1024 * 1024, validator=_positive)
     output_bytes_max: int = field(default=64 * 1024 * 1024, validator=_positive)
@@ -115,4 +124,5 @@ class BrokerConfig:
             resend=share(self.resend_bytes_max, max(eighth, RESEND_BYTES_MIN)),
             # One peer may leave as much, and a frame beyond.
             output=share(self.output_total_bytes_max, max(eighth, self.output_bytes_max + self.frame_size_bytes_max)),
+            duplicate_ids=share(self.id_cache_bytes_max, max(eighth, ID_CACHE_BYTES_MIN)),
         )

@@ -2,12 +2,15 @@
 
 from ._address import Address
 from ._backlog import Reference, Restore
+from ._branch import Branch, HeuristicOutcome, XaRefused, xid_bytes, xid_of
+from ._branches import BranchTable, name_of
 from ._catalog import Catalog, split_fqqn
 from ._consumer import UNLIMITED_CREDIT, Consumer, ConsumerPort
 from ._definitions import AddressDefinition, QueueDefinition
+from ._duplicate_ids import DuplicateId
 from ._kernel import Kernel
 from ._queue import Queue
-from ._recovery import Recovery, StoredMessage
+from ._recovery import Recovery, StoredMessage, StoredTransaction
 from ._refusal import Refused, Scope
 from ._selector import InvalidSelector, Selector, SelectorCache, parse_selector
 from ._session import Session
@@ -21,9 +24,13 @@ __all__ = [
     "Address",
     "AddressDefinition",
     "AddressView",
+    "Branch",
+    "BranchTable",
     "Catalog",
     "Consumer",
     "ConsumerPort",
+    "DuplicateId",
+    "HeuristicOutcome",
     "InvalidSelector",
     "Kernel",
     "MemoryStore",
@@ -41,9 +48,14 @@ __all__ = [
     "Session",
     "Store",
     "StoredMessage",
+    "StoredTransaction",
     "Transaction",
     "TransactionState",
     "Valve",
+    "XaRefused",
+    "name_of",
     "parse_selector",
     "split_fqqn",
+    "xid_bytes",
+    "xid_of",
 ]

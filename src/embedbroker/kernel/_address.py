@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from embedclient.model import Message
 
 from ._definitions import AddressDefinition
 from ._queue import Queue
+
+if TYPE_CHECKING:
+    from ._duplicate_ids import IdCache
 
 __all__ = ["Address"]
 
@@ -19,10 +24,12 @@ class Address:
         "_next_anycast",
         "anycast",
         "definition",
+        "duplicate_ids",
         "idle_since_ms",
         "is_plain",
         "multicast",
         "name",
+        "removed",
         "routed_count",
         "swept",
         "swept_count",
@@ -35,6 +42,10 @@ class Address:
         # Thousands of subscriptions come and go on one topic.
         self.multicast: dict[Queue, None] = {}
         self._next_anycast = 0
+        # None until the first message with an id comes.
+        self.duplicate_ids: IdCache | None = None
+        # The broker does not have it any more.
+        self.removed = False
         self.routed_count = 0
         # True when the address settings neither refuse sends nor change expirations; None until the first message asks.
         self.is_plain: bool | None = None

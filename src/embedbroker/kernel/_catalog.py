@@ -12,6 +12,7 @@ from attrs import define, evolve, field
 
 from embedbroker.config import AddressSettings, AddressSettingsRepository
 from embedclient.errors import ErrorCode
+from embedclient.model import Message
 
 from ._address import Address
 from ._backlog import Restore
@@ -97,10 +98,21 @@ class Catalog:
         self.addresses[definition.name] = Address(definition)
 
     def remove_address(self, address: Address) -> None:
-        """Forget an address without queues."""
+        """Forget an address without queues, and its duplicate ids."""
         assert not address.has_queues, address.name
         del self.addresses[address.name]
+        address.removed = True
+        if address.duplicate_ids is not None:
+            address.duplicate_ids.owner.clear(address.duplicate_ids)
         self.store.remove_address(address.definition.id)
+
+    def drop_idle_address(self, queue: QueueDefinition) -> None:
+        """Forget the address of a deleted queue if that was its last one, and if it was made with it."""
+        address = self.addresses.get(queue.address)
+        if address is None or address.has_queues or not address.definition.auto_created:
+            return
+        if queue.temporary or self.settings.of(address.name).auto_delete_addresses_delay == 0:
+            self.remove_address(address)
 
     def ensure_address(self, name: str, routing_type: int, *, allowed: bool, limited: bool = True) -> Address | Refused:
         """Return the address with this routing type, creating either on demand when ``allowed``."""
@@ -285,6 +297,24 @@ class Catalog:
             QueueRequest(address_name, name, routing_type=routing_type, auto_created=True, ignore_if_exists=True)
         )
         return created if isinstance(created, Refused) else None
+
+    # -- sends ---------------------------------------------------------------------------------------------------
+
+    def prepare_send(self, name: str, routing_type: int | None) -> Refused | None:
+        """Create what a send to this address, or to ``address::queue``, needs."""
+        if not name:
+            return Refused(ErrorCode.ILLEGAL_STATE, "the message has no address and the session has no default address")
+        return self.auto_create(*split_fqqn(name), routing_type)
+
+    def qualified_queues(self, message: Message, routing_type: int | None) -> list[Queue]:
+        """The queue that ``address::queue`` names, if it is bound there and takes the message."""
+        address_name, queue_name = split_fqqn(message.address)
+        queue = self.queues.get(queue_name) if queue_name is not None else None
+        if queue is None or queue.definition.address != address_name:
+            return []
+        if routing_type is not None and routing_type != queue.definition.routing_type:
+            return []
+        return [queue] if queue.filter is None or queue.filter.matches(message) else []
 
     # -- queries -------------------------------------------------------------------------------------------------
 

@@ -95,6 +95,7 @@ class Departures:
         queue.delivering_count += 1
         transaction = kernel.begin()
         kernel.store_routed(copy, targets, transaction)
+        self._record_duplicate_id(copy, address, transaction)
         kernel.settle_in(transaction, queue, reference)
         kernel.commit(transaction)
 
@@ -114,6 +115,14 @@ class Departures:
         target = kernel.catalog.addresses.get(settings.dead_letter_address)
         if target is not None and (queues := target.route(copy, None)):
             kernel.store_routed(copy, queues, transaction)
+            self._record_duplicate_id(copy, target, transaction)
+
+    def _record_duplicate_id(self, copy: Message, address: Address | None, transaction: Transaction | None) -> None:
+        """What leaves a queue is not checked for duplicates, but a later send to where it goes is."""
+        duplicate_id = copy.duplicate_id
+        if duplicate_id is not None and address is not None:
+            duplicates = self._kernel.duplicates
+            duplicates.accept(duplicates.identify(address, duplicate_id), transaction)
 
     def _say_once(self, key: str, text: str) -> None:
         if key not in self._said:

@@ -1,4 +1,4 @@
-"""What the broker does on its own from time to time: expiry scans and removal of idle queues and addresses.
+"""What the broker does on its own from time to time: expiry scans, removal of idle queues and addresses, time-outs.
 
 Responsible for when that is due and for doing it in bounded slices. Refuses to know how a message is moved.
 """
@@ -48,10 +48,11 @@ class Housekeeping:
         """
         kernel = self._kernel
         for queue in list(kernel.catalog.queues.values()):
-            if queue.definition.auto_delete and not queue.message_count:
+            if queue.definition.auto_delete and not queue.message_count and not queue.pledged:
                 kernel.delete_queue(queue, keep_address=True)
         for address in list(kernel.catalog.addresses.values()):
-            if self._goes(address) and not address.has_queues:
+            # Ids are for those who send again what was in doubt: they come back right after a restart.
+            if self._goes(address) and not address.has_queues and not address.duplicate_ids:
                 kernel.catalog.remove_address(address)
         for settings in kernel.config.address_settings.values():
             for name in (settings.dead_letter_address, settings.expiry_address):
@@ -66,13 +67,12 @@ class Housekeeping:
         """When `run` has something to do."""
         if self._scan is not None or self._sweep is not None:
             return now
-        expiry_due, idle_due = self._expiry_due, self._idle_due
-        if expiry_due is None or (idle_due is not None and idle_due < expiry_due):
-            return idle_due
-        return expiry_due
+        due = (self._expiry_due, self._idle_due, self._kernel.branches.next_deadline())
+        return min((each for each in due if each is not None), default=None)
 
     def run(self, now: float) -> None:
         """Do what is due: at most one slice of an expiry scan, and one of a sweep."""
+        self._kernel.branches.run(now)
         if self._scan is None and self._expiry_due is not None and now >= self._expiry_due:
             self._expiry_due = now + self._expiry_period
             self._scan = self._expire_all(list(self._kernel.catalog.queues.values()), self._kernel.now_ms)
@@ -122,7 +122,7 @@ class Housekeeping:
 
     def _look_at_queue(self, queue: Queue) -> None:
         kernel, definition = self._kernel, queue.definition
-        left = queue.message_count + queue.waiting_visible
+        left = queue.message_count + queue.waiting_visible + queue.pledged
         allowed = definition.auto_delete_message_count
         idle = (
             definition.auto_delete

@@ -18,10 +18,12 @@ from embedclient.model import Message
 
 from ._address import Address
 from ._backlog import Reference, Restore
+from ._branches import BranchTable
 from ._catalog import Catalog, split_fqqn
 from ._chores import Chores
 from ._consumer import Consumer
 from ._departures import Departures
+from ._duplicate_ids import DuplicateIds, Identified
 from ._expiry_settings import adjusts_expiration, with_expiry_settings
 from ._housekeeping import Housekeeping
 from ._ids import Ids
@@ -59,12 +61,14 @@ class Kernel:
         self.config = config
         self.log = log
         self.now_ms = 0
+        self.monotonic = 0.0
         self.store: Store = store if store is not None else MemoryStore()
         self.ids = Ids(self.store)
         shares = config.memory_shares(memory_limit_bytes)
         self.memory = MemoryAccount(shares.messages, shares.margin)
         self.publications = Publications(self._release)
         self.settings = AddressSettingsRepository(config.address_settings)
+        self.duplicates = DuplicateIds(config, self.settings, self.store, self.ids, log, shares.duplicate_ids)
         self.selectors = SelectorCache()
         self.catalog = Catalog(
             self.settings,
@@ -84,6 +88,7 @@ class Kernel:
         self._relieved: dict[Valve, None] = {}
         self.chores = Chores()
         self.departures = Departures(self)
+        self.branches = BranchTable(self)
 
     # -- stepping ------------------------------------------------------------------------------------------------
 
@@ -141,10 +146,17 @@ class Kernel:
 
     # -- sending -------------------------------------------------------------------------------------------------
 
-    def send(self, message: Message, routing_type: int | None, transaction: Transaction | None) -> Refused | None:
+    def send(
+        self,
+        message: Message,
+        routing_type: int | None,
+        transaction: Transaction | None,
+        duplicate_id: bytes | None = None,
+    ) -> Refused | None:
         """Route one message, now or at the commit of its transaction.
 
-        The message gets its id here. A message that no queue takes is accepted and dropped, as in Artemis.
+        The message gets its id here. A message that no queue takes is accepted and dropped, as in Artemis, and so is
+        one with the ``duplicate_id`` of an earlier one.
         """
         ids = self.ids
         message_id = ids.next_id
@@ -155,14 +167,22 @@ class Kernel:
         message.assign_id(message_id)
         address = self.catalog.addresses.get(message.address)
         if address is None or not address.queues_exist(routing_type):
-            refused = self._prepare_route(message, routing_type)
+            refused = self.catalog.prepare_send(message.address, routing_type)
             if refused is not None:
                 if transaction is not None:
                     transaction.fail(refused.text)
                 return refused
             address = self.catalog.addresses.get(message.address)
+        identified: Identified | None = None
+        if duplicate_id is not None:
+            owner = address or self.catalog.addresses.get(split_fqqn(message.address)[0])
+            if owner is not None:
+                admitted = self.duplicates.admit(message, owner, duplicate_id, transaction)
+                if not isinstance(admitted, Identified):
+                    return admitted
+                identified = admitted
         if address is None:
-            targets = self._fully_qualified(message, routing_type)
+            targets = self.catalog.qualified_queues(message, routing_type)
         else:
             if address.is_plain is not True:
                 adjusted = self._apply_settings(address, message)
@@ -174,26 +194,12 @@ class Kernel:
             targets = address.route(message, routing_type)
             address.routed_count += 1
         if targets:
-            self.store_routed(message, targets, transaction)
+            self.store_routed(message, targets, transaction, identified)
         elif address is not None:
             self.departures.unrouted(message, address, transaction)
+        if identified is not None:
+            self.duplicates.accept(identified, transaction)
         return None
-
-    def _prepare_route(self, message: Message, routing_type: int | None) -> Refused | None:
-        if not message.address:
-            return Refused(ErrorCode.ILLEGAL_STATE, "the message has no address and the session has no default address")
-        address_name, queue_name = split_fqqn(message.address)
-        return self.catalog.auto_create(address_name, queue_name, routing_type)
-
-    def _fully_qualified(self, message: Message, routing_type: int | None) -> list[Queue]:
-        """The queue that ``address::queue`` names, if it is bound there and takes the message."""
-        address_name, queue_name = split_fqqn(message.address)
-        queue = self.catalog.queues.get(queue_name) if queue_name is not None else None
-        if queue is None or queue.definition.address != address_name:
-            return []
-        if routing_type is not None and routing_type != queue.definition.routing_type:
-            return []
-        return [queue] if queue.filter is None or queue.filter.matches(message) else []
 
     def _apply_settings(self, address: Address, message: Message) -> Message | Refused:
         """What settings say about a send: limits that refuse, expirations that change."""
@@ -207,7 +213,13 @@ class Kernel:
             return Refused(ErrorCode.ADDRESS_FULL, f"address {address.name!r} is full")
         return with_expiry_settings(message, settings, self.now_ms) if adjusts else message
 
-    def store_routed(self, message: Message, targets: list[Queue], transaction: Transaction | None) -> None:
+    def store_routed(
+        self,
+        message: Message,
+        targets: list[Queue],
+        transaction: Transaction | None,
+        identified: Identified | None = None,
+    ) -> None:
         """Write what has to survive, and make the message visible when its time has come."""
         for queue in targets:
             if queue.definition.purge_on_no_consumers and not queue.consumers:
@@ -225,7 +237,11 @@ class Kernel:
             references = [(queue.id, position) for queue in targets if queue.durable]
             if references:
                 durable = True
-                self.store.add_message(message, transaction.id if transaction is not None else 0, references)
+                if identified is None or transaction is not None or not identified.entry.number:
+                    self.store.add_message(message, transaction.id if transaction is not None else 0, references)
+                else:
+                    self.store.add_message_once(message, references, identified.entry)
+                    identified.recorded = True
         if transaction is not None:
             transaction.recorded = transaction.recorded or durable
             transaction.add(message, targets)
@@ -364,17 +380,14 @@ class Kernel:
         """Carry an active transaction out: its messages become visible together once that is durable."""
         assert transaction.state not in (TransactionState.ROLLBACK_ONLY, TransactionState.ENDED)
         transaction.state = TransactionState.ENDED
+        if transaction.identified:
+            self._carry_out(self.duplicates.commit(transaction), len(transaction.identified))
         sent, counts = transaction.sent, transaction.counts
         first = self.ids.take(len(sent)) if sent else 0
         if transaction.recorded:
             positions = [(queue.id, first) for queue in counts if queue.durable and not queue.deleted]
             self.store.commit(transaction.id, positions)
-        acknowledged = transaction.acknowledged
-        if len(acknowledged) <= AT_ONCE_MAX:
-            for queue, reference in acknowledged:
-                self._gone(queue, reference.message)
-        else:
-            self.chores.add(self._all_gone(acknowledged))
+        self._carry_out(self._all_gone(transaction.acknowledged), len(transaction.acknowledged))
         point = self.store.point() if transaction.recorded else 0
         if len(sent) > AT_ONCE_MAX or point > self.store.reached or self.publications:
             self.publications.add_commit(point, sent, counts, first)
@@ -389,17 +402,22 @@ class Kernel:
         """Undo a transaction: nothing was sent, and what was acknowledged returns with its delivery counted."""
         assert transaction.state is not TransactionState.ENDED
         transaction.state = TransactionState.ENDED
+        self.duplicates.let_go(transaction)
         if transaction.recorded:
             self.store.rollback(transaction.id)
-        if len(transaction.sent) <= AT_ONCE_MAX:
-            deque(self._all_released(transaction.sent), maxlen=0)
-        else:
-            self.chores.add(self._all_released(transaction.sent))
+        self._carry_out(self._all_released(transaction.sent), len(transaction.sent))
         returning: dict[Queue, list[Reference]] = {}
         for queue, reference in transaction.acknowledged:
             returning.setdefault(queue, []).append(reference)
         for queue, references in returning.items():
             self.give_back_all(queue, references, seen=True)
+
+    def _carry_out(self, effects: Iterator[None], count: int) -> None:
+        """At once if they are few, over the next steps otherwise."""
+        if count <= AT_ONCE_MAX:
+            deque(effects, maxlen=0)
+        else:
+            self.chores.add(effects)
 
     def _all_released(self, sent: list[tuple[Message, list[Queue]]]) -> Iterator[None]:
         for message, targets in sent:
@@ -435,7 +453,7 @@ class Kernel:
         self._woken.pop(queue, None)
         self.catalog.drop_queue(queue)
         if not keep_address:
-            self._drop_idle_address(queue)
+            self.catalog.drop_idle_address(queue.definition)
         self._remove_waiting(queue, self._release)
 
     def _remove_waiting(self, queue: Queue, remove: Callable[[Queue, Reference], None]) -> None:
@@ -452,13 +470,6 @@ class Kernel:
             deque(removal(), maxlen=0)
         else:
             self.chores.add_holding(queue, removal())
-
-    def _drop_idle_address(self, queue: Queue) -> None:
-        address = self.catalog.addresses.get(queue.definition.address)
-        if address is None or address.has_queues or not address.definition.auto_created:
-            return
-        if queue.definition.temporary or self.settings.of(address.name).auto_delete_addresses_delay == 0:
-            self.catalog.remove_address(address)
 
     def _release(self, queue: Queue, reference: Reference) -> None:
         """A message is gone together with its queue."""

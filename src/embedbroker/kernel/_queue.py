@@ -83,6 +83,7 @@ class Queue:
         "idle_since_ms",
         "name",
         "owner",
+        "pledged",
         "swept",
         "used",
     )
@@ -107,6 +108,8 @@ class Queue:
         self._waiting_visible = 0
         self._holds = 0
         self.delivering_count = 0
+        # Messages of prepared transactions that will come here if those are committed.
+        self.pledged = 0
         self.added_count = 0
         self.acknowledged_count = 0
         self.used = False

@@ -1,22 +1,27 @@
 """Filling queues with what a journal kept.
 
-Responsible for order (by position), delivery counts and memory accounting. Works on plain tuples: a message is parsed
-when it is wanted, so recovery costs per header and the garbage collector sees chunks only. Refuses to know how the
-journal stores anything.
+Responsible for order (by position), delivery counts, memory accounting, duplicate ids, and prepared branches, which
+keep what they acknowledged out of the queues and what they sent out of sight. Works on plain tuples: a message is
+parsed when it is wanted, so recovery costs per header and the garbage collector sees chunks only. Refuses to know how
+the journal stores anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
-from ._backlog import Sealed
+from ._backlog import Reference, Sealed
+from ._branch import HeuristicOutcome, xid_of
+from ._duplicate_ids import DuplicateId, Identified
+from ._transaction import Transaction
 
 if TYPE_CHECKING:
     from ._kernel import Kernel
     from ._queue import Queue
 
-__all__ = ["Recovery", "StoredMessage"]
+__all__ = ["Recovery", "StoredMessage", "StoredTransaction"]
 
 
 class StoredMessage(Protocol):
@@ -36,25 +41,92 @@ class StoredMessage(Protocol):
     def references(self) -> tuple[tuple[int, int, int], ...]: ...
 
 
+class StoredTransaction(Protocol):
+    """One prepared transaction as a journal gives it back. ``acknowledgements`` are (message id, queue id)."""
+
+    @property
+    def transaction_id(self) -> int: ...
+    @property
+    def xid(self) -> bytes: ...
+    @property
+    def acknowledgements(self) -> Sequence[tuple[int, int]]: ...
+    @property
+    def duplicate_ids(self) -> Sequence[DuplicateId]: ...
+
+    def take_adds(self, limit: int) -> Sequence[StoredMessage]:
+        """The next messages it sent, in order; none means that all were taken."""
+
+
 class Recovery:
-    """Takes messages in any order, portion by portion; `finish` puts them into their queues."""
+    """Portion by portion: `lock_some` until it is done, messages in any order, `send_some` until it is done.
 
-    __slots__ = ("_addresses", "_kernel", "_queues", "_waiting")
 
-    def __init__(self, kernel: Kernel) -> None:
+    Then `finish` puts everything into queues and branches.
+    """
+
+    __slots__ = (
+        "_address_names",
+        "_addresses",
+        "_kernel",
+        "_locking",
+        "_locks",
+        "_outcomes",
+        "_prepared",
+        "_queues",
+        "_sending",
+        "_waiting",
+    )
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        transactions: Sequence[StoredTransaction] = (),
+        outcomes: Iterable[HeuristicOutcome] = (),
+    ) -> None:
         self._kernel = kernel
+        self._prepared = [(stored, Transaction(stored.transaction_id)) for stored in transactions]
+        self._outcomes = outcomes
+        # What prepared transactions acknowledged: whose it is.
+        self._locks: dict[tuple[int, int], Transaction] = {}
+        self._locking = self._all_locks()
+        self._sending = list(reversed(self._prepared))
         self._queues = {queue.id: queue for queue in kernel.catalog.queues.values()}
-        self._addresses = {queue.id: queue.definition.address for queue in kernel.catalog.queues.values()}
+        self._address_names = {queue.id: queue.definition.address for queue in kernel.catalog.queues.values()}
+        self._addresses = {address.definition.id: address for address in kernel.catalog.addresses.values()}
         self._waiting: dict[tuple[int, int], list[Sealed]] = {}
+
+    def _all_locks(self) -> Iterator[None]:
+        for stored, transaction in self._prepared:
+            for pair in stored.acknowledgements:
+                self._locks[pair] = transaction
+                yield
+            for entry in stored.duplicate_ids:
+                identified = Identified(self._addresses[entry.address_id], entry)
+                identified.recorded = True
+                transaction.identified.append(identified)
+                yield
+
+    def lock_some(self, limit: int) -> bool:
+        """Take note of some acknowledgements and duplicate ids of prepared transactions; False when all are known."""
+        return len(list(islice(self._locking, limit))) == limit
 
     def add(self, messages: Iterable[StoredMessage]) -> None:
         """Take some messages. References name queues that were restored before."""
-        hold, addresses, waiting = self._kernel.memory.hold, self._addresses, self._waiting
+        locks, queues = self._locks, self._queues
+        restore = self._kernel.catalog.restore
+        hold, addresses, waiting = self._kernel.memory.hold, self._address_names, self._waiting
         for message in messages:
             references = message.references
             raw, priority = message.raw, message.priority
             hold(message.message_id, addresses[references[0][0]], len(raw), len(references))
             for queue_id, position, delivery_count in references:
+                if locks and (transaction := locks.pop((message.message_id, queue_id), None)) is not None:
+                    # It was given to a consumer, which acknowledged it.
+                    reference = Reference(restore(message.encoding, raw), position, delivery_count + 1)
+                    transaction.acknowledged.append((queues[queue_id], reference))
+                    queues[queue_id].delivering_count += 1
+                    queues[queue_id].added_count += 1
+                    continue
                 entry = (position, delivery_count, message.expiration, message.encoding, raw)
                 entries = waiting.get((queue_id, priority))
                 if entries is None:
@@ -62,8 +134,32 @@ class Recovery:
                 else:
                     entries.append(entry)
 
+    def add_duplicate_ids(self, entries: Iterable[DuplicateId]) -> None:
+        """Take some ids; those of each address come oldest first."""
+        self._kernel.duplicates.restore(entries, self._addresses)
+
+    def send_some(self, limit: int) -> bool:
+        """Bring back some of what prepared transactions sent; False when everything is there."""
+        if not self._sending:
+            return False
+        stored, transaction = self._sending[-1]
+        messages = stored.take_adds(limit)
+        for message in messages:
+            targets = [self._queues[queue_id] for queue_id, _ordinal, _count in message.references]
+            if targets:
+                address, raw = targets[0].definition.address, message.raw
+                self._kernel.memory.hold(message.message_id, address, len(raw), len(targets))
+                transaction.add(self._kernel.catalog.restore(message.encoding, raw), targets)
+        if not messages:
+            self._sending.pop()
+        return True
+
     def finish(self) -> None:
-        """Put everything in order into the queues."""
+        """Put everything in order into the queues, and branches to where they can be decided."""
+        for stored, transaction in self._prepared:
+            self._kernel.branches.restore(xid_of(stored.xid), transaction)
+        for outcome in self._outcomes:
+            self._kernel.branches.restore_outcome(outcome)
         for (queue_id, priority), entries in self._waiting.items():
             entries.sort()
             queue: Queue = self._queues[queue_id]

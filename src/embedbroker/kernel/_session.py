@@ -10,9 +10,10 @@ from collections import OrderedDict
 from collections.abc import Collection
 
 from embedclient.errors import ErrorCode
-from embedclient.model import Message
+from embedclient.model import Message, Xid
 
 from ._backlog import Reference
+from ._branch import Branch
 from ._catalog import split_fqqn
 from ._consumer import Consumer, ConsumerPort
 from ._kernel import AT_ONCE_MAX, Kernel
@@ -28,11 +29,14 @@ class Session:
     """One session. ``auto_commit_sends`` and ``auto_commit_acknowledges`` say what bypasses the transaction."""
 
     __slots__ = (
+        "_commits_outside",
         "auto_commit_acknowledges",
         "auto_commit_sends",
+        "branch",
         "closed",
         "consumers",
         "kernel",
+        "left_xid",
         "name",
         "pre_acknowledge",
         "reservation",
@@ -40,6 +44,7 @@ class Session:
         "transaction",
         "unfinished",
         "valve",
+        "xa_timeout",
     )
 
     def __init__(
@@ -62,11 +67,32 @@ class Session:
         # What its connection stops all its consumers with.
         self.valve = valve if valve is not None else kernel.make_valve()
         self.consumers: dict[int, Consumer] = {}
+        # What it does now, for itself or in a branch.
         self.transaction: Transaction | None = None
+        self.branch: Branch | None = None
+        self._commits_outside = auto_commit_sends, auto_commit_acknowledges
+        # The branch it worked in last.
+        self.left_xid: Xid | None = None
+        # Seconds for its branches; None is the broker's time-out.
+        self.xa_timeout: int | None = None
         # Large requests that are still being carried out: what is answered now promises less than it seems to.
         self.unfinished = 0
         # Room for what its producers were granted credit for.
         self.reservation = Reservation(kernel.memory)
+
+    def enter(self, branch: Branch, transaction: Transaction) -> None:
+        """From now on, everything belongs to a branch."""
+        self.branch, self.transaction = branch, transaction
+        self._commits_outside = self.auto_commit_sends, self.auto_commit_acknowledges
+        self.auto_commit_sends = self.auto_commit_acknowledges = False
+
+    def leave(self) -> Transaction:
+        """From now on, nothing belongs to a branch; returns what gathered what did."""
+        transaction = self.transaction
+        assert self.branch is not None and transaction is not None
+        self.branch = self.transaction = None
+        self.auto_commit_sends, self.auto_commit_acknowledges = self._commits_outside
+        return transaction
 
     def _current(self) -> Transaction:
         transaction = self.transaction
@@ -76,7 +102,7 @@ class Session:
 
     # -- sending -------------------------------------------------------------------------------------------------
 
-    def send(self, message: Message, routing_type: int | None) -> Refused | None:
+    def send(self, message: Message, routing_type: int | None, duplicate_id: bytes | None = None) -> Refused | None:
         """Send one message, inside the transaction unless sends commit by themselves."""
         memory = self.kernel.memory
         if memory.used_bytes >= memory.limit_bytes:
@@ -84,7 +110,8 @@ class Session:
             if refused is not None:
                 self.fail_transaction(refused.text)
                 return refused
-        return self.kernel.send(message, routing_type, None if self.auto_commit_sends else self._current())
+        transaction = None if self.auto_commit_sends else self._current()
+        return self.kernel.send(message, routing_type, transaction, duplicate_id)
 
     # -- consumers -----------------------------------------------------------------------------------------------
 
@@ -168,12 +195,15 @@ class Session:
             if current == message_id:
                 return None
         rest = _up_to(consumer, message_id)
-        self.unfinished += 1
-        kernel.settle_later(queue, rest, transaction, self._finished)
+        self._defer(transaction, 1)
+        kernel.settle_later(queue, rest, transaction, lambda: self._defer(transaction, -1))
         return None
 
-    def _finished(self) -> None:
-        self.unfinished -= 1
+    def _defer(self, transaction: Transaction | None, change: int) -> None:
+        """A large acknowledgement is put off, or done: what is asked for behind it has to wait for it."""
+        self.unfinished += change
+        if transaction is not None:
+            transaction.unsettled += change
 
     def acknowledge_individually(self, key: int, message_id: int) -> Refused | None:
         """Acknowledge just one message."""
@@ -219,12 +249,15 @@ class Session:
 
     def commit(self) -> Refused | None:
         """Commit what was done since the last decision; a rollback-only transaction is rolled back and says why."""
+        if self.branch is not None:
+            return Refused(ErrorCode.ILLEGAL_STATE, "the session works in an XA branch, which is not its to commit")
         transaction, self.transaction = self.transaction, None
         if transaction is None:
             return None
+        self.kernel.duplicates.hold(transaction)
         if transaction.state is TransactionState.ROLLBACK_ONLY:
             self.kernel.rollback(transaction)
-            return Refused(ErrorCode.TRANSACTION_ROLLED_BACK, f"the transaction was rolled back: {transaction.failure}")
+            return Refused(transaction.failure_code, f"the transaction was rolled back: {transaction.failure}")
         if self.unfinished:
             # Behind the acknowledgements it commits, and behind the commits that were made to wait before it.
             self.unfinished += 1
@@ -235,7 +268,7 @@ class Session:
 
     def _commit(self, transaction: Transaction) -> None:
         self.kernel.commit(transaction)
-        self._finished()
+        self.unfinished -= 1
 
     def fail_transaction(self, reason: str) -> None:
         """Make the current transaction rollback-only; nothing happens where sends commit by themselves."""
@@ -248,13 +281,19 @@ class Session:
         Messages that were only prefetched lose the delivery count they got; with ``last_delivered`` the first unsettled
         message of each consumer keeps it (a listener failed on it, or the application recovers the session).
         """
+        self.return_held(last_delivered=last_delivered)
+        if self.branch is not None:
+            self.kernel.branches.undo_work(self)
         transaction, self.transaction = self.transaction, None
+        if transaction is not None:
+            self.kernel.rollback(transaction)
+
+    def return_held(self, *, last_delivered: bool = False) -> None:
+        """Take back what consumers hold; see `rollback`."""
         held = [(consumer, list(consumer.unsettled.values())) for consumer in self.consumers.values()]
         for consumer, references in held:
             consumer.unsettled.clear()
             self.kernel.give_back_all(consumer.queue, references, seen=False, first_seen=last_delivered)
-        if transaction is not None:
-            self.kernel.rollback(transaction)
 
     def close(self, *, failed: bool) -> None:
         """End the session. After a lost connection (``failed``) deliveries stay counted."""
@@ -265,6 +304,7 @@ class Session:
             if not consumer.closed:
                 self.kernel.detach(consumer, seen=failed)
         self.consumers.clear()
+        self.kernel.branches.on_closed(self, failed=failed)
         transaction, self.transaction = self.transaction, None
         if transaction is not None:
             self.kernel.rollback(transaction)

@@ -12,7 +12,9 @@ from attrs import define
 
 from embedclient.model import Message
 
+from ._branch import HeuristicOutcome
 from ._definitions import AddressDefinition, QueueDefinition
+from ._duplicate_ids import DuplicateId
 
 __all__ = ["MemoryStore", "Store"]
 
@@ -28,6 +30,15 @@ class Store(Protocol):
     def add_message(self, message: Message, transaction_id: int, references: Sequence[tuple[int, int]]) -> None:
         """A message went to queues: (queue id, position); in a transaction positions are 0 and come with the commit."""
 
+    def add_message_once(self, message: Message, references: Sequence[tuple[int, int]], entry: DuplicateId) -> None:
+        """`add_message` and `add_duplicate_id` without a transaction: both become durable, or none."""
+
+    def add_duplicate_id(self, entry: DuplicateId, transaction_id: int) -> None:
+        """An id came with a message: it is in force, or will be with the commit."""
+
+    def forget_duplicate_id(self, number: int) -> None:
+        """An id is not in force any more, because newer ones took its place."""
+
     def acknowledge(self, message_id: int, queue_id: int, transaction_id: int) -> None:
         """One queue is done with one message."""
 
@@ -42,6 +53,12 @@ class Store(Protocol):
 
     def rollback(self, transaction_id: int) -> None:
         """A transaction is undone."""
+
+    def add_outcome(self, outcome: HeuristicOutcome) -> None:
+        """A prepared branch is decided without its transaction manager, which is still to be told."""
+
+    def remove_outcome(self, transaction_id: int) -> None:
+        """That transaction manager knows."""
 
     def add_address(self, definition: AddressDefinition) -> None:
         """An address exists, or changed."""
@@ -71,6 +88,15 @@ class MemoryStore:
     def add_message(self, message: Message, transaction_id: int, references: Sequence[tuple[int, int]]) -> None:
         pass
 
+    def add_message_once(self, message: Message, references: Sequence[tuple[int, int]], entry: DuplicateId) -> None:
+        pass
+
+    def add_duplicate_id(self, entry: DuplicateId, transaction_id: int) -> None:
+        pass
+
+    def forget_duplicate_id(self, number: int) -> None:
+        pass
+
     def acknowledge(self, message_id: int, queue_id: int, transaction_id: int) -> None:
         pass
 
@@ -84,6 +110,12 @@ class MemoryStore:
         pass
 
     def rollback(self, transaction_id: int) -> None:
+        pass
+
+    def add_outcome(self, outcome: HeuristicOutcome) -> None:
+        pass
+
+    def remove_outcome(self, transaction_id: int) -> None:
         pass
 
     def add_address(self, definition: AddressDefinition) -> None:

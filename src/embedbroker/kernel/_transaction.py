@@ -6,11 +6,16 @@ Responsible for the list of effects and for the records' transaction id. Refuses
 from __future__ import annotations
 
 from enum import Enum
+from typing import TYPE_CHECKING
 
+from embedclient.errors import ErrorCode
 from embedclient.model import Message
 
 from ._backlog import Reference
 from ._queue import Queue
+
+if TYPE_CHECKING:
+    from ._duplicate_ids import Identified
 
 __all__ = ["Transaction", "TransactionState"]
 
@@ -27,7 +32,18 @@ class TransactionState(Enum):
 class Transaction:
     """Undecided work of one session. ``recorded`` says whether the journal knows its id."""
 
-    __slots__ = ("acknowledged", "counts", "failure", "id", "recorded", "sent", "state")
+    __slots__ = (
+        "acknowledged",
+        "counts",
+        "failure",
+        "failure_code",
+        "id",
+        "identified",
+        "recorded",
+        "sent",
+        "state",
+        "unsettled",
+    )
 
     def __init__(self, transaction_id: int) -> None:
         self.id = transaction_id
@@ -36,8 +52,13 @@ class Transaction:
         # How many messages it sent to each queue.
         self.counts: dict[Queue, int] = {}
         self.acknowledged: list[tuple[Queue, Reference]] = []
+        # The duplicate ids of what it sent.
+        self.identified: list[Identified] = []
         self.recorded = False
+        # Large acknowledgements in it that are still being recorded.
+        self.unsettled = 0
         self.failure: str | None = None
+        self.failure_code: int = ErrorCode.TRANSACTION_ROLLED_BACK
 
     def add(self, message: Message, targets: list[Queue]) -> None:
         """Send a message to queues when this is committed."""
@@ -46,8 +67,9 @@ class Transaction:
         for queue in targets:
             counts[queue] = counts.get(queue, 0) + 1
 
-    def fail(self, reason: str) -> None:
-        """Only a rollback is possible from now on; the first reason is kept."""
+    def fail(self, reason: str, code: int = ErrorCode.TRANSACTION_ROLLED_BACK) -> None:
+        """Only a rollback is possible from now on; the first reason is kept, and the code that a commit answers."""
         if self.state is TransactionState.ACTIVE:
             self.state = TransactionState.ROLLBACK_ONLY
             self.failure = reason
+            self.failure_code = code

@@ -66,6 +66,8 @@ class DestinationAccount:
     streams: array[int] = field(factory=_integers)  # producer and priority: the unit within which order holds
     expirations: array[float] = field(factory=_doubles)  # math.inf: never
     subscriptions: list[SubscriptionAccount] = field(factory=list)
+    #: Messages sent again with an id that lets the broker take them once, while an earlier send was in doubt.
+    repeated: set[int] = field(factory=set)
     #: Non-durable messages below this slot met a kill: nothing is promised about them any more.
     volatile_below: int = 0
 

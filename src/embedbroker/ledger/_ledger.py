@@ -148,11 +148,17 @@ class Ledger:
         if transaction is not None:
             self._transaction(transaction).sends.append((account, slot))
 
-    def resent(self, key: str, at: float, *, transaction: str | None = None) -> None:
-        """The same message goes out again, because the outcome of its last send is in doubt or was a refusal."""
+    def resent(self, key: str, at: float, *, transaction: str | None = None, once: bool = False) -> None:
+        """The same message goes out again, because the outcome of its last send is in doubt or was a refusal.
+
+        ``once``: it carries an id with which the broker takes it a single time, so that no second copy is excused.
+        """
         account, slot = self._slots[key]
         if account.states[slot] != _REFUSED:
-            account.resends[slot] = min(255, account.resends[slot] + 1)
+            if once:
+                account.repeated.add(slot)
+            else:
+                account.resends[slot] = min(255, account.resends[slot] + 1)
         account.streams[slot] = UNORDERED
         self._settle_send(account, slot, SendState.UNANSWERED)
         self._timeline.sent(at)
@@ -441,7 +447,7 @@ class Ledger:
                 keys.append(key)
 
     def _settle_send(self, account: DestinationAccount, slot: int, state: SendState) -> None:
-        if state == _REFUSED and account.resends[slot]:
+        if state == _REFUSED and (account.resends[slot] or slot in account.repeated):
             state = SendState.IN_DOUBT  # an earlier copy, of which nobody knows, may still exist
         self._unanswered += (state == _UNANSWERED) - (account.states[slot] == _UNANSWERED)
         account.states[slot] = state

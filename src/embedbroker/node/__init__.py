@@ -5,6 +5,7 @@ from ._inputs import (
     BytesReceived,
     Command,
     CommandKind,
+    DecideBranch,
     DiskDone,
     DiskFailed,
     Input,
@@ -13,14 +14,16 @@ from ._inputs import (
     Written,
 )
 from ._node import Node, NodeState
-from ._outputs import CloseConnection, Level, Notice, Output, Ready, SendBytes, Stopped
+from ._outputs import BranchDecided, CloseConnection, Level, Notice, Output, Ready, SendBytes, Stopped
 
 __all__ = [
     "Accepted",
+    "BranchDecided",
     "BytesReceived",
     "CloseConnection",
     "Command",
     "CommandKind",
+    "DecideBranch",
     "DiskDone",
     "DiskFailed",
     "Input",

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import frozen
 
+from embedclient.model import Xid
+
 if TYPE_CHECKING:
     from embedbroker.storage import DiskFault
 
@@ -15,6 +17,7 @@ __all__ = [
     "BytesReceived",
     "Command",
     "CommandKind",
+    "DecideBranch",
     "DiskDone",
     "DiskFailed",
     "Input",
@@ -87,8 +90,19 @@ class Command:
 
 
 @frozen
+class DecideBranch:
+    """Commit or roll back a prepared XA branch in place of its transaction manager; answered by BranchDecided."""
+
+    request: int
+    xid: Xid
+    commit: bool
+
+
+@frozen
 class Tick:
     """A deadline passed. Early or spurious ticks are harmless."""
 
 
-Input: TypeAlias = Accepted | BytesReceived | PeerClosed | Written | DiskDone | DiskFailed | Command | Tick
+Input: TypeAlias = (
+    Accepted | BytesReceived | PeerClosed | Written | DiskDone | DiskFailed | Command | DecideBranch | Tick
+)

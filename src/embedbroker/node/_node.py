@@ -28,6 +28,7 @@ from embedbroker.protocols import (
 )
 from embedclient.model import Entropy, Instant, make_uuid, uuid_text
 
+from ._decisions import Decisions
 from ._gate import DurabilityGate
 from ._hoards import Hoards
 from ._inputs import (
@@ -35,6 +36,7 @@ from ._inputs import (
     BytesReceived,
     Command,
     CommandKind,
+    DecideBranch,
     DiskDone,
     DiskFailed,
     Input,
@@ -89,6 +91,7 @@ class Node:
         self.journal = storage.Journal(journal_settings) if journal_settings is not None else None
         self.kernel = Kernel(config, restore_message, self._log, memory_limit_bytes, self.journal)
         self.gate = DurabilityGate()
+        self._decisions = Decisions(self.kernel)
         shares = config.memory_shares(memory_limit_bytes)
         self.core = CoreService(
             self.kernel, self.gate, entropy, "", ResendAccount(shares.resend, config.output_bytes_max)
@@ -124,6 +127,7 @@ class Node:
         self._now = now
         self.core.now = now
         self.kernel.now_ms = now.wall_ms
+        self.kernel.monotonic = now.monotonic
         if self.journal is not None:
             self.journal.wall_ms = now.wall_ms
         match input:
@@ -145,6 +149,8 @@ class Node:
                 self._on_accepted(input)
             case PeerClosed():
                 self._on_peer_closed(input)
+            case DecideBranch():
+                self._decisions.take(input)
             case Command():
                 self._on_command(input)
             case _:
@@ -369,15 +375,22 @@ class Node:
             catalog.restore_queue(queue)
         self.kernel.ids.next_id = max(recovered.id_limit, 1)
         self.kernel.ids.limit = recovered.id_limit
-        self._recovery = Recovery(self.kernel)
+        self._recovery = Recovery(self.kernel, recovered.transactions, recovered.outcomes)
 
     def _recover_slice(self) -> None:
-        """One slice of messages; with the last one the broker runs."""
+        """One slice of messages or duplicate ids; with the last one the broker runs."""
         journal, recovery = self.journal, self._recovery
         assert journal is not None and journal.recovered is not None and recovery is not None
-        messages = journal.recovered.take_messages(self.config.work_per_step_max)
+        limit = self.config.work_per_step_max
+        if recovery.lock_some(limit):
+            return
+        messages = journal.recovered.take_messages(limit)
         recovery.add(messages)
-        if not messages:
+        if messages:
+            return
+        entries = journal.recovered.take_duplicate_ids(limit)
+        recovery.add_duplicate_ids(entries)
+        if not entries and not recovery.send_some(limit):
             recovery.finish()
             self._recovery = None
             journal.recovered = None
@@ -421,6 +434,7 @@ class Node:
                 self._say_notes(journal.notes)
         if self._flushing and self._is_flushed():
             self._leave()
+        self._outputs.extend(self._decisions.answers())
         self._collect()
         # Looked at last: peers that were given up on the way leave messages to others.
         self._work_left = (

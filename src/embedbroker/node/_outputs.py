@@ -10,7 +10,7 @@ from attrs import frozen
 if TYPE_CHECKING:
     from embedbroker.storage import DiskWork
 
-__all__ = ["CloseConnection", "Level", "Notice", "Output", "Ready", "SendBytes", "Stopped"]
+__all__ = ["BranchDecided", "CloseConnection", "Level", "Notice", "Output", "Ready", "SendBytes", "Stopped"]
 
 
 @frozen
@@ -46,6 +46,14 @@ class Notice:
 
 
 @frozen
+class BranchDecided:
+    """The answer to a DecideBranch, once it is durable. ``found`` False: no such branch was prepared."""
+
+    request: int
+    found: bool
+
+
+@frozen
 class Ready:
     """The journal was read; connections are served from now on."""
 
@@ -58,4 +66,4 @@ class Stopped:
 
 
 # As text: a node without a journal does not load what a disk is.
-Output: TypeAlias = "SendBytes | CloseConnection | DiskWork | Notice | Ready | Stopped"
+Output: TypeAlias = "SendBytes | CloseConnection | DiskWork | Notice | BranchDecided | Ready | Stopped"

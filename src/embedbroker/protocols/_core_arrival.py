@@ -1,7 +1,8 @@
 """What the properties of a message say to the broker when it arrives, found out once per kind of message.
 
-Responsible for the routing type, for features that are not there yet, and for letting no message in whose properties do
-not decode: that would be found out in front of a consumer, who is not to blame. Refuses to know sessions and replies.
+Responsible for the routing type, for the duplicate id, for features that are not there yet, and for letting no message
+in whose properties do not decode: that would be found out in front of a consumer, who is not to blame. Refuses to know
+sessions and replies.
 
 Producers send the same properties again and again with other values (a counter, a time). So what is known of a message
 holds for the next one whose bytes agree everywhere but in those values: names, types and sizes are the same. That
@@ -19,7 +20,7 @@ _ROUTING_TYPE = "_AMQ_ROUTING_TYPE"
 _SCHEDULED = "_AMQ_SCHED_DELIVERY"
 _DUPLICATE_ID = "_AMQ_DUPL_ID"
 # Values that decide something: with another value it is another kind of message.
-_DECISIVE = frozenset((_ROUTING_TYPE, _SCHEDULED, _DUPLICATE_ID))
+_DECISIVE = frozenset((_ROUTING_TYPE, _SCHEDULED))
 # Beyond this, comparing costs more than it saves.
 _BLOCK_BYTES_MAX = 4096
 
@@ -27,7 +28,7 @@ _BLOCK_BYTES_MAX = 4096
 class Arrival:
     """What is known of one kind of message. ``size`` is that of its properties, -1 where nothing is like it."""
 
-    __slots__ = ("has_duplicate_id", "mask", "pattern", "routing_type", "scheduled_ms", "size", "special")
+    __slots__ = ("duplicate_id_at", "mask", "pattern", "routing_type", "scheduled_ms", "size")
 
     def __init__(self) -> None:
         self.size = -1
@@ -36,9 +37,8 @@ class Arrival:
         self.routing_type: int | None = None
         # Wall time before which the message is not to be delivered; 0 for none.
         self.scheduled_ms = 0
-        self.has_duplicate_id = False
-        # Whether there is anything beside the routing type to look at.
-        self.special = False
+        # Where the duplicate id stands in the properties; text is compared by its bytes.
+        self.duplicate_id_at: slice | None = None
 
     def covers(self, block: bytes | bytearray) -> bool:
         """Whether a message with these properties is of this kind."""
@@ -59,13 +59,12 @@ def study(message: CoreMessage) -> Arrival:
         arrival.size = len(block)
         arrival.mask = int.from_bytes(mask, "big")
         arrival.pattern = int.from_bytes(block, "big") & arrival.mask
-    for name, tag, value_at, _end in spans:
+    for name, tag, value_at, value_end in spans:
         if name == _ROUTING_TYPE and tag == PropertyType.BYTE:
             arrival.routing_type = int.from_bytes(message.raw[value_at : value_at + 1], "big", signed=True)
         elif name == _SCHEDULED:
             due = message.property(_SCHEDULED)
             arrival.scheduled_ms = due if isinstance(due, int) and not isinstance(due, bool) else 0
-        elif name == _DUPLICATE_ID and tag != PropertyType.NULL:
-            arrival.has_duplicate_id = True
-    arrival.special = arrival.scheduled_ms > 0 or arrival.has_duplicate_id
+        elif name == _DUPLICATE_ID and tag in (PropertyType.STRING, PropertyType.BYTES):
+            arrival.duplicate_id_at = slice(value_at - start, value_end - start)
     return arrival

@@ -183,8 +183,9 @@ class CoreConnection:
         kernel_session = Session(
             service.kernel,
             packet.name,
-            auto_commit_sends=packet.auto_commit_sends,
-            auto_commit_acknowledges=packet.auto_commit_acks,
+            # What an XA session does outside a branch takes effect at once.
+            auto_commit_sends=packet.auto_commit_sends or packet.xa,
+            auto_commit_acknowledges=packet.auto_commit_acks or packet.xa,
             pre_acknowledge=packet.pre_acknowledge,
             valve=self.valve,
         )

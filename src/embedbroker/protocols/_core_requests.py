@@ -47,6 +47,7 @@ from embedclient.wire.core import (
 )
 
 from ._core_views import address_response, queue_response
+from ._core_xa import XA_HANDLERS
 from ._old_names import MODERN_NAMES_SINCE, plain_name, plain_packet, said_routing_type
 
 if TYPE_CHECKING:
@@ -66,9 +67,8 @@ def answer(session: CoreSession, packet: Packet) -> None:
         packet = plain_packet(packet)
     handler = _HANDLERS.get(type(packet))
     if handler is None:
-        _not_supported(session, packet)
-    else:
-        handler(session, packet)
+        raise RemoteProtocolError(f"{PacketType(packet.TYPE).name} on a session channel")
+    handler(session, packet)
 
 
 def _done(session: CoreSession, refused: object, wants_reply: bool, *, durable: bool = True) -> None:
@@ -79,20 +79,6 @@ def _done(session: CoreSession, refused: object, wants_reply: bool, *, durable: 
             session.connection.log(f"a request was refused: {refused.text}")
     elif wants_reply:
         session.reply(NullResponse(-1), durable=durable)
-
-
-def _not_supported(session: CoreSession, packet: Packet) -> None:
-    name = PacketType(packet.TYPE).name
-    if name.startswith("SESS_XA_"):
-        if packet.TYPE != PacketType.SESS_XA_FAILED:
-            session.refuse(
-                Refused(
-                    ErrorCode.NOT_IMPLEMTNED_EXCEPTION, f"{name}: XA transactions are not supported by this broker yet"
-                ),
-                None,
-            )
-        return
-    raise RemoteProtocolError(f"{name} on a session channel")
 
 
 # -- addresses and queues ---------------------------------------------------------------------------------------------
@@ -448,4 +434,5 @@ _HANDLERS: dict[type[Packet], Callable[[CoreSession, Any], None]] = {
     SessionStart: _start,
     SessionStop: _stop,
     SessionUniqueAddMetadata: _unique_add_metadata,
+    **XA_HANDLERS,
 }

@@ -174,18 +174,24 @@ class CoreSession:
         elif self.default_address:
             message = message.copy_for(self.default_address, changes={}, removals=(), expiration=message.expiration)
         arrival = self._arrival
-        if not arrival.covers(message.raw[message.properties_at :]):
+        properties = message.raw[message.properties_at :]
+        if not arrival.covers(properties):
             arrival = self._arrival = study(message)
-        refused = self._unsupported(arrival) if arrival.special else None
+        id_at = arrival.duplicate_id_at
+        refused = self._unsupported(arrival) if arrival.scheduled_ms else None
         if message.address == MANAGEMENT_ADDRESS:
             refused = refuse_request(self.service.kernel, message, sender_waits=bool(wants_reply))
         elif refused is None:
-            refused = self.kernel_session.send(message, arrival.routing_type if said is None else said)
+            refused = self.kernel_session.send(
+                message,
+                arrival.routing_type if said is None else said,
+                bytes(properties[id_at]) if id_at is not None else None,
+            )
         if refused is not None:
             self._refuse_send(message, refused, wants_reply, numbers[0] if numbers else None)
         elif wants_reply:
-            # In a transaction it is the commit that promises.
-            durable = message.durable and self.kernel_session.auto_commit_sends
+            # In a transaction it is the commit that promises. What is a duplicate waits for the message it repeats.
+            durable = (message.durable or id_at is not None) and self.kernel_session.auto_commit_sends
             self.reply(NullResponse(numbers[0] if numbers else -1), durable=durable)
 
     def _refuse_send(
@@ -205,8 +211,6 @@ class CoreSession:
     def _unsupported(self, arrival: Arrival) -> Refused | None:
         if arrival.scheduled_ms > self.service.now.wall_ms:
             return self._not_there("scheduled delivery")
-        if arrival.has_duplicate_id:
-            return self._not_there("duplicate detection")
         return None
 
     def _not_there(self, feature: str) -> Refused:

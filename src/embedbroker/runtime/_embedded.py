@@ -19,7 +19,7 @@ from attrs import evolve, fields_dict
 from embedbroker.config import BrokerConfig
 from embedbroker.node import Node
 from embedclient.errors import BrokerFailed, IllegalStateException, ResourceAllocationException
-from embedclient.model import did_you_mean
+from embedclient.model import Xid, did_you_mean
 from embedclient.transport import Listener, TransportLost, listen_tcp, vm_listen
 
 from ._clock import SystemEntropy
@@ -185,6 +185,30 @@ class EmbeddedBroker:
         run = self._running()
         await run.host.stopped.wait()
         return run.host.failure or "stopped"
+
+    # -- XA branches in doubt ------------------------------------------------------------------------------------
+
+    @property
+    def prepared_branches(self) -> list[Xid]:
+        """The XA branches that were prepared and wait for their transaction managers, oldest first."""
+        return [branch.xid for branch in self._running().host.node.kernel.branches.prepared()]
+
+    async def commit_branch(self, xid: Xid) -> bool:
+        """Commit a prepared branch in place of its transaction manager, which is lost; False when there is none.
+
+        Should the manager come back, it is told that the branch was committed heuristically, until it forgets it.
+        """
+        return await self._decide(xid, commit=True)
+
+    async def rollback_branch(self, xid: Xid) -> bool:
+        """Roll a prepared branch back in place of its transaction manager; see `commit_branch`."""
+        return await self._decide(xid, commit=False)
+
+    async def _decide(self, xid: Xid, *, commit: bool) -> bool:
+        found = await self._running().host.decide(xid, commit=commit)
+        if found is None:
+            raise IllegalStateException("the broker stopped before the decision was durable")
+        return found
 
     @classmethod
     def in_thread(cls, config: BrokerConfig | None = None, **options: object) -> ThreadedBroker:

@@ -20,10 +20,12 @@ from trio.lowlevel import enable_ki_protection
 from embedbroker import storage
 from embedbroker.node import (
     Accepted,
+    BranchDecided,
     BytesReceived,
     CloseConnection,
     Command,
     CommandKind,
+    DecideBranch,
     DiskDone,
     DiskFailed,
     Input,
@@ -37,6 +39,7 @@ from embedbroker.node import (
     Tick,
     Written,
 )
+from embedclient.model import Xid
 from embedclient.transport import ByteStream, Listener, TransportLost
 
 from ._clock import EdgeClock
@@ -73,6 +76,18 @@ class _Peer:
         self.closing = False
 
 
+class _Decision:
+    """About an XA branch, on its way."""
+
+    def __init__(self) -> None:
+        self.made = trio.Event()
+        self.found: bool | None = None
+
+    def make(self, found: bool | None) -> None:
+        self.found = found
+        self.made.set()
+
+
 class Host:
     """Runs a node until it stopped. Everything it starts lives in the nursery it is given."""
 
@@ -96,6 +111,7 @@ class Host:
         self._inputs: deque[Input] = deque()
         self._stepping = False
         self._peers: dict[int, _Peer] = {}
+        self._decisions: dict[int, _Decision] = {}
         self._next_number = 1
         self._armed = trio.CancelScope()
         self._armed_for = float("inf")
@@ -125,12 +141,27 @@ class Host:
         """Ask the node to stop in an orderly way; `stopped` is set when it has."""
         self.feed(Command(CommandKind.STOP))
 
+    async def decide(self, xid: Xid, *, commit: bool) -> bool | None:
+        """Decide a prepared XA branch; returns whether there was one, and None when the broker stopped meanwhile."""
+        number = self._next_number
+        self._next_number += 1
+        decided = self._decisions[number] = _Decision()
+        self.feed(DecideBranch(number, xid, commit))
+        await decided.made.wait()
+        return decided.found
+
     def failed(self, reason: str) -> None:
         """A step failed: what is left of the node does not go on, and nobody has to wait for it."""
         if not self.stopped.is_set():
             self.failure = reason
+            self._abandon_decisions()
             self.stopped.set()
             self.ready.set()
+
+    def _abandon_decisions(self) -> None:
+        for decision in self._decisions.values():
+            decision.make(None)
+        self._decisions.clear()
 
     @enable_ki_protection
     async def serve(self, listener: Listener) -> None:
@@ -145,6 +176,7 @@ class Host:
     def give_up(self) -> None:
         """End at once: pipes close without a word, and what the disk still answers is of no interest."""
         self._given_up = True
+        self._abandon_decisions()
         for peer in list(self._peers.values()):
             peer.stream.close()
         self._peers.clear()
@@ -188,10 +220,13 @@ class Host:
                 self._close(output.connection)
             case Notice():
                 self._logger.log(_LEVELS[output.level], "%s", output.text)
+            case BranchDecided():
+                self._decisions.pop(output.request).make(output.found)
             case Ready():
                 self.ready.set()
             case Stopped():
                 self.failure = output.failure
+                self._abandon_decisions()
                 self.stopped.set()
                 self.ready.set()
                 self._on_stopped(output.failure)

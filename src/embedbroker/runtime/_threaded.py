@@ -17,6 +17,7 @@ import trio
 
 from embedbroker.config import BrokerConfig
 from embedclient.errors import BrokerFailed, IllegalStateException
+from embedclient.model import Xid
 
 from ._embedded import EmbeddedBroker
 
@@ -111,6 +112,23 @@ class ThreadedBroker:
             return None
 
         return self._call(wait)
+
+    @property
+    def prepared_branches(self) -> list[Xid]:
+        """The XA branches that were prepared and wait for their transaction managers, oldest first."""
+
+        async def look() -> list[Xid]:
+            return self._broker.prepared_branches
+
+        return self._call(look)
+
+    def commit_branch(self, xid: Xid) -> bool:
+        """Commit a prepared XA branch in place of its transaction manager; False when there is none."""
+        return self._call(lambda: self._broker.commit_branch(xid))
+
+    def rollback_branch(self, xid: Xid) -> bool:
+        """Roll a prepared XA branch back in place of its transaction manager; False when there is none."""
+        return self._call(lambda: self._broker.rollback_branch(xid))
 
     def _call(self, function: Callable[[], Awaitable[T]]) -> T:
         if self._token is None:

@@ -40,7 +40,11 @@ __all__ = ["Compaction"]
 
 _ADD, _ACKNOWLEDGE = int(RecordKind.ADD_MESSAGE), int(RecordKind.ACKNOWLEDGE)
 _END_OF_TRANSACTION = (RecordKind.COMMIT, RecordKind.ROLLBACK)
-_REMOVED = {RecordKind.REMOVE_ADDRESS: RecordKind.ADDRESS, RecordKind.REMOVE_QUEUE: RecordKind.QUEUE}
+_REMOVED = {
+    RecordKind.REMOVE_ADDRESS: RecordKind.ADDRESS,
+    RecordKind.REMOVE_QUEUE: RecordKind.QUEUE,
+    RecordKind.FORGET_OUTCOME: RecordKind.HEURISTIC_OUTCOME,
+}
 _SIZE_AND_KIND = Struct("<IB")
 
 
@@ -200,7 +204,10 @@ class Compaction:
 
     def _needs_message(self, data: bytes, position: int) -> bool:
         fields = ADD_MESSAGE.unpack_from(data, position)
-        message_id, transaction_id, count = fields[5], fields[6], fields[11]
+        return self._needs_living(message_id=fields[5], transaction_id=fields[6], count=fields[11])
+
+    def _needs_living(self, message_id: int, transaction_id: int, count: int) -> bool:
+        """A message, or a duplicate id: its address counts as the one queue that has it."""
         placement = self.liveness.index.get(message_id)
         if placement is None:
             self.seen[message_id] = False
@@ -237,6 +244,9 @@ class Compaction:
             self.retained += 1
             return True  # of a newer version, which knows when it may go
         kind = RecordKind(number)
+        if kind is RecordKind.DUPLICATE_ID:
+            entry, transaction_id = codec.decode_duplicate_id(data, position, size)
+            return self._needs_living(entry.number, transaction_id, 1)
         if kind is RecordKind.UPDATE_DELIVERY_COUNT:
             needed = self._needs_delivery_count(data, position)
         elif kind is RecordKind.PREPARE:
@@ -252,7 +262,7 @@ class Compaction:
         elif kind in _REMOVED:
             needed = (_REMOVED[kind], codec.IDENTIFIER.unpack_from(data, position)[4]) in self._ended_outside
             self.refers_outside |= needed
-        elif kind in (RecordKind.ADDRESS, RecordKind.QUEUE):
+        elif kind in _REMOVED.values():
             needed = self._needs_definition(kind, data, position, size, segment)
         else:
             # The id limit and the list of segments stand again at the start of every later segment.
@@ -269,12 +279,16 @@ class Compaction:
         return True
 
     def _needs_definition(self, kind: RecordKind, data: bytes, position: int, size: int, segment: Segment) -> bool:
-        decode = codec.decode_address if kind is RecordKind.ADDRESS else codec.decode_queue
-        definition, _ = decode(data, position, size)
-        history = self.liveness.definitions.get((kind, definition.id))
+        if kind is RecordKind.HEURISTIC_OUTCOME:
+            identifier = codec.decode_outcome(data, position, size).transaction_id
+        elif kind is RecordKind.ADDRESS:
+            identifier = codec.decode_address(data, position, size)[0].id
+        else:
+            identifier = codec.decode_queue(data, position, size)[0].id
+        history = self.liveness.definitions.get((kind, identifier))
         if history is None or history[-1] is not segment:
             return False
-        self.definitions.add((kind, definition.id))
+        self.definitions.add((kind, identifier))
         return True
 
     def _take_ghosts(self, segment: Segment) -> None:

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 
 from attrs import define, frozen
 
+from embedbroker.kernel import HeuristicOutcome, name_of, xid_of
+
 from . import _record_codec as codec
 from ._batch import BATCH_HEADER_BYTES, BatchExtent
 from ._disk import (
@@ -60,6 +62,10 @@ class JournalReport:
     messages: int | None
     queues: int | None
     prepared_transactions: int | None
+    # Their names, and those of branches that were decided without their transaction managers.
+    in_doubt: tuple[str, ...]
+    decided: tuple[str, ...]
+    duplicate_ids: int | None
 
     @property
     def sound(self) -> bool:
@@ -118,6 +124,9 @@ def inspect_journal(disk: Disk) -> JournalReport:
     messages: int | None = None
     queues: int | None = None
     prepared: int | None = None
+    in_doubt: tuple[str, ...] = ()
+    decided: tuple[str, ...] = ()
+    duplicate_ids: int | None = None
     try:
         recovery = run_steps(recover(JournalSettings()), _ReadingDisk(disk))
     except Corruption as corruption:
@@ -126,9 +135,14 @@ def inspect_journal(disk: Disk) -> JournalReport:
         state = recovery.state
         assert state is not None
         notes, queues, prepared = state.notes, len(state.queues), len(state.transactions)
+        in_doubt = tuple([_branch_name(transaction.xid) for transaction in state.transactions])
+        decided = tuple([_describe_outcome(outcome) for outcome in state.outcomes])
         messages = 0
         while portion := state.take_messages(_MESSAGES_PER_PORTION):
             messages += len(portion)
+        duplicate_ids = 0
+        while entries := state.take_duplicate_ids(_MESSAGES_PER_PORTION):
+            duplicate_ids += len(entries)
     return JournalReport(
         refusal=refusal,
         notes=notes,
@@ -139,6 +153,9 @@ def inspect_journal(disk: Disk) -> JournalReport:
         messages=messages,
         queues=queues,
         prepared_transactions=prepared,
+        in_doubt=in_doubt,
+        decided=decided,
+        duplicate_ids=duplicate_ids,
     )
 
 
@@ -202,6 +219,8 @@ def _ids_in(replay: Replay) -> Iterator[int]:
         _, _, _, _, _, _, _, *tail = stored
         yield max(tail[1::2], default=0) + 1
     yield from (identifier + 1 for identifier in (*replay.queues, *replay.addresses))
+    yield from (identifier + 1 for identifier in (*replay.transaction_ids, *replay.outcomes))
+    yield from (number + 1 for values in replay.duplicate_ids.values() for number in values)
 
 
 def _segment_report(segment: Segment, batches: dict[str, int]) -> SegmentReport:
@@ -241,13 +260,24 @@ def _describe(data: bytes, position: int, size: int, kind: int) -> str:
         case RecordKind.UPDATE_DELIVERY_COUNT:
             *_, message_id, queue_id, count = UPDATE_DELIVERY_COUNT.unpack_from(data, position)
             return f"message {message_id} of queue {queue_id} delivered {count} times"
+        case RecordKind.DUPLICATE_ID:
+            entry, transaction_id = codec.decode_duplicate_id(data, position, size)
+            return (
+                f"id {entry.number} of address {entry.address_id}: {entry.value.hex()}{_in_transaction(transaction_id)}"
+            )
         case RecordKind.PREPARE | RecordKind.ROLLBACK:
-            xid = data[position + TRANSACTION.size : position + size].hex()
-            return f"transaction {TRANSACTION.unpack_from(data, position)[4]}{' xid ' + xid if xid else ''}"
+            xid = data[position + TRANSACTION.size : position + size]
+            branch = f", {_branch_name(xid)}" if kind == RecordKind.PREPARE else ""
+            return f"transaction {TRANSACTION.unpack_from(data, position)[4]}{branch}"
+        case RecordKind.HEURISTIC_OUTCOME:
+            outcome = codec.decode_outcome(data, position, size)
+            return f"transaction {outcome.transaction_id}, {_describe_outcome(outcome)}"
         case RecordKind.COMMIT:
             pairs = codec.decode_pairs(data, position + TRANSACTION.size, position + size)
             places = ", ".join([f"queue {queue_id} from {first}" for queue_id, first in pairs])
             return f"transaction {TRANSACTION.unpack_from(data, position)[4]}{': ' + places if places else ''}"
+        case RecordKind.FORGET_OUTCOME:
+            return f"transaction {codec.IDENTIFIER.unpack_from(data, position)[4]}"
         case RecordKind.ADDRESS | RecordKind.QUEUE:
             return data[position + PREFIX.size : position + size].decode(errors="replace")
         case RecordKind.SEGMENT_START:
@@ -274,6 +304,17 @@ def _describe_message(data: bytes, position: int) -> str:
         f"message {message_id}, {raw_size} bytes in encoding {encoding}, {durable}, priority {priority}{expires}: "
         f"{places}{_in_transaction(transaction_id)}"
     )
+
+
+def _branch_name(xid: bytes) -> str:
+    try:
+        return name_of(xid_of(xid))
+    except ValueError:
+        return f"XA branch {xid.hex()}"
+
+
+def _describe_outcome(outcome: HeuristicOutcome) -> str:
+    return f"{name_of(outcome.xid)} {'committed' if outcome.committed else 'rolled back'} by an operator"
 
 
 def _in_transaction(transaction_id: int) -> str:

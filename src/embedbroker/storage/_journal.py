@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from embedbroker.kernel import AddressDefinition, QueueDefinition
+from embedbroker.kernel import AddressDefinition, DuplicateId, HeuristicOutcome, QueueDefinition
 
 from . import _record_codec as codec
 from ._background import Background
@@ -50,7 +50,7 @@ _ADD, _ACKNOWLEDGE, _UPDATE = map(
 _pack_add, _pack_add_one, _pack_pair = ADD_MESSAGE.pack, ADD_ONE.pack, PAIR.pack
 _pack_acknowledge = ACKNOWLEDGE.pack
 _ADD_BYTES, _ADD_ONE_BYTES, _PAIR_BYTES = ADD_MESSAGE.size, ADD_ONE.size, PAIR.size
-_ACKNOWLEDGE_BYTES = ACKNOWLEDGE.size
+_ACKNOWLEDGE_BYTES, _ID_BYTES = ACKNOWLEDGE.size, codec.DUPLICATE_ID.size
 
 
 class JournalState(Enum):
@@ -155,6 +155,25 @@ class Journal:
         else:
             self._liveness.acknowledge(message_id, queue_id, self._segment)
 
+    def add_duplicate_id(self, entry: DuplicateId, transaction_id: int) -> None:
+        """Append an id that came with a message. It is in force from now on, or from the commit of its transaction."""
+        self._append(codec.encode_duplicate_id(entry, transaction_id))
+        self._liveness.add_duplicate_id(entry, transaction_id, self._segment)
+
+    def add_message_once(
+        self, message: JournaledMessage, references: Sequence[tuple[int, int]], entry: DuplicateId
+    ) -> None:
+        """Append a message without a transaction and the id that came with it, so that neither stays alone."""
+        size = _ADD_BYTES + _PAIR_BYTES * len(references) + len(message.raw) + _ID_BYTES + len(entry.value)
+        if size > self._room:
+            self._make_room(size)
+        self.add_message(message, 0, references)
+        self.add_duplicate_id(entry, 0)
+
+    def forget_duplicate_id(self, number: int) -> None:
+        """An id is not in force any more. Nothing is written: it left because of others, which leave later."""
+        self._liveness.forget(number)
+
     def update_delivery_count(self, message_id: int, queue_id: int, count: int) -> None:
         """Append how often one queue has delivered one message."""
         size = UPDATE_DELIVERY_COUNT.size
@@ -176,15 +195,25 @@ class Journal:
         self._append(codec.encode_rollback(transaction_id))
         self._liveness.rollback(transaction_id, self._segment)
 
+    def add_outcome(self, outcome: HeuristicOutcome) -> None:
+        """Append what was decided about a prepared transaction. Its COMMIT or ROLLBACK has to follow."""
+        self._append(codec.encode_outcome(outcome))
+        self._liveness.define(RecordKind.HEURISTIC_OUTCOME, outcome.transaction_id, self._segment)
+
+    def remove_outcome(self, transaction_id: int) -> None:
+        """Append that nobody asks for that decision any more."""
+        self._append(codec.encode_id(RecordKind.FORGET_OUTCOME, transaction_id))
+        self._liveness.remove(RecordKind.HEURISTIC_OUTCOME, transaction_id, self._segment, ())
+
     def add_address(self, definition: AddressDefinition) -> None:
         """Append an address, new or changed."""
         self._append(codec.encode_definition(definition))
         self._liveness.define(RecordKind.ADDRESS, definition.id, self._segment)
 
     def remove_address(self, address_id: int) -> None:
-        """Append that an address is gone."""
+        """Append that an address is gone, with its duplicate ids. Its id must not be used again."""
         self._append(codec.encode_id(RecordKind.REMOVE_ADDRESS, address_id))
-        self._liveness.remove(RecordKind.ADDRESS, address_id, self._segment, ())
+        self._liveness.remove(RecordKind.ADDRESS, address_id, self._segment, self._segments)
 
     def add_queue(self, definition: QueueDefinition) -> None:
         """Append a queue, new or changed. It must stand before the first message for it."""

@@ -19,6 +19,8 @@ from collections.abc import Iterable, Sequence
 
 from attrs import Factory, define
 
+from embedbroker.kernel import DuplicateId
+
 from ._record_codec import RecordKind
 from ._segments import Placement, Segment
 
@@ -56,6 +58,8 @@ class Liveness:
     unsettled: deque[OpenTransaction] = Factory(deque)
     # Segments with records of a definition that is in force, the latest last.
     definitions: dict[Key, list[Segment]] = Factory(dict)
+    # Addresses of which there may be duplicate ids.
+    _identified: set[int] = Factory(set)
 
     def add(self, message_id: int, queues: Sequence[int], segment: Segment) -> None:
         """A message without a transaction."""
@@ -72,6 +76,14 @@ class Liveness:
         transaction.adds.append(message_id)
         transaction.segments.setdefault(segment, 0)
         return transaction
+
+    def add_duplicate_id(self, entry: DuplicateId, transaction_id: int, segment: Segment) -> None:
+        """An id that an address keeps, much as a queue keeps a message: it lives until that forgets it or is gone."""
+        self._identified.add(entry.address_id)
+        if transaction_id:
+            self.add_in_transaction(entry.number, (entry.address_id,), transaction_id, segment)
+        else:
+            self.add(entry.number, (entry.address_id,), segment)
 
     def acknowledge(self, message_id: int, queue_id: int, segment: Segment) -> None:
         """One reference is gone. Unknown ones are no error: compaction may have dropped the message already."""
@@ -131,7 +143,7 @@ class Liveness:
                 self.unsettled.popleft()
 
     def define(self, kind: RecordKind, identifier: int, segment: Segment) -> None:
-        """An address or queue exists, or changed; ``kind`` is ADDRESS or QUEUE."""
+        """An address, a queue or a decision exists, or changed; ``kind`` is that of its record."""
         history = self.definitions.setdefault((kind, identifier), [])
         if history:
             history[-1].pins -= 1
@@ -140,13 +152,14 @@ class Liveness:
         segment.pins += 1
 
     def remove(self, kind: RecordKind, identifier: int, segment: Segment, segments: Iterable[Segment]) -> None:
-        """An address or queue is gone, and with a queue its references."""
+        """An address, queue or decision is gone, and with it the duplicate ids or the references."""
         history = self.definitions.pop((kind, identifier), None)
         if history is not None:
             history[-1].pins -= 1
             for earlier in history:
                 self._note_end((kind, identifier), earlier, segment)
-        if kind == RecordKind.QUEUE:
+        if kind == RecordKind.QUEUE or identifier in self._identified:
+            self._identified.discard(identifier)
             for other in segments:
                 other.remove_queue(identifier)
 
@@ -222,7 +235,7 @@ class Liveness:
         return segment
 
     def forget(self, message_id: int) -> None:
-        """A message is gone whatever references it had."""
+        """A message is gone whatever references it had, or a duplicate id."""
         placement = self.index.pop(message_id, None)
         if placement is not None:
             placement.count -= 1

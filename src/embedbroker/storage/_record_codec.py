@@ -25,6 +25,14 @@ In a transaction the position of a reference is its ordinal among the transactio
 COMMIT brings the first position for each queue, and the sum is the message's position. A record of a transaction thus
 keeps its position when compaction drops its neighbours.
 
+DUPLICATE_ID: an id with which no second message may come to an address, until it is one of the oldest there or the
+address is removed. It has a number of its own, from the counter of message ids. Outside a transaction it stands in the
+batch of its message::
+
+     0  size u32 | kind u8 | flags u8 | two bytes, 0
+     8  number i64 | address id i64 | transaction id i64
+    32  the id
+
 A kind may be added without a new format version. A reader that does not know it steps over the record, and compaction
 keeps it, if the flag SKIPPABLE is set; otherwise the reader refuses the journal, because leaving it out would change
 what the broker promised. Replication ships records in the batches they were written in; large messages and pages stay
@@ -40,12 +48,20 @@ from struct import Struct
 
 from attrs import asdict, fields
 
-from embedbroker.kernel import AddressDefinition, QueueDefinition
+from embedbroker.kernel import (
+    AddressDefinition,
+    DuplicateId,
+    HeuristicOutcome,
+    QueueDefinition,
+    xid_bytes,
+    xid_of,
+)
 
 __all__ = [
     "ACKNOWLEDGE",
     "ADD_MESSAGE",
     "ADD_ONE",
+    "DUPLICATE_ID",
     "DURABLE",
     "LARGE",
     "PAIR",
@@ -56,13 +72,17 @@ __all__ = [
     "RecordKind",
     "decode_address",
     "decode_dropped",
+    "decode_duplicate_id",
+    "decode_outcome",
     "decode_pairs",
     "decode_queue",
     "decode_segment_start",
     "encode_commit",
     "encode_definition",
     "encode_dropped",
+    "encode_duplicate_id",
     "encode_id",
+    "encode_outcome",
     "encode_prepare",
     "encode_rollback",
     "encode_segment_start",
@@ -87,6 +107,10 @@ class RecordKind(IntEnum):
     SEGMENT_START = 12
     SEGMENTS_DROPPED = 13
     SEAL = 14
+    # Of the broker's state again.
+    DUPLICATE_ID = 15
+    HEURISTIC_OUTCOME = 16
+    FORGET_OUTCOME = 17
 
 
 SKIPPABLE = 0x80
@@ -99,10 +123,28 @@ ADD_ONE = Struct("<IBBBBqqqqqqIIqq")  # with the one reference that most message
 PAIR = Struct("<qq")
 ACKNOWLEDGE = Struct("<IBBHqqq")  # message id, queue id, transaction id
 UPDATE_DELIVERY_COUNT = Struct("<IBBHqqI")  # message id, queue id, count
+DUPLICATE_ID = Struct("<IBBHqqq")  # number, address id, transaction id; the id follows
 TRANSACTION = Struct("<IBBHq")  # PREPARE (xid bytes follow), COMMIT (pairs follow), ROLLBACK: transaction id
-IDENTIFIER = Struct("<IBBHq")  # REMOVE_ADDRESS, REMOVE_QUEUE: id; RESERVE_IDS: limit; SEAL: wall time in Unix ms
+OUTCOME = Struct("<IBBHqB")  # transaction id, whether it was committed; xid bytes follow
+# REMOVE_ADDRESS, REMOVE_QUEUE: id; FORGET_OUTCOME: transaction id; RESERVE_IDS: limit; SEAL: wall time in Unix ms
+IDENTIFIER = Struct("<IBBHq")
 SEGMENT_START = Struct("<IBBHq")  # id limit; extents follow
 EXTENT = Struct("<QQQ")  # first generation, last generation, last batch number of a segment file
+
+
+def encode_duplicate_id(entry: DuplicateId, transaction_id: int) -> bytes:
+    """DUPLICATE_ID: whose it is, then the id."""
+    size = DUPLICATE_ID.size + len(entry.value)
+    kind = RecordKind.DUPLICATE_ID
+    return DUPLICATE_ID.pack(size, kind, 0, 0, entry.number, entry.address_id, transaction_id) + entry.value
+
+
+def decode_duplicate_id(data: bytes, start: int, size: int) -> tuple[DuplicateId, int]:
+    """The entry in a DUPLICATE_ID record, and its transaction. Raises ValueError."""
+    if size < DUPLICATE_ID.size:
+        raise ValueError("a duplicate id cut short")
+    _, _, _, _, number, address_id, transaction_id = DUPLICATE_ID.unpack_from(data, start)
+    return DuplicateId(number, address_id, data[start + DUPLICATE_ID.size : start + size]), transaction_id
 
 
 def encode_prepare(transaction_id: int, xid: bytes) -> bytes:
@@ -121,8 +163,23 @@ def encode_rollback(transaction_id: int) -> bytes:
     return TRANSACTION.pack(TRANSACTION.size, RecordKind.ROLLBACK, 0, 0, transaction_id)
 
 
+def encode_outcome(outcome: HeuristicOutcome) -> bytes:
+    """HEURISTIC_OUTCOME: the transaction id, what was decided, then the bytes of the XA branch id."""
+    xid = xid_bytes(outcome.xid)
+    size, kind = OUTCOME.size + len(xid), RecordKind.HEURISTIC_OUTCOME
+    return OUTCOME.pack(size, kind, 0, 0, outcome.transaction_id, outcome.committed) + xid
+
+
+def decode_outcome(data: bytes, start: int, size: int) -> HeuristicOutcome:
+    """The decision in a HEURISTIC_OUTCOME record. Raises ValueError."""
+    if size < OUTCOME.size:
+        raise ValueError("a decision cut short")
+    *_, transaction_id, committed = OUTCOME.unpack_from(data, start)
+    return HeuristicOutcome(transaction_id, xid_of(data[start + OUTCOME.size : start + size]), bool(committed))
+
+
 def encode_id(kind: RecordKind, value: int) -> bytes:
-    """REMOVE_ADDRESS, REMOVE_QUEUE, RESERVE_IDS and SEAL: one number."""
+    """REMOVE_ADDRESS, REMOVE_QUEUE, FORGET_OUTCOME, RESERVE_IDS and SEAL: one number."""
     return IDENTIFIER.pack(IDENTIFIER.size, kind, 0, 0, value)
 
 

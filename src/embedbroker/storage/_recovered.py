@@ -9,11 +9,13 @@ stops tracking such tuples, so a full collection does not walk a million recover
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple, Protocol
 
-from attrs import Factory, define, frozen
+from attrs import Factory, define
 
-from embedbroker.kernel import AddressDefinition, QueueDefinition
+from embedbroker.kernel import AddressDefinition, DuplicateId, HeuristicOutcome, QueueDefinition
 
 from ._record_codec import DURABLE
 
@@ -64,40 +66,63 @@ class RecoveredMessage(NamedTuple):
     references: tuple[tuple[int, int, int], ...]
 
 
-@frozen
+@define(eq=False)
 class RecoveredTransaction:
     """A transaction that was prepared and neither committed nor rolled back.
 
-    The positions in ``adds`` are ordinals per queue, as they were before the commit. What ``acknowledgements`` (message
-    id, queue id) speak of is among the living messages.
+    What ``acknowledgements`` (message id, queue id) speak of is among the living messages, or gone with its queue.
     """
 
     transaction_id: int
     xid: bytes
-    adds: tuple[RecoveredMessage, ...]
-    acknowledgements: tuple[tuple[int, int], ...]
+    acknowledgements: Sequence[tuple[int, int]]
+    duplicate_ids: Sequence[DuplicateId]
+    _adds: dict[int, StoredMessage]
+    _counts: dict[tuple[int, int], int]
+    _queue_ids: frozenset[int]
+    _left: Iterator[int] = Factory(lambda self: iter(list(self._adds)), takes_self=True)
+
+    def take_adds(self, limit: int) -> list[RecoveredMessage]:
+        """Take up to ``limit`` of the messages it sent, in order; an empty list means that all are taken.
+
+        Their positions are ordinals per queue, as they were before the commit. A message whose queues are all gone has
+        no references.
+        """
+        return [
+            restore(message_id, self._adds.pop(message_id), self._counts, self._queue_ids)
+            for message_id in islice(self._left, limit)
+        ]
 
 
 @define(eq=False)
 class RecoveredState:
-    """Everything durable. Take it once; ``take_messages`` empties it portion by portion."""
+    """Everything durable. Take it once; ``take_messages`` and ``take_duplicate_ids`` empty it portion by portion."""
 
     addresses: tuple[AddressDefinition, ...]
     queues: tuple[QueueDefinition, ...]
     transactions: tuple[RecoveredTransaction, ...]
+    outcomes: tuple[HeuristicOutcome, ...]
     # Ids and positions from here on were never used.
     id_limit: int
     # For the log: what was cut, kept as a copy, left out.
     notes: tuple[str, ...]
     _messages: dict[int, StoredMessage] = Factory(dict)
     _counts: dict[tuple[int, int], int] = Factory(dict)
+    # By address, each address' in the order in which they came into force.
+    _duplicate_ids: dict[int, dict[int, bytes]] = Factory(dict)
     _left: list[int] = Factory(list)
     _queue_ids: frozenset[int] = frozenset()
+    _entries: Iterator[DuplicateId] = Factory(lambda: iter(()))
 
     def __attrs_post_init__(self) -> None:
         self._queue_ids = frozenset([queue.id for queue in self.queues])
         self._left = list(self._messages)
         self._left.reverse()
+        self._entries = (
+            DuplicateId(number, address_id, value)
+            for address_id, values in self._duplicate_ids.items()
+            for number, value in values.items()
+        )
 
     @property
     def messages_left(self) -> int:
@@ -129,6 +154,10 @@ class RecoveredState:
             if message.references:
                 taken.append(message)
         return taken
+
+    def take_duplicate_ids(self, limit: int) -> list[DuplicateId]:
+        """Take up to ``limit`` ids, each address' oldest first; an empty list means that all are taken."""
+        return list(islice(self._entries, limit))
 
 
 def restore(

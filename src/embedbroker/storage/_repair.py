@@ -60,8 +60,14 @@ def repair_journal(damaged: Disk, copy: Disk, settings: JournalSettings, now: In
             _add(journal, message, 0)
         messages += len(portion)
         _write(journal, copy, now)
+    while entries := state.take_duplicate_ids(_MESSAGES_PER_BATCH):
+        for entry in entries:
+            journal.add_duplicate_id(entry, 0)
+        _write(journal, copy, now)
     for transaction in state.transactions:
         _add_prepared(journal, transaction)
+    for outcome in state.outcomes:
+        journal.add_outcome(outcome)
     journal.close(now)
     _write(journal, copy, now)
     assert journal.state is JournalState.CLOSED
@@ -78,10 +84,13 @@ def _add(journal: Journal, message: RecoveredMessage, transaction_id: int) -> No
 
 
 def _add_prepared(journal: Journal, transaction: RecoveredTransaction) -> None:
-    for message in transaction.adds:
-        _add(journal, message, transaction.transaction_id)
+    while portion := transaction.take_adds(_MESSAGES_PER_BATCH):
+        for message in portion:
+            _add(journal, message, transaction.transaction_id)
     for message_id, queue_id in transaction.acknowledgements:
         journal.acknowledge(message_id, queue_id, transaction.transaction_id)
+    for entry in transaction.duplicate_ids:
+        journal.add_duplicate_id(entry, transaction.transaction_id)
     journal.prepare(transaction.transaction_id, transaction.xid)
 
 

@@ -12,12 +12,12 @@ from collections.abc import Iterable
 
 from attrs import Factory, define
 
-from embedbroker.kernel import AddressDefinition, QueueDefinition
+from embedbroker.kernel import AddressDefinition, DuplicateId, HeuristicOutcome, QueueDefinition
 
 from . import _record_codec as codec
 from ._liveness import Liveness
 from ._record_codec import ACKNOWLEDGE, ADD_MESSAGE, PAIR, PREFIX, TRANSACTION, UPDATE_DELIVERY_COUNT, RecordKind
-from ._recovered import REFERENCES, RecoveredState, RecoveredTransaction, StoredMessage, restore
+from ._recovered import REFERENCES, RecoveredState, RecoveredTransaction, StoredMessage
 from ._segments import Segment
 
 __all__ = ["MalformedRecord", "Replay"]
@@ -38,6 +38,7 @@ class MalformedRecord(Exception):
 class _Transaction:
     adds: dict[int, StoredMessage] = Factory(dict)
     acknowledgements: list[tuple[int, int]] = Factory(list)
+    duplicate_ids: list[DuplicateId] = Factory(list)
     xid: bytes | None = None
 
 
@@ -49,6 +50,10 @@ class Replay:
     messages: dict[int, StoredMessage] = Factory(dict)
     addresses: dict[int, AddressDefinition] = Factory(dict)
     queues: dict[int, QueueDefinition] = Factory(dict)
+    # By transaction id, decisions about prepared transactions.
+    outcomes: dict[int, HeuristicOutcome] = Factory(dict)
+    # By address, each address' in the order in which they came into force.
+    duplicate_ids: dict[int, dict[int, bytes]] = Factory(dict)
     id_limit: int = 0
     # The extents of the latest SEGMENT_START, and what was dropped since.
     extents: list[tuple[int, int, int]] = Factory(list)
@@ -110,25 +115,33 @@ class Replay:
         if position != end:
             raise MalformedRecord(position, "a record that ends behind its batch")
 
+    @property
+    def transaction_ids(self) -> Iterable[int]:
+        """Transactions that are open, prepared or not."""
+        return self._transactions
+
     def transaction_ids_to_roll_back(self) -> list[int]:
         """Transactions that were open and not prepared when the journal ended."""
         return [transaction_id for transaction_id, each in self._transactions.items() if each.xid is None]
 
     def finish(self, segments: Iterable[Segment]) -> RecoveredState:
-        """Hand over. References to queues without definition are garbage from here on."""
+        """Hand over. What refers to queues and addresses without definition is garbage from here on."""
         while self.liveness.unsettled:
             self.liveness.settle(1000)
         for segment in segments:
-            for queue_id in [known for known in segment.by_queue if known not in self.queues]:
-                segment.remove_queue(queue_id)
+            for owner in [each for each in segment.by_queue if each not in self.queues and each not in self.addresses]:
+                segment.remove_queue(owner)
         counts = self.liveness.counts
         queue_ids = frozenset(self.queues)
         prepared = [
             RecoveredTransaction(
                 transaction_id,
                 each.xid,
-                tuple([restore(message_id, stored, counts, queue_ids) for message_id, stored in each.adds.items()]),
-                tuple([pair for pair in each.acknowledgements if self._is_referenced(*pair)]),
+                each.acknowledgements,
+                [entry for entry in each.duplicate_ids if entry.address_id in self.addresses],
+                each.adds,
+                counts,
+                queue_ids,
             )
             for transaction_id, each in self._transactions.items()
             if each.xid is not None
@@ -137,10 +150,12 @@ class Replay:
             tuple(self.addresses.values()),
             tuple(self.queues.values()),
             tuple(prepared),
+            tuple(self.outcomes.values()),
             self.id_limit,
             tuple(self.notes),
             self.messages,
             dict(counts),
+            {address_id: values for address_id, values in self.duplicate_ids.items() if address_id in self.addresses},
         )
 
     def _apply_rare(self, data: bytes, position: int, end: int, segment: Segment, segments: Iterable[Segment]) -> int:
@@ -157,13 +172,24 @@ class Replay:
             case RecordKind.UPDATE_DELIVERY_COUNT:
                 *_, message_id, queue_id, count = UPDATE_DELIVERY_COUNT.unpack_from(data, position)
                 self.liveness.update_delivery_count(message_id, queue_id, count, segment)
+            case RecordKind.DUPLICATE_ID:
+                self._add_duplicate_id(*codec.decode_duplicate_id(data, position, size), segment)
             case RecordKind.PREPARE | RecordKind.COMMIT | RecordKind.ROLLBACK as ending:
                 self._apply_transaction(ending, data, position, size, segment)
             case RecordKind.ADDRESS | RecordKind.QUEUE as defined:
                 self._define(defined, data, position, size, segment)
+            case RecordKind.HEURISTIC_OUTCOME:
+                outcome = codec.decode_outcome(data, position, size)
+                self.outcomes[outcome.transaction_id] = outcome
+                self.liveness.define(RecordKind.HEURISTIC_OUTCOME, outcome.transaction_id, segment)
+            case RecordKind.FORGET_OUTCOME:
+                identifier = codec.IDENTIFIER.unpack_from(data, position)[4]
+                self.outcomes.pop(identifier, None)
+                self.liveness.remove(RecordKind.HEURISTIC_OUTCOME, identifier, segment, ())
             case RecordKind.REMOVE_ADDRESS:
                 identifier = codec.IDENTIFIER.unpack_from(data, position)[4]
                 self.addresses.pop(identifier, None)
+                self.duplicate_ids.pop(identifier, None)
                 self.liveness.remove(RecordKind.ADDRESS, identifier, segment, segments)
             case RecordKind.REMOVE_QUEUE:
                 identifier = codec.IDENTIFIER.unpack_from(data, position)[4]
@@ -199,6 +225,8 @@ class Replay:
                 self.messages[message_id] = _placed(stored, first)
             for message_id, queue_id in transaction.acknowledgements:
                 self._settle(message_id, queue_id)
+            for entry in transaction.duplicate_ids:
+                self._bring_into_force(entry)
         self.liveness.commit(transaction_id, segment)
 
     def _define(self, kind: RecordKind, data: bytes, position: int, size: int, segment: Segment) -> None:
@@ -222,15 +250,21 @@ class Replay:
             self.messages[message_id] = stored
             self.liveness.add(message_id, queues, segment)
 
+    def _add_duplicate_id(self, entry: DuplicateId, transaction_id: int, segment: Segment) -> None:
+        if transaction_id:
+            self._transaction(transaction_id).duplicate_ids.append(entry)
+        else:
+            self._bring_into_force(entry)
+        self.liveness.add_duplicate_id(entry, transaction_id, segment)
+
+    def _bring_into_force(self, entry: DuplicateId) -> None:
+        self.duplicate_ids.setdefault(entry.address_id, {})[entry.number] = entry.value
+
     def _transaction(self, transaction_id: int) -> _Transaction:
         transaction = self._transactions.get(transaction_id)
         if transaction is None:
             transaction = self._transactions[transaction_id] = _Transaction()
         return transaction
-
-    def _is_referenced(self, message_id: int, queue_id: int) -> bool:
-        stored = self.messages.get(message_id)
-        return stored is not None and queue_id in stored[REFERENCES::2] and queue_id in self.queues
 
     def _settle(self, message_id: int, queue_id: int) -> None:
         stored = self.messages.get(message_id)

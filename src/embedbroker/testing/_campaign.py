@@ -56,6 +56,8 @@ MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.HALF_OPEN: 100,
     Moment.PEER_GIVEN_UP: 25,
     Moment.CONNECTION_STOPPED: 20_000,
+    Moment.SENT_AGAIN_WITH_ID: 600,
+    Moment.DUPLICATE_REJECTED: 4,
 }
 #: Below this number of seeds the minima say more about luck than about the campaign.
 SEEDS_FOR_MINIMA = 200

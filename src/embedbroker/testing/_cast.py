@@ -11,6 +11,7 @@ from embedbroker.testing._consumers import SimulatedConsumer
 from embedbroker.testing._listeners import SharedSubscription, TopicListener
 from embedbroker.testing._network import Network
 from embedbroker.testing._node_host import NodeHost
+from embedbroker.testing._once_only import OnceOnlyProducer
 from embedbroker.testing._plan import BrokerPlan, ScenarioPlan
 from embedbroker.testing._producers import SimulatedProducer
 from embedbroker.testing._scene import Scene, Topic
@@ -77,7 +78,8 @@ def make_cast(plan: ScenarioPlan, scene: Scene, network: Network, broker: NodeHo
     for producer in plan.producers:
         topics = [cast.topics[number] for number in producer.topics]
         host_of = cast.hosts[producer.host]
-        cast.producers.append(SimulatedProducer(scene, host_of, producer.name, topics, producer.plan))
+        kind = OnceOnlyProducer if producer.plan.identifies else SimulatedProducer
+        cast.producers.append(kind(scene, host_of, producer.name, topics, producer.plan))
     homes = {name: topic for topic in cast.topics for name in topic.subscriptions}
     for consumer in plan.consumers:
         target = cast.topics[0] if consumer.plan.forwards else None

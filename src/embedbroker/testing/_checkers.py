@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from attrs import define, field
 
 from embedbroker.kernel import Consumer, Kernel, Queue, Session
-from embedbroker.storage import Journal, JournalState
+from embedbroker.storage import Journal, JournalState, RecoveredState
 from embedbroker.testing._disk import SimulatedDisk
 from embedbroker.testing._node_host import NodeHost
 from embedbroker.testing._queue_checkers import moved_from
@@ -197,13 +197,24 @@ class BrokerChecker:
         node = self.broker.node
         assert node is not None, "a quiet broker runs"
         self.scene.hit(Moment.REPLAY_COMPARED)
-        names, replayed = self._replay(self.broker.disk.copy())
+        recovered = self._replay(self.broker.disk.copy())
+        replayed, names = _durable_in(recovered), {address.id: address.name for address in recovered.addresses}
         held = self._held(node.kernel)
         for name in {**held, **replayed}:
             if held.get(name) != replayed.get(name):
                 self.scene.fail(f"queue {name}: the kernel holds {held.get(name)}, the journal {replayed.get(name)}")
-        if sorted(names) != sorted(address for address in node.kernel.catalog.addresses):
-            self.scene.fail(f"addresses: the journal has {sorted(names)}")
+        if sorted(names.values()) != sorted(address for address in node.kernel.catalog.addresses):
+            self.scene.fail(f"addresses: the journal has {sorted(names.values())}")
+        ids = {
+            address.name: list(address.duplicate_ids.numbers)
+            for address in node.kernel.catalog.addresses.values()
+            if address.duplicate_ids
+        }
+        replayed_ids = _ids_in(recovered, names)
+        for name in {**ids, **replayed_ids}:
+            if (known := ids.get(name, [])) != (found := replayed_ids.get(name, [])):
+                different = sorted({*known} ^ {*found})[:5]
+                self.scene.fail(f"duplicate ids of {name}: {len(known)} here, {len(found)} in the journal: {different}")
 
     def _held(self, kernel: Kernel) -> _Durable:
         held: _Durable = {}
@@ -226,7 +237,7 @@ class BrokerChecker:
         durable = [reference for reference in references if reference.message.durable]
         return sorted((reference.message.message_id, reference.position) for reference in durable)
 
-    def _replay(self, disk: SimulatedDisk) -> tuple[list[str], _Durable]:
+    def _replay(self, disk: SimulatedDisk) -> RecoveredState:
         disk.repair()
         journal = Journal(self.broker.settings)
         now = self.scene.world.instant
@@ -237,13 +248,26 @@ class BrokerChecker:
         if journal.state is not JournalState.READY or journal.recovered is None:
             self.scene.fail(f"a replay of the journal fails: {journal.failure}")
             raise AssertionError
-        recovered = journal.recovered
-        by_id = {queue.id: queue.name for queue in recovered.queues}
-        replayed: _Durable = {name: [] for name in by_id.values()}
-        while messages := recovered.take_messages(1000):
-            for message in messages:
-                for queue_id, position, _ in message.references:
-                    replayed[by_id[queue_id]].append((message.message_id, position))
-        return [address.name for address in recovered.addresses], {
-            name: sorted(entries) for name, entries in replayed.items()
-        }
+        return journal.recovered
+
+
+def _durable_in(recovered: RecoveredState) -> _Durable:
+    """The messages of each queue, which are taken."""
+    by_id = {queue.id: queue.name for queue in recovered.queues}
+    replayed: _Durable = {name: [] for name in by_id.values()}
+    while messages := recovered.take_messages(1000):
+        for message in messages:
+            for queue_id, position, _ in message.references:
+                replayed[by_id[queue_id]].append((message.message_id, position))
+    return {name: sorted(entries) for name, entries in replayed.items()}
+
+
+def _ids_in(recovered: RecoveredState, addresses: dict[int, str]) -> dict[str, list[bytes]]:
+    """The duplicate ids of each address, oldest first, which are taken. A cache that overflows is no matter here."""
+    replayed: dict[str, dict[bytes, None]] = {}
+    while entries := recovered.take_duplicate_ids(1000):
+        for entry in entries:
+            values = replayed.setdefault(addresses[entry.address_id], {})
+            values.pop(entry.value, None)
+            values[entry.value] = None
+    return {name: list(values) for name, values in replayed.items()}

@@ -13,6 +13,7 @@ from embedbroker.storage import JournalSettings
 from embedbroker.testing._consumers import ConsumerKind, ConsumerPlan
 from embedbroker.testing._faults import draw_faults
 from embedbroker.testing._messages import COLORS
+from embedbroker.testing._once_only import once_only
 from embedbroker.testing._plan import (
     BrokerPlan,
     BrowserRole,
@@ -50,8 +51,9 @@ _CONFIRMATION_WINDOWS = (-1, -1, 0, 1, 100, 500, 2_000, 10_000, 100_000)
 
 
 def draw_plan(seed: int) -> ScenarioPlan:
-    """The plan of a seed."""
-    return _Draw(Random(f"plan {seed}")).plan(seed)
+    """The plan of a seed. In one of four all producers give their messages duplicate ids."""
+    plan = _Draw(Random(f"plan {seed}")).plan(seed)
+    return once_only(plan) if seed % 4 == 3 else plan
 
 
 @define(eq=False)

@@ -34,7 +34,10 @@ class ProducerKind(IntEnum):
 
 @frozen
 class ProducerPlan:
-    """What one producer does. Chances are probabilities, ``in_flight_max`` counts asynchronous sends."""
+    """What one producer does. Chances are probabilities, ``in_flight_max`` counts asynchronous sends.
+
+    ``identifies``: its messages carry duplicate ids.
+    """
 
     kind: ProducerKind
     count: int
@@ -46,6 +49,7 @@ class ProducerPlan:
     rollback_chance: float = 0.15
     transaction_max: int = 6
     in_flight_max: int = 8
+    identifies: bool = False
 
 
 @define(eq=False)

@@ -74,6 +74,8 @@ class Moment(IntEnum):
     HALF_OPEN = 35
     PEER_GIVEN_UP = 36
     CONNECTION_STOPPED = 37
+    SENT_AGAIN_WITH_ID = 38
+    DUPLICATE_REJECTED = 39
 
 
 @define(eq=False)

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from embedclient._client._session import Session
     from embedclient._client._trio_scope import TrioLoop
     from embedclient._client._url import ClientURL, parse_url
+    from embedclient._client._xa import XAConnection, XAConnectionFactory, XAJMSContext, XASession
+    from embedclient._client._xa_resource import XAResource
 
 _MODULES = {
     "_browser": "QueueBrowser",
@@ -50,6 +52,8 @@ _MODULES = {
     "_session": "Session",
     "_trio_scope": "TrioLoop",
     "_url": "ClientURL parse_url",
+    "_xa": "XAConnection XAConnectionFactory XAJMSContext XASession",
+    "_xa_resource": "XAResource",
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
 
@@ -85,6 +89,11 @@ __all__ = [
     "Session",
     "SystemEntropy",
     "TrioLoop",
+    "XAConnection",
+    "XAConnectionFactory",
+    "XAJMSContext",
+    "XAResource",
+    "XASession",
     "parse_url",
 ]
 

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
 from inspect import isawaitable
+from typing import TypeVar
 
 import outcome
 from attrs import frozen
@@ -40,6 +41,8 @@ _log = logging.getLogger("embedclient")
 _NOTIFICATIONS_MAX = 1_000
 _CLIENT_ID = "jms-client-id"
 _JMS_SESSION = "jms-session"
+C = TypeVar("C", bound="Connection")
+S = TypeVar("S", bound=Session)
 
 ExceptionListener = Callable[[JMSException], Awaitable[None] | None]
 FailureListener = Callable[[JMSException, bool], Awaitable[None] | None]
@@ -129,7 +132,7 @@ class Connection:
         acknowledge_mode: AcknowledgeMode = AcknowledgeMode.AUTO,
     ) -> Opening[Session]:
         """A session, `async with connection.create_session() as session`."""
-        return self._session_in_mode(SessionMode.TRANSACTED if transacted else SessionMode(acknowledge_mode))
+        return self._opening(SessionMode.TRANSACTED if transacted else SessionMode(acknowledge_mode), Session)
 
     session = create_session
 
@@ -195,20 +198,20 @@ class Connection:
             await self._edge.wait(initial.add_metadata(_CLIENT_ID, client_id))
             self._client_id = client_id
 
-    def _session_in_mode(self, mode: SessionMode) -> Opening[Session]:
-        return Opening(partial(self._open_session, mode))
+    def _opening(self, mode: SessionMode, kind: type[S], *, xa: bool = False) -> Opening[S]:
+        return Opening(partial(self._open_session, mode, kind, xa))
 
-    async def _open_session(self, mode: SessionMode) -> Session:
+    async def _open_session(self, mode: SessionMode, kind: type[S], xa: bool) -> S:
         self._used = True
         await self._edge.pause()
         self._check_open()
         call = self._edge.agent.create_session_for(
-            mode, username=self._user, password=self._password, client_id=self._client_id
+            mode, username=self._user, password=self._password, client_id=self._client_id, xa=xa
         )
         agent_session = await own(self._edge, call)
         connection_id = self._client_id or self._uid
         context = SessionContext(self._edge, agent_session, mode, self._settings, self._entropy, connection_id)
-        session = Session(context, self._client_id, self._forget)
+        session = kind(context, self._client_id, self._forget)
         self._sessions[session] = None
         if self._started:
             await session._start()
@@ -269,6 +272,7 @@ async def _call(listener: Callable[..., Awaitable[None] | None], *arguments: obj
 
 
 async def open_connection(
+    kind: type[C],
     factory: ClientSessionFactory,
     entropy: Entropy,
     *,
@@ -277,9 +281,9 @@ async def open_connection(
     password: str | None,
     shared_client_id: bool,
     auto_start: bool,
-) -> Connection:
+) -> C:
     """A JMS connection over a session factory, ready for use."""
-    connection = Connection(
+    connection = kind(
         factory._edge,
         factory.settings,
         entropy,
@@ -294,4 +298,4 @@ async def open_connection(
 
 def session_in_mode(connection: Connection, mode: SessionMode) -> Opening[Session]:
     """A session by its mode alone."""
-    return connection._session_in_mode(mode)
+    return connection._opening(mode, Session)

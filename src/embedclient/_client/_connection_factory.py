@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TypeVar
 
 from embedclient._client._connection import Connection, open_connection, session_in_mode
 from embedclient._client._context import JMSContext
@@ -14,6 +15,8 @@ from embedclient._client._edge import Loop
 from embedclient._client._locator import DEFAULT_URL, ServerLocator, trio_loop
 from embedclient._client._url import url_text
 from embedclient.agent import LoadBalancingPolicy, LocatorSettings, SessionMode
+
+C = TypeVar("C", bound=Connection)
 
 
 class ConnectionFactory:
@@ -67,7 +70,7 @@ class ConnectionFactory:
             JMSSecurityException: wrong user or password.
             InvalidClientIDException: another connection has this client id.
         """
-        return self._connection(user, password, client_id, auto_start)
+        return self._connection(Connection, user, password, client_id, auto_start)
 
     connect = create_connection
 
@@ -84,10 +87,11 @@ class ConnectionFactory:
 
     @asynccontextmanager
     async def _connection(
-        self, user: str | None, password: str | None, client_id: str | None, auto_start: bool
-    ) -> AsyncIterator[Connection]:
+        self, kind: type[C], user: str | None, password: str | None, client_id: str | None, auto_start: bool
+    ) -> AsyncIterator[C]:
         async with self._locator.create_session_factory() as factory:
             connection = await open_connection(
+                kind,
                 factory,
                 self._loop.entropy,
                 client_id=self.client_id if client_id is None else client_id,
@@ -106,7 +110,7 @@ class ConnectionFactory:
         self, mode: SessionMode, user: str | None, password: str | None, client_id: str | None
     ) -> AsyncIterator[JMSContext]:
         async with (
-            self._connection(user, password, client_id, True) as connection,
+            self._connection(Connection, user, password, client_id, True) as connection,
             session_in_mode(connection, mode) as session,
         ):
             yield JMSContext(connection, session)

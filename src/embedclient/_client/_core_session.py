@@ -14,11 +14,12 @@ from embedclient._client._edge import Edge
 from embedclient._client._inbox import CLOSE_TIMEOUT_S, Inbox, OneTask, post
 from embedclient._client._opening import Opening
 from embedclient._client._ownership import own
+from embedclient._client._xa_resource import XAResource, xa_resource_of
 from embedclient.agent import AddressState, Call, Delivery, QueueAttributes, QueueState
 from embedclient.agent import Consumer as AgentConsumer
 from embedclient.agent import Producer as AgentProducer
 from embedclient.agent import Session as AgentSession
-from embedclient.errors import ConnectionClosedException
+from embedclient.errors import ConnectionClosedException, IllegalStateException
 from embedclient.model import Properties, RoutingType, selector_text
 
 T = TypeVar("T")
@@ -137,17 +138,25 @@ class ClientSession:
         """Hold deliveries back until the next `start`."""
         await self._request(self._agent_session.stop)
 
+    @property
+    def xa_resource(self) -> XAResource:
+        """What a transaction manager asks of a session that was made with `xa=True`."""
+        return xa_resource_of(self._edge, self._agent_session, self._one_task)
+
     async def commit(self) -> None:
         """Make what was sent and acknowledged since the last commit final.
 
         Raises:
+            IllegalStateException: it is an XA session.
             TransactionRolledBackException: work was lost with a connection, so everything was rolled back.
             TransactionOutcomeUnknownException: the connection was lost while the broker was committing.
         """
+        self._check_own_transactions()
         await self._request(self._agent_session.commit)
 
     async def rollback(self, *, last_message_as_delivered: bool = False) -> None:
         """Undo the transaction. The flag keeps the delivery count of the first message of each consumer."""
+        self._check_own_transactions()
         await self._request(lambda: self._agent_session.rollback(last_message_as_delivered=last_message_as_delivered))
 
     async def query_queue(self, name: str) -> QueueState:
@@ -246,6 +255,10 @@ class ClientSession:
         """Close producers, consumers and the session. Closing twice is fine."""
         if not self._agent_session.closed:
             await self._edge.settle(self._agent_session.close(), CLOSE_TIMEOUT_S)
+
+    def _check_own_transactions(self) -> None:
+        if self._agent_session.xa is not None:
+            raise IllegalStateException("the transactions of an XA session are ended by its xa_resource")
 
     async def _request(self, request: Callable[[], Call[T]]) -> T:
         with self._one_task:

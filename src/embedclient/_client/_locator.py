@@ -113,17 +113,19 @@ class ClientSessionFactory:
         *,
         username: str | None = None,
         password: str | None = None,
+        xa: bool = False,
         auto_commit_sends: bool = True,
         auto_commit_acks: bool = True,
         pre_acknowledge: bool | None = None,
         ack_batch_size: int | None = None,
     ) -> Opening[ClientSession]:
-        """A core session. Both commit flags False make it transacted."""
+        """A core session. Both commit flags False make it transacted; with `xa` it has an `xa_resource` instead."""
 
         async def open_session() -> ClientSession:
             call = self._edge.agent.create_session(
                 username=username,
                 password=password,
+                xa=xa,
                 auto_commit_sends=auto_commit_sends,
                 auto_commit_acks=auto_commit_acks,
                 pre_acknowledge=pre_acknowledge,

@@ -1,4 +1,9 @@
-"""The sync client brain: one broker connection, its sessions, flow control, acknowledgement and reconnects."""
+"""The sync client brain: one broker connection, its sessions, flow control, acknowledgement and reconnects.
+
+XA loads with the first session that has it.
+"""
+
+from typing import TYPE_CHECKING
 
 from embedclient.agent._agent import Agent
 from embedclient.agent._call import DONE, Call, done_call, failed_call
@@ -30,12 +35,16 @@ from embedclient.agent._settings import LocatorSettings, SessionFlags, SessionMo
 from embedclient.agent._topology import Topology, TopologyNode
 from embedclient.wire.core import CoreMessage
 
+if TYPE_CHECKING:
+    from embedclient.agent._xa import Branches
+
 __all__ = [
     "DONE",
     "INFLATED_BYTES_MAX",
     "AddressState",
     "Agent",
     "AgentState",
+    "Branches",
     "BytesReceived",
     "Call",
     "CloseConnection",
@@ -76,3 +85,11 @@ __all__ = [
     "failed_call",
     "from_core",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name != "Branches":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from embedclient.agent._xa import Branches
+
+    return Branches

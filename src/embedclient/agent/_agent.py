@@ -19,7 +19,14 @@ from embedclient.agent._outputs import Output, SendBytes
 from embedclient.agent._policies import LoadBalancingPolicy
 from embedclient.agent._recovery import create_session_packet, with_client_id
 from embedclient.agent._session import Session
-from embedclient.agent._settings import VERSION_MIN, LocatorSettings, SessionFlags, SessionMode, flags_of_mode
+from embedclient.agent._settings import (
+    VERSION_MIN,
+    LocatorSettings,
+    SessionFlags,
+    SessionMode,
+    flags_of_mode,
+    flags_of_xa,
+)
 from embedclient.agent._timers import Timers
 from embedclient.agent._topology import Topology
 from embedclient.errors import ErrorCode, JMSException, exception_for
@@ -212,11 +219,11 @@ class Agent:
         ack_batch_size: int | None = None,
         client_id: str | None = None,
     ) -> Call[Session]:
-        """Opens a session with flags of its own; connects first if necessary."""
+        """Opens a session with flags of its own; connects first if necessary. With `xa` both commit flags are off."""
         settings = self.settings
         flags = SessionFlags(
-            auto_commit_sends=auto_commit_sends,
-            auto_commit_acks=auto_commit_acks,
+            auto_commit_sends=auto_commit_sends and not xa,
+            auto_commit_acks=auto_commit_acks and not xa,
             pre_acknowledge=settings.pre_acknowledge if pre_acknowledge is None else pre_acknowledge,
             ack_batch_size=settings.ack_batch_size if ack_batch_size is None else ack_batch_size,
             xa=xa,
@@ -230,9 +237,11 @@ class Agent:
         username: str | None = None,
         password: str | None = None,
         client_id: str | None = None,
+        xa: bool = False,
     ) -> Call[Session]:
-        """Opens a session with the flags of an acknowledge mode."""
-        flags = flags_of_mode(mode, self.settings)
+        """Opens a session with the flags of an acknowledge mode, or of XA transactions."""
+        assert not xa or mode is SessionMode.TRANSACTED
+        flags = flags_of_xa(self.settings) if xa else flags_of_mode(mode, self.settings)
         return run_sequence(self._create_session_steps(flags, username, password, client_id), self._due)
 
     def _create_session_steps(

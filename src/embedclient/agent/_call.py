@@ -48,13 +48,15 @@ class Call(Generic[T]):
     """The outcome of a request, now or later.
 
     When `done`, either `error` is set or `result` holds what the request gives. `on_done` is set by the edge and fires
-    once, at the end of the step that completes the call; it never fires for a call that is done already.
+    once, at the end of the step that completes the call; it never fires for a call that is done already. `sent` says of
+    one request whether it has left: what failed and was not sent has had no effect.
     """
 
-    __slots__ = ("_due", "_followers", "_result", "_withdraw", "done", "error", "on_done")
+    __slots__ = ("_due", "_followers", "_result", "_withdraw", "done", "error", "on_done", "sent")
 
     def __init__(self, due: DueCallbacks | None) -> None:
         self.done = False
+        self.sent = False
         self.error: JMSException | None = None
         self.on_done: Callable[[Call[T]], None] | None = None
         self._result: T | None = None

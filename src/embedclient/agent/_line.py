@@ -307,6 +307,7 @@ class SessionLine:
             request.correlation_id = correlation_id
             packet = SessionCommit(correlation_id)
         self._in_flight = request
+        request.call.sent = True
         request.number = self._channel.next_command_id
         self._deadlines.start(request, lambda: self._on_timeout(request))
         self.post_frame(encode_packet(packet, self.channel_id, self.version), counted=is_counted(packet))

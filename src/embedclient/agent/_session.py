@@ -6,29 +6,20 @@ know when a reconnect happens and how replies find their requests.
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from embedclient.agent._addressing import Addressing
 from embedclient.agent._call import DONE, Call, DueCallbacks, Steps, failed_call, run_sequence, settled, wait
 from embedclient.agent._consumer import Consumer
 from embedclient.agent._credits import CreditTable
 from embedclient.agent._delivery_flow import DeliveryFlow
-from embedclient.agent._destinations import (
-    create_temporary_queue,
-    create_temporary_topic,
-    delete_temporary,
-    open_queue_consumer,
-    open_topic_consumer,
-    prepare_destination,
-    unsubscribe,
-)
+from embedclient.agent._destination_requests import DestinationRequests
 from embedclient.agent._line import SessionLine, unblocked
 from embedclient.agent._metadata import Metadata
 from embedclient.agent._prefetch import Delivery
 from embedclient.agent._producer import VERSION_WITH_PRODUCERS, Producer
 from embedclient.agent._queue_state import (
     QUEUE_ANSWERS,
-    QueueAttributes,
     consumer_window,
     create_again_packet,
     queue_state,
@@ -37,7 +28,6 @@ from embedclient.agent._settings import LocatorSettings, SessionFlags, SessionMo
 from embedclient.agent._timers import Timers
 from embedclient.agent._transaction import commit_steps, given_back, rollback_steps, rolled_back
 from embedclient.errors import ConnectionClosedException, JMSException
-from embedclient.model import RoutingType
 from embedclient.wire.core import (
     FRAME_HEADER_SIZE,
     RECEIVE_TRAILER,
@@ -63,7 +53,9 @@ from embedclient.wire.core import (
     message_raw,
 )
 
-_NO_ATTRIBUTES: Final = QueueAttributes()
+if TYPE_CHECKING:
+    from embedclient.agent._xa import Branches
+
 _SESS_RECEIVE_MSG: Final = 75
 _PACKETS_CONFIRMED: Final = 22
 
@@ -111,6 +103,7 @@ class Session:
         self._next_consumer_id = 0
         self._next_producer_id = 1
         window = settings.producer_window_size
+        self.xa = self._new_branches() if flags.xa else None
         # Requests about metadata, addresses and queues are made through objects of their own, under the session's name.
         self._metadata = metadata = Metadata(line, due)
         self.add_metadata = metadata.add
@@ -123,7 +116,21 @@ class Session:
         self.create_shared_queue = addressing.create_shared_queue
         self.delete_queue = addressing.delete_queue
         self.flow = DeliveryFlow(line, addressing, self.consumers)
+        destinations = DestinationRequests(self, due)
+        self.prepare_destination = destinations.prepare_destination
+        self.open_queue_consumer = destinations.open_queue_consumer
+        self.open_topic_consumer = destinations.open_topic_consumer
+        self.unsubscribe = destinations.unsubscribe
+        self.create_temporary_queue = destinations.create_temporary_queue
+        self.create_temporary_topic = destinations.create_temporary_topic
+        self.delete_temporary = destinations.delete_temporary
         self._credits = None if window < 0 else CreditTable(window, self._request_credits)
+
+    def _new_branches(self) -> "Branches":
+        # Loaded here, because few programs have XA sessions.
+        from embedclient.agent._xa import Branches
+
+        return Branches(self, self.line, self._due)
 
     # --- what it is ---
 
@@ -290,64 +297,6 @@ class Session:
     def _on_work(self) -> None:
         self.work_done = True
 
-    # --- destinations of the JMS layer ---
-
-    def prepare_destination(
-        self,
-        address: str,
-        routing_type: RoutingType,
-        attributes: QueueAttributes = _NO_ATTRIBUTES,
-        *,
-        queue: str | None = None,
-    ) -> Call[None]:
-        """For a producer: creates the address and, for a queue, the queue where they are missing."""
-        return run_sequence(prepare_destination(self, address, routing_type, attributes, queue), self._due)
-
-    def open_queue_consumer(
-        self,
-        address: str,
-        *,
-        queue: str | None = None,
-        filter: str | None = None,
-        browse_only: bool = False,
-        attributes: QueueAttributes = _NO_ATTRIBUTES,
-        priority: int = 0,
-    ) -> Call[Consumer]:
-        """Opens a consumer or browser of a queue, which is created where it is missing."""
-        steps = open_queue_consumer(self, address, queue or address, filter, browse_only, attributes, priority)
-        return run_sequence(steps, self._due)
-
-    def open_topic_consumer(
-        self,
-        address: str,
-        *,
-        queue: str | None = None,
-        durable: bool = False,
-        shared: bool = False,
-        filter: str | None = None,
-        attributes: QueueAttributes = _NO_ATTRIBUTES,
-    ) -> Call[Consumer]:
-        """Opens a subscriber; `queue` names the subscription, an unshared non-durable one may do without."""
-        assert queue is not None or not (durable or shared)
-        steps = open_topic_consumer(self, address, queue or self.new_name(), filter, durable, shared, attributes)
-        return run_sequence(steps, self._due)
-
-    def unsubscribe(self, queue: str) -> Call[None]:
-        """Deletes a durable subscription that has no subscriber."""
-        return run_sequence(unsubscribe(self, queue), self._due)
-
-    def create_temporary_queue(self) -> Call[str]:
-        """Creates a queue that lives as long as the connection; gives its name."""
-        return run_sequence(create_temporary_queue(self), self._due)
-
-    def create_temporary_topic(self) -> Call[str]:
-        """Creates a topic that lives as long as the connection; gives its address."""
-        return run_sequence(create_temporary_topic(self), self._due)
-
-    def delete_temporary(self, address: str) -> Call[None]:
-        """Deletes a temporary queue or topic without consumers."""
-        return run_sequence(delete_temporary(self, address), self._due)
-
     # --- transactions and acknowledgement by mode ---
 
     def commit(self) -> Call[None]:
@@ -436,6 +385,8 @@ class Session:
         # the broker has delivered there before the same message, seen or not; a closed consumer is not made again.
         for kind in (SessionAcknowledge, SessionIndividualAcknowledge, SessionConsumerClose):
             line.fail_waiting(kind, unblocked(cause))
+        if self.xa is not None:
+            self.xa.on_session_lost()
         line.restart(cause)
         if line.closed_error is not None:
             return  # the close that was in flight has ended with the old session
@@ -445,6 +396,8 @@ class Session:
                 line.post_rebuilding(create_again_packet(line.version, consumer.queue, state))
         for consumer in self.open_consumers():
             consumer.rebuild(self.flow.started)
+        for packet in [] if self.xa is None else self.xa.rebuilding_packets():
+            line.post_rebuilding(packet)
         self.flow.rebuild()
         line.speak()
 

@@ -5,7 +5,7 @@ Responsible for values and their limits. Refuses to know URLs: the edge maps nam
 
 from enum import IntEnum
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from attrs.validators import and_, ge, in_, le
 
 DEFAULT_CONSUMER_WINDOW_SIZE = 1024 * 1024
@@ -113,6 +113,11 @@ class SessionFlags:
     def transactional(self) -> bool:
         """Whether work of this session waits for a commit, so that it is lost with the session."""
         return not (self.auto_commit_sends and self.auto_commit_acks)
+
+
+def flags_of_xa(settings: LocatorSettings) -> SessionFlags:
+    """An XA session is a transacted one whose transactions somebody else ends."""
+    return evolve(flags_of_mode(SessionMode.TRANSACTED, settings), xa=True)
 
 
 def flags_of_mode(mode: SessionMode, settings: LocatorSettings) -> SessionFlags:

@@ -9,14 +9,14 @@ too, and its reply would release whichever call is made next.
 
 from typing import TYPE_CHECKING, Final
 
-from embedclient.agent._call import Steps, settled, wait
+from embedclient.agent._call import Steps, settled
 from embedclient.errors import ErrorCode, JMSException, exception_for
 from embedclient.wire.core import NullResponse, SessionCommit, SessionRollback
 
 if TYPE_CHECKING:
     from embedclient.agent._session import Session
 
-_INTERRUPTED: Final = (ErrorCode.UNBLOCKED, ErrorCode.CONNECTION_TIMEDOUT)
+INTERRUPTED: Final = (ErrorCode.UNBLOCKED, ErrorCode.CONNECTION_TIMEDOUT)
 
 
 def commit_steps(session: "Session") -> Steps[None]:
@@ -25,13 +25,16 @@ def commit_steps(session: "Session") -> Steps[None]:
     try:
         if session.rollback_only:
             raise rolled_back()
-        yield from wait(session.line.request(SessionCommit(), NullResponse))
+        call = session.line.request(SessionCommit(), NullResponse)
+        error = yield from settled(call)
+        if error is not None:
+            raise error if call.sent or error.error_code not in INTERRUPTED else rolled_back(error)
     except JMSException as error:
         code = error.error_code
-        if code not in _INTERRUPTED and code != ErrorCode.TRANSACTION_ROLLED_BACK:
+        if code not in INTERRUPTED and code != ErrorCode.TRANSACTION_ROLLED_BACK:
             raise
         yield from settled(session.rollback())
-        if code in _INTERRUPTED:
+        if code in INTERRUPTED:
             text = "the connection was lost during the commit: the transaction is committed or rolled back"
             unknown = exception_for(ErrorCode.TRANSACTION_OUTCOME_UNKNOWN, text)
             unknown.linked_exception = error
@@ -40,9 +43,12 @@ def commit_steps(session: "Session") -> Steps[None]:
     session.work_done = False
 
 
-def rolled_back() -> JMSException:
-    text = "the transaction was rolled back because its session was lost in a reconnect"
-    return exception_for(ErrorCode.TRANSACTION_ROLLED_BACK, text)
+def rolled_back(cause: JMSException | None = None) -> JMSException:
+    """For a transaction that was lost with its session, or whose commit was never sent because of `cause`."""
+    reason = "its session was lost in a reconnect" if cause is None else f"the commit was not sent: {cause}"
+    error = exception_for(ErrorCode.TRANSACTION_ROLLED_BACK, f"the transaction was rolled back because {reason}")
+    error.linked_exception = cause
+    return error
 
 
 def given_back() -> JMSException:

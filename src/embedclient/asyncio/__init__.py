@@ -9,11 +9,18 @@ from __future__ import annotations
 from embedclient import _client
 from embedclient.asyncio._edge import AsyncioLoop
 
-__all__ = ["ConnectionFactory", "ServerLocator"]
+__all__ = ["ConnectionFactory", "ServerLocator", "XAConnectionFactory"]
 
 
 class ConnectionFactory(_client.ConnectionFactory):
     """`embedclient.ConnectionFactory` for asyncio."""
+
+    def _make_loop(self) -> _client.Loop:
+        return AsyncioLoop()
+
+
+class XAConnectionFactory(_client.XAConnectionFactory):
+    """`embedclient.XAConnectionFactory` for asyncio."""
 
     def _make_loop(self) -> _client.Loop:
         return AsyncioLoop()

@@ -20,6 +20,8 @@ from embedclient.blocking._core import ClientConsumer, ClientProducer, ClientSes
 from embedclient.blocking._messaging import JMSProducer, MessageConsumer, MessageProducer, QueueBrowser, Receipt
 from embedclient.blocking._portal import Portal
 from embedclient.blocking._session import Session
+from embedclient.blocking._xa import XAConnection, XAJMSContext, XASession
+from embedclient.blocking._xa_resource import XAResource
 from embedclient.model import TransportConfiguration
 
 __all__ = [
@@ -37,6 +39,11 @@ __all__ = [
     "Receipt",
     "ServerLocator",
     "Session",
+    "XAConnection",
+    "XAConnectionFactory",
+    "XAJMSContext",
+    "XAResource",
+    "XASession",
 ]
 
 
@@ -99,6 +106,44 @@ class ConnectionFactory:
         portal = Portal.open()
         manager = self._inner.create_context(session_mode, user=user, password=password, client_id=client_id)
         return JMSContext(portal, portal.enter(manager), portal.close)
+
+
+class XAConnectionFactory(ConnectionFactory):
+    """`embedclient.XAConnectionFactory` for threads and scripts. Holds no connection and no thread."""
+
+    def __init__(
+        self,
+        url: str = DEFAULT_URL,
+        *,
+        user: str | None = None,
+        password: str | None = None,
+        client_id: str | None = None,
+        load_balancing_policy: LoadBalancingPolicy | None = None,
+    ) -> None:
+        self._inner: _client.XAConnectionFactory = _client.XAConnectionFactory(
+            url, user=user, password=password, client_id=client_id, load_balancing_policy=load_balancing_policy
+        )
+
+    def create_xa_connection(
+        self,
+        user: str | None = None,
+        password: str | None = None,
+        *,
+        client_id: str | None = None,
+        auto_start: bool = True,
+    ) -> XAConnection:
+        """Connect, as `create_connection` does."""
+        portal = Portal.open()
+        manager = self._inner.create_xa_connection(user, password, client_id=client_id, auto_start=auto_start)
+        return XAConnection(portal, portal.enter(manager), portal.close)
+
+    def create_xa_context(
+        self, *, user: str | None = None, password: str | None = None, client_id: str | None = None
+    ) -> XAJMSContext:
+        """A connection and an XA session in one: `with factory.create_xa_context() as context`."""
+        portal = Portal.open()
+        manager = self._inner.create_xa_context(user=user, password=password, client_id=client_id)
+        return XAJMSContext(portal, portal.enter(manager), portal.close)
 
 
 class ServerLocator:

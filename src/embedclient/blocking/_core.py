@@ -13,6 +13,7 @@ from embedclient import _client
 from embedclient._client import ClientMessage
 from embedclient.agent import AddressState, LocatorSettings, QueueAttributes, QueueState
 from embedclient.blocking._portal import Portal
+from embedclient.blocking._xa_resource import XAResource
 from embedclient.model import Properties, RoutingType, TransportConfiguration
 
 
@@ -39,17 +40,19 @@ class ClientSessionFactory:
         *,
         username: str | None = None,
         password: str | None = None,
+        xa: bool = False,
         auto_commit_sends: bool = True,
         auto_commit_acks: bool = True,
         pre_acknowledge: bool | None = None,
         ack_batch_size: int | None = None,
     ) -> ClientSession:
-        """A core session. Both commit flags False make it transacted."""
+        """A core session. Both commit flags False make it transacted; with `xa` it has an `xa_resource` instead."""
         opened = self._portal.call(
             self._portal.opening,
             lambda: self._inner.create_session(
                 username=username,
                 password=password,
+                xa=xa,
                 auto_commit_sends=auto_commit_sends,
                 auto_commit_acks=auto_commit_acks,
                 pre_acknowledge=pre_acknowledge,
@@ -96,10 +99,16 @@ class ClientSession:
         """Hold deliveries back until the next `start`."""
         self._portal.call(self._inner.stop)
 
+    @property
+    def xa_resource(self) -> XAResource:
+        """What a transaction manager asks of a session that was made with `xa=True`."""
+        return XAResource(self._portal, self._inner.xa_resource)
+
     def commit(self) -> None:
         """Make what was sent and acknowledged since the last commit final.
 
         Raises:
+            IllegalStateException: it is an XA session.
             TransactionRolledBackException: work was lost with a connection, so everything was rolled back.
             TransactionOutcomeUnknownException: the connection was lost while the broker was committing.
         """

@@ -26,6 +26,7 @@ from ._number_text import number_text
 from ._properties import Properties, PropertyType, PropertyValue, TypedValue
 from ._similar_name import did_you_mean
 from ._time import Entropy, Instant, make_uuid, uuid_text
+from ._xa import XaCode, XaFlag
 
 if TYPE_CHECKING:
     from ._jms_body import ObjectMessage, TextMessage
@@ -65,6 +66,8 @@ __all__ = [
     "Topic",
     "TransportConfiguration",
     "TypedValue",
+    "XaCode",
+    "XaFlag",
     "Xid",
     "did_you_mean",
     "filter_for_selector",

@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from embedbroker import EmbeddedBroker
 from embedbroker.cli._commands import commands
+from embedclient import TextMessage
 from embedclient.blocking import ConnectionFactory
 
 MESSAGES = 20
@@ -48,6 +49,22 @@ def damage(directory: Path) -> tuple[Path, int]:
         file.seek(place)
         file.write(b"X")
     return segment, place
+
+
+def test_duplicate_ids_are_counted_and_listed(tmp_path: Path) -> None:
+    with (
+        EmbeddedBroker.in_thread(data_directory=str(tmp_path)) as broker,
+        ConnectionFactory(broker.url).connect() as connection,
+        connection.session() as session,
+    ):
+        producer = session.create_producer("orders")
+        for identity in ("one", b"two", "one"):
+            producer.send(TextMessage("x", properties={"_AMQ_DUPL_ID": identity}))
+    assert "state: 2 messages, 3 queues, 0 prepared transactions, 2 duplicate ids; sealed" in (
+        journal("verify", tmp_path).stdout
+    )
+    rows = journal("show", tmp_path, "--kind", "DUPLICATE_ID").stdout.splitlines()
+    assert [row.rpartition(" ")[2] for row in rows] == ["one".encode("utf-16-le").hex(), b"two".hex()]
 
 
 def test_a_sound_journal_is_sound(directory: Path) -> None:

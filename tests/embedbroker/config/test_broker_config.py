@@ -90,12 +90,28 @@ def test_what_is_wrong_is_said_in_a_sentence(values: dict[str, object], sentence
 def test_memory_is_shared_out_by_its_limit_unless_a_share_is_said() -> None:
     mib = 1024 * 1024
     assert BrokerConfig().memory_shares(8192 * mib) == MemoryShares(
-        messages=8192 * mib, margin=4096 * mib, partial_frames=1024 * mib, resend=1024 * mib, output=1024 * mib
+        messages=8192 * mib,
+        margin=4096 * mib,
+        partial_frames=1024 * mib,
+        resend=1024 * mib,
+        output=1024 * mib,
+        duplicate_ids=1024 * mib,
     )
     assert BrokerConfig().memory_shares(mib) == MemoryShares(
-        messages=mib, margin=128 * mib, partial_frames=100 * mib, resend=16 * mib, output=164 * mib
+        messages=mib,
+        margin=128 * mib,
+        partial_frames=100 * mib,
+        resend=16 * mib,
+        output=164 * mib,
+        duplicate_ids=16 * mib,
     )
     said = BrokerConfig(
-        global_max_size_margin_bytes=0, partial_frames_bytes_max=1, resend_bytes_max=2, output_total_bytes_max=3
+        global_max_size_margin_bytes=0,
+        partial_frames_bytes_max=1,
+        resend_bytes_max=2,
+        output_total_bytes_max=3,
+        id_cache_bytes_max=4,
     )
-    assert said.memory_shares(mib) == MemoryShares(messages=mib, margin=0, partial_frames=1, resend=2, output=3)
+    assert said.memory_shares(mib) == MemoryShares(
+        messages=mib, margin=0, partial_frames=1, resend=2, output=3, duplicate_ids=4
+    )

@@ -10,6 +10,7 @@ from embedbroker.config import AddressSettings, BrokerConfig
 from embedbroker.kernel import (
     AddressDefinition,
     Consumer,
+    DuplicateId,
     Kernel,
     Queue,
     QueueDefinition,
@@ -57,6 +58,15 @@ class LaggingStore:
 
     def add_message(self, message: Message, transaction_id: int, references: Sequence[tuple[int, int]]) -> None:
         self._note("add", text_of(message), transaction_id, list(references))
+
+    def add_message_once(self, message: Message, references: Sequence[tuple[int, int]], entry: DuplicateId) -> None:
+        self._note("once", text_of(message), entry.value)
+
+    def add_duplicate_id(self, entry: DuplicateId, transaction_id: int) -> None:
+        self._note("id", entry.number, entry.value, transaction_id)
+
+    def forget_duplicate_id(self, number: int) -> None:
+        self.records.append(("forget", number))
 
     def acknowledge(self, message_id: int, queue_id: int, transaction_id: int) -> None:
         self._note("acknowledge", message_id, queue_id, transaction_id)

@@ -105,6 +105,19 @@ def test_copies_of_a_resent_message_have_a_verdict_of_their_own() -> None:
     assert (verdict.resent.keys, verdict.resend_duplicates.count) == (("m0",), 1)
 
 
+def test_no_second_copy_of_a_message_that_is_taken_once_is_excused() -> None:
+    ledger = queue_ledger(2, confirmed=False)
+    for key in ("m0", "m1"):
+        ledger.in_doubt(key)
+        ledger.resent(key, 1.0, once=True)
+    ledger.confirmed("m0", 1.5)
+    assert consume(ledger, "m0") == Finding.NONE
+    assert consume(ledger, "m0") == Finding.REAPPEARED
+    # Although this one is refused, the first may have been taken.
+    ledger.refused("m1")
+    assert consume(ledger, "m1") == Finding.NONE
+
+
 def test_sending_again_after_a_refusal_is_not_a_resend() -> None:
     ledger = queue_ledger(1, confirmed=False)
     ledger.refused("m0")

@@ -179,6 +179,7 @@ class Peer:
         transacted: bool = False,
         client: bool = False,
         pre_acknowledge: bool = False,
+        xa: bool = False,
     ) -> Peer:
         """Open and start a session; returns the peer."""
         commits = not transacted
@@ -190,7 +191,7 @@ class Peer:
                 None,
                 None,
                 102_400,
-                False,
+                xa,
                 commits,
                 commits and not client,
                 window,

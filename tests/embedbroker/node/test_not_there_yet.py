@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from embedclient.errors import ErrorCode
-from embedclient.model import Properties, PropertyType, Xid
+from embedclient.model import Properties, PropertyType
 from embedclient.wire.core import (
     CoreMessage,
     CreateQueue,
@@ -15,37 +15,16 @@ from embedclient.wire.core import (
     ExceptionResponse,
     NullResponse,
     Packet,
-    PacketType,
     Ping,
     SessionReceiveMessage,
     SessionSend,
     SessionSendContinuation,
     SessionSendLarge,
-    SessionXaCommit,
-    SessionXaEnd,
-    SessionXaFailed,
-    SessionXaForget,
-    SessionXaGetTimeout,
-    SessionXaInDoubtXids,
-    SessionXaJoin,
-    SessionXaPrepare,
-    SessionXaResume,
-    SessionXaRollback,
-    SessionXaSetTimeout,
-    SessionXaStart,
-    SessionXaSuspend,
     decode_text,
 )
 
 from .scripted import Peer, Stage, letter
 
-XID = Xid(1, b"branch", b"global")
-XA: list[Packet] = [
-    *(kind(XID) for kind in (SessionXaStart, SessionXaJoin, SessionXaResume, SessionXaPrepare)),
-    *(kind(XID) for kind in (SessionXaRollback, SessionXaForget)),
-    *(SessionXaEnd(XID, False), SessionXaSuspend(), SessionXaCommit(XID, True), SessionXaInDoubtXids()),
-    *(SessionXaSetTimeout(5), SessionXaGetTimeout()),
-]
 KINDS: dict[str, object] = {
     "last_value": True,
     "last_value_key": "key",
@@ -81,23 +60,6 @@ def refused_text(peer: Peer, packet: Packet) -> str:
 def lives_on(peer: Peer) -> None:
     peer.send(SessionSend(letter("after"), True, -9))
     assert peer.clear() == [NullResponse(-9)]
-
-
-@pytest.mark.parametrize("packet", XA, ids=lambda packet: type(packet).__name__)
-def test_xa(peer: Peer, packet: Packet) -> None:
-    name = PacketType(packet.TYPE).name
-    assert refused_text(peer, packet) == f"{name}: XA transactions are not supported by this broker yet"
-
-
-def test_every_xa_request_is_among_them() -> None:
-    requests = {kind.name for kind in PacketType if kind.name.startswith("SESS_XA_") and "RESP" not in kind.name}
-    assert {PacketType(packet.TYPE).name for packet in XA} == requests - {"SESS_XA_FAILED"}
-
-
-def test_an_xa_failure_is_told_without_an_answer(peer: Peer) -> None:
-    peer.send(SessionXaFailed(XID))
-    assert peer.clear() == []
-    lives_on(peer)
 
 
 @pytest.mark.parametrize("wish", KINDS)

@@ -37,6 +37,8 @@ from embedclient.wire.core import (
     SessionReceiveContinuation,
     SessionReceiveLarge,
     SessionReceiveMessage,
+    SessionXaInDoubtXidsResponse,
+    SessionXaResponse,
     SubscribeTopologyV2,
     decode_packet,
     encode_packet,
@@ -279,6 +281,10 @@ def _said(packet: Packet) -> Said:
         fields["queue_names"] = sorted(packet.queue_names)  # type: ignore[attr-defined]  # the field is there
     if isinstance(packet, ExceptionResponse):
         fields["message"] = bool(message)  # texts are our own
+    elif isinstance(packet, SessionXaResponse):
+        fields["message"] = bool(message)
+    elif isinstance(packet, SessionXaInDoubtXidsResponse):
+        fields["xids"] = set(packet.xids)
     elif isinstance(message, CoreMessage):
         del fields["message"]
         # As text: there are floats that are not equal to themselves.

@@ -64,7 +64,7 @@ def test_everything_else_is_another_kind(other: CoreMessage) -> None:
 
 def test_messages_without_properties_are_a_kind_too() -> None:
     known = study(message())
-    assert known.routing_type is None and not known.special
+    assert (known.routing_type, known.scheduled_ms, known.duplicate_id_at) == (None, 0, None)
     assert known.covers(block(message()))
 
 
@@ -86,14 +86,36 @@ def test_the_routing_type_is_a_byte(entry: tuple[str, PropertyValue, PropertyTyp
     assert study(message(entry)).routing_type == routing_type
 
 
-def test_scheduled_and_duplicate_ids_are_looked_at_each_time() -> None:
+def test_the_time_of_a_scheduled_message_is_looked_at_each_time() -> None:
     scheduled = study(message(("_AMQ_SCHED_DELIVERY", 5000, PropertyType.LONG)))
-    assert (scheduled.scheduled_ms, scheduled.special) == (5000, True)
+    assert scheduled.scheduled_ms == 5000
     assert not scheduled.covers(block(message(("_AMQ_SCHED_DELIVERY", 5001, PropertyType.LONG))))
-    duplicate = study(message(("_AMQ_DUPL_ID", "one", PropertyType.STRING)))
-    assert duplicate.has_duplicate_id and duplicate.special
-    assert not study(message(("_AMQ_DUPL_ID", None, PropertyType.NULL))).special
-    assert not study(message(("text", "_AMQ_DUPL_ID", PropertyType.STRING))).special
+
+
+@pytest.mark.parametrize(
+    ("value", "other", "kind"),
+    [("one", "two", PropertyType.STRING), (b"one", b"two", PropertyType.BYTES), ("", "", PropertyType.STRING)],
+)
+def test_a_duplicate_id_stands_where_it_stood_in_the_message_before(
+    value: PropertyValue, other: PropertyValue, kind: PropertyType
+) -> None:
+    known = study(message(CLIENT, ("_AMQ_DUPL_ID", value, kind), ("count", 1, PropertyType.INT)))
+    following = message(CLIENT, ("_AMQ_DUPL_ID", other, kind), ("count", 2, PropertyType.INT))
+    assert known.covers(block(following)) and known.duplicate_id_at is not None
+    assert bytes(block(following)[known.duplicate_id_at]) == following.duplicate_id
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        ("_AMQ_DUPL_ID", None, PropertyType.NULL),
+        ("_AMQ_DUPL_ID", 5, PropertyType.INT),
+        ("text", "_AMQ_DUPL_ID", PropertyType.STRING),
+    ],
+)
+def test_what_is_no_duplicate_id(entry: tuple[str, PropertyValue, PropertyType]) -> None:
+    assert study(message(entry)).duplicate_id_at is None
+    assert message(entry).duplicate_id is None
 
 
 def test_large_properties_are_studied_each_time() -> None:

@@ -50,7 +50,7 @@ async def test_the_collector_is_off_in_no_moment_in_which_others_run(tmp_path: P
 
 
 async def test_a_broker_that_failed_is_not_waited_for(tmp_path: Path) -> None:
-    def failing(event: object, now: object) -> list[Output]:
+    def failing(input: Input, now: Instant) -> list[Output]:
         raise AssertionError("a bug")
 
     with trio.fail_after(5), pytest.raises(BrokerFailed, match="a bug"):

@@ -10,11 +10,12 @@ import pytest
 import trio
 
 from embedbroker import BrokerConfig, EmbeddedBroker
-from embedbroker.node import Output
+from embedbroker.node import Input, Output
 from embedbroker.runtime._disk import FileDisk
 from embedbroker.storage import DiskFault, DiskOperation, FaultKind
 from embedclient import ConnectionFactory
 from embedclient.errors import BrokerFailed, IllegalStateException, JMSException, ResourceAllocationException
+from embedclient.model import Instant
 
 
 async def put(url: str, *texts: str) -> None:
@@ -150,7 +151,7 @@ async def test_a_cancellation_passes_and_the_broker_is_gone() -> None:
 
 
 async def test_a_bug_ends_its_broker_and_no_other() -> None:
-    def failing(event: object, now: object) -> list[Output]:
+    def failing(input: Input, now: Instant) -> list[Output]:
         raise AssertionError("a bug")
 
     async with EmbeddedBroker(name="healthy") as healthy:

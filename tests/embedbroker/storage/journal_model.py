@@ -7,14 +7,14 @@ up to `reached`. It shares no code with the journal.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from copy import deepcopy
 from random import Random
 from zlib import crc32
 
 from attrs import Factory, define, frozen
 
-from embedbroker.kernel import AddressDefinition, QueueDefinition
+from embedbroker.kernel import AddressDefinition, DuplicateId, QueueDefinition
 from embedbroker.storage import (
     DiskFault,
     DiskWork,
@@ -66,6 +66,9 @@ class ModelState:
     addresses: dict[int, AddressDefinition] = Factory(dict)
     transactions: dict[int, list[Call]] = Factory(dict)
     prepared: dict[int, bytes] = Factory(dict)
+    # By address, in the order in which they came into force; those that were forgotten are let go of lazily.
+    duplicate_ids: dict[int, list[DuplicateId]] = Factory(dict)
+    forgotten: set[int] = Factory(set)
     id_limit: int = 0
 
     def apply(self, call: Call) -> None:
@@ -76,6 +79,21 @@ class ModelState:
             self.transactions.setdefault(transaction_id, []).append(("add_message", (message, 0, references)))
         else:
             self.messages[message.message_id] = message, {queue: [position, 0] for queue, position in references}
+
+    def add_message_once(
+        self, message: StoredMessage, references: Sequence[tuple[int, int]], entry: DuplicateId
+    ) -> None:
+        self.add_message(message, 0, references)
+        self.add_duplicate_id(entry, 0)
+
+    def add_duplicate_id(self, entry: DuplicateId, transaction_id: int) -> None:
+        if transaction_id:
+            self.transactions.setdefault(transaction_id, []).append(("add_duplicate_id", (entry, 0)))
+        elif entry.address_id in self.addresses:
+            self.duplicate_ids.setdefault(entry.address_id, []).append(entry)
+
+    def forget_duplicate_id(self, number: int) -> None:
+        self.forgotten.add(number)
 
     def acknowledge(self, message_id: int, queue_id: int, transaction_id: int) -> None:
         if transaction_id:
@@ -117,6 +135,7 @@ class ModelState:
 
     def remove_address(self, address_id: int) -> None:
         del self.addresses[address_id]
+        self.duplicate_ids.pop(address_id, None)
 
     def add_queue(self, definition: QueueDefinition) -> None:
         self.queues[definition.id] = definition
@@ -146,11 +165,22 @@ class ModelState:
                     xid,
                     [_message_id(call) for call in self._calls(transaction_id, "add_message")],
                     self._acknowledged(transaction_id),
+                    self._identified(transaction_id),
                 )
                 for transaction_id, xid in self.prepared.items()
             },
             "id_limit": self.id_limit,
+            "duplicate_ids": {
+                address_id: left
+                for address_id, entries in self.duplicate_ids.items()
+                if (left := [entry for entry in entries if entry.number not in self.forgotten])
+            },
         }
+
+    def _identified(self, transaction_id: int) -> list[DuplicateId]:
+        """The ids of a transaction, as far as their addresses still exist."""
+        entries = [call[1][0] for call in self._calls(transaction_id, "add_duplicate_id")]
+        return [entry for entry in entries if isinstance(entry, DuplicateId) and entry.address_id in self.addresses]
 
     def _acknowledged(self, transaction_id: int) -> list[tuple[int, int]]:
         """What the transaction would take, as far as it still exists."""
@@ -194,12 +224,21 @@ def _references(references: dict[int, list[int]]) -> list[tuple[int, int, int]]:
     return sorted((queue, position, count) for queue, (position, count) in references.items())
 
 
-def picture_of(recovered: RecoveredState) -> dict[str, object]:
-    """The same form for what the journal recovered; empties it."""
+def picture_of(recovered: RecoveredState, forgotten: Set[int] = frozenset()) -> dict[str, object]:
+    """The same form for what the journal recovered; empties it.
+
+    An id that was forgotten may be there or not: nothing is written about that.
+    """
+    duplicate_ids: dict[int, list[DuplicateId]] = {}
+    while entries := recovered.take_duplicate_ids(3):
+        for entry in entries:
+            if entry.number not in forgotten:
+                duplicate_ids.setdefault(entry.address_id, []).append(entry)
     messages = {}
     while portion := recovered.take_messages(7):
         for each in portion:
             messages[each.message_id] = _brief(each.raw), each.priority, each.expiration, sorted(each.references)
+    referenced = {(message_id, queue) for message_id, kept in messages.items() for queue, *_ in kept[3]}
     return {
         "messages": messages,
         "queues": {queue.id: queue for queue in recovered.queues},
@@ -207,12 +246,14 @@ def picture_of(recovered: RecoveredState) -> dict[str, object]:
         "prepared": {
             each.transaction_id: (
                 each.xid,
-                [message.message_id for message in each.adds],
-                [tuple(pair) for pair in each.acknowledgements],
+                [message.message_id for message in each.take_adds(1_000)],
+                [pair for pair in each.acknowledgements if pair in referenced],
+                list(each.duplicate_ids),
             )
             for each in recovered.transactions
         },
         "id_limit": recovered.id_limit,
+        "duplicate_ids": duplicate_ids,
     }
 
 
@@ -288,12 +329,15 @@ class RecordedJournal:
 
         Returns the state the next life starts from.
         """
-        picture = picture_of(recovered)
+        # What was forgotten in this life or before is so in all states that may be found.
+        forgotten = self.state_at(self.journal.point()).forgotten
+        picture = picture_of(recovered, forgotten)
         reached = self.journal.reached
         candidates = [reached, *sorted({point for _, point in self.history if point > reached})]
         nearest = ""
         for last in candidates:
             state = self.state_at(last)
+            state.forgotten = forgotten
             if state.picture() == picture:
                 return state
             difference = _difference(picture, state.picture())

@@ -7,7 +7,7 @@ from random import Random
 
 from attrs import Factory, define
 
-from embedbroker.kernel import AddressDefinition, QueueDefinition
+from embedbroker.kernel import AddressDefinition, DuplicateId, QueueDefinition
 from tests.embedbroker.storage.journal_model import Call, ModelState, StoredMessage
 
 SIZES = (0, 1, 40, 200, 400, 900, 3000)
@@ -36,7 +36,7 @@ class Workload:
     def call(self) -> Call:
         """The next call, already applied to `state`."""
         choices = [
-            (30, self._add),
+            (32, self._add),
             (24, self._acknowledge),
             (4, self._count),
             (3, self._begin),
@@ -44,6 +44,9 @@ class Workload:
             (6, self._acknowledge_in_transaction),
             (5, self._end),
             (1, self._prepare),
+            (5, self._add_once),
+            (2, self._identify_in_transaction),
+            (6, self._forget),
             (2, self._add_queue),
             (1, self._remove_queue),
             (1, self._change),
@@ -80,6 +83,32 @@ class Workload:
         if not queues:
             return None
         return "add_message", (self._message(), 0, [(queue, self._take_id()) for queue in queues])
+
+    def _duplicate_id(self) -> DuplicateId | None:
+        if not self.state.addresses:
+            return None
+        value = self.random.randbytes(self.random.choice((0, 16, 72)))
+        return DuplicateId(self._take_id(), self.random.choice(list(self.state.addresses)), value)
+
+    def _add_once(self) -> Call | None:
+        queues, entry = self._some_queues(), self._duplicate_id()
+        if entry is None or not queues:
+            return None
+        if self.random.random() < 0.2:
+            return "add_duplicate_id", (entry, 0)
+        return "add_message_once", (self._message(), [(queue, self._take_id()) for queue in queues], entry)
+
+    def _identify_in_transaction(self) -> Call | None:
+        transaction_id, entry = self._unprepared(), self._duplicate_id()
+        return ("add_duplicate_id", (entry, transaction_id)) if transaction_id and entry else None
+
+    def _forget(self) -> Call | None:
+        """The oldest ids leave, as those of a full cache do."""
+        for entries in self.state.duplicate_ids.values():
+            left = [entry.number for entry in entries if entry.number not in self.state.forgotten]
+            if len(left) > 2:
+                return "forget_duplicate_id", (left[0],)
+        return None
 
     def _reference(self) -> tuple[int, int] | None:
         known = list(self.state.messages)

@@ -184,8 +184,8 @@ def test_open_and_prepared_transactions_survive() -> None:
     assert journal.recovered is not None
     (transaction,) = journal.recovered.transactions
     assert (transaction.transaction_id, transaction.xid) == (prepared, b"xid")
-    assert [message.message_id for message in transaction.adds] == [in_prepared.message_id]
-    assert transaction.acknowledgements == ((taken, 2),)
+    assert [message.message_id for message in transaction.take_adds(9)] == [in_prepared.message_id]
+    assert transaction.acknowledgements == [(taken, 2)]
     traffic.recorded.call("commit", prepared, [(2, traffic.take_id())])
     traffic.recorded.call("commit", opened, [(2, traffic.take_id())])
     traffic.flow(400)

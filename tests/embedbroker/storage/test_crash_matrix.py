@@ -20,7 +20,7 @@ from tests.embedbroker.storage.journal_model import NOW, SMALL, ModelState, Reco
 from tests.embedbroker.storage.journal_workload import Workload
 from tests.embedbroker.storage.twin_disk import TwinDisk
 
-CASES = 50
+CASES = 80
 REAL_CASES = 10
 LIVES = 5
 
@@ -99,7 +99,7 @@ def live(seed: int, disk: SimulatedDisk) -> Counter[str]:
         previous = recorded = RecordedJournal(disk, SMALL, state, journal=journal)
         workload = Workload.on(random, state)
         held: Lane | None = None
-        for _ in range(random.choice((5, 40, 120, 300))):
+        for _ in range(random.choice((5, 40, 130, 340))):
             name, arguments = workload.call()
             recorded.call(name, *arguments)
             if random.random() < 0.2:

@@ -216,6 +216,7 @@ def test_a_skippable_record_of_an_unknown_kind_is_stepped_over() -> None:
             codec.ADD_MESSAGE.pack(70, 1, 0, 1, 4, 9, 0, 0, 0, 0, 0, 3, 2) + b"......",
             "a message record with wrong sizes",
         ),
+        (pack("<IBBHqq", 24, 15, 0, 0, 5, 5), "a duplicate id cut short"),
         (b"\x01\x02\x03\x04\x05", "a record cut short"),
     ],
 )
@@ -250,6 +251,9 @@ def test_kinds_keep_their_numbers() -> None:
         ("SEGMENT_START", 12),
         ("SEGMENTS_DROPPED", 13),
         ("SEAL", 14),
+        ("DUPLICATE_ID", 15),
+        ("HEURISTIC_OUTCOME", 16),
+        ("FORGET_OUTCOME", 17),
     ]
 
 

@@ -71,10 +71,13 @@ def _without_names(packet: Packet) -> Packet:
     return packet.replace(name="") if isinstance(packet, (CreateSession, CreateSessionV2, ReattachSession)) else packet
 
 
-def load(name: str) -> list[Recorded]:
+def load(name: str, only: int | None = None) -> list[Recorded]:
+    """The recording, or `only` one of its connections."""
     lines = [json.loads(line) for line in (VECTORS / f"{name}.jsonl").read_text().splitlines()]
     recorded = []
     for line in lines:
+        if only not in (None, line.get("conn")):
+            continue
         if line.get("event") == "close" and line["by"] != "client":
             recorded.append(Recorded(line["conn"], False, 0, None, b"", False))
         if "hex" not in line or line.get("raw"):
@@ -93,8 +96,8 @@ def load(name: str) -> list[Recorded]:
 class VectorReplay:
     """An agent whose broker is a recording."""
 
-    def __init__(self, name: str, settings: LocatorSettings) -> None:
-        self._recorded = load(name)
+    def __init__(self, name: str, settings: LocatorSettings, *, only: int | None = None) -> None:
+        self._recorded = load(name, only)
         self._sends = [
             item.packet.message
             for item in self._recorded
@@ -188,14 +191,15 @@ class VectorReplay:
 
     # --- what nearly all recordings begin and end with ---
 
-    def open(self, mode: SessionMode) -> tuple[Session, Session]:
-        """A JMS connection that is started, and one session: gives the connection's own session and that one."""
+    def open(self, mode: SessionMode, *, xa: bool = False, start: bool = True) -> tuple[Session, Session]:
+        """A JMS connection, and one session: gives the connection's own session and that one."""
         agent = self.agent
         creation = agent.create_session(auto_commit_sends=False, auto_commit_acks=False, pre_acknowledge=False)
         initial = self.finish(creation)
         self.finish(initial.add_metadata("jms-session", ""))
-        session = self.finish(agent.create_session_for(mode))
-        self.finish(session.start())
+        session = self.finish(agent.create_session_for(mode, xa=xa))
+        if start:
+            self.finish(session.start())
         return initial, session
 
     def open_producer(self, session: Session, queue: str) -> Producer:

@@ -56,6 +56,12 @@ MODULES: dict[str, tuple[Twin, ...]] = {
         Twin(_client.Connection, (("exception_listener", "Callable[[JMSException], object] | None"),), scoped=True),
         Twin(_client.JMSContext, scoped=True),
     ),
+    "_xa_resource": (Twin(_client.XAResource),),
+    "_xa": (
+        Twin(_client.XASession),
+        Twin(_client.XAConnection, scoped=True),
+        Twin(_client.XAJMSContext, scoped=True),
+    ),
     "_core": (
         Twin(_client.ClientSessionFactory, scoped=True),
         Twin(_client.ClientSession),
@@ -81,12 +87,14 @@ IMPORTS = {
     "embedclient": "_client",
     "embedclient._client": "AcknowledgeMode Body ClientMessage ConnectionMetaData",
     "embedclient.agent": "AddressState LocatorSettings QueueAttributes QueueState SessionMode",
+    "embedclient.blocking._connection": "Connection JMSContext",
     "embedclient.blocking._messaging": "JMSProducer MessageConsumer MessageProducer QueueBrowser",
     "embedclient.blocking._portal": "Portal",
     "embedclient.blocking._session": "Session",
+    "embedclient.blocking._xa_resource": "XAResource",
     "embedclient.errors": "JMSException",
     "embedclient.model": "DeliveryMode Destination JMSMessage Properties PropertyValue Queue RoutingType "
-    "TemporaryQueue TemporaryTopic Topic TransportConfiguration",
+    "TemporaryQueue TemporaryTopic Topic TransportConfiguration XaCode XaFlag Xid",
 }
 HEADER = '''"""{title}, for threads and scripts. Generated from the async classes: change those.
 
@@ -100,6 +108,8 @@ TITLES = {
     "_messaging": "JMS producers, consumers and browsers",
     "_session": "The JMS session",
     "_connection": "The JMS connection and context",
+    "_xa_resource": "The XA requests of one session",
+    "_xa": "The JMS way into XA transactions",
     "_core": "The core layer",
 }
 
@@ -123,15 +133,20 @@ def source_of(module: str) -> str:
 
 def class_lines(twin: Twin) -> Iterator[str]:
     name = twin.source.__name__
-    yield f"class {name}:"
+    parent = WRAPPED.get(twin.source.__mro__[1].__name__)
+    yield f"class {name}:" if parent is None else f"class {name}({parent.source.__name__}):"
     yield f'    """{blocking_text(inspect.getdoc(twin.source) or "", 4)}"""'
     yield ""
     leave = ", leave: Callable[[], None]" if twin.scoped else ""
     yield f"    def __init__(self, portal: Portal, inner: _client.{name}{leave}) -> None:"
-    yield "        self._portal = portal"
-    yield "        self._inner = inner"
-    if twin.scoped:
-        yield "        self._leave = leave"
+    if parent is not None:
+        yield f"        super().__init__(portal, inner{', leave' if twin.scoped else ''})"
+        yield f"        self._inner: _client.{name} = inner"
+    else:
+        yield "        self._portal = portal"
+        yield "        self._inner = inner"
+        if twin.scoped:
+            yield "        self._leave = leave"
     for attribute, annotation in twin.attributes:
         yield from attribute_lines(attribute, annotation)
     for member_name, member in vars(twin.source).items():
@@ -147,7 +162,7 @@ def class_lines(twin: Twin) -> Iterator[str]:
             yield from method_lines(member_name, member)
     if twin.iterates:
         yield from iteration_lines(twin)
-    if hasattr(twin.source, "close"):
+    if hasattr(twin.source, "close") and parent is None:
         yield from scope_lines(twin)
 
 
@@ -233,6 +248,8 @@ def passed_argument(parameter: inspect.Parameter) -> str:
     value = parameter.name
     if any(listener in str(parameter.annotation) for listener in LISTENERS):
         value = f"self._portal.{'listener' if 'None' in str(parameter.annotation) else 'known_listener'}({value})"
+    elif str(parameter.annotation) in WRAPPED:
+        value = f"{value}._inner"
     return f"{parameter.name}={value}" if parameter.kind is parameter.KEYWORD_ONLY else value
 
 

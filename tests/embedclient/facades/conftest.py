@@ -36,6 +36,8 @@ class Client(Protocol):
 
     def connection_factory(self, url: str, **options: Any) -> _client.ConnectionFactory: ...
 
+    def xa_connection_factory(self, url: str) -> _client.XAConnectionFactory: ...
+
     def server_locator(self, url: str) -> _client.ServerLocator: ...
 
     def run(self, scenario: Coroutine[Any, Any, None]) -> None: ...
@@ -61,6 +63,9 @@ class TrioClient:
 
     def connection_factory(self, url: str, **options: Any) -> _client.ConnectionFactory:
         return embedclient.ConnectionFactory(url, **options)
+
+    def xa_connection_factory(self, url: str) -> _client.XAConnectionFactory:
+        return embedclient.XAConnectionFactory(url)
 
     def server_locator(self, url: str) -> _client.ServerLocator:
         return embedclient.ServerLocator(url)
@@ -89,6 +94,9 @@ class AsyncioClient:
 
     def connection_factory(self, url: str, **options: Any) -> _client.ConnectionFactory:
         return embedclient.asyncio.ConnectionFactory(url, **options)
+
+    def xa_connection_factory(self, url: str) -> _client.XAConnectionFactory:
+        return embedclient.asyncio.XAConnectionFactory(url)
 
     def server_locator(self, url: str) -> _client.ServerLocator:
         return embedclient.asyncio.ServerLocator(url)
@@ -120,6 +128,9 @@ class BlockingClient:
 
     def connection_factory(self, url: str, **options: Any) -> _client.ConnectionFactory:
         return _Dressed(embedclient.blocking.ConnectionFactory(url, **options), _client.ConnectionFactory)  # type: ignore[return-value]
+
+    def xa_connection_factory(self, url: str) -> _client.XAConnectionFactory:
+        return _Dressed(embedclient.blocking.XAConnectionFactory(url), _client.XAConnectionFactory)  # type: ignore[return-value]
 
     def server_locator(self, url: str) -> _client.ServerLocator:
         return _Dressed(embedclient.blocking.ServerLocator(url), _client.ServerLocator)  # type: ignore[return-value]

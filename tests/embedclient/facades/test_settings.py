@@ -12,7 +12,7 @@ from embedclient.errors import ErrorCode, InvalidClientIDException, JMSException
 from tests.embedclient.facades.conftest import Client, connected
 
 #: The broker refuses this one, so whoever waits for its answer gets an error.
-REFUSED = TextMessage("x", properties={"_AMQ_DUPL_ID": "1"})
+REFUSED = TextMessage("x", properties={"_AMQ_SCHED_DELIVERY": 1 << 50})
 
 
 async def groups_of_two_producers(client: Client, url: str) -> list[object]:

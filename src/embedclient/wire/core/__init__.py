@@ -170,7 +170,6 @@ if TYPE_CHECKING:
         SessionXaSetTimeoutResponse,
         SessionXaStart,
         SessionXaSuspend,
-        XaCode,
     )
 
 __all__ = [
@@ -297,7 +296,6 @@ __all__ = [
     "SessionXaSuspend",
     "SubscribeTopology",
     "SubscribeTopologyV2",
-    "XaCode",
     "append_bytes_value",
     "append_stream_item",
     "decode_map",
@@ -415,7 +413,6 @@ _FAMILIES = {
         "SessionXaSetTimeoutResponse",
         "SessionXaStart",
         "SessionXaSuspend",
-        "XaCode",
     ),
     "_cluster_packets": (
         "BackupRegistration",

@@ -5,27 +5,9 @@ Responsible for the XA requests of a session and their answers. Refuses to know 
 
 from __future__ import annotations
 
-from enum import IntEnum
-
 from ...model import Xid
 from ._packet_table import Packet, flag, i32, omittable_i64, optional_string, xid, xids
 from ._packet_type import PacketType
-
-
-class XaCode(IntEnum):
-    """Codes of SessionXaResponse, with their XA names."""
-
-    XA_OK = 0
-    XA_RDONLY = 3
-    XA_RETRY = 4
-    XA_HEURRB = 6
-    XA_HEURCOM = 7
-    XA_RBTIMEOUT = 106
-    XAER_NOTA = -4
-    XAER_INVAL = -5
-    XAER_PROTO = -6
-    XAER_RMFAIL = -7
-    XAER_DUPID = -8
 
 
 class SessionXaStart(Packet):
@@ -140,7 +122,7 @@ class SessionXaGetTimeoutResponse(Packet):
 
 
 class SessionXaResponse(Packet):
-    """An ``XaCode``; ``error`` is set for codes that are failures."""
+    """A ``model.XaCode``; ``error`` is set for codes that are failures."""
 
     TYPE = PacketType.SESS_XA_RESP
     error: bool = flag()

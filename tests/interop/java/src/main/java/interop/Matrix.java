@@ -41,9 +41,11 @@ public final class Matrix {
       SelectionCases.addTo(CASES);
       SubscriptionCases.addTo(CASES);
       QueueCases.addTo(CASES);
+      DuplicateCases.addTo(CASES);
       RefusalCases.addTo(CASES);
       ConnectionCases.addTo(CASES);
       ReconnectCases.addTo(CASES);
+      XaCases.addTo(CASES);
       PythonCases.addTo(CASES);
    }
 

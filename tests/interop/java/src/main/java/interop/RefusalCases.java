@@ -6,18 +6,12 @@ import static interop.Broker.nextText;
 import static interop.SessionCases.send;
 
 import java.util.Map;
-import javax.jms.Connection;
 import javax.jms.JMSException;
 import javax.jms.MessageConsumer;
 import javax.jms.MessageProducer;
 import javax.jms.Queue;
 import javax.jms.Session;
 import javax.jms.TextMessage;
-import javax.jms.XAConnection;
-import javax.jms.XASession;
-import javax.transaction.xa.XAException;
-import javax.transaction.xa.XAResource;
-import javax.transaction.xa.Xid;
 
 /** What the broker does not do yet: the client is told so in words, and goes on over the same connection. */
 final class RefusalCases {
@@ -28,8 +22,6 @@ final class RefusalCases {
       cases.put("refuses-large-messages", RefusalCases::largeMessages);
       cases.put("refuses-large-messages-in-transactions", RefusalCases::largeMessagesInTransactions);
       cases.put("refuses-delivery-delay", RefusalCases::deliveryDelay);
-      cases.put("refuses-duplicate-detection", RefusalCases::duplicateDetection);
-      cases.put("refuses-xa", RefusalCases::xa);
       cases.put("refuses-wildcards", RefusalCases::wildcards);
       cases.put("refuses-last-value-queues", RefusalCases::lastValueQueues);
       cases.put("refuses-management", RefusalCases::management);
@@ -78,44 +70,6 @@ final class RefusalCases {
       TextMessage late = session.createTextMessage("late");
       told(fails(JMSException.class, () -> producer.send(late)), "scheduled delivery");
       goesOn(broker, session);
-   }
-
-   private static void duplicateDetection(Broker broker) throws Exception {
-      Session session = broker.session();
-      MessageProducer producer = session.createProducer(session.createQueue(broker.fresh("q")));
-      TextMessage once = session.createTextMessage("once");
-      once.setStringProperty("_AMQ_DUPL_ID", "once");
-      told(fails(JMSException.class, () -> producer.send(once)), "duplicate detection");
-      goesOn(broker, session);
-   }
-
-   private static void xa(Broker broker) throws Exception {
-      try (XAConnection connection = broker.factory().createXAConnection()) {
-         connection.start();
-         XASession session = connection.createXASession();
-         XAResource resource = session.getXAResource();
-         // The interface of transactions has codes and no texts.
-         fails(XAException.class, () -> resource.start(new OneXid(), XAResource.TMNOFLAGS));
-         fails(XAException.class, () -> resource.prepare(new OneXid()));
-         goesOn(broker, ((Connection) connection).createSession(false, Session.AUTO_ACKNOWLEDGE));
-      }
-   }
-
-   private record OneXid() implements Xid {
-      @Override
-      public int getFormatId() {
-         return 1;
-      }
-
-      @Override
-      public byte[] getGlobalTransactionId() {
-         return new byte[] {1, 2, 3};
-      }
-
-      @Override
-      public byte[] getBranchQualifier() {
-         return new byte[] {4};
-      }
    }
 
    private static void wildcards(Broker broker) throws Exception {

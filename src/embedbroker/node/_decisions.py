@@ -1,0 +1,39 @@
+"""Decisions about prepared branches that the broker's owner takes, from the input to the answer.
+
+Responsible for answering when a decision is carried out and durable. Refuses to decide; the kernel's branches do.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from embedbroker.kernel import Kernel
+
+from ._inputs import DecideBranch
+from ._outputs import BranchDecided
+
+__all__ = ["Decisions"]
+
+
+class Decisions:
+    """Those that are not answered yet, in order."""
+
+    __slots__ = ("_kernel", "_waiting")
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._waiting: deque[tuple[int, BranchDecided]] = deque()
+
+    def take(self, wanted: DecideBranch) -> None:
+        """Decide; the answer says whether there was such a branch."""
+        kernel, waiting = self._kernel, self._waiting
+        answer = BranchDecided(wanted.request, kernel.branches.decide(wanted.xid, commit=wanted.commit))
+        # Behind what it took, which may be carried out over several steps.
+        kernel.chores.add_action(lambda: waiting.append((kernel.store.point(), answer)))
+
+    def answers(self) -> Iterator[BranchDecided]:
+        """Those that are durable now."""
+        waiting, reached = self._waiting, self._kernel.store.reached
+        while waiting and waiting[0][0] <= reached:
+            yield waiting.popleft()[1]

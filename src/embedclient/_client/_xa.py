@@ -1,0 +1,88 @@
+"""The JMS way into XA transactions: a factory, connections, sessions and contexts that have an XAResource.
+
+Responsible for who may end a transaction: the transaction manager, and not the session. Refuses to know branches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+from embedclient._client._connection import Connection
+from embedclient._client._connection_factory import ConnectionFactory
+from embedclient._client._context import JMSContext
+from embedclient._client._opening import Opening
+from embedclient._client._session import Session
+from embedclient._client._xa_resource import XAResource, xa_resource_of
+from embedclient.agent import SessionMode
+from embedclient.errors import TransactionInProgressException
+
+
+class XASession(Session):
+    """A session whose transactions a transaction manager ends. Made by `XAConnection.create_xa_session`.
+
+    What it sends and receives between `start` and `end` of its `xa_resource` belongs to that branch; what it does
+    outside takes effect at once. `commit`, `rollback` and `transaction` raise `TransactionInProgressException`.
+    """
+
+    @property
+    def xa_resource(self) -> XAResource:
+        """What a transaction manager asks of this session."""
+        return xa_resource_of(self._context.edge, self._context.agent_session, self._context.one_task)
+
+    def _check_transacted(self, action: str) -> None:
+        raise TransactionInProgressException(f"an XA session cannot {action}: its XAResource does that")
+
+
+class XAConnection(Connection):
+    """A connection that has XA sessions too. Made by `XAConnectionFactory.create_xa_connection`."""
+
+    def create_xa_session(self) -> Opening[XASession]:
+        """An XA session, `async with connection.create_xa_session() as session`."""
+        return self._opening(SessionMode.TRANSACTED, XASession, xa=True)
+
+    xa_session = create_xa_session
+
+
+class XAJMSContext(JMSContext):
+    """A connection and its XA session. Made by `XAConnectionFactory.create_xa_context`."""
+
+    def __init__(self, connection: XAConnection, session: XASession) -> None:
+        super().__init__(connection, session)
+        self._xa_session = session
+
+    @property
+    def xa_resource(self) -> XAResource:
+        """What a transaction manager asks of this context's session."""
+        return self._xa_session.xa_resource
+
+
+class XAConnectionFactory(ConnectionFactory):
+    """A `ConnectionFactory` whose connections take part in transactions over several resources."""
+
+    def create_xa_connection(
+        self,
+        user: str | None = None,
+        password: str | None = None,
+        *,
+        client_id: str | None = None,
+        auto_start: bool = True,
+    ) -> AbstractAsyncContextManager[XAConnection]:
+        """Connect, as `create_connection` does."""
+        return self._connection(XAConnection, user, password, client_id, auto_start)
+
+    def create_xa_context(
+        self, *, user: str | None = None, password: str | None = None, client_id: str | None = None
+    ) -> AbstractAsyncContextManager[XAJMSContext]:
+        """A connection and an XA session in one: `async with factory.create_xa_context() as context`."""
+        return self._xa_context(user, password, client_id)
+
+    @asynccontextmanager
+    async def _xa_context(
+        self, user: str | None, password: str | None, client_id: str | None
+    ) -> AsyncIterator[XAJMSContext]:
+        async with (
+            self._connection(XAConnection, user, password, client_id, True) as connection,
+            connection.create_xa_session() as session,
+        ):
+            yield XAJMSContext(connection, session)

@@ -1,0 +1,93 @@
+"""Requests about destinations of the JMS layer, made through one session.
+
+Responsible for their defaults. Refuses to know the sequences behind them.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from attrs import define
+
+from embedclient.agent._call import Call, DueCallbacks, run_sequence
+from embedclient.agent._consumer import Consumer
+from embedclient.agent._destinations import (
+    create_temporary_queue,
+    create_temporary_topic,
+    delete_temporary,
+    open_queue_consumer,
+    open_topic_consumer,
+    prepare_destination,
+    unsubscribe,
+)
+from embedclient.agent._queue_state import QueueAttributes
+from embedclient.model import RoutingType
+
+if TYPE_CHECKING:
+    from embedclient.agent._session import Session
+
+_NO_ATTRIBUTES: Final = QueueAttributes()
+
+
+@define(eq=False)
+class DestinationRequests:
+    """The destinations of a broker, looked up and created through one session."""
+
+    _session: "Session"
+    _due: DueCallbacks
+
+    def prepare_destination(
+        self,
+        address: str,
+        routing_type: RoutingType,
+        attributes: QueueAttributes = _NO_ATTRIBUTES,
+        *,
+        queue: str | None = None,
+    ) -> Call[None]:
+        """For a producer: creates the address and, for a queue, the queue where they are missing."""
+        return run_sequence(prepare_destination(self._session, address, routing_type, attributes, queue), self._due)
+
+    def open_queue_consumer(
+        self,
+        address: str,
+        *,
+        queue: str | None = None,
+        filter: str | None = None,
+        browse_only: bool = False,
+        attributes: QueueAttributes = _NO_ATTRIBUTES,
+        priority: int = 0,
+    ) -> Call[Consumer]:
+        """Opens a consumer or browser of a queue, which is created where it is missing."""
+        steps = open_queue_consumer(self._session, address, queue or address, filter, browse_only, attributes, priority)
+        return run_sequence(steps, self._due)
+
+    def open_topic_consumer(
+        self,
+        address: str,
+        *,
+        queue: str | None = None,
+        durable: bool = False,
+        shared: bool = False,
+        filter: str | None = None,
+        attributes: QueueAttributes = _NO_ATTRIBUTES,
+    ) -> Call[Consumer]:
+        """Opens a subscriber; `queue` names the subscription, an unshared non-durable one may do without."""
+        assert queue is not None or not (durable or shared)
+        steps = open_topic_consumer(
+            self._session, address, queue or self._session.new_name(), filter, durable, shared, attributes
+        )
+        return run_sequence(steps, self._due)
+
+    def unsubscribe(self, queue: str) -> Call[None]:
+        """Deletes a durable subscription that has no subscriber."""
+        return run_sequence(unsubscribe(self._session, queue), self._due)
+
+    def create_temporary_queue(self) -> Call[str]:
+        """Creates a queue that lives as long as the connection; gives its name."""
+        return run_sequence(create_temporary_queue(self._session), self._due)
+
+    def create_temporary_topic(self) -> Call[str]:
+        """Creates a topic that lives as long as the connection; gives its address."""
+        return run_sequence(create_temporary_topic(self._session), self._due)
+
+    def delete_temporary(self, address: str) -> Call[None]:
+        """Deletes a temporary queue or topic without consumers."""
+        return run_sequence(delete_temporary(self._session, address), self._due)

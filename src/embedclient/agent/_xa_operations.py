@@ -1,0 +1,125 @@
+"""XA requests as data: states of a branch, what each request does to it, which code stands for which failure.
+
+Responsible for the tables and for making errors of their codes. Refuses to know sessions and packets' order.
+"""
+
+from collections.abc import Collection
+from enum import Enum
+from typing import Final
+
+from attrs import frozen
+
+from embedclient.errors import ErrorCode, JMSException, XAException
+from embedclient.model import XaCode, XaFlag
+from embedclient.wire.core import SessionXaJoin, SessionXaResume, SessionXaStart
+
+
+class BranchState(Enum):
+    """What this side knows of a branch. Prepared and finished ones are the broker's business and not kept."""
+
+    ACTIVE = "the session works in it"
+    SUSPENDED = "it was left, to be resumed"
+    ENDED = "its work is done, and not prepared"
+    FAILED = "the session works in it, but was lost meanwhile: work goes on into a branch that can only be rolled back"
+    LOST = "the session was lost after it had left the branch"
+
+
+# What the loss of the session makes of each state.
+AFTER_LOSS: Final = {
+    BranchState.ACTIVE: BranchState.FAILED,
+    BranchState.FAILED: BranchState.FAILED,
+    BranchState.SUSPENDED: BranchState.LOST,
+    BranchState.ENDED: BranchState.LOST,
+    BranchState.LOST: BranchState.LOST,
+}
+# What becomes of the branch that the session works in when it starts another one; the broker rolls it back.
+LEFT_BEHIND: Final = {BranchState.ACTIVE: None, BranchState.FAILED: BranchState.LOST}
+OF_A_LOST_SESSION: Final = (BranchState.FAILED, BranchState.LOST)
+
+
+@frozen
+class Operation:
+    """One row: a request, what it makes of a branch, and which code stands for which failure."""
+
+    name: str
+    after: BranchState | None = None
+    """State of the branch when it has succeeded; None: not kept any more."""
+    attempts: int = 1
+    """How often it is sent when connections break; more than once only what may be done twice."""
+    decides: bool = False
+    """It may have taken effect when its answer is lost with the session, so the branch is not taken for lost."""
+    lost: XaCode | None = None
+    """For a branch of a lost session, instead of asking the broker."""
+    unsent: XaCode = XaCode.XAER_RMFAIL
+    """Nothing of it left this side."""
+    cut_off: XaCode = XaCode.XAER_RMFAIL
+    """It was sent, and no answer came."""
+    refused: XaCode = XaCode.XAER_RMERR
+    """The broker answered with an error that has no code of its own in XA."""
+    gone: XaCode = XaCode.XAER_NOTA
+    """What it means that the broker does not know the branch: of a lost session, or after an answer was lost."""
+
+
+START: Final = Operation("start", after=BranchState.ACTIVE, attempts=2)
+REJOIN: Final = Operation("start", after=BranchState.ACTIVE, attempts=2, lost=XaCode.XAER_RMFAIL)
+SUSPEND: Final = Operation("end", after=BranchState.SUSPENDED, attempts=2, lost=XaCode.XAER_RMFAIL)
+END: Final = Operation("end", after=BranchState.ENDED, attempts=2, lost=XaCode.XAER_RMFAIL)
+PREPARE: Final = Operation(
+    "prepare",
+    attempts=2,
+    decides=True,
+    lost=XaCode.XAER_RMFAIL,
+    unsent=XaCode.XA_RBCOMMFAIL,
+    cut_off=XaCode.XA_RBCOMMFAIL,
+    gone=XaCode.XA_RBCOMMFAIL,
+)
+COMMIT: Final = Operation(
+    "commit", decides=True, unsent=XaCode.XA_RETRY, cut_off=XaCode.XA_RETRY, refused=XaCode.XA_RETRY
+)
+COMMIT_ONE_PHASE: Final = Operation("commit", decides=True, lost=XaCode.XA_RBCOMMFAIL, unsent=XaCode.XA_RBCOMMFAIL)
+ROLLBACK: Final = Operation("rollback", attempts=2, gone=XaCode.XA_OK)
+FORGET: Final = Operation("forget")
+QUESTION: Final = Operation("question", attempts=2)
+
+STARTS: Final[dict[int, tuple[Operation, type[SessionXaStart | SessionXaJoin | SessionXaResume]]]] = {
+    XaFlag.TMNOFLAGS: (START, SessionXaStart),
+    XaFlag.TMJOIN: (REJOIN, SessionXaJoin),
+    XaFlag.TMRESUME: (REJOIN, SessionXaResume),
+}
+ENDS: Final[dict[int, Operation]] = {XaFlag.TMSUCCESS: END, XaFlag.TMFAIL: END, XaFlag.TMSUSPEND: SUSPEND}
+SCANS: Final = XaFlag.TMSTARTRSCAN | XaFlag.TMENDRSCAN
+
+# The broker answers with EXCEPTION what went wrong inside: a branch that met it has been rolled back.
+_REFUSALS: Final[dict[int, XaCode]] = {
+    ErrorCode.ILLEGAL_STATE: XaCode.XAER_PROTO,
+    ErrorCode.TRANSACTION_ROLLED_BACK: XaCode.XA_RBROLLBACK,
+    ErrorCode.TRANSACTION_TIMEOUT: XaCode.XA_RBTIMEOUT,
+    ErrorCode.DUPLICATE_ID_REJECTED: XaCode.XA_RBROLLBACK,
+    ErrorCode.ADDRESS_FULL: XaCode.XA_RBROLLBACK,
+    ErrorCode.SECURITY_EXCEPTION: XaCode.XA_RBROLLBACK,
+}
+
+
+def code_of(number: int) -> XaCode:
+    """A number that the standard does not know is an error of the broker."""
+    try:
+        return XaCode(number)
+    except ValueError:
+        return XaCode.XAER_RMERR
+
+
+def failure(code: XaCode, text: str, cause: JMSException | None = None) -> XAException:
+    return XAException(f"{code.name}: {text}", code=code, linked_exception=cause)
+
+
+def refusal(operation: Operation, error: JMSException) -> XAException:
+    """For an answer that is no XA code."""
+    code = _REFUSALS.get(error.error_code, operation.refused)
+    if operation is COMMIT and code.rolled_back:
+        code = operation.refused  # a prepared branch is not rolled back by itself
+    return failure(code, f"the broker refused the {operation.name}: {error}", error)
+
+
+def invalid(request: str, flags: int, allowed: Collection[int]) -> XAException:
+    names = ", ".join(str(XaFlag(flag).name) for flag in allowed)
+    return failure(XaCode.XAER_INVAL, f"{request} takes {names}, not {flags:#x}")

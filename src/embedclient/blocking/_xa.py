@@ -1,0 +1,59 @@
+"""The JMS way into XA transactions, for threads and scripts. Generated from the async classes: change those.
+
+Each method is one call through the portal to the async method of the same name, which documents errors in full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from embedclient import _client
+from embedclient.blocking._connection import Connection, JMSContext
+from embedclient.blocking._portal import Portal
+from embedclient.blocking._session import Session
+from embedclient.blocking._xa_resource import XAResource
+
+
+class XASession(Session):
+    """A session whose transactions a transaction manager ends. Made by `XAConnection.create_xa_session`.
+
+    What it sends and receives between `start` and `end` of its `xa_resource` belongs to that branch; what it does
+    outside takes effect at once. `commit`, `rollback` and `transaction` raise `TransactionInProgressException`.
+    """
+
+    def __init__(self, portal: Portal, inner: _client.XASession) -> None:
+        super().__init__(portal, inner)
+        self._inner: _client.XASession = inner
+
+    @property
+    def xa_resource(self) -> XAResource:
+        """What a transaction manager asks of this session."""
+        return XAResource(self._portal, self._inner.xa_resource)
+
+
+class XAConnection(Connection):
+    """A connection that has XA sessions too. Made by `XAConnectionFactory.create_xa_connection`."""
+
+    def __init__(self, portal: Portal, inner: _client.XAConnection, leave: Callable[[], None]) -> None:
+        super().__init__(portal, inner, leave)
+        self._inner: _client.XAConnection = inner
+
+    def create_xa_session(self) -> XASession:
+        """An XA session, `with connection.create_xa_session() as session`."""
+        opened = self._portal.call(self._portal.opening, lambda: self._inner.create_xa_session())
+        return XASession(self._portal, opened)
+
+    xa_session = create_xa_session
+
+
+class XAJMSContext(JMSContext):
+    """A connection and its XA session. Made by `XAConnectionFactory.create_xa_context`."""
+
+    def __init__(self, portal: Portal, inner: _client.XAJMSContext, leave: Callable[[], None]) -> None:
+        super().__init__(portal, inner, leave)
+        self._inner: _client.XAJMSContext = inner
+
+    @property
+    def xa_resource(self) -> XAResource:
+        """What a transaction manager asks of this context's session."""
+        return XAResource(self._portal, self._inner.xa_resource)
