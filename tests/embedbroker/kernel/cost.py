@@ -6,8 +6,12 @@ import sys
 import tracemalloc
 from collections.abc import Callable
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from attrs import frozen
+
+if TYPE_CHECKING:
+    from _typeshed import TraceFunction
 
 
 @frozen
@@ -26,7 +30,7 @@ def cost_of(action: Callable[[], object]) -> Cost:
     """Runs the action once, and counts."""
     lines = 0
 
-    def count(_frame: FrameType, event: str, _argument: object) -> Callable[..., object]:
+    def count(_frame: FrameType, event: str, _argument: object) -> TraceFunction:
         nonlocal lines
         if event == "line":
             lines += 1

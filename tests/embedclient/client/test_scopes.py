@@ -55,7 +55,9 @@ async def test_a_look_that_ends_in_its_middle_leaves_nothing_to_be_closed() -> N
             assert [str(warning.message) for warning in caught] == []
 
 
-async def test_a_defect_in_the_client_ends_the_scope_as_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_defect_in_the_client_ends_the_scope_as_itself(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
     with pytest.raises(AssertionError, match="a defect"):
         async with connected_in_vm() as connection, connection.session() as session:
             consumer = await session.create_consumer("q")
@@ -64,7 +66,9 @@ async def test_a_defect_in_the_client_ends_the_scope_as_itself(monkeypatch: pyte
             await consumer.receive()
 
 
-async def test_a_defect_beside_the_users_exception_becomes_its_context(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_defect_beside_the_users_exception_becomes_its_context(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
     mine = Mine()
     async with EmbeddedBroker() as broker:
         with pytest.raises(Mine) as caught:

@@ -105,6 +105,8 @@ def test_a_defect_in_the_client_ends_the_scope_as_itself(url: str, monkeypatch: 
         async with ConnectionFactory(url).connect() as connection, connection.session() as session:
             producer = session.create_producer("q")
             monkeypatch.setattr(Agent, "step", step)
+            # Real seconds, in which nobody answers any more.
+            monkeypatch.setattr("embedclient._client._session.CLOSE_TIMEOUT_S", 0.01)
             await producer.send("x")
 
     with pytest.raises(AssertionError, match="a defect"):
