@@ -378,11 +378,9 @@ class Journal:
 
     def next_deadline(self) -> float | None:
         """When ``on_tick`` wants to be called, in seconds of the monotonic clock; None: not before other calls."""
-        if self._parts or self._sealed or self._writing or self._gathered:
+        if self._parts or self._sealed or self._writing or self._gathered or self.state is not JournalState.READY:
             return None
-        if self.state is JournalState.READY:
-            return self._active_at + self.settings.seal_after_s
-        return None
+        return self._active_at + self.settings.seal_after_s
 
     def on_tick(self, now: Instant) -> None:
         """Write a seal when nothing happened for a while: it makes the last batch provably complete."""

@@ -104,19 +104,22 @@ class Session:
         self._next_producer_id = 1
         window = settings.producer_window_size
         self.xa = self._new_branches() if flags.xa else None
-        # Requests about metadata, addresses and queues are made through objects of their own, under the session's name.
-        self._metadata = metadata = Metadata(line, due)
-        self.add_metadata = metadata.add
-        self.add_unique_metadata = metadata.add_unique
+        self._metadata = Metadata(line, due)
         addressing = Addressing(line, due)
+        self._offer_requests(addressing, DestinationRequests(self, due))
+        self.flow = DeliveryFlow(line, addressing, self.consumers)
+        self._credits = None if window < 0 else CreditTable(window, self._request_credits)
+
+    def _offer_requests(self, addressing: Addressing, destinations: DestinationRequests) -> None:
+        """Requests about metadata, addresses and queues are made through objects of their own, in the session's name."""
+        self.add_metadata = self._metadata.add
+        self.add_unique_metadata = self._metadata.add_unique
         self.query_queue = addressing.query_queue
         self.query_address = addressing.query_address
         self.create_address = addressing.create_address
         self.create_queue = addressing.create_queue
         self.create_shared_queue = addressing.create_shared_queue
         self.delete_queue = addressing.delete_queue
-        self.flow = DeliveryFlow(line, addressing, self.consumers)
-        destinations = DestinationRequests(self, due)
         self.prepare_destination = destinations.prepare_destination
         self.open_queue_consumer = destinations.open_queue_consumer
         self.open_topic_consumer = destinations.open_topic_consumer
@@ -124,7 +127,6 @@ class Session:
         self.create_temporary_queue = destinations.create_temporary_queue
         self.create_temporary_topic = destinations.create_temporary_topic
         self.delete_temporary = destinations.delete_temporary
-        self._credits = None if window < 0 else CreditTable(window, self._request_credits)
 
     def _new_branches(self) -> "Branches":
         # Loaded here, because few programs have XA sessions.

@@ -11,6 +11,7 @@ from embedbroker.kernel import (
     AddressDefinition,
     Consumer,
     DuplicateId,
+    HeuristicOutcome,
     Kernel,
     Queue,
     QueueDefinition,
@@ -82,6 +83,12 @@ class LaggingStore:
 
     def rollback(self, transaction_id: int) -> None:
         self._note("rollback", transaction_id)
+
+    def add_outcome(self, outcome: HeuristicOutcome) -> None:
+        self._note("outcome", outcome.transaction_id)
+
+    def remove_outcome(self, transaction_id: int) -> None:
+        self._note("no outcome", transaction_id)
 
     def add_address(self, definition: AddressDefinition) -> None:
         self._note("address", definition)
