@@ -25,8 +25,12 @@ CLIENT_LIMITS = {
 # What Artemis itself does not do for these clients; our broker does.
 ARTEMIS_LIMITS = {
     **{
-        (version, "cut-xa-session"): "Artemis prepares an empty branch in place of the lost one"
+        (version, case): reason
         for version in CLIENT_VERSIONS
+        for case, reason in (
+            ("cut-xa-session", "Artemis prepares an empty branch in place of the lost one"),
+            ("xa-start-of-a-prepared-branch", "Artemis forgets the branch"),
+        )
     },
     ("1.5.6", "restart-keeps-durable"): "Artemis tells the client that the queue is new, and then refuses it",
     ("1.5.6", "queues-of-one-address"): "Artemis does not find the queue behind the prefix of a 1.x name",

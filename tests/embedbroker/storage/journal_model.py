@@ -14,7 +14,7 @@ from zlib import crc32
 
 from attrs import Factory, define, frozen
 
-from embedbroker.kernel import AddressDefinition, DuplicateId, QueueDefinition
+from embedbroker.kernel import AddressDefinition, DuplicateId, HeuristicOutcome, QueueDefinition
 from embedbroker.storage import (
     DiskFault,
     DiskWork,
@@ -66,6 +66,7 @@ class ModelState:
     addresses: dict[int, AddressDefinition] = Factory(dict)
     transactions: dict[int, list[Call]] = Factory(dict)
     prepared: dict[int, bytes] = Factory(dict)
+    outcomes: dict[int, HeuristicOutcome] = Factory(dict)
     # By address, in the order in which they came into force; those that were forgotten are let go of lazily.
     duplicate_ids: dict[int, list[DuplicateId]] = Factory(dict)
     forgotten: set[int] = Factory(set)
@@ -130,6 +131,12 @@ class ModelState:
         self.prepared.pop(transaction_id, None)
         self.transactions.pop(transaction_id, None)
 
+    def add_outcome(self, outcome: HeuristicOutcome) -> None:
+        self.outcomes[outcome.transaction_id] = outcome
+
+    def remove_outcome(self, transaction_id: int) -> None:
+        del self.outcomes[transaction_id]
+
     def add_address(self, definition: AddressDefinition) -> None:
         self.addresses[definition.id] = definition
 
@@ -169,6 +176,7 @@ class ModelState:
                 )
                 for transaction_id, xid in self.prepared.items()
             },
+            "outcomes": self.outcomes,
             "id_limit": self.id_limit,
             "duplicate_ids": {
                 address_id: left
@@ -252,6 +260,7 @@ def picture_of(recovered: RecoveredState, forgotten: Set[int] = frozenset()) -> 
             )
             for each in recovered.transactions
         },
+        "outcomes": {outcome.transaction_id: outcome for outcome in recovered.outcomes},
         "id_limit": recovered.id_limit,
         "duplicate_ids": duplicate_ids,
     }

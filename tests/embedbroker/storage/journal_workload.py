@@ -7,7 +7,8 @@ from random import Random
 
 from attrs import Factory, define
 
-from embedbroker.kernel import AddressDefinition, DuplicateId, QueueDefinition
+from embedbroker.kernel import AddressDefinition, DuplicateId, HeuristicOutcome, QueueDefinition
+from embedclient.model import Xid
 from tests.embedbroker.storage.journal_model import Call, ModelState, StoredMessage
 
 SIZES = (0, 1, 40, 200, 400, 900, 3000)
@@ -50,6 +51,8 @@ class Workload:
             (2, self._add_queue),
             (1, self._remove_queue),
             (1, self._change),
+            (1, self._decide),
+            (1, self._forget_outcome),
         ]
         while True:
             make = self.random.choices([each for _, each in choices], [weight for weight, _ in choices])[0]
@@ -177,6 +180,17 @@ class Workload:
         if transaction_id is None or transaction_id not in self.state.transactions:
             return None
         return "prepare", (transaction_id, b"xid %d" % transaction_id)
+
+    def _decide(self) -> Call | None:
+        undecided = [known for known in self.state.prepared if known not in self.state.outcomes]
+        if not undecided:
+            return None
+        number = self.random.choice(undecided)
+        return "add_outcome", (HeuristicOutcome(number, Xid(number, b"branch", b"global"), self.random.random() < 0.5),)
+
+    def _forget_outcome(self) -> Call | None:
+        outcomes = list(self.state.outcomes)
+        return ("remove_outcome", (self.random.choice(outcomes),)) if len(outcomes) > 3 else None
 
     def _add_queue(self) -> Call | None:
         if len(self.state.queues) >= 6:

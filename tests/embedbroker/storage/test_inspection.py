@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from embedbroker.kernel import AddressDefinition, QueueDefinition
+from embedbroker.kernel import AddressDefinition, HeuristicOutcome, QueueDefinition, xid_bytes
 from embedbroker.storage import (
     SECTOR_BYTES,
     Finding,
@@ -19,6 +19,7 @@ from embedbroker.storage import (
     repair_journal,
 )
 from embedbroker.testing._disk import SimulatedDisk
+from embedclient.model import Xid
 from tests.embedbroker.storage.journal_model import (
     NOW,
     SMALL,
@@ -30,6 +31,7 @@ from tests.embedbroker.storage.journal_model import (
 )
 from tests.embedbroker.storage.journal_workload import Workload
 
+XID = Xid(7, b"br", b"global")
 COPY = JournalSettings(identity=777, segment_size_bytes=SMALL.segment_size_bytes)
 
 
@@ -65,6 +67,10 @@ def each_record_once() -> SimulatedDisk:
     recorded.call("update_delivery_count", 12, 2, 3)
     recorded.call("acknowledge", 12, 2, 0)
     recorded.call("rollback", 41)
+    recorded.call("prepare", 42, xid_bytes(XID))
+    recorded.call("add_outcome", HeuristicOutcome(42, XID, True))
+    recorded.call("commit", 42, [])
+    recorded.call("remove_outcome", 42)
     recorded.call("remove_queue", 2)
     recorded.call("remove_address", 1)
     recorded.close()
@@ -87,6 +93,10 @@ def test_rows_say_what_every_record_means() -> None:
         ("UPDATE_DELIVERY_COUNT", "message 12 of queue 2 delivered 3 times"),
         ("ACKNOWLEDGE", "message 12 of queue 2"),
         ("ROLLBACK", "transaction 41"),
+        ("PREPARE", "transaction 42, XA branch 7:676c6f62616c:6272"),
+        ("HEURISTIC_OUTCOME", "transaction 42, XA branch 7:676c6f62616c:6272 committed by an operator"),
+        ("COMMIT", "transaction 42"),
+        ("FORGET_OUTCOME", "transaction 42"),
         ("REMOVE_QUEUE", "2"),
         ("REMOVE_ADDRESS", "1"),
         ("SEAL", str(NOW.wall_ms)),
@@ -113,6 +123,19 @@ def test_a_sound_journal_is_called_sound() -> None:
     assert identified - len(state.forgotten) <= report.duplicate_ids <= identified and state.forgotten
     assert report.records["ADD_MESSAGE"] >= len(state.messages)
     assert max(segment.last_batch for segment in report.segments) == recorded.journal.reached
+
+
+def test_branches_in_doubt_and_those_that_were_decided_are_named() -> None:
+    recorded = RecordedJournal(SimulatedDisk())
+    recorded.open()
+    recorded.settle()
+    recorded.call("prepare", 40, xid_bytes(XID))
+    recorded.call("add_outcome", HeuristicOutcome(41, XID, False))
+    recorded.close()
+    report = inspect_journal(recorded.disk)
+    assert report.prepared_transactions == 1
+    assert report.in_doubt == ("XA branch 7:676c6f62616c:6272",)
+    assert report.decided == ("XA branch 7:676c6f62616c:6272 rolled back by an operator",)
 
 
 def test_an_empty_directory_is_sound() -> None:
