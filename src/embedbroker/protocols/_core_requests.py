@@ -47,7 +47,6 @@ from embedclient.wire.core import (
 )
 
 from ._core_views import address_response, queue_response
-from ._core_xa import XA_HANDLERS
 from ._old_names import MODERN_NAMES_SINCE, plain_name, plain_packet, said_routing_type
 
 if TYPE_CHECKING:
@@ -66,6 +65,11 @@ def answer(session: CoreSession, packet: Packet) -> None:
     if session.version < MODERN_NAMES_SINCE:
         packet = plain_packet(packet)
     handler = _HANDLERS.get(type(packet))
+    if handler is None:
+        # Loaded here, because few clients speak XA.
+        from ._core_xa import XA_HANDLERS
+
+        handler = XA_HANDLERS.get(type(packet))
     if handler is None:
         raise RemoteProtocolError(f"{PacketType(packet.TYPE).name} on a session channel")
     handler(session, packet)
@@ -434,5 +438,4 @@ _HANDLERS: dict[type[Packet], Callable[[CoreSession, Any], None]] = {
     SessionStart: _start,
     SessionStop: _stop,
     SessionUniqueAddMetadata: _unique_add_metadata,
-    **XA_HANDLERS,
 }

@@ -111,7 +111,7 @@ class Session:
         self._credits = None if window < 0 else CreditTable(window, self._request_credits)
 
     def _offer_requests(self, addressing: Addressing, destinations: DestinationRequests) -> None:
-        """Requests about metadata, addresses and queues are made through objects of their own, in the session's name."""
+        """Requests about metadata, addresses and queues are made through objects of their own, in its name."""
         self.add_metadata = self._metadata.add
         self.add_unique_metadata = self._metadata.add_unique
         self.query_queue = addressing.query_queue
