@@ -24,6 +24,8 @@ class Workload:
     # References acknowledged in an open transaction: nobody else gets them.
     taken: set[tuple[int, int]] = Factory(set)
     open: list[int] = Factory(list)
+    # Whether somebody decides prepared transactions in place of their managers.
+    decides: bool = False
 
     @classmethod
     def on(cls, random: Random, state: ModelState) -> Workload:
@@ -51,8 +53,7 @@ class Workload:
             (2, self._add_queue),
             (1, self._remove_queue),
             (1, self._change),
-            (1, self._decide),
-            (1, self._forget_outcome),
+            *([(2, self._decide), (1, self._forget_outcome)] if self.decides else ()),
         ]
         while True:
             make = self.random.choices([each for _, each in choices], [weight for weight, _ in choices])[0]
@@ -190,7 +191,7 @@ class Workload:
 
     def _forget_outcome(self) -> Call | None:
         outcomes = list(self.state.outcomes)
-        return ("remove_outcome", (self.random.choice(outcomes),)) if len(outcomes) > 3 else None
+        return ("remove_outcome", (self.random.choice(outcomes),)) if len(outcomes) > 1 else None
 
     def _add_queue(self) -> Call | None:
         if len(self.state.queues) >= 6:

@@ -66,6 +66,7 @@ def count_moment(recorded: RecordedJournal, state: ModelState, hits: Counter[str
     names = recorded.file_names()
     hits["records not synced"] += journal.point() != journal.reached
     hits["open transaction"] += bool(state.transactions)
+    hits["decision"] += bool(state.outcomes)
     hits["prepared transaction"] += bool(state.prepared)
     writing = recorded.under_way.get(Lane.JOURNAL)
     hits["segment switch"] += writing is not None and any(
@@ -85,7 +86,7 @@ def replaced_by(first: int, last: int) -> list[str]:
     return [f"segment-{generation:010}.journal" for generation in range(first, last + 1) if first != last]
 
 
-def live(seed: int, disk: SimulatedDisk) -> Counter[str]:
+def live(seed: int, disk: SimulatedDisk, *, decides: bool = False) -> Counter[str]:
     """One directory through several lives; returns how often interesting moments were hit."""
     random = Random(seed)
     previous: RecordedJournal | None = None
@@ -98,6 +99,7 @@ def live(seed: int, disk: SimulatedDisk) -> Counter[str]:
         state = previous.check_recovered(journal.recovered) if previous else ModelState()
         previous = recorded = RecordedJournal(disk, SMALL, state, journal=journal)
         workload = Workload.on(random, state)
+        workload.decides = decides
         held: Lane | None = None
         for _ in range(random.choice((5, 40, 130, 340))):
             name, arguments = workload.call()
@@ -127,6 +129,13 @@ def test_nothing_confirmed_is_lost_in_any_crash(group: int, monkeypatch: pytest.
     for seed in range(group * CASES, (group + 1) * CASES):
         hits += live(seed, SimulatedDisk())
     assert min(hits[moment] for moment in MOMENTS) >= 3, hits
+
+
+def test_decisions_about_prepared_transactions_are_lost_in_no_crash() -> None:
+    hits: Counter[str] = Counter()
+    for seed in range(2000, 2000 + CASES):
+        hits += live(seed, SimulatedDisk(), decides=True)
+    assert hits["decision"] >= 50, hits
 
 
 def test_nothing_confirmed_is_lost_in_any_crash_of_a_real_disk(tmp_path: Path) -> None:
