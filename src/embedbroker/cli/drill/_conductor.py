@@ -5,6 +5,7 @@ Responsible for the order of things and for leaving no process behind. Refuses t
 
 from __future__ import annotations
 
+import random
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
@@ -57,7 +58,8 @@ class _Conductor:
     def __init__(self, plan: DrillPlan, directory: Path) -> None:
         self._plan = plan
         self._stage = stage = Stage(plan)
-        ports = stage.random.sample(PORTS, 100)
+        # Not from the drill's seed: two drills of one seed at the same time would meet at the same port after a kill.
+        ports = random.sample(PORTS, 100)
         self._broker = BrokerProcess(directory, free_port(ports))
         self._kills: list[KillRecord] = []
         self._producers: list[Producer] = []
