@@ -57,7 +57,7 @@ async def conduct(plan: DrillPlan, directory: Path, watch: Watcher) -> Findings:
 class _Conductor:
     def __init__(self, plan: DrillPlan, directory: Path) -> None:
         self._plan = plan
-        self._stage = stage = Stage(plan)
+        self._stage = Stage(plan)
         # Not from the drill's seed: two drills of one seed at the same time would meet at the same port after a kill.
         ports = random.sample(PORTS, 100)
         self._broker = BrokerProcess(directory, free_port(ports))
