@@ -20,7 +20,7 @@ from tests.embedbroker.storage.journal_model import NOW, SMALL, ModelState, Reco
 from tests.embedbroker.storage.journal_workload import Workload
 from tests.embedbroker.storage.twin_disk import TwinDisk
 
-CASES = 120
+CASES = 160
 REAL_CASES = 16
 LIVES = 5
 
@@ -128,7 +128,7 @@ def test_nothing_confirmed_is_lost_in_any_crash(group: int, monkeypatch: pytest.
     hits: Counter[str] = Counter()
     for seed in range(group * CASES, (group + 1) * CASES):
         hits += live(seed, SimulatedDisk())
-    assert min(hits[moment] for moment in MOMENTS) >= 2, hits
+    assert min(hits[moment] for moment in MOMENTS) >= 3, hits
 
 
 def test_decisions_about_prepared_transactions_are_lost_in_no_crash() -> None:
