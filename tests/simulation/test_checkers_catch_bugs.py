@@ -11,9 +11,21 @@ from typing import Any
 
 import pytest
 
-from embedbroker.kernel import Consumer, Kernel, Queue, Reference, Transaction
+from embedbroker.kernel import (
+    BranchTable,
+    Consumer,
+    Kernel,
+    Queue,
+    Recovery,
+    Reference,
+    Refused,
+    Session,
+    Transaction,
+    XaRefused,
+)
 from embedbroker.kernel._housekeeping import Housekeeping
 from embedbroker.kernel._memory import MemoryAccount
+from embedbroker.kernel._publications import references_of
 from embedbroker.protocols._core_connection import CoreConnection
 from embedbroker.protocols._core_session import CoreSession
 from embedbroker.storage import Journal
@@ -25,7 +37,7 @@ from embedclient.agent._consumer_credits import ConsumerCredits
 from embedclient.agent._line import SessionLine
 from embedclient.engine.core import Channel
 from embedclient.errors import JMSException
-from embedclient.model import Instant
+from embedclient.model import Instant, Xid
 from embedclient.wire.core import SessionStop
 
 SEEDS_MAX = 200
@@ -326,6 +338,42 @@ def keep_the_duplicate_ids_of_what_was_rolled_back(patch: pytest.MonkeyPatch) ->
     patch.setattr(Kernel, "rollback", remembering)
 
 
+def forget_a_prepared_branch_in_recovery(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(BranchTable, "restore", lambda self, xid, transaction: None)
+
+
+def deliver_again_what_a_prepared_branch_took(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Recovery, "lock_some", lambda self, limit: False)
+
+
+def show_what_a_prepared_branch_sent(patch: pytest.MonkeyPatch) -> None:
+    finish = Recovery.finish
+
+    def early(self: Recovery) -> None:
+        finish(self)
+        for branch in self._kernel.branches.prepared():
+            transaction = branch.transaction
+            for queue, reference in references_of(transaction.sent, self._kernel.ids.take(len(transaction.sent) + 1)):
+                message = reference.message
+                self._kernel.memory.hold(message.message_id, queue.definition.address, message.size, 1)
+                queue.publish(reference)
+
+    patch.setattr(Recovery, "finish", early)
+
+
+def commit_half_of_a_branch(patch: pytest.MonkeyPatch) -> None:
+    commit = BranchTable.commit
+
+    def halved(self: BranchTable, session: Session, xid: Xid, *, one_phase: bool) -> XaRefused | Refused | None:
+        branch = self._branches.get(xid)
+        if branch is not None and len(branch.transaction.acknowledged) > 1:
+            queue, reference = branch.transaction.acknowledged.pop()
+            self._kernel.give_back(queue, reference, seen=True)
+        return commit(self, session, xid, one_phase=one_phase)
+
+    patch.setattr(BranchTable, "commit", halved)
+
+
 BUGS: list[Bug] = [
     confirm_before_sync,
     skip_a_replayed_acknowledgement,
@@ -349,6 +397,10 @@ BUGS: list[Bug] = [
     grant_credits_without_memory,
     forget_producers_that_wait_for_memory,
     settle_nothing_in_advance,
+    forget_a_prepared_branch_in_recovery,
+    deliver_again_what_a_prepared_branch_took,
+    show_what_a_prepared_branch_sent,
+    commit_half_of_a_branch,
     take_a_consumer_for_granted,
     serve_a_message_to_two_sessions,
     forget_a_caller_whose_message_expired_or_was_rolled_back,

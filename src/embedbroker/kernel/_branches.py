@@ -245,6 +245,10 @@ class BranchTable:
         """The branches that wait for a decision, oldest first."""
         return [branch for branch in self._branches.values() if branch.is_prepared]
 
+    def transactions(self) -> list[Transaction]:
+        """The work of all branches that are not decided."""
+        return [branch.transaction for branch in self._branches.values()]
+
     def outcomes(self) -> list[HeuristicOutcome]:
         """What was decided here and not forgotten yet, oldest first."""
         return list(self._outcomes.values())

@@ -52,6 +52,8 @@ from ._old_names import MODERN_NAMES_SINCE, plain_name, plain_packet, said_routi
 if TYPE_CHECKING:
     from ._core_session import CoreSession
 
+    Handler = Callable[[CoreSession, Any], None]
+
 __all__ = ["answer"]
 
 _ANYCAST, _MULTICAST = 1, 0
@@ -64,15 +66,19 @@ def answer(session: CoreSession, packet: Packet) -> None:
     """Carry out one request and answer it. Raises RemoteProtocolError for what no client may send here."""
     if session.version < MODERN_NAMES_SINCE:
         packet = plain_packet(packet)
-    handler = _HANDLERS.get(type(packet))
-    if handler is None:
-        # Loaded here, because few clients speak XA.
-        from ._core_xa import XA_HANDLERS
-
-        handler = XA_HANDLERS.get(type(packet))
+    handler = _HANDLERS.get(type(packet)) or _xa_handler(packet)
     if handler is None:
         raise RemoteProtocolError(f"{PacketType(packet.TYPE).name} on a session channel")
     handler(session, packet)
+
+
+def _xa_handler(packet: Packet) -> Handler | None:
+    """Few clients use XA, so its packets are loaded with the first."""
+    if not PacketType(packet.TYPE).name.startswith("SESS_XA_"):
+        return None
+    from ._core_xa import XA_HANDLERS
+
+    return XA_HANDLERS.get(type(packet))
 
 
 def _done(session: CoreSession, refused: object, wants_reply: bool, *, durable: bool = True) -> None:
@@ -412,7 +418,7 @@ def _large_chunk(session: CoreSession, packet: SessionSendContinuation) -> None:
         session.refuse(refused, packet.correlation_id)
 
 
-_HANDLERS: dict[type[Packet], Callable[[CoreSession, Any], None]] = {
+_HANDLERS: dict[type[Packet], Handler] = {
     CreateAddress: _create_address,
     CreateProducer: _nothing,
     CreateQueue: _create_queue,

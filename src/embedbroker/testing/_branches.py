@@ -6,11 +6,14 @@ it had promised to keep. What is not known to be prepared is rolled back, so not
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from typing import Any
+
 from attrs import define, field
 
 from embedbroker.testing._scene import Moment, Scene
 from embedbroker.testing._scripts import Steps
-from embedclient.agent import Session
+from embedclient.agent import Call, Session
 from embedclient.errors import XAException
 from embedclient.model import XaCode, Xid
 
@@ -38,8 +41,7 @@ class TransactionManager:
         return bool(self._decided or self._abandoned)
 
     def begin(self, session: Session, transaction: str) -> Steps:
-        """Finishes what is left of others, and begins a branch."""
-        yield from self.recover(session)
+        """Begins a branch."""
         assert session.xa is not None, "only an XA session works in branches"
         self.current = Xid(7, b"", transaction.encode())
         yield session.xa.start(self.current)
@@ -97,7 +99,7 @@ class TransactionManager:
             finding = self.scene.ledger.committed(transaction, self.scene.world.now)
             self.scene.judge(finding, self.name, transaction)
 
-    def _answered(self, session: Session, xid: Xid, *, commit: bool) -> Steps:
+    def _answered(self, session: Session, xid: Xid, *, commit: bool) -> Generator[Call[XaCode], Any, bool]:
         """Asks for a decision; False when the branch is not known."""
         assert session.xa is not None, "only an XA session decides"
         try:

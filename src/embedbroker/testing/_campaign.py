@@ -58,6 +58,9 @@ MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.CONNECTION_STOPPED: 20_000,
     Moment.SENT_AGAIN_WITH_ID: 600,
     Moment.DUPLICATE_REJECTED: 4,
+    Moment.BRANCH_PREPARED: 2_000,
+    Moment.BRANCH_RECOVERED: 20,
+    Moment.CRASH_WITH_PREPARED_BRANCHES: 20,
 }
 #: Below this number of seeds the minima say more about luck than about the campaign.
 SEEDS_FOR_MINIMA = 200

@@ -16,6 +16,7 @@ from embedbroker.testing._plan import BrokerPlan, ScenarioPlan
 from embedbroker.testing._producers import SimulatedProducer
 from embedbroker.testing._scene import Scene, Topic
 from embedbroker.testing._switches import ConnectionSwitch
+from embedbroker.testing._xa_users import XaConsumer, XaProducer
 
 __all__ = ["DEAD_LETTERS", "EXPIRED", "ONLOOKER", "Cast", "Role", "broker_config", "make_cast"]
 
@@ -62,6 +63,8 @@ def broker_config(plan: BrokerPlan, name: str) -> BrokerConfig:
         connection_check_interval_ms=500,
         message_expiry_scan_period_ms=plan.message_expiry_scan_period_ms,
         address_queue_scan_period_ms=200,
+        transaction_timeout_ms=3_000,
+        transaction_timeout_scan_period_ms=100,
         output_high_water_bytes=plan.output_high_water_bytes,
         work_per_step_max=plan.work_per_step_max,
     )
@@ -78,15 +81,16 @@ def make_cast(plan: ScenarioPlan, scene: Scene, network: Network, broker: NodeHo
     for producer in plan.producers:
         topics = [cast.topics[number] for number in producer.topics]
         host_of = cast.hosts[producer.host]
-        kind = OnceOnlyProducer if producer.plan.identifies else SimulatedProducer
+        kind: type[SimulatedProducer] = OnceOnlyProducer if producer.plan.identifies else SimulatedProducer
+        if producer.plan.branches:
+            kind = XaProducer
         cast.producers.append(kind(scene, host_of, producer.name, topics, producer.plan))
     homes = {name: topic for topic in cast.topics for name in topic.subscriptions}
     for consumer in plan.consumers:
         target = cast.topics[0] if consumer.plan.forwards else None
         home, host_of = homes[consumer.queue], cast.hosts[consumer.host]
-        cast.consumers.append(
-            SimulatedConsumer(scene, host_of, broker, consumer.name, consumer.queue, consumer.plan, home, target)
-        )
+        taker = XaConsumer if consumer.plan.branches else SimulatedConsumer
+        cast.consumers.append(taker(scene, host_of, broker, consumer.name, consumer.queue, consumer.plan, home, target))
     _add_others(plan, cast, scene, network, broker)
     for number, each in enumerate(plan.hosts):
         if each.stop_pause_s:

@@ -126,6 +126,10 @@ class BrokerChecker:
                     finding = ledger.shown(subscription, key, now_held=True)
                     self.scene.judge(finding, f"recovery of {subscription}", key)
                     found[key] = None
+                # What a branch took may be owed: its user may have given it up without knowing that it is prepared.
+                for transaction in node.kernel.branches.transactions():
+                    taken = [reference.message for other, reference in transaction.acknowledged if other is queue]
+                    found.update(dict.fromkeys([str(message.property("key")) for message in taken]))
                 moved = moved_from(node.kernel, subscription)
                 for key in ledger.missing(subscription):
                     if key not in found and key not in moved:
@@ -224,14 +228,14 @@ class BrokerChecker:
         return held
 
     def _held_in(self, queue: Queue) -> list[tuple[int, int]]:
-        """Waiting, delivered, and acknowledged in a transaction that is still open."""
+        """Waiting, delivered, and acknowledged in a transaction or branch that is still open."""
         node = self.broker.node
         assert node is not None, "a quiet broker runs"
         references = list(queue.backlog)
         for consumer in queue.consumers:
             references.extend(consumer.unsettled.values())
-        for session in node.core.sessions.values():
-            transaction = session.kernel_session.transaction
+        local = [session.kernel_session.transaction for session in node.core.sessions.values()]
+        for transaction in dict.fromkeys([*local, *node.kernel.branches.transactions()]):
             if transaction is not None:
                 references.extend(reference for acked, reference in transaction.acknowledged if acked is queue)
         durable = [reference for reference in references if reference.message.durable]

@@ -54,7 +54,10 @@ _MODES = {
 
 @frozen
 class ConsumerPlan:
-    """What one consumer does. ``color`` is its filter; one that ``forwards`` sends a message for each that it took."""
+    """What one consumer does. ``color`` is its filter; one that ``forwards`` sends a message for each that it took.
+
+    ``branches``: its transactions are XA branches.
+    """
 
     kind: ConsumerKind
     think_s: float
@@ -66,6 +69,7 @@ class ConsumerPlan:
     away_s: float = 0.1
     forwards: bool = False
     priority: int = 0
+    branches: bool = False
 
 
 @define(eq=False)
@@ -116,7 +120,7 @@ class SimulatedConsumer:
         while self.scene.phase is not Phase.LEAVE and not self.present:
             session: Session | None = None
             try:
-                session = yield self.host.agent().create_session_for(_MODES[self.plan.kind])
+                session = yield self._new_session()
                 yield from self._open(session)
             except JMSException as error:
                 world.note(self.name, "loses its session", f"{error.error_code} {error}")
@@ -143,6 +147,13 @@ class SimulatedConsumer:
         self._transaction = None
         self._committing = False
         self._in_batch = 0
+
+    def _new_session(self) -> Call[Session]:
+        return self.host.agent().create_session_for(_MODES[self.plan.kind])
+
+    def _undo(self, session: Session) -> Steps:
+        """Rolls back."""
+        yield from self._giving_back(session.rollback())
 
     def _open(self, session: Session) -> Steps:
         """Consumes on one session until the user leaves or the session fails."""
@@ -345,7 +356,7 @@ class SimulatedConsumer:
             scene.ledger.rolled_back(transaction)
             scene.ledger.interrupted(self.subscription)
             self._transaction = None
-            yield from self._giving_back(session.rollback())
+            yield from self._undo(session)
             return
         yield from self._finish(session, delivery)
 

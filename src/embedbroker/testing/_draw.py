@@ -27,6 +27,7 @@ from embedbroker.testing._plan import (
     TopicPlan,
 )
 from embedbroker.testing._producers import ProducerKind, ProducerPlan
+from embedbroker.testing._xa_users import two_phase
 from embedclient.agent import LocatorSettings
 
 __all__ = ["draw_plan"]
@@ -51,9 +52,17 @@ _CONFIRMATION_WINDOWS = (-1, -1, 0, 1, 100, 500, 2_000, 10_000, 100_000)
 
 
 def draw_plan(seed: int) -> ScenarioPlan:
-    """The plan of a seed. In one of four all producers give their messages duplicate ids."""
+    """The plan of a seed.
+
+    In one of four all producers give their messages duplicate ids, in another one transactions are XA branches.
+    """
     plan = _Draw(Random(f"plan {seed}")).plan(seed)
-    return once_only(plan) if seed % 4 == 3 else plan
+    match seed % 4:
+        case 1:
+            return two_phase(plan)
+        case 3:
+            return once_only(plan)
+    return plan
 
 
 @define(eq=False)

@@ -185,6 +185,8 @@ class FaultPlan:
             kill = scene.ledger.killed(scene.world.now)
             if kill.open_transactions:
                 scene.hit(Moment.CRASH_WITH_OPEN_TRANSACTIONS)
+            if broker.node.kernel.branches.prepared():
+                scene.hit(Moment.CRASH_WITH_PREPARED_BRANCHES)
             broker.crash()
         self._later(0.005 + scene.world.random.random() * 0.5, self._start)
 

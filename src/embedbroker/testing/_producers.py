@@ -36,7 +36,7 @@ class ProducerKind(IntEnum):
 class ProducerPlan:
     """What one producer does. Chances are probabilities, ``in_flight_max`` counts asynchronous sends.
 
-    ``identifies``: its messages carry duplicate ids.
+    ``identifies``: its messages carry duplicate ids. ``branches``: its transactions are XA branches.
     """
 
     kind: ProducerKind
@@ -50,6 +50,7 @@ class ProducerPlan:
     transaction_max: int = 6
     in_flight_max: int = 8
     identifies: bool = False
+    branches: bool = False
 
 
 @define(eq=False)
@@ -72,11 +73,10 @@ class SimulatedProducer:
     def steps(self) -> Steps:
         """The script of this producer."""
         world = self.scene.world
-        mode = SessionMode.TRANSACTED if self.plan.kind is ProducerKind.TRANSACTED else SessionMode.AUTO
         while not self.finished:
             session: Session | None = None
             try:
-                session = yield self.host.agent().create_session_for(mode)
+                session = yield self._new_session()
                 for topic in self.topics:
                     if topic.automatic:
                         yield session.prepare_destination(topic.address, RoutingType.ANYCAST)
@@ -109,6 +109,10 @@ class SimulatedProducer:
         self._pending.clear()
         self._transaction = None
         self._committing = False
+
+    def _new_session(self) -> Call[Session]:
+        mode = SessionMode.TRANSACTED if self.plan.kind is ProducerKind.TRANSACTED else SessionMode.AUTO
+        return self.host.agent().create_session_for(mode)
 
     def _has_work(self) -> bool:
         return self._made < self.plan.count or bool(self._again)

@@ -20,10 +20,9 @@ from embedclient.wire.core import (
     SessionXaStart,
 )
 
-from .scripted import CHANNEL, Peer, Stage
+from .scripted import CHANNEL, Peer
 
 __all__ = [
-    "another",
     "answer",
     "committed",
     "in_doubt",
@@ -33,7 +32,6 @@ __all__ = [
     "rolled_back",
     "sent_in",
     "taken_in",
-    "timed",
     "xid",
 ]
 
@@ -112,17 +110,3 @@ def committed(peer: Peer, number: int, *, one_phase: bool = False) -> XaCode | i
 
 def rolled_back(peer: Peer, number: int) -> XaCode | int:
     return answer(peer, SessionXaRollback(xid(number)))
-
-
-def another(stage: Stage, name: str = "t") -> Peer:
-    return stage.connect().open_session(name, transacted=True, xa=True)
-
-
-def timed(stage: Stage, seconds: float) -> None:
-    """Let time pass without anything else."""
-    for peer in stage.peers.values():
-        connection = stage.node._connections.get(peer.number)
-        if connection is not None:
-            connection.time_to_live = None
-    stage.advance(seconds)
-    stage.settle_disk()

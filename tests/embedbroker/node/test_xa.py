@@ -15,20 +15,15 @@ from embedclient.wire.core import (
     SessionRollback,
     SessionXaEnd,
     SessionXaFailed,
-    SessionXaGetTimeout,
-    SessionXaGetTimeoutResponse,
     SessionXaJoin,
     SessionXaPrepare,
     SessionXaResume,
     SessionXaRollback,
-    SessionXaSetTimeout,
-    SessionXaSetTimeoutResponse,
     SessionXaStart,
     SessionXaSuspend,
 )
 
 from .branches import (
-    another,
     answer,
     committed,
     in_doubt,
@@ -37,7 +32,6 @@ from .branches import (
     rolled_back,
     sent_in,
     taken_in,
-    timed,
     xid,
 )
 from .scripted import Peer, Stage
@@ -53,6 +47,10 @@ def peer(stage: Stage) -> Peer:
     peer = stage.connect().open_session("s", transacted=True, xa=True)
     peer.create_queue()
     return peer
+
+
+def another(stage: Stage, name: str = "t") -> Peer:
+    return stage.connect().open_session(name, transacted=True, xa=True)
 
 
 def fill(stage: Stage, *texts: str) -> None:
@@ -340,74 +338,3 @@ def test_a_failure_dooms_what_is_still_there(stage: Stage, peer: Peer) -> None:
     other.send(SessionXaFailed(xid(1)), SessionRollback(False))
     assert rolled_back(other, 1) == XaCode.XA_OK
     assert query_count(other) == 0
-
-
-# -- time -----------------------------------------------------------------------------------------------------------
-
-
-def test_a_branch_that_is_not_prepared_in_time_is_rolled_back(stage: Stage, peer: Peer) -> None:
-    fill(stage, "a")
-    peer.consume()
-    taken_in(peer, 1)
-    sent_in(peer, 2, "b")
-    prepared(peer, 2)
-    timed(stage, 299)
-    assert peer.texts == []
-    timed(stage, 2.5)
-    assert peer.texts == ["a"]
-    assert committed(peer, 1, one_phase=True) == XaCode.XAER_NOTA
-    assert committed(peer, 2) == XaCode.XA_OK
-    assert any("was not prepared in time" in line for line in stage.warnings())
-
-
-def test_work_in_a_branch_that_timed_out_is_lost_and_its_end_says_so(stage: Stage, peer: Peer) -> None:
-    sent_in(peer, 1, "a", end=False)
-    timed(stage, 302)
-    peer.post("b", durable=True)
-    assert answer(peer, SessionXaEnd(xid(1))) == XaCode.XA_RBTIMEOUT
-    assert answer(peer, SessionXaEnd(xid(1))) == XaCode.XAER_NOTA
-    assert query_count(peer) == 0 and stage.node.kernel.memory.used_bytes == 0
-    sent_in(peer, 1, "c")
-    assert committed(peer, 1, one_phase=True) == XaCode.XA_OK
-    assert query_count(peer) == 1
-
-
-def test_a_session_sets_the_time_of_its_branches(stage: Stage, peer: Peer) -> None:
-    def set_timeout(seconds: int) -> None:
-        peer.send(SessionXaSetTimeout(seconds))
-        assert peer.clear() == [SessionXaSetTimeoutResponse(True)]
-
-    set_timeout(10)
-    peer.send(SessionXaGetTimeout())
-    assert peer.clear() == [SessionXaGetTimeoutResponse(300)]
-    sent_in(peer, 1, "a", end=False)
-    timed(stage, 8)
-    set_timeout(60)
-    timed(stage, 8)
-    assert answer(peer, SessionXaEnd(xid(1))) == XaCode.XA_OK
-    # It counts from the beginning of a branch, also when it is made shorter.
-    assert answer(peer, SessionXaStart(xid(2))) == XaCode.XA_OK
-    timed(stage, 20)
-    set_timeout(5)
-    timed(stage, 1.5)
-    assert answer(peer, SessionXaEnd(xid(2))) == XaCode.XA_RBTIMEOUT
-    # Nothing is the broker's own time.
-    set_timeout(0)
-    assert answer(peer, SessionXaStart(xid(3))) == XaCode.XA_OK
-    timed(stage, 200)
-    assert answer(peer, SessionXaEnd(xid(3))) == XaCode.XA_OK
-    assert committed(peer, 1, one_phase=True) == XaCode.XAER_NOTA
-    assert committed(peer, 3, one_phase=True) == XaCode.XA_OK
-
-
-def test_many_time_outs_are_spread_over_steps(stage: Stage, peer: Peer) -> None:
-    for number in range(120):
-        sent_in(peer, number, "a")
-    timed(stage, 299)
-    table = stage.node.kernel.branches
-    stage.seconds += 3
-    left = []
-    while table._unprepared:
-        stage.node.kernel.housekeeping.run(stage.seconds)
-        left.append(len(table._unprepared))
-    assert left == [70, 20, 0]
