@@ -126,6 +126,9 @@ class SimulatedConsumer:
                 world.note(self.name, "loses its session", f"{error.error_code} {error}")
                 self.give_up()
             if session is not None:
+                if not session.closed:
+                    # The broker may still have it and end it in order, when the connection is back.
+                    self._on_close_in_doubt()
                 yield session.close()
             yield world.random.random() * self.plan.away_s
         self.host.on_notification.remove(self._on_notification)
