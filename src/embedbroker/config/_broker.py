@@ -6,11 +6,13 @@ Refuses to read files or environment; ``embedbroker.configfile`` will do that an
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import get_args
 
 from attrs import Attribute, field, frozen
 
 from ._address_settings import AddressSettings, check_match
 from ._checks import instance, named, optional, text, whole
+from ._ha_policy import HAPolicy, PrimaryOnly
 
 __all__ = ["BrokerConfig", "MemoryShares"]
 
@@ -33,6 +35,12 @@ _time = whole(-1)
 def _segment_size(_config: BrokerConfig, _attribute: Attribute[int], value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 16 * 1024 or value % 512:
         raise ValueError(f"segment_size_bytes must be a multiple of 512, 16384 or more, not {value!r}")
+
+
+def _ha_policy(_config: BrokerConfig, _attribute: Attribute[HAPolicy], value: object) -> None:
+    if not isinstance(value, HAPolicy):
+        kinds = ", ".join(kind.__name__ for kind in get_args(HAPolicy))
+        raise TypeError(f"ha_policy must be one of {kinds}, not {value!r}")
 
 
 def _settings(value: Mapping[str, AddressSettings] | None) -> dict[str, AddressSettings]:
@@ -69,6 +77,9 @@ class BrokerConfig:
     memory. ``global_max_size_bytes`` None is half of the memory the process may use; producers wait for credits beyond
     it, for ever if it were 0, which is refused. The limits whose default is None are shares of it, see `memory_shares`.
     Times end in their unit.
+    ``ha_policy`` says which part the broker plays in a live and backup group; the locks of such a group are files of
+    ``node_manager_lock_directory``, None meaning the data directory, and are waited for no longer than
+    ``journal_lock_acquisition_timeout_ms``, -1 meaning for ever.
     ``address_settings`` maps match texts to settings; by default dead letters go to ``DLQ`` and expired messages to
     ``ExpiryQueue``, as in a broker that ``artemis create`` made.
 
@@ -80,6 +91,9 @@ class BrokerConfig:
     host: str = field(default="127.0.0.1", validator=text)
     port: int = field(default=0, validator=whole(0, 65_535))
     data_directory: str | None = field(default=None, validator=optional(text))
+    ha_policy: HAPolicy = field(factory=PrimaryOnly, validator=_ha_policy)
+    node_manager_lock_directory: str | None = field(default=None, validator=optional(named))
+    journal_lock_acquisition_timeout_ms: int = field(default=-1, validator=_time)
     address_settings: dict[str, AddressSettings] = field(default=None, converter=_settings)
     global_max_size_bytes: int | None = field(default=None, validator=optional(_positive))
     global_max_size_margin_bytes: int | None = field(default=None, validator=optional(_whole))
