@@ -14,23 +14,14 @@ from enum import Enum
 from typing import assert_never
 
 from embedbroker import storage
-from embedbroker.config import BrokerConfig
+from embedbroker.config import BrokerConfig, Role
 from embedbroker.kernel import Kernel, Recovery
-from embedbroker.protocols import (
-    DETECT_BYTES,
-    CoreConnection,
-    CoreService,
-    Detected,
-    Link,
-    ResendAccount,
-    detect,
-    restore_message,
-)
+from embedbroker.protocols import CoreService, ResendAccount, restore_message
 from embedclient.model import Entropy, Instant, make_uuid, uuid_text
 
+from ._connections import Connections
 from ._decisions import Decisions
 from ._gate import DurabilityGate
-from ._hoards import Hoards
 from ._inputs import (
     Accepted,
     BytesReceived,
@@ -44,14 +35,12 @@ from ._inputs import (
     Tick,
     Written,
 )
-from ._outputs import CloseConnection, Level, Notice, Output, Ready, SendBytes, Stopped
+from ._outputs import Level, Notice, Output, Ready, Stopped
 
 __all__ = ["Node", "NodeState"]
 
 # How long an orderly stop waits for the disk before it tells the clients. A sync takes milliseconds.
 FLUSH_SECONDS_MAX = 5.0
-
-_OUTPUT_COUNTED_FROM_BYTES = 64 * 1024
 
 
 class NodeState(Enum):
@@ -64,15 +53,13 @@ class NodeState(Enum):
     STOPPED = "stopped"
 
 
-class _Newcomer:
-    """A connection of which fewer than eight bytes are known."""
-
-    __slots__ = ("deadline", "head", "link")
-
-    def __init__(self, link: Link, deadline: float | None) -> None:
-        self.link = link
-        self.head = b""
-        self.deadline = deadline
+_ROLES = {
+    NodeState.NEW: Role.BACKUP,
+    NodeState.RECOVERING: Role.ACTIVATING,
+    NodeState.RUNNING: Role.LIVE,
+    NodeState.STOPPING: Role.LIVE,
+    NodeState.STOPPED: Role.STOPPED,
+}
 
 
 class Node:
@@ -92,21 +79,11 @@ class Node:
         self.kernel = Kernel(config, restore_message, self._log, memory_limit_bytes, self.journal)
         self.gate = DurabilityGate()
         self._decisions = Decisions(self.kernel)
-        shares = config.memory_shares(memory_limit_bytes)
-        self.core = CoreService(
-            self.kernel, self.gate, entropy, "", ResendAccount(shares.resend, config.output_bytes_max)
-        )
-        self._partial_frames = Hoards(
-            shares.partial_frames, "partial_frames_bytes_max", "a frame that has not come whole"
-        )
-        self._output = Hoards(shares.output, "output_total_bytes_max", "output that its peer does not read")
+        resend = ResendAccount(config.memory_shares(memory_limit_bytes).resend, config.output_bytes_max)
+        self.core = CoreService(self.kernel, self.gate, entropy, "", resend)
+        self.connections = Connections(config, self.core, memory_limit_bytes, self._log, self._notice)
         self._now = Instant(0.0, 0)
         self._outputs: list[Output] = []
-        self._dirty: list[Link] = []
-        self._newcomers: dict[int, _Newcomer] = {}
-        self._connections: dict[int, CoreConnection] = {}
-        # Connections without a socket whose sessions wait for a reattachment.
-        self._lost: dict[CoreConnection, None] = {}
         self._check_due: float | None = None
         self._work_left = False
         # An orderly stop has begun, clients still wait for the disk.
@@ -120,6 +97,16 @@ class Node:
         """Whether clients are served."""
         return self.state is NodeState.RUNNING
 
+    @property
+    def node_id(self) -> str:
+        """The identity that a primary and its backups share, as text; empty until it is known."""
+        return self.core.node_id
+
+    @property
+    def role(self) -> Role:
+        """What it is to its group at this moment."""
+        return _ROLES[self.state]
+
     # -- the contract --------------------------------------------------------------------------------------------
 
     def step(self, input: Input, now: Instant) -> list[Output]:
@@ -132,9 +119,11 @@ class Node:
             self.journal.wall_ms = now.wall_ms
         match input:
             case BytesReceived():
-                self._on_bytes(input)
+                # What clients send while an orderly stop waits for the disk is not looked at.
+                if not self._flushing:
+                    self.connections.on_bytes(input, now)
             case Written():
-                self._on_written(input)
+                self.connections.on_written(input)
             case DiskDone():
                 assert self.journal is not None
                 self.journal.on_disk_done(input.batch, input.results, now)
@@ -146,9 +135,10 @@ class Node:
             case Tick():
                 pass
             case Accepted():
-                self._on_accepted(input)
+                serving = self.state in (NodeState.RUNNING, NodeState.RECOVERING)
+                self.connections.on_accepted(input, now, serving=serving)
             case PeerClosed():
-                self._on_peer_closed(input)
+                self.connections.on_peer_closed(input)
             case DecideBranch():
                 self._decisions.take(input)
             case Command():
@@ -172,106 +162,6 @@ class Node:
             if due is not None and (earliest is None or due < earliest):
                 earliest = due
         return earliest
-
-    # -- connections ---------------------------------------------------------------------------------------------
-
-    def _on_accepted(self, accepted: Accepted) -> None:
-        link = Link(accepted.connection, accepted.peer, self.config.output_high_water_bytes, self._dirty)
-        if self.state not in (NodeState.RUNNING, NodeState.RECOVERING):
-            link.close("the broker is not running")
-        elif len(self._connections) + len(self._newcomers) >= self.config.connections_max:
-            self._notice(Level.WARNING, f"{accepted.peer}: refused, {self.config.connections_max} connections are open")
-            link.close("too many connections")
-        else:
-            timeout = self.config.handshake_timeout_ms
-            deadline = self._now.monotonic + timeout / 1000 if timeout else None
-            self._newcomers[accepted.connection] = _Newcomer(link, deadline)
-
-    def _on_bytes(self, received: BytesReceived) -> None:
-        if self._flushing:
-            return
-        connection = self._connections.get(received.connection)
-        if connection is not None:
-            self._receive(connection, received.data)
-            return
-        newcomer = self._newcomers.get(received.connection)
-        if newcomer is None:
-            return
-        newcomer.head += received.data
-        if len(newcomer.head) >= DETECT_BYTES:
-            del self._newcomers[received.connection]
-            self._greet(newcomer)
-
-    def _greet(self, newcomer: _Newcomer) -> None:
-        """Eight bytes are there: hand the connection to its protocol."""
-        link, head = newcomer.link, newcomer.head
-        detected = detect(head[:DETECT_BYTES])
-        match detected:
-            case Detected.CORE_WITH_HANDSHAKE | Detected.HORNETQ:
-                head = head[7:]
-            case Detected.CORE:
-                pass
-            case _:
-                self._notice(Level.WARNING, f"{link.peer}: closed, {detected.value} is not served here")
-                link.close(f"{detected.value} is not served")
-                return
-        connection = CoreConnection(self.core, link, self._log)
-        self._connections[link.id] = connection
-        self._receive(connection, head)
-
-    def _receive(self, connection: CoreConnection, data: bytes) -> None:
-        connection.receive(data, self._now)
-        self._partial_frames.count(connection, connection.partial_frame_size if connection.link.alive else 0)
-
-    def _on_written(self, written: Written) -> None:
-        connection = self._connections.get(written.connection)
-        if connection is not None:
-            connection.link.written(written.count)
-            if self._output.total_bytes:
-                self._count_output(connection)
-
-    def _count_output(self, connection: CoreConnection) -> None:
-        """Small amounts are on their way, and not looked at."""
-        waiting = connection.link.high_water - connection.link.room
-        self._output.count(connection, waiting if waiting > _OUTPUT_COUNTED_FROM_BYTES else 0)
-
-    def _on_peer_closed(self, closed: PeerClosed) -> None:
-        newcomer = self._newcomers.pop(closed.connection, None)
-        if newcomer is not None:
-            newcomer.link.alive = False
-            return
-        connection = self._connections.pop(closed.connection, None)
-        if connection is not None:
-            self._forget_hoards(connection)
-            connection.closed()
-            if connection.lost:
-                self._keep_lost(connection)
-
-    def _forget_hoards(self, connection: CoreConnection) -> None:
-        self._partial_frames.forget(connection)
-        self._output.forget(connection)
-
-    def _keep_lost(self, connection: CoreConnection) -> None:
-        """Its sessions wait for their client; the oldest give way when as many wait as may be connected."""
-        if len(self._lost) >= max(self.config.connections_max, 1):
-            oldest = next(iter(self._lost))
-            del self._lost[oldest]
-            oldest.log("given up, too many lost connections wait for a reattachment")
-            oldest.abandon()
-        self._lost[connection] = None
-
-    def _check_connections(self, now: Instant) -> None:
-        """Every check interval: time to live, handshake time-outs, peers that do not read."""
-        for newcomer in [n for n in self._newcomers.values() if n.deadline is not None and now.monotonic >= n.deadline]:
-            del self._newcomers[newcomer.link.id]
-            self._notice(
-                Level.INFO, f"{newcomer.link.peer}: closed, no handshake within {self.config.handshake_timeout_ms} ms"
-            )
-            newcomer.link.close("no handshake")
-        for connection in [*self._connections.values(), *self._lost]:
-            connection.check(now)
-        for lost in [connection for connection in self._lost if not connection.lost]:
-            del self._lost[lost]
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -325,15 +215,7 @@ class Node:
         """Say good-bye to everybody, and seal the journal if it is to be sealed."""
         self._flushing = False
         self._check_due = None
-        for connection in list(self._connections.values()):
-            connection.disconnect()
-            connection.abandon()
-        for newcomer in list(self._newcomers.values()):
-            newcomer.link.close("the broker stops")
-        for lost in list(self._lost):
-            lost.abandon()
-        self._newcomers.clear()
-        self._lost.clear()
+        self.connections.say_goodbye()
         if self.journal is None or not seal or self.journal.state is not storage.JournalState.READY:
             self._become_stopped(None)
         else:
@@ -401,10 +283,7 @@ class Node:
         if self.state is NodeState.STOPPED:
             return
         self._notice(Level.ERROR, f"the broker stops: {reason}")
-        for connection in list(self._connections.values()):
-            connection.link.close(reason)
-        for newcomer in list(self._newcomers.values()):
-            newcomer.link.close(reason)
+        self.connections.cut(reason)
         self._become_stopped(reason)
 
     # -- the end of a step ---------------------------------------------------------------------------------------
@@ -413,7 +292,7 @@ class Node:
         kernel, journal = self.kernel, self.journal
         alive = self.state in (NodeState.RUNNING, NodeState.RECOVERING)
         if alive and self._check_due is not None and now.monotonic >= self._check_due:
-            self._check_connections(now)
+            self.connections.check(now)
             self._schedule_check()
         if self.state is NodeState.RUNNING:
             deadline = kernel.housekeeping.next_deadline(now.monotonic)
@@ -435,7 +314,7 @@ class Node:
         if self._flushing and self._is_flushed():
             self._leave()
         self._outputs.extend(self._decisions.answers())
-        self._collect()
+        self.connections.collect(self._outputs)
         # Looked at last: peers that were given up on the way leave messages to others.
         self._work_left = (
             self._recovery is not None
@@ -457,34 +336,6 @@ class Node:
 
     def _schedule_check(self) -> None:
         self._check_due = self._now.monotonic + self.config.connection_check_interval_ms / 1000
-
-    def _collect(self) -> None:
-        """Turn what connections gathered into one SendBytes each."""
-        dirty = self._dirty
-        if not dirty:
-            return
-        outputs = self._outputs
-        bytes_max = self.config.output_bytes_max
-        for link in dirty:
-            if link.out:
-                outputs.append(SendBytes(link.id, link.take()))
-                if link.high_water - link.room > _OUTPUT_COUNTED_FROM_BYTES and link.alive:
-                    self._count_output(self._connections[link.id])
-            if link.room + link.excess < link.high_water - bytes_max and link.alive:
-                self._notice(
-                    Level.WARNING, f"{link.peer}: closed, it does not read: {bytes_max} bytes are waiting for it"
-                )
-                link.close("the peer does not read")
-                dirty_connection = self._connections.get(link.id)
-                if dirty_connection is not None:
-                    dirty_connection.abandon()
-            if not link.alive and link.close_reason is not None:
-                outputs.append(CloseConnection(link.id, link.close_reason))
-                link.close_reason = None
-                connection = self._connections.pop(link.id, None)
-                if connection is not None:
-                    self._forget_hoards(connection)
-        dirty.clear()
 
     def _log(self, text: str) -> None:
         self._notice(Level.WARNING, text)

@@ -132,7 +132,7 @@ class GuardedBroker:
         node = host.node
         return (
             len(host._peers),
-            len(node._connections) + len(node._newcomers) + len(node._lost),
+            len(node.connections.served) + len(node.connections.newcomers) + len(node.connections.lost),
             len(node.core.sessions),
             len(run._inner.child_tasks),
             len(os.listdir("/proc/self/fd")),

@@ -72,4 +72,4 @@ def test_the_node_lives_and_is_empty_at_the_end(seed: int, durable: bool) -> Non
     assert kernel.memory.used_bytes == kernel.memory.reserved_bytes == 0
     assert not kernel.memory.has_waiting
     assert stage.node.core.resend.used_bytes == 0
-    assert stage.node._partial_frames.total_bytes == stage.node._output.total_bytes == 0
+    assert stage.node.connections.partial_frames.total_bytes == stage.node.connections.output.total_bytes == 0

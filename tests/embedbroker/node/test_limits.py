@@ -120,7 +120,7 @@ def test_peers_that_never_finish_their_frames_are_bounded_together() -> None:
     for count, peer in enumerate(peers, 1):
         peer.send_bytes(FRAME[: 1000 * count])
     open_peers = [peer for peer in peers if peer.closed is None]
-    assert stage.node._partial_frames.total_bytes <= 100_000
+    assert stage.node.connections.partial_frames.total_bytes <= 100_000
     assert len(open_peers) == 13
     # The greatest went at each time, here the one that came last.
     assert open_peers == peers[:13]
@@ -132,7 +132,7 @@ def test_bytes_that_drip_are_counted_until_the_frame_is_whole() -> None:
     stage = Stage(partial_frames_bytes_max=100_000)
     peer = stage.connect().open_session()
     peer.create_queue()
-    frames = stage.node._partial_frames
+    frames = stage.node.connections.partial_frames
     for at in range(0, len(FRAME), 1000):
         assert frames.total_bytes == at
         stage.step(BytesReceived(peer.number, FRAME[at : at + 1000]))
@@ -146,9 +146,9 @@ def test_a_lost_connection_holds_nothing_of_its_last_frame(window: int) -> None:
     peer = stage.connect().open_session("s", window=window)
     peer.send_bytes(FRAME[:10_000])
     peer.lose()
-    assert stage.node._partial_frames.total_bytes == 0
+    assert stage.node.connections.partial_frames.total_bytes == 0
     assert ("s" in stage.node.core.sessions) is (window > 0)
-    for lost in stage.node._lost:
+    for lost in stage.node.connections.lost:
         assert lost.partial_frame_size == 0
 
 
@@ -158,7 +158,7 @@ def test_a_peer_that_breaks_the_protocol_behind_half_a_frame_leaves_nothing_in_t
     peer.send_bytes(FRAME[:10_000])
     peer.send_bytes(FRAME[10_000:] + b"\xff" * 9)
     assert peer.closed is not None
-    assert stage.node._partial_frames.total_bytes == 0
+    assert stage.node.connections.partial_frames.total_bytes == 0
 
 
 # -- output that nobody reads ------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ def test_output_that_many_peers_leave_is_bounded_together() -> None:
     for number in range(10):
         sender.send(SessionSend(letter("x" * (70_000 + number), f"q{number}"), False, 0))
         stage.run()
-    output = stage.node._output
+    output = stage.node.connections.output
     assert 400_000 < output.total_bytes <= 500_000
     # Each that came last held the most.
     assert [peer.closed is None for peer in lazy] == [True] * 7 + [False] * 3
@@ -197,7 +197,7 @@ def test_what_a_peer_has_read_is_not_counted() -> None:
         peer.post("x" * 100_000)
         stage.run()
     assert len(peer.texts) == 20 and peer.state() == "open"
-    assert stage.node._output.total_bytes == 0
+    assert stage.node.connections.output.total_bytes == 0
 
 
 # -- numbers ----------------------------------------------------------------------------------------------------------

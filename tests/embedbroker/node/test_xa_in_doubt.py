@@ -60,7 +60,7 @@ def fill(stage: Stage, *texts: str) -> None:
 def timed(stage: Stage, seconds: float) -> None:
     """Let time pass without anything else."""
     for peer in stage.peers.values():
-        connection = stage.node._connections.get(peer.number)
+        connection = stage.node.connections.served.get(peer.number)
         if connection is not None:
             connection.time_to_live = None
     stage.advance(seconds)

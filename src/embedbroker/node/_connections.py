@@ -1,0 +1,202 @@
+"""The connections of a node: those that have not said what they speak, those that are served, those that were lost.
+
+Responsible for the way of a connection through these three, for what they may hold together, and for turning what they
+gathered in a step into one SendBytes each. Refuses to know what is said on them, and when a node stops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from embedbroker.config import BrokerConfig
+from embedbroker.protocols import DETECT_BYTES, CoreConnection, CoreService, Detected, Link, detect
+from embedclient.model import Instant
+
+from ._hoards import Hoards
+from ._inputs import Accepted, BytesReceived, PeerClosed, Written
+from ._outputs import CloseConnection, Level, Output, SendBytes
+
+__all__ = ["Connections"]
+
+_OUTPUT_COUNTED_FROM_BYTES = 64 * 1024
+
+
+class _Newcomer:
+    """A connection of which fewer than eight bytes are known."""
+
+    __slots__ = ("deadline", "head", "link")
+
+    def __init__(self, link: Link, deadline: float | None) -> None:
+        self.link = link
+        self.head = b""
+        self.deadline = deadline
+
+
+class Connections:
+    """``newcomers`` have not shaken hands; ``lost`` ones have no socket, their sessions wait for the client."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        core: CoreService,
+        memory_limit_bytes: int,
+        log: Callable[[str], None],
+        notice: Callable[[Level, str], None],
+    ) -> None:
+        shares = config.memory_shares(memory_limit_bytes)
+        self.newcomers: dict[int, _Newcomer] = {}
+        self.served: dict[int, CoreConnection] = {}
+        self.lost: dict[CoreConnection, None] = {}
+        self.partial_frames = Hoards(
+            shares.partial_frames, "partial_frames_bytes_max", "a frame that has not come whole"
+        )
+        self.output = Hoards(shares.output, "output_total_bytes_max", "output that its peer does not read")
+        self._config = config
+        self._core = core
+        self._log = log
+        self._notice = notice
+        self._dirty: list[Link] = []
+
+    def on_accepted(self, accepted: Accepted, now: Instant, *, serving: bool) -> None:
+        link = Link(accepted.connection, accepted.peer, self._config.output_high_water_bytes, self._dirty)
+        if not serving:
+            link.close("the broker is not running")
+        elif len(self.served) + len(self.newcomers) >= self._config.connections_max:
+            self._notice(
+                Level.WARNING, f"{accepted.peer}: refused, {self._config.connections_max} connections are open"
+            )
+            link.close("too many connections")
+        else:
+            timeout = self._config.handshake_timeout_ms
+            deadline = now.monotonic + timeout / 1000 if timeout else None
+            self.newcomers[accepted.connection] = _Newcomer(link, deadline)
+
+    def on_bytes(self, received: BytesReceived, now: Instant) -> None:
+        connection = self.served.get(received.connection)
+        if connection is not None:
+            self._receive(connection, received.data, now)
+            return
+        newcomer = self.newcomers.get(received.connection)
+        if newcomer is None:
+            return
+        newcomer.head += received.data
+        if len(newcomer.head) >= DETECT_BYTES:
+            del self.newcomers[received.connection]
+            self._greet(newcomer, now)
+
+    def _greet(self, newcomer: _Newcomer, now: Instant) -> None:
+        """Eight bytes are there: hand the connection to its protocol."""
+        link, head = newcomer.link, newcomer.head
+        detected = detect(head[:DETECT_BYTES])
+        match detected:
+            case Detected.CORE_WITH_HANDSHAKE | Detected.HORNETQ:
+                head = head[7:]
+            case Detected.CORE:
+                pass
+            case _:
+                self._notice(Level.WARNING, f"{link.peer}: closed, {detected.value} is not served here")
+                link.close(f"{detected.value} is not served")
+                return
+        connection = CoreConnection(self._core, link, self._log)
+        self.served[link.id] = connection
+        self._receive(connection, head, now)
+
+    def _receive(self, connection: CoreConnection, data: bytes, now: Instant) -> None:
+        connection.receive(data, now)
+        self.partial_frames.count(connection, connection.partial_frame_size if connection.link.alive else 0)
+
+    def on_written(self, written: Written) -> None:
+        connection = self.served.get(written.connection)
+        if connection is not None:
+            connection.link.written(written.count)
+            if self.output.total_bytes:
+                self._count_output(connection)
+
+    def _count_output(self, connection: CoreConnection) -> None:
+        """Small amounts are on their way, and not looked at."""
+        waiting = connection.link.high_water - connection.link.room
+        self.output.count(connection, waiting if waiting > _OUTPUT_COUNTED_FROM_BYTES else 0)
+
+    def on_peer_closed(self, closed: PeerClosed) -> None:
+        newcomer = self.newcomers.pop(closed.connection, None)
+        if newcomer is not None:
+            newcomer.link.alive = False
+            return
+        connection = self.served.pop(closed.connection, None)
+        if connection is not None:
+            self._forget_hoards(connection)
+            connection.closed()
+            if connection.lost:
+                self._keep_lost(connection)
+
+    def _forget_hoards(self, connection: CoreConnection) -> None:
+        self.partial_frames.forget(connection)
+        self.output.forget(connection)
+
+    def _keep_lost(self, connection: CoreConnection) -> None:
+        """Its sessions wait for their client; the oldest give way when as many wait as may be connected."""
+        if len(self.lost) >= max(self._config.connections_max, 1):
+            oldest = next(iter(self.lost))
+            del self.lost[oldest]
+            oldest.log("given up, too many lost connections wait for a reattachment")
+            oldest.abandon()
+        self.lost[connection] = None
+
+    def check(self, now: Instant) -> None:
+        """Every check interval: time to live, handshake time-outs, peers that do not read."""
+        for newcomer in [n for n in self.newcomers.values() if n.deadline is not None and now.monotonic >= n.deadline]:
+            del self.newcomers[newcomer.link.id]
+            self._notice(
+                Level.INFO, f"{newcomer.link.peer}: closed, no handshake within {self._config.handshake_timeout_ms} ms"
+            )
+            newcomer.link.close("no handshake")
+        for connection in [*self.served.values(), *self.lost]:
+            connection.check(now)
+        for lost in [connection for connection in self.lost if not connection.lost]:
+            del self.lost[lost]
+
+    def collect(self, outputs: list[Output]) -> None:
+        """Turn what connections gathered into one SendBytes each."""
+        dirty = self._dirty
+        if not dirty:
+            return
+        bytes_max = self._config.output_bytes_max
+        for link in dirty:
+            if link.out:
+                outputs.append(SendBytes(link.id, link.take()))
+                if link.high_water - link.room > _OUTPUT_COUNTED_FROM_BYTES and link.alive:
+                    self._count_output(self.served[link.id])
+            if link.room + link.excess < link.high_water - bytes_max and link.alive:
+                self._notice(
+                    Level.WARNING, f"{link.peer}: closed, it does not read: {bytes_max} bytes are waiting for it"
+                )
+                link.close("the peer does not read")
+                dirty_connection = self.served.get(link.id)
+                if dirty_connection is not None:
+                    dirty_connection.abandon()
+            if not link.alive and link.close_reason is not None:
+                outputs.append(CloseConnection(link.id, link.close_reason))
+                link.close_reason = None
+                connection = self.served.pop(link.id, None)
+                if connection is not None:
+                    self._forget_hoards(connection)
+        dirty.clear()
+
+    def say_goodbye(self) -> None:
+        """An orderly stop: clients are told, sessions end."""
+        for connection in list(self.served.values()):
+            connection.disconnect()
+            connection.abandon()
+        for newcomer in list(self.newcomers.values()):
+            newcomer.link.close("the broker stops")
+        for lost in list(self.lost):
+            lost.abandon()
+        self.newcomers.clear()
+        self.lost.clear()
+
+    def cut(self, reason: str) -> None:
+        """Close everything without a word."""
+        for connection in list(self.served.values()):
+            connection.link.close(reason)
+        for newcomer in list(self.newcomers.values()):
+            newcomer.link.close(reason)
