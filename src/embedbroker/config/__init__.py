@@ -2,6 +2,7 @@
 
 from ._address_settings import AddressFullPolicy, AddressSettings, AddressSettingsRepository
 from ._broker import BrokerConfig, MemoryShares
+from ._cluster import DEFAULT_CLUSTER_PASSWORD, DEFAULT_CLUSTER_USER, ClusterConnection
 from ._ha_policy import (
     HAPolicy,
     LockManager,
@@ -15,10 +16,13 @@ from ._ha_policy import (
 from ._role import Role
 
 __all__ = [
+    "DEFAULT_CLUSTER_PASSWORD",
+    "DEFAULT_CLUSTER_USER",
     "AddressFullPolicy",
     "AddressSettings",
     "AddressSettingsRepository",
     "BrokerConfig",
+    "ClusterConnection",
     "HAPolicy",
     "LockManager",
     "MemoryShares",

@@ -10,8 +10,11 @@ from typing import get_args
 
 from attrs import Attribute, field, frozen
 
+from embedclient.model import TransportConfiguration, did_you_mean
+
 from ._address_settings import AddressSettings, check_match
 from ._checks import instance, named, optional, text, whole
+from ._cluster import DEFAULT_CLUSTER_PASSWORD, DEFAULT_CLUSTER_USER, ClusterConnection, as_connectors
 from ._ha_policy import HAPolicy, PrimaryOnly
 
 __all__ = ["BrokerConfig", "MemoryShares"]
@@ -41,6 +44,16 @@ def _ha_policy(_config: BrokerConfig, _attribute: Attribute[HAPolicy], value: ob
     if not isinstance(value, HAPolicy):
         kinds = ", ".join(kind.__name__ for kind in get_args(HAPolicy))
         raise TypeError(f"ha_policy must be one of {kinds}, not {value!r}")
+
+
+def _cluster_connection(config: BrokerConfig, attribute: Attribute[ClusterConnection | None], value: object) -> None:
+    optional(instance(ClusterConnection))(config, attribute, value)
+    if isinstance(value, ClusterConnection):
+        for name in (*value.static_connectors, *([value.connector] if value.connector is not None else [])):
+            if name not in config.connectors:
+                raise ValueError(
+                    f"cluster_connection: there is no connector {name!r}{did_you_mean(name, config.connectors)}"
+                )
 
 
 def _settings(value: Mapping[str, AddressSettings] | None) -> dict[str, AddressSettings]:
@@ -80,6 +93,9 @@ class BrokerConfig:
     ``ha_policy`` says which part the broker plays in a live and backup group; the locks of such a group are files of
     ``node_manager_lock_directory``, None meaning the data directory, and are waited for no longer than
     ``journal_lock_acquisition_timeout_ms``, -1 meaning for ever.
+    ``connectors`` are names for the places of brokers, as URLs or values: ``{"b": "tcp://host-b:61616"}``.
+    ``cluster_connection`` makes the broker a member of a cluster, or of a live and backup group; its brokers know each
+    other by ``cluster_user`` and ``cluster_password``, which must be the same everywhere.
     ``address_settings`` maps match texts to settings; by default dead letters go to ``DLQ`` and expired messages to
     ``ExpiryQueue``, as in a broker that ``artemis create`` made.
 
@@ -94,6 +110,10 @@ class BrokerConfig:
     ha_policy: HAPolicy = field(factory=PrimaryOnly, validator=_ha_policy)
     node_manager_lock_directory: str | None = field(default=None, validator=optional(named))
     journal_lock_acquisition_timeout_ms: int = field(default=-1, validator=_time)
+    connectors: dict[str, TransportConfiguration] = field(factory=dict, converter=as_connectors)
+    cluster_connection: ClusterConnection | None = field(default=None, validator=_cluster_connection)
+    cluster_user: str = field(default=DEFAULT_CLUSTER_USER, validator=named)
+    cluster_password: str = field(default=DEFAULT_CLUSTER_PASSWORD, validator=text, repr=False)
     address_settings: dict[str, AddressSettings] = field(default=None, converter=_settings)
     global_max_size_bytes: int | None = field(default=None, validator=optional(_positive))
     global_max_size_margin_bytes: int | None = field(default=None, validator=optional(_whole))

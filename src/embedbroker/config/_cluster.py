@@ -1,0 +1,99 @@
+"""How a broker finds the others of its cluster, and what it tells them about itself.
+
+Responsible for the vocabulary of Artemis' ``cluster-connection`` element, for connectors, and for their defaults.
+Refuses to know how brokers talk, and how messages get from one to another.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from attrs import Attribute, field, frozen
+
+from embedclient.model import IN_VM_CONNECTOR_FACTORY, TransportConfiguration
+
+from ._checks import instance, named, optional, whole
+
+__all__ = ["DEFAULT_CLUSTER_PASSWORD", "DEFAULT_CLUSTER_USER", "ClusterConnection", "as_connectors"]
+
+# Artemis' own: brokers that were configured with nothing find each other, and everybody knows these two texts.
+DEFAULT_CLUSTER_USER = "ACTIVEMQ.CLUSTER.ADMIN.USER"
+DEFAULT_CLUSTER_PASSWORD = "CHANGE ME!!"
+
+_DEFAULT_PORT = 61616
+
+
+def _names(value: object) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, list | tuple):
+        raise TypeError(f"static_connectors must be a list of connector names, not {value!r}")
+    for name in value:
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"static_connectors must be a list of connector names, not of {name!r}")
+    return tuple(dict.fromkeys(value))
+
+
+def _multiplier(_connection: ClusterConnection, _attribute: Attribute[float], value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"retry_interval_multiplier must be a number, not {value!r}")
+    if not (math.isfinite(value) and value >= 1):
+        raise ValueError(f"retry_interval_multiplier must be 1 or more, not {value!r}")
+
+
+@frozen
+class ClusterConnection:
+    """A broker's membership in a cluster, or in a group of one live broker and its backups.
+
+    ``connector`` names the one of the broker's ``connectors`` by which others and clients reach it; None is where it
+    listens. ``static_connectors`` name those by which it finds the others; ``allow_direct_connections_only``: it keeps
+    to these and does not connect to whom it merely hears of. It pings every ``check_period_ms`` and takes a peer for
+    lost that sent nothing for ``connection_ttl_ms``; both -1 never. A lost peer is tried again after
+    ``retry_interval_ms``, which grows by ``retry_interval_multiplier`` up to ``max_retry_interval_ms``. A live broker
+    repeats its announcement ``notification_attempts`` times, ``notification_interval_ms`` apart.
+    """
+
+    name: str = field(default="cluster", validator=named)
+    connector: str | None = field(default=None, validator=optional(named))
+    static_connectors: tuple[str, ...] = field(default=(), converter=_names)
+    allow_direct_connections_only: bool = field(default=False, validator=instance(bool))
+    check_period_ms: int = field(default=30_000, validator=whole(-1))
+    connection_ttl_ms: int = field(default=60_000, validator=whole(-1))
+    call_timeout_ms: int = field(default=30_000, validator=whole(1))
+    retry_interval_ms: int = field(default=500, validator=whole(1))
+    retry_interval_multiplier: float = field(default=1.0, validator=_multiplier)
+    max_retry_interval_ms: int = field(default=2_000, validator=whole(1))
+    notification_interval_ms: int = field(default=1_000, validator=whole(1))
+    notification_attempts: int = field(default=2, validator=whole(0))
+
+
+def as_connectors(value: object) -> dict[str, TransportConfiguration]:
+    """Connectors by name; a URL stands for what it says, and every connector carries the name it has here."""
+    if not isinstance(value, Mapping):
+        raise TypeError(f"connectors must map names to URLs or TransportConfigurations, not be {value!r}")
+    connectors: dict[str, TransportConfiguration] = {}
+    for name, connector in value.items():
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"connectors must map names to URLs or TransportConfigurations, {name!r} is no name")
+        if isinstance(connector, str):
+            connector = _from_url(name, connector)
+        elif not isinstance(connector, TransportConfiguration):
+            raise TypeError(f"connector {name!r} must be a URL or a TransportConfiguration, not {connector!r}")
+        connectors[name] = TransportConfiguration(name, connector.factory, connector.parameters, connector.extra)
+    return connectors
+
+
+def _from_url(name: str, url: str) -> TransportConfiguration:
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise ValueError(f"connector {name!r}: {url!r} is no URL: {error}") from None
+    if parts.scheme == "vm" and parts.netloc:
+        return TransportConfiguration(name, IN_VM_CONNECTOR_FACTORY, {"serverId": unquote(parts.netloc)})
+    if parts.scheme != "tcp" or not host:
+        raise ValueError(f"connector {name!r} must be a URL such as 'tcp://host:61616' or 'vm://name', not {url!r}")
+    parameters = dict(parse_qsl(parts.query, keep_blank_values=True))
+    # As text, like everything that Java peers read from a configuration file.
+    address = {"host": host, "port": str(port if port is not None else _DEFAULT_PORT)}
+    return TransportConfiguration(name, parameters={**address, **parameters})
