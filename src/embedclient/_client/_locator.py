@@ -27,6 +27,7 @@ from embedclient.agent import (
     RandomPolicy,
     RandomStickyPolicy,
     RoundRobinPolicy,
+    Topology,
 )
 from embedclient.model import Entropy, TransportConfiguration
 
@@ -42,6 +43,8 @@ _log = logging.getLogger("embedclient")
 
 class ServerLocator:
     """Knows how to reach brokers. Holds no connection and no task; any number of factories can come from one locator.
+
+    With `ha=true` a factory begins with what the one before has learnt: where the backups are.
 
     Give a URL, or connectors and settings. A load-balancing policy is any callable that gets the number of connectors
     and returns an index; without one the URL decides, and the default is round robin from a random start.
@@ -67,6 +70,8 @@ class ServerLocator:
         _warn_of_no_effect(self.settings)
         self.defaults = parsed.factory
         self.load_balancing_policy = load_balancing_policy or _policy(parsed.factory.policy, self._loop.entropy)
+        # What the latest factory knows of the cluster: with `ha` the next one finds the backup by it.
+        self._learnt = Topology()
 
     def _make_loop(self) -> Loop:
         return trio_loop()
@@ -81,9 +86,11 @@ class ServerLocator:
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[ClientSessionFactory]:
-        agent = Agent(self.settings, self.connectors, self.load_balancing_policy, self._loop.entropy)
+        learnt = self._learnt.copy() if self.settings.ha else None
+        agent = Agent(self.settings, self.connectors, self.load_balancing_policy, self._loop.entropy, learnt)
         async with self._loop.open_edge(agent, CLOSE_TIMEOUT_S) as edge:
             await edge.wait(agent.connect())
+            self._learnt = agent.topology
             yield ClientSessionFactory(edge, self.settings)
 
 

@@ -45,7 +45,9 @@ class Agent:
         connectors: Sequence[TransportConfiguration],
         policy: LoadBalancingPolicy,
         entropy: Entropy,
+        topology: Topology | None = None,
     ) -> None:
+        """`topology` is what earlier agents have learnt of the same cluster."""
         assert connectors
         self.settings = settings
         self.on_output: Callable[[], None] | None = None
@@ -64,6 +66,7 @@ class Agent:
         self._lifeline = Lifeline(
             settings,
             connectors,
+            Topology() if topology is None else topology,
             policy,
             self._due,
             self._deadlines,
@@ -93,12 +96,12 @@ class Agent:
     @property
     def connector(self) -> TransportConfiguration | None:
         """The connector of the present or last connection, None before the first one."""
-        return self._lifeline.connector
+        return self._lifeline.pair.current
 
     @property
     def node_id(self) -> str | None:
         """Id of the broker's node, None before it is known."""
-        return self._lifeline.node_id
+        return self._lifeline.pair.node_id
 
     @property
     def server_version(self) -> int:

@@ -44,13 +44,35 @@ def _chosen(connectors: Sequence[TransportConfiguration], policy: LoadBalancingP
 
 
 def first_attempts(
-    settings: LocatorSettings, connectors: Sequence[TransportConfiguration], policy: LoadBalancingPolicy
+    settings: LocatorSettings,
+    connectors: Sequence[TransportConfiguration],
+    policy: LoadBalancingPolicy,
+    partner: Callable[[TransportConfiguration], TransportConfiguration | None] = lambda connector: None,
 ) -> Iterator[Attempt]:
-    """Attempts of a first connection: by policy, so many times per connector, with a pause between any two."""
+    """Attempts of a first connection: by policy, so many times per connector, each followed by its `partner`.
+
+    The other server of a pair is known from earlier connections only. The pause comes in front of a server that was
+    tried since the last one.
+    """
     per_connector = settings.initial_connect_attempts or 1
     pauses = _pauses(settings)
-    for number in _rounds(per_connector * len(connectors) if per_connector > 0 else -1):
-        yield Attempt(next(pauses) if number else 0.0, _chosen(connectors, policy))
+    tried: list[TransportConfiguration] = []
+    for _ in _rounds(per_connector * len(connectors) if per_connector > 0 else -1):
+        chosen = _chosen(connectors, policy)
+        pause = 0.0
+        if _leads_to_any(chosen, tried):
+            pause = next(pauses)
+            tried = []
+        tried.append(chosen)
+        yield Attempt(pause, chosen)
+        other = partner(chosen)
+        if other is not None and not _leads_to_any(other, tried):
+            tried.append(other)
+            yield Attempt(0.0, other)
+
+
+def _leads_to_any(connector: TransportConfiguration, others: Sequence[TransportConfiguration]) -> bool:
+    return any(same_server(connector, other) for other in others)
 
 
 def reconnect_attempts(
@@ -61,13 +83,13 @@ def reconnect_attempts(
 ) -> Iterator[Attempt]:
     """Attempts after a lost connection.
 
-    First rounds over the servers that may have the sessions (`near`: current, backup, previous, initial connector),
-    then rounds over all connectors in the order of the policy. The pause comes between rounds.
+    First rounds over the servers that may have the sessions (`near`), then rounds over all connectors in the order of
+    the policy. The pause comes between rounds.
     """
     pauses = _pauses(settings)
     pause = 0.0
     for _ in _rounds(settings.reconnect_attempts):
-        for connector in distinct_servers(near()):
+        for connector in near():
             yield Attempt(pause, connector)
             pause = 0.0
         pause = next(pauses)
@@ -77,12 +99,3 @@ def reconnect_attempts(
             yield Attempt(pause, _chosen(connectors, policy))
             pause = 0.0
         pause = next(pauses)
-
-
-def distinct_servers(connectors: Sequence[TransportConfiguration]) -> list[TransportConfiguration]:
-    """The connectors in order, without those that lead to a server named before."""
-    distinct: list[TransportConfiguration] = []
-    for connector in connectors:
-        if not any(same_server(connector, other) for other in distinct):
-            distinct.append(connector)
-    return distinct

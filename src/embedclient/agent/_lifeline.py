@@ -1,7 +1,8 @@
 """The life of an agent's connection: first attempts, loss, return, giving up.
 
 Responsible for which connector is tried when, for what happens to the sessions when a connection breaks, and for
-telling listeners about it. Refuses to know the step contract and how sessions are created or rebuilt.
+telling listeners about it. Refuses to know the step contract, how sessions are created or rebuilt, and which servers
+may have them.
 
 `_enter` is the only place where the phase changes. `_attempts` is there only while connectors are tried, `ready` only
 while somebody may wait for their outcome.
@@ -24,12 +25,13 @@ from embedclient.agent._notifications import (
     Notification,
 )
 from embedclient.agent._outputs import CloseConnection, Dial, Output, SendBytes
+from embedclient.agent._pair import Pair
 from embedclient.agent._policies import LoadBalancingPolicy
 from embedclient.agent._recovery import recover_sessions
 from embedclient.agent._session import Session
 from embedclient.agent._settings import LocatorSettings
 from embedclient.agent._timers import Timers
-from embedclient.agent._topology import TOPOLOGY_PACKETS, Topology
+from embedclient.agent._topology import TOPOLOGY_PACKETS, Topology, distinct_servers
 from embedclient.errors import ConnectionClosedException, ErrorCode, JMSException, exception_for
 from embedclient.model import Instant, TransportConfiguration
 from embedclient.wire.core import DisconnectReason, DisconnectV2, DisconnectV3, Packet
@@ -62,6 +64,7 @@ class Lifeline:
         self,
         settings: LocatorSettings,
         connectors: Sequence[TransportConfiguration],
+        topology: Topology,
         policy: LoadBalancingPolicy,
         due: DueCallbacks,
         deadlines: Deadlines,
@@ -73,8 +76,8 @@ class Lifeline:
     ) -> None:
         self.state = AgentState.IDLE
         self.sessions: list[Session] = []
-        self.topology = Topology()
-        self.connector: TransportConfiguration | None = None
+        self.topology = topology
+        self.pair = Pair(connectors, topology, settings.ha)
         self.connection: Connection | None = None
         self.closed_error: JMSException = ConnectionClosedException("the session factory is closed")
         # Done or failed when the agent is connected again or not any more.
@@ -92,14 +95,8 @@ class Lifeline:
         # What the last connection recorded; the next one speaks it from its first packet on.
         self._server_version = 0
         self._attempts: Attempts | None = None
-        self._previous: TransportConfiguration | None = None
-        self._first: TransportConfiguration | None = None
-
-    @property
-    def node_id(self) -> str | None:
-        """Id of the broker's node, None before it is known."""
-        node = None if self.connector is None else self.topology.node_of(self.connector)
-        return None if node is None else node.node_id
+        # The nodes that the present broker has spoken of.
+        self._told: dict[str, None] = {}
 
     def connect(self) -> Call[None]:
         """Opens the first connection, as often as the settings allow; done when the broker has told its topology."""
@@ -110,11 +107,20 @@ class Lifeline:
         if self.state is AgentState.IDLE:
             self._enter(AgentState.CONNECTING)
             cause = exception_for(ErrorCode.NOT_CONNECTED, "no broker could be reached")
-            self._attempts = Attempts(first_attempts(self._settings, self._connectors, self._policy), cause)
+            self._attempts = Attempts(self._first_attempts(), cause)
             self.ready = Call(self._due)
             self._try_next()
         # Every caller gets a call of its own, because each may follow or ignore it.
         return run_sequence(self.until_ready(), self._due)
+
+    def _first_attempts(self) -> Iterator[Attempt]:
+        settings, topology = self._settings, self.topology
+        if not settings.ha:
+            return first_attempts(settings, self._connectors, self._policy)
+        learnt = topology.connectors() if settings.use_topology_for_load_balancing else []
+        return first_attempts(
+            settings, distinct_servers([*learnt, *self._connectors]), self._policy, topology.other_server
+        )
 
     def until_ready(self) -> Steps[None]:
         ready = self.ready
@@ -146,6 +152,7 @@ class Lifeline:
         connection.on_first_output = self._signal
         connection.on_ping_sent = self._flush_confirmations
         self.connection = connection
+        self._told = {}
         self._emit(Dial(connection.number, connector, self._settings.connect_timeout_s))
 
     def on_dialed(self, connection: Connection, now: Instant) -> None:
@@ -154,7 +161,7 @@ class Lifeline:
             connection.server_version = self._server_version
             connection.on_subscribed = self._on_subscribed
             # The question is whether the broker stands in for the node of the sessions: without any it is left out.
-            connection.open(self.node_id if self.sessions else None, now)
+            connection.open(self.pair.node_id if self.sessions else None, now)
         else:
             connection.open(None, now)
             connection.await_topology()
@@ -163,6 +170,12 @@ class Lifeline:
         if not isinstance(packet, TOPOLOGY_PACKETS):
             return
         self.topology.on_packet(packet, connection.configuration, self._settings.ha)
+        if packet.exit:
+            self._told.pop(packet.node_id, None)
+        else:
+            self._told[packet.node_id] = None
+        if self.state is AgentState.CONNECTED:
+            self.pair.on_news(self._told)
         if not packet.exit and packet.last:
             connection.on_topology_complete()
             if self.state is AgentState.CONNECTING:
@@ -171,12 +184,8 @@ class Lifeline:
     def _become_connected(self, connection: Connection) -> None:
         self._enter(AgentState.CONNECTED)
         self._attempts = None
-        used = connection.configuration
-        if self.connector is not used:
-            self._previous = self.connector
-            self.connector = used
-        if self._first is None:
-            self._first = used
+        self.pair.on_connected(connection.configuration)
+        self.pair.on_news(self._told)
         ready, self.ready = self.ready, None
         if ready is not None:
             ready.succeed(None)
@@ -216,6 +225,8 @@ class Lifeline:
                 error = exception_for(ErrorCode.ROUTING_EXCEPTION, "the broker redirects to another one")
         elif isinstance(disconnect, DisconnectV2):
             target = disconnect.scale_down_node_id
+        silent = error.error_code == ErrorCode.CONNECTION_TIMEDOUT
+        self.pair.on_lost(away=silent or (disconnect is not None and redirect is None), heir=target)
         self._notify(FailureDetected(error))
         self._attempts = Attempts(self._recovery_attempts(redirect), error, scale_down_target=target)
         self._try_next()
@@ -223,13 +234,7 @@ class Lifeline:
     def _recovery_attempts(self, redirect: TransportConfiguration | None) -> Iterator[Attempt]:
         if redirect is not None:
             yield Attempt(0.0, redirect)
-        yield from reconnect_attempts(self._settings, self._near, self._everywhere, self._policy)
-
-    def _near(self) -> list[TransportConfiguration]:
-        assert self.connector is not None
-        node = self.topology.node_of(self.connector)
-        backup = None if node is None else node.backup
-        return [used for used in (self.connector, backup, self._previous, self._first) if used is not None]
+        yield from reconnect_attempts(self._settings, self.pair.servers, self._everywhere, self._policy)
 
     def _everywhere(self) -> list[TransportConfiguration]:
         learnt = self.topology.connectors() if self._settings.use_topology_for_load_balancing else []

@@ -1,8 +1,10 @@
 """The nodes of a cluster as the client hears of them (core-protocol 7.13).
 
-Responsible for which news about a node counts and for the connectors they give. Refuses to know connections; the agent
-says which connector it uses itself.
+Responsible for which news about a node counts, for the connectors they give, and for when two connectors lead to the
+same server. Refuses to know connections; the agent says which connector it uses itself.
 """
+
+from collections.abc import Sequence
 
 from attrs import define, evolve, field, frozen
 
@@ -17,6 +19,8 @@ from embedclient.wire.core import (
 
 TOPOLOGY_PACKETS = (ClusterTopology, ClusterTopologyV2, ClusterTopologyV3, ClusterTopologyV4)
 DELETED_NODES_MAX = 1000
+# Names of the own host; which of them a broker announces is up to its configuration.
+_LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
 
 
 @frozen
@@ -28,14 +32,32 @@ class TopologyNode:
     primary: TransportConfiguration | None
     backup: TransportConfiguration | None
 
+    def connectors(self) -> list[TransportConfiguration]:
+        """Its servers, the primary first."""
+        return [connector for connector in (self.primary, self.backup) if connector is not None]
+
 
 def same_server(one: TransportConfiguration, other: TransportConfiguration) -> bool:
     """Two connectors lead to the same server when host and port are equal; other transports compare as a whole."""
     if one.factory != other.factory:
         return False
     if "host" in one.parameters or "host" in other.parameters:
-        return (one.host, one.port) == (other.host, other.port)
+        return (_host(one), one.port) == (_host(other), other.port)
     return dict(one.parameters) == dict(other.parameters)
+
+
+def _host(connector: TransportConfiguration) -> str:
+    host = connector.host.lower()
+    return "localhost" if host in _LOOPBACK else host
+
+
+def distinct_servers(connectors: Sequence[TransportConfiguration]) -> list[TransportConfiguration]:
+    """The connectors in order, without those that lead to a server named before."""
+    distinct: list[TransportConfiguration] = []
+    for connector in connectors:
+        if not any(same_server(connector, other) for other in distinct):
+            distinct.append(connector)
+    return distinct
 
 
 @define(eq=False)
@@ -46,6 +68,10 @@ class Topology:
     complete: bool = False
     # When a node was reported as gone, so that older news about it can be told apart.
     _deleted: dict[str, int] = field(factory=dict)
+
+    def copy(self) -> "Topology":
+        """The same knowledge, for another agent."""
+        return Topology(dict(self.nodes), False, dict(self._deleted))
 
     def on_packet(self, packet: Packet, used: TransportConfiguration, ha: bool) -> None:
         """Takes in one topology packet that came over a connection to `used`."""
@@ -80,11 +106,14 @@ class Topology:
         if ha and known is not None and known.event_id <= event_id:
             del self.nodes[node_id]
 
-    def node_of(self, connector: TransportConfiguration) -> TopologyNode | None:
-        """The node whose primary is reached by `connector`."""
+    def other_server(self, connector: TransportConfiguration) -> TransportConfiguration | None:
+        """The one that forms a pair with the server at `connector`, None when none is known."""
         for node in self.nodes.values():
-            if node.primary is not None and same_server(node.primary, connector):
-                return node
+            if node.primary is not None and node.backup is not None:
+                if same_server(node.primary, connector):
+                    return node.backup
+                if same_server(node.backup, connector):
+                    return node.primary
         return None
 
     def connectors(self) -> list[TransportConfiguration]:

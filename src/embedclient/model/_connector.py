@@ -35,6 +35,14 @@ class TransportConfiguration:
         """The ``port`` parameter, which peers send as text or number; 61616 when absent."""
         return int(self.parameters.get("port", 61616))
 
+    def leads_where(self, other: TransportConfiguration) -> bool:
+        """Whether both lead to the same broker: host and port are equal, or all parameters of another transport."""
+        if self.factory != other.factory:
+            return False
+        if "host" in self.parameters or "host" in other.parameters:
+            return (self.host, self.port) == (other.host, other.port)
+        return dict(self.parameters) == dict(other.parameters)
+
 
 @frozen
 class Xid:

@@ -64,7 +64,30 @@ def test_a_first_connection_is_tried_so_many_times_per_connector() -> None:
     turns = iter([0, 1, 0, 1])
     attempts = list(first_attempts(settings, [A, B], lambda count: next(turns)))
     assert [attempt.connector.name for attempt in attempts] == ["a", "b", "a", "b"]
-    assert [attempt.pause_s for attempt in attempts] == [0, 0.5, 0.5, 0.5]
+    assert [attempt.pause_s for attempt in attempts] == [0, 0, 0.5, 0]
+
+
+def test_a_first_connection_pauses_in_front_of_a_server_that_was_just_tried() -> None:
+    settings = LocatorSettings(initial_connect_attempts=2, retry_interval_ms=500)
+    turns = iter([0, 0, 1, 1])
+    attempts = list(first_attempts(settings, [A, B], lambda count: next(turns)))
+    assert [(attempt.connector.name, attempt.pause_s) for attempt in attempts] == [
+        ("a", 0),
+        ("a", 0.5),
+        ("b", 0),
+        ("b", 0.5),
+    ]
+
+
+def test_the_other_server_of_a_pair_is_tried_at_once() -> None:
+    settings = LocatorSettings(initial_connect_attempts=2, retry_interval_ms=500)
+    attempts = list(first_attempts(settings, [A], FirstElementPolicy(), lambda connector: B))
+    assert [(attempt.connector.name, attempt.pause_s) for attempt in attempts] == [
+        ("a", 0),
+        ("b", 0),
+        ("a", 0.5),
+        ("b", 0),
+    ]
 
 
 def test_zero_attempts_count_as_one_and_minus_one_as_unlimited() -> None:
@@ -82,11 +105,8 @@ def test_a_reconnect_goes_round_the_near_servers_and_then_everywhere() -> None:
         retry_interval_multiplier=2.0,
         max_retry_interval_ms=150,
     )
-    same_as_a = connector("also a", 1)
     turns = iter([2, 0, 1])
-    attempts = list(
-        reconnect_attempts(settings, lambda: [A, B, same_as_a], lambda: [A, B, C], lambda count: next(turns))
-    )
+    attempts = list(reconnect_attempts(settings, lambda: [A, B], lambda: [A, B, C], lambda count: next(turns)))
     assert [attempt.connector.name for attempt in attempts] == ["a", "b", "a", "b", "c", "a", "b"]
     assert [attempt.pause_s for attempt in attempts] == [0, 0, 0.1, 0, 0.15, 0, 0]
 
