@@ -1,0 +1,126 @@
+"""One suite for everything that is a lock store: memory, files, and the simulated twin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from embedbroker.locks import (
+    Acquire,
+    Holder,
+    LiveState,
+    Lock,
+    LockFault,
+    Locks,
+    LockSession,
+    MemoryLocks,
+    NodeRecord,
+    ReadRecord,
+    Release,
+    Verify,
+    WriteRecord,
+)
+from embedbroker.runtime._file_locks import FileLocks
+from embedbroker.testing._locks import SimulatedLocks
+
+Open = Callable[[str], LockSession]
+
+
+@pytest.fixture(params=["memory", "files", "simulated"])
+def locks(request: pytest.FixtureRequest, tmp_path: Path) -> Locks:
+    if request.param == "memory":
+        return MemoryLocks()
+    return FileLocks(tmp_path / "made" / "for it") if request.param == "files" else SimulatedLocks()
+
+
+def test_a_lock_has_one_holder_until_it_gives_it_back(locks: Locks) -> None:
+    first, second = locks.open("first"), locks.open("second")
+    assert first.run((Acquire(Lock.LIVE),)) == (True,)
+    assert second.run((Acquire(Lock.LIVE), Acquire(Lock.LIVE))) == (False, False)
+    assert first.run((Release(Lock.LIVE),)) == (None,)
+    assert second.run((Acquire(Lock.LIVE),)) == (True,)
+    assert first.run((Acquire(Lock.LIVE),)) == (False,)
+    first.close()
+    second.close()
+
+
+def test_locks_are_independent_of_each_other(locks: Locks) -> None:
+    first, second = locks.open("first"), locks.open("second")
+    assert first.run((Acquire(Lock.LIVE), Acquire(Lock.FAILBACK))) == (True, True)
+    assert second.run((Acquire(Lock.BACKUP), Acquire(Lock.FAILBACK))) == (True, False)
+    first.run((Release(Lock.LIVE),))
+    assert second.run((Acquire(Lock.FAILBACK), Acquire(Lock.LIVE))) == (False, True)
+    first.close()
+    second.close()
+
+
+def test_who_holds_a_lock_has_it_and_may_ask_again(locks: Locks) -> None:
+    session = locks.open("first")
+    assert session.run((Acquire(Lock.LIVE), Acquire(Lock.LIVE), Verify(Lock.LIVE))) == (True, True, True)
+    session.close()
+
+
+def test_giving_back_what_is_not_held_is_no_fault_and_takes_nothing_from_others(locks: Locks) -> None:
+    first, second = locks.open("first"), locks.open("second")
+    first.run((Acquire(Lock.LIVE),))
+    assert second.run((Release(Lock.LIVE), Release(Lock.BACKUP))) == (None, None)
+    assert first.run((Verify(Lock.LIVE),)) == (True,)
+    assert second.run((Acquire(Lock.LIVE), Verify(Lock.LIVE))) == (False, False)
+    first.close()
+    second.close()
+
+
+def test_the_holder_is_named_to_everybody_and_looking_takes_nothing(locks: Locks) -> None:
+    first, second, third = locks.open("broker 'a'"), locks.open("broker 'b'"), locks.open("broker 'c'")
+    assert second.run((Holder(Lock.LIVE),)) == (None,)
+    first.run((Acquire(Lock.LIVE),))
+    for session in (first, second, third):
+        (holder,) = session.run((Holder(Lock.LIVE),))
+        assert str(holder).startswith("broker 'a'")
+    first.run((Release(Lock.LIVE),))
+    assert second.run((Holder(Lock.LIVE),)) == (None,)
+    third.run((Acquire(Lock.LIVE),))
+    (holder,) = second.run((Holder(Lock.LIVE),))
+    assert str(holder).startswith("broker 'c'")
+    for session in (first, second, third):
+        session.close()
+
+
+def test_a_session_that_ends_has_given_everything_back_and_the_record_stays(locks: Locks) -> None:
+    first, second = locks.open("first"), locks.open("second")
+    record = NodeRecord(LiveState.ACTIVE, "a node", 5)
+    first.run((Acquire(Lock.LIVE), Acquire(Lock.BACKUP), WriteRecord(record)))
+    first.close()
+    first.close()
+    assert second.run((Acquire(Lock.LIVE), Acquire(Lock.BACKUP), ReadRecord())) == (True, True, record)
+    second.close()
+
+
+def test_a_closed_session_does_nothing_more(locks: Locks) -> None:
+    first, second = locks.open("first"), locks.open("second")
+    first.close()
+    with pytest.raises(LockFault, match="closed"):
+        first.run((Acquire(Lock.LIVE),))
+    assert second.run((Acquire(Lock.LIVE),)) == (True,)
+    second.close()
+
+
+def test_the_record_of_an_empty_store_says_nothing(locks: Locks) -> None:
+    session = locks.open("first")
+    assert session.run((ReadRecord(),)) == (NodeRecord(LiveState.NOT_STARTED, None, None, copied=False),)
+    session.close()
+
+
+@pytest.mark.parametrize("state", LiveState)
+def test_everybody_reads_what_was_written_last(locks: Locks, state: LiveState) -> None:
+    first, second = locks.open("first"), locks.open("second")
+    for record in (
+        NodeRecord(LiveState.ACTIVE, "a longer text than the one that replaces it", 2**63 - 1),
+        NodeRecord(state, "a node", None),
+    ):
+        assert first.run((WriteRecord(record), ReadRecord())) == (None, record)
+        assert second.run((ReadRecord(),)) == (record,)
+    first.close()
+    second.close()
