@@ -6,6 +6,8 @@ from ._inputs import (
     Command,
     CommandKind,
     DecideBranch,
+    Dialed,
+    DialFailed,
     DiskDone,
     DiskFailed,
     Input,
@@ -14,7 +16,7 @@ from ._inputs import (
     Written,
 )
 from ._node import Node, NodeState
-from ._outputs import BranchDecided, CloseConnection, Level, Notice, Output, Ready, SendBytes, Stopped
+from ._outputs import BranchDecided, CloseConnection, Dial, Level, Notice, Output, Ready, SendBytes, Stopped
 
 __all__ = [
     "Accepted",
@@ -24,6 +26,9 @@ __all__ = [
     "Command",
     "CommandKind",
     "DecideBranch",
+    "Dial",
+    "DialFailed",
+    "Dialed",
     "DiskDone",
     "DiskFailed",
     "Input",

@@ -18,6 +18,8 @@ __all__ = [
     "Command",
     "CommandKind",
     "DecideBranch",
+    "DialFailed",
+    "Dialed",
     "DiskDone",
     "DiskFailed",
     "Input",
@@ -33,6 +35,22 @@ class Accepted:
 
     connection: int
     peer: str
+
+
+@frozen
+class Dialed:
+    """The connection that a Dial asked for is open; ``peer`` is where it leads to."""
+
+    connection: int
+    peer: str
+
+
+@frozen
+class DialFailed:
+    """The connection that a Dial asked for could not be opened."""
+
+    connection: int
+    reason: str
 
 
 @frozen
@@ -104,5 +122,15 @@ class Tick:
 
 
 Input: TypeAlias = (
-    Accepted | BytesReceived | PeerClosed | Written | DiskDone | DiskFailed | Command | DecideBranch | Tick
+    Accepted
+    | Dialed
+    | DialFailed
+    | BytesReceived
+    | PeerClosed
+    | Written
+    | DiskDone
+    | DiskFailed
+    | Command
+    | DecideBranch
+    | Tick
 )

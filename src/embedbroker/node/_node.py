@@ -11,16 +11,17 @@ A step never raises for what a peer or a disk does. An assertion that fails is a
 from __future__ import annotations
 
 from enum import Enum
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from embedbroker import storage
-from embedbroker.config import BrokerConfig, Role
+from embedbroker.config import BrokerConfig, ReplicationBackup, ReplicationPrimary, Role
 from embedbroker.kernel import Kernel, Recovery
-from embedbroker.protocols import CoreService, ResendAccount, restore_message
+from embedbroker.protocols import SERVER_VERSION, CoreService, ResendAccount, restore_message
 from embedclient.model import Entropy, Instant, make_uuid, uuid_text
 
 from ._connections import Connections
 from ._decisions import Decisions
+from ._dials import Dials
 from ._gate import DurabilityGate
 from ._inputs import (
     Accepted,
@@ -28,6 +29,8 @@ from ._inputs import (
     Command,
     CommandKind,
     DecideBranch,
+    Dialed,
+    DialFailed,
     DiskDone,
     DiskFailed,
     Input,
@@ -36,6 +39,9 @@ from ._inputs import (
     Written,
 )
 from ._outputs import Level, Notice, Output, Ready, Stopped
+
+if TYPE_CHECKING:
+    from embedbroker.cluster import Membership
 
 __all__ = ["Node", "NodeState"]
 
@@ -82,6 +88,8 @@ class Node:
         resend = ResendAccount(config.memory_shares(memory_limit_bytes).resend, config.output_bytes_max)
         self.core = CoreService(self.kernel, self.gate, entropy, "", resend)
         self.connections = Connections(config, self.core, memory_limit_bytes, self._log, self._notice)
+        self.dials = Dials(config, self._notice)
+        self.cluster = self._join_cluster()
         self._now = Instant(0.0, 0)
         self._outputs: list[Output] = []
         self._check_due: float | None = None
@@ -91,6 +99,16 @@ class Node:
         self._failure: str | None = None
         self._recovery: Recovery | None = None
         self._said_stopped = False
+
+    def _join_cluster(self) -> Membership | None:
+        if self.config.cluster_connection is None:
+            return None
+        # Loaded by those who need it: a broker of its own starts without.
+        from embedbroker.cluster import Membership
+
+        membership = Membership(self.config, SERVER_VERSION, self.dials, self._log)
+        self.core.cluster = membership
+        return membership
 
     @property
     def is_running(self) -> bool:
@@ -117,13 +135,20 @@ class Node:
         self.kernel.monotonic = now.monotonic
         if self.journal is not None:
             self.journal.wall_ms = now.wall_ms
+        if self.cluster is not None:
+            self.cluster.now = now
         match input:
             case BytesReceived():
+                if input.connection < 0:
+                    self.dials.on_bytes(input, now)
                 # What clients send while an orderly stop waits for the disk is not looked at.
-                if not self._flushing:
+                elif not self._flushing:
                     self.connections.on_bytes(input, now)
             case Written():
-                self.connections.on_written(input)
+                if input.connection < 0:
+                    self.dials.on_written(input)
+                else:
+                    self.connections.on_written(input)
             case DiskDone():
                 assert self.journal is not None
                 self.journal.on_disk_done(input.batch, input.results, now)
@@ -138,7 +163,14 @@ class Node:
                 serving = self.state in (NodeState.RUNNING, NodeState.RECOVERING)
                 self.connections.on_accepted(input, now, serving=serving)
             case PeerClosed():
-                self.connections.on_peer_closed(input)
+                if input.connection < 0:
+                    self.dials.on_peer_closed(input)
+                else:
+                    self.connections.on_peer_closed(input)
+            case Dialed():
+                self.dials.on_dialed(input, now)
+            case DialFailed():
+                self.dials.on_dial_failed(input, now)
             case DecideBranch():
                 self._decisions.take(input)
             case Command():
@@ -159,6 +191,10 @@ class Node:
                 earliest = due
         if self.journal is not None and self.state is not NodeState.STOPPED:
             due = self.journal.next_deadline()
+            if due is not None and (earliest is None or due < earliest):
+                earliest = due
+        if self.cluster is not None:
+            due = self.cluster.next_deadline()
             if due is not None and (earliest is None or due < earliest):
                 earliest = due
         return earliest
@@ -187,6 +223,10 @@ class Node:
         self.core.started = True
         self.kernel.housekeeping.at_start()
         self.kernel.housekeeping.start(self._now.monotonic)
+        if self.cluster is not None:
+            policy = self.config.ha_policy
+            group = policy.group_name if isinstance(policy, ReplicationPrimary | ReplicationBackup) else None
+            self.cluster.become_live(self.core.node_id, group)
         self._outputs.append(Ready())
 
     def _stop(self) -> None:
@@ -216,11 +256,16 @@ class Node:
         self._flushing = False
         self._check_due = None
         self.connections.say_goodbye()
+        self._leave_cluster()
         if self.journal is None or not seal or self.journal.state is not storage.JournalState.READY:
             self._become_stopped(None)
         else:
             self.journal.close(self._now)
             self._stop_if_sealed()
+
+    def _leave_cluster(self) -> None:
+        if self.cluster is not None:
+            self.cluster.leave("the broker stops")
 
     def _stop_if_sealed(self) -> None:
         """A journal that was sealed before closes at once: no disk work will tell."""
@@ -284,6 +329,7 @@ class Node:
             return
         self._notice(Level.ERROR, f"the broker stops: {reason}")
         self.connections.cut(reason)
+        self._leave_cluster()
         self._become_stopped(reason)
 
     # -- the end of a step ---------------------------------------------------------------------------------------
@@ -313,8 +359,13 @@ class Node:
                 self._say_notes(journal.notes)
         if self._flushing and self._is_flushed():
             self._leave()
+        if self.cluster is not None:
+            due = self.cluster.next_deadline()
+            if due is not None and now.monotonic >= due:
+                self.cluster.on_time()
         self._outputs.extend(self._decisions.answers())
         self.connections.collect(self._outputs)
+        self.dials.collect(self._outputs)
         # Looked at last: peers that were given up on the way leave messages to others.
         self._work_left = (
             self._recovery is not None

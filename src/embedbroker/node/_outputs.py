@@ -7,10 +7,24 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import frozen
 
+from embedclient.model import TransportConfiguration
+
 if TYPE_CHECKING:
     from embedbroker.storage import DiskWork
 
-__all__ = ["BranchDecided", "CloseConnection", "Level", "Notice", "Output", "Ready", "SendBytes", "Stopped"]
+__all__ = ["BranchDecided", "CloseConnection", "Dial", "Level", "Notice", "Output", "Ready", "SendBytes", "Stopped"]
+
+
+@frozen
+class Dial:
+    """Open a connection; answered by Dialed or DialFailed, or by nothing after a CloseConnection for it.
+
+    ``connection`` is below zero, and is not used again.
+    """
+
+    connection: int
+    connector: TransportConfiguration
+    timeout_s: float
 
 
 @frozen
@@ -66,4 +80,4 @@ class Stopped:
 
 
 # As text: a node without a journal does not load what a disk is.
-Output: TypeAlias = "SendBytes | CloseConnection | DiskWork | Notice | BranchDecided | Ready | Stopped"
+Output: TypeAlias = "Dial | SendBytes | CloseConnection | DiskWork | Notice | BranchDecided | Ready | Stopped"

@@ -47,6 +47,7 @@ from ._link import Link
 __all__ = ["CoreConnection"]
 
 _PING_CHANNEL, _SESSION_CHANNEL, _USER_CHANNEL = 0, 1, 10
+_BROKER_CHANNELS = (2, 3)
 # A lost connection keeps its sessions for its time to live, which the client chose, and not for longer than this.
 _LOST_SECONDS_MAX = 24 * 3600.0
 _SCALE_DOWN_REASON = 2  # what Artemis sends at every orderly stop (core-protocol 7.10)
@@ -94,6 +95,11 @@ class CoreConnection:
         """Bytes of a frame that has not come whole."""
         return self._splitter.pending_size
 
+    @property
+    def name(self) -> str:
+        """Where the peer is, for the operator."""
+        return self.link.peer
+
     def log(self, text: str) -> None:
         """One line for the operator, naming the peer."""
         self._log(f"{self.link.peer}: {text}")
@@ -112,6 +118,8 @@ class CoreConnection:
                 session = sessions.get(channel_id)
                 if session is not None:
                     session.on_frame(packet_type, buffer, start, end)
+                elif channel_id in _BROKER_CHANNELS and self.service.cluster is not None:
+                    self.service.cluster.on_frame(self, channel_id, packet_type, buffer, start, end)
                 elif channel_id < _USER_CHANNEL:
                     self._on_packet(channel_id, decode_packet(buffer, start, end, self.version, True))
                 # A frame for a channel that is not open is dropped, as Artemis drops it.
@@ -126,7 +134,7 @@ class CoreConnection:
             case Ping():
                 ttl = packet.connection_ttl
                 self.time_to_live = ttl / 1000 if ttl >= 0 else None
-                self._send(packet, _PING_CHANNEL)
+                self.send(packet, _PING_CHANNEL)
             case SubscribeTopologyV2():
                 self.version = self.version or max(packet.client_version, 0)
                 self._send_topology()
@@ -137,18 +145,22 @@ class CoreConnection:
             case ReattachSession():
                 self._reattach(packet)
             case CheckForFailover():
-                self._send(CheckForFailoverReply(True), _SESSION_CHANNEL)
+                self.send(CheckForFailoverReply(True), _SESSION_CHANNEL)
             case _:
                 # Artemis drops session packets on channels below 10 as it drops those for unknown channels (captured);
                 # but a packet that only brokers exchange means that this peer is no client.
                 if packet.TYPE in _BROKER_ONLY:
                     raise RemoteProtocolError(f"{PacketType(packet.TYPE).name} on channel {channel_id} is not served")
 
-    def _send(self, packet: Packet, channel_id: int) -> None:
+    def send(self, packet: Packet, channel_id: int) -> None:
+        """Send a packet that belongs to no session."""
         self.link.write(encode_packet(packet, channel_id, min(self.version, SERVER_VERSION)))
 
     def _send_topology(self) -> None:
         """A broker of its own is one node without connectors: the client takes the one it used."""
+        if self.service.cluster is not None:
+            self.service.cluster.subscribe(self)
+            return
         version = self.version
         event, node_id = self.service.now.wall_ms, self.service.node_id
         if version >= 131:
@@ -157,7 +169,7 @@ class CoreConnection:
             packet = ClusterTopologyV2(False, node_id, event, None, None, True)
         else:
             packet = ClusterTopology(False, node_id, None, None, True)
-        self._send(packet, _PING_CHANNEL)
+        self.send(packet, _PING_CHANNEL)
 
     # -- sessions ------------------------------------------------------------------------------------------------
 
@@ -179,6 +191,9 @@ class CoreConnection:
             # Not 112, which clients take for a broker that starts: they would try again for ever.
             self._refuse(ErrorCode.ILLEGAL_STATE, f"the connection has {limit} sessions, sessions_per_connection_max")
             return
+        if service.cluster is not None and service.cluster.refuses_login(packet.username, packet.password):
+            self._refuse(ErrorCode.CLUSTER_SECURITY_EXCEPTION, f"wrong password for cluster user {packet.username!r}")
+            return
         self.version = self.version or packet.version
         kernel_session = Session(
             service.kernel,
@@ -197,7 +212,7 @@ class CoreConnection:
         self._take_over(packet.session_channel_id)
         self.sessions[packet.session_channel_id] = session
         service.sessions[packet.name] = session
-        self._send(CreateSessionResponse(SERVER_VERSION), _SESSION_CHANNEL)
+        self.send(CreateSessionResponse(SERVER_VERSION), _SESSION_CHANNEL)
 
     def _take_over(self, channel_id: int) -> None:
         """A session comes to a channel: whoever had it is over, as nothing can reach it any more."""
@@ -206,7 +221,7 @@ class CoreConnection:
             displaced.close(failed=True)
 
     def _refuse(self, code: int, text: str) -> None:
-        self._send(ExceptionResponse(code, text), _SESSION_CHANNEL)
+        self.send(ExceptionResponse(code, text), _SESSION_CHANNEL)
 
     def _reattach(self, packet: ReattachSession) -> None:
         session = self.service.sessions.get(packet.name)
@@ -219,7 +234,7 @@ class CoreConnection:
             session = None
         if session is None:
             self._refused_reattach = True
-            self._send(ReattachSessionResponse(-1, False), _SESSION_CHANNEL)
+            self.send(ReattachSessionResponse(-1, False), _SESSION_CHANNEL)
             return
         if self.sessions.get(session.channel_id) is not session:
             self._take_over(session.channel_id)
@@ -264,7 +279,7 @@ class CoreConnection:
             packet = DisconnectV2(node_id)
         else:
             packet = Disconnect(node_id)
-        self._send(packet, _PING_CHANNEL)
+        self.send(packet, _PING_CHANNEL)
         self.link.close("the broker stops")
 
     def fail(self, reason: str) -> None:
@@ -279,6 +294,7 @@ class CoreConnection:
         """The peer's socket is gone."""
         self.link.alive = False
         self._splitter = FrameSplitter()
+        self._leave_cluster()
         if self._is_awaited and self.time_to_live is not None:
             self.lost = True
             self.time_to_live = min(self.time_to_live, _LOST_SECONDS_MAX)
@@ -291,9 +307,14 @@ class CoreConnection:
         """Whether a client may come back for one of the sessions."""
         return any(session.can_come_back and session.channel.window > 0 for session in self.sessions.values())
 
+    def _leave_cluster(self) -> None:
+        if self.service.cluster is not None:
+            self.service.cluster.forget(self)
+
     def abandon(self) -> None:
         """Forget all sessions as failed, with the temporary queues of this connection."""
         self.lost = False
+        self._leave_cluster()
         for session in list(self.sessions.values()):
             session.close(failed=True)
         kernel = self.service.kernel

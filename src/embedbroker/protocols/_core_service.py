@@ -14,9 +14,10 @@ from embedclient.model import Entropy, Instant
 from ._core_resend import ResendAccount
 
 if TYPE_CHECKING:
+    from ._core_connection import CoreConnection
     from ._core_session import CoreSession
 
-__all__ = ["CoreService", "Gate", "Releasable"]
+__all__ = ["SERVER_VERSION", "Cluster", "CoreService", "Gate", "Releasable"]
 
 SERVER_VERSION = 136
 """The protocol level the broker announces (core-protocol 3.1)."""
@@ -39,10 +40,28 @@ class Gate(Protocol):
         """Call ``holder.release`` whenever more became durable."""
 
 
+class Cluster(Protocol):
+    """What a broker with a cluster connection does with what concerns others."""
+
+    def subscribe(self, peer: CoreConnection) -> None:
+        """Tell a peer of every member now, and of every change while its connection lasts."""
+
+    def on_frame(
+        self, peer: CoreConnection, channel_id: int, packet_type: int, buffer: bytes | bytearray, start: int, end: int
+    ) -> None:
+        """A frame of a channel that only brokers use."""
+
+    def forget(self, peer: CoreConnection) -> None:
+        """A connection is gone."""
+
+    def refuses_login(self, user: str | None, password: str | None) -> bool:
+        """Whether a session says that it is a broker of this cluster, and is not."""
+
+
 class CoreService:
     """Shared state of all CORE connections."""
 
-    __slots__ = ("entropy", "gate", "kernel", "metadata", "node_id", "now", "resend", "sessions", "started")
+    __slots__ = ("cluster", "entropy", "gate", "kernel", "metadata", "node_id", "now", "resend", "sessions", "started")
 
     def __init__(self, kernel: Kernel, gate: Gate, entropy: Entropy, node_id: str, resend: ResendAccount) -> None:
         self.kernel = kernel
@@ -56,6 +75,8 @@ class CoreService:
         self.metadata: dict[tuple[str, str], int] = {}
         # False while the journal is read: sessions are refused with "starting", so that clients try again.
         self.started = False
+        # None on a broker without a cluster connection.
+        self.cluster: Cluster | None = None
 
     def holds_metadata(self, key: str, value: str, asking: CoreSession) -> bool:
         """Whether another session carries this pair."""

@@ -26,6 +26,9 @@ from embedbroker.node import (
     Command,
     CommandKind,
     DecideBranch,
+    Dial,
+    Dialed,
+    DialFailed,
     DiskDone,
     DiskFailed,
     Input,
@@ -40,7 +43,7 @@ from embedbroker.node import (
     Written,
 )
 from embedclient.model import Xid
-from embedclient.transport import ByteStream, Listener, TransportLost
+from embedclient.transport import ByteStream, Listener, TransportLost, dial
 
 from ._clock import EdgeClock
 
@@ -111,6 +114,7 @@ class Host:
         self._inputs: deque[Input] = deque()
         self._stepping = False
         self._peers: dict[int, _Peer] = {}
+        self._dialing: dict[int, trio.CancelScope] = {}
         self._decisions: dict[int, _Decision] = {}
         self._next_number = 1
         self._armed = trio.CancelScope()
@@ -218,6 +222,9 @@ class Host:
         match output:
             case CloseConnection():
                 self._close(output.connection)
+            case Dial():
+                scope = self._dialing[output.connection] = trio.CancelScope()
+                self._nursery.start_soon(self._dial, output, scope)
             case Notice():
                 self._logger.log(_LEVELS[output.level], "%s", output.text)
             case BranchDecided():
@@ -254,12 +261,36 @@ class Host:
 
     @enable_ki_protection
     async def _receive(self, stream: ByteStream) -> None:
-        """The life of one connection: every read is one input."""
+        """The life of a connection that was accepted."""
         number = self._next_number
         self._next_number += 1
-        peer = self._peers[number] = _Peer(number, stream)
+        await self._converse(_Peer(number, stream), Accepted(number, stream.peer))
+
+    @enable_ki_protection
+    async def _dial(self, order: Dial, scope: trio.CancelScope) -> None:
+        """The life of a connection that the node asked for."""
+        number = order.connection
+        with scope:
+            try:
+                stream = await dial(order.connector, order.timeout_s)
+            except TransportLost as error:
+                self.feed(DialFailed(number, error.reason))
+                return
+            finally:
+                del self._dialing[number]
+        if scope.cancelled_caught:
+            return
+        if scope.cancel_called:  # in the moment in which the connection opened
+            stream.close()
+            return
+        await self._converse(_Peer(number, stream), Dialed(number, stream.peer))
+
+    async def _converse(self, peer: _Peer, beginning: Input) -> None:
+        """Every read is one input."""
+        number, stream = peer.number, peer.stream
+        self._peers[number] = peer
         try:
-            self.feed(Accepted(number, stream.peer))
+            self.feed(beginning)
             while not peer.closing:
                 data = await stream.receive(READ_BYTES)
                 if not data:
@@ -340,6 +371,8 @@ class Host:
         """Close after what was sent: at once, or when the writer is through."""
         peer = self._peers.pop(number, None)
         if peer is None:
+            if number in self._dialing:
+                self._dialing[number].cancel()
             return
         peer.closing = True
         if not peer.unsent:

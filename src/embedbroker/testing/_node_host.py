@@ -17,6 +17,9 @@ from embedbroker.node import (
     CloseConnection,
     Command,
     CommandKind,
+    Dial,
+    Dialed,
+    DialFailed,
     DiskDone,
     DiskFailed,
     Input,
@@ -38,6 +41,7 @@ from embedbroker.testing._network import Link, Network
 __all__ = ["NodeHost"]
 
 MEMORY_LIMIT_BYTES = 8 * 1024 * 1024
+_DIALS_PER_LIFE = 1_000_000
 #: What connections took is reported in sums of this size, or of a part of the high-water mark, as a real host does.
 REPORT_WRITTEN_BYTES = 128 * 1024
 
@@ -81,6 +85,7 @@ class NodeHost:
         self.on_send: list[Callable[[int, str, bytes], None]] = []
         self.notices: list[str] = []
         self._links: dict[int, Link] = {}
+        self._dialing: dict[int, None] = {}
         self._unreported: dict[int, int] = {}
         self._report_bytes = min(REPORT_WRITTEN_BYTES, config.output_high_water_bytes // 4)
         self._connections = 0
@@ -174,25 +179,48 @@ class NodeHost:
         return self._connections
 
     def on_accepted(self, connection: int, link: Link) -> None:
+        self._open(connection, link)
+        self.step(Accepted(connection, link.near.name))
+
+    def on_dialed(self, connection: int, link: Link) -> None:
+        if connection not in self._dialing:
+            link.vanish(self, "connection reset")
+            return
+        del self._dialing[connection]
+        self._open(connection, link)
+        self.step(Dialed(self._local(connection), link.far.name))
+
+    def on_dial_failed(self, connection: int, reason: str) -> None:
+        if connection in self._dialing:
+            del self._dialing[connection]
+            self.step(DialFailed(self._local(connection), reason))
+
+    def _open(self, connection: int, link: Link) -> None:
         self._links[connection] = link
         self._unreported[connection] = 0
-        self.step(Accepted(connection, link.near.name))
+
+    def _wide(self, connection: int) -> int:
+        """Each life counts its own connections down from -1; the network may still be dialling for one before."""
+        return connection - self.life * _DIALS_PER_LIFE if connection < 0 else connection
+
+    def _local(self, connection: int) -> int:
+        return connection + self.life * _DIALS_PER_LIFE if connection < 0 else connection
 
     def on_bytes(self, connection: int, data: bytes) -> None:
         if connection in self._links:
             self.world.trace.add_bytes(self.world.now, self.name, "receives", data)
-            self.step(BytesReceived(connection, data))
+            self.step(BytesReceived(self._local(connection), data))
 
     def on_closed(self, connection: int, reason: str) -> None:
         if self._links.pop(connection, None) is not None:
             self.world.note(self.name, "connection lost", reason)
-            self.step(PeerClosed(connection, reason))
+            self.step(PeerClosed(self._local(connection), reason))
 
     def on_written(self, connection: int, count: int) -> None:
         if connection in self._links:
             count += self._unreported[connection]
             self._unreported[connection] = 0
-            self.step(Written(connection, count))
+            self.step(Written(self._local(connection), count))
 
     def on_event(self, event: object) -> None:
         """The timer, or the disk."""
@@ -226,21 +254,27 @@ class NodeHost:
         written: list[Written] = []
         for output in outputs:
             match output:
-                case SendBytes(connection, data):
+                case SendBytes(local, data):
+                    connection = self._wide(local)
                     link = self._links.get(connection)
                     if link is not None:
                         for tap in self.on_send:
-                            tap(connection, link.near.name, data)
+                            tap(connection, (link.far if link.near is self else link.near).name, data)
                         unreported = self._unreported[connection] + link.send(self, data)
                         if unreported >= self._report_bytes:
-                            written.append(Written(connection, unreported))
+                            written.append(Written(local, unreported))
                             unreported = 0
                         self._unreported[connection] = unreported
-                case CloseConnection(connection, reason):
+                case CloseConnection(local, reason):
                     self.world.note(self.name, "closes connection", reason)
-                    link = self._links.pop(connection, None)
+                    self._dialing.pop(self._wide(local), None)
+                    link = self._links.pop(self._wide(local), None)
                     if link is not None:
                         link.close(self)
+                case Dial(local, connector, timeout_s):
+                    self.world.note(self.name, "dials", connector.host)
+                    self._dialing[self._wide(local)] = None
+                    self.network.dial(self, self._wide(local), connector.host, timeout_s)
                 case DiskWork():
                     self._begin(output)
                 case Ready():
@@ -290,3 +324,4 @@ class NodeHost:
         for link in self._links.values():
             link.vanish(self, reason)
         self._links.clear()
+        self._dialing.clear()

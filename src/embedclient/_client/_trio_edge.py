@@ -22,8 +22,8 @@ from embedclient._client._edge import PAUSES_PER_SWITCH, READ_BYTES_MAX
 from embedclient._client._pump import Pump
 from embedclient._client._trio_waiting import TrioSignal, TrioTask
 from embedclient.agent import Agent, BytesReceived, Call, Dial, Dialed, DialFailed, PeerClosed, Written
-from embedclient.model import IN_VM_CONNECTOR_FACTORY, Instant, TransportConfiguration
-from embedclient.transport import ByteStream, TransportLost, connect_tcp, vm_connect
+from embedclient.model import Instant
+from embedclient.transport import ByteStream, TransportLost, dial
 
 T = TypeVar("T")
 VIRTUAL_START_MS = 1_700_000_000_000
@@ -228,28 +228,6 @@ def _clock_is_virtual() -> bool:
     """Whether a test's MockClock drives this run. A run without trio.testing has none, and need not load it."""
     testing = sys.modules.get("trio.testing")
     return testing is not None and isinstance(trio.lowlevel.current_clock(), testing.MockClock)
-
-
-async def dial(configuration: TransportConfiguration, timeout_s: float) -> ByteStream:
-    """Open the byte pipe that a connector names."""
-    parameters = configuration.parameters
-    if configuration.factory == IN_VM_CONNECTOR_FACTORY:
-        await trio.lowlevel.checkpoint()
-        return vm_connect(str(parameters["serverId"]))
-    local_address = (str(parameters.get("localAddress", "")), int(parameters.get("localPort", 0)))
-    return await connect_tcp(
-        configuration.host,
-        configuration.port,
-        timeout_s=timeout_s,
-        no_delay=bool(parameters.get("tcpNoDelay", True)),
-        local_address=local_address if any(local_address) else None,
-        send_buffer_bytes=_size(parameters.get("tcpSendBufferSize")),
-        receive_buffer_bytes=_size(parameters.get("tcpReceiveBufferSize")),
-    )
-
-
-def _size(value: bool | int | str | None) -> int | None:
-    return None if value is None or int(value) < 0 else int(value)
 
 
 def _reschedule(task: trio.lowlevel.Task, _: Call[T]) -> None:

@@ -3,6 +3,7 @@
 Responsible for moving bytes and for naming why a pipe ended. Refuses to know what the bytes mean.
 """
 
+from embedclient.transport._dial import dial
 from embedclient.transport._memory import memory_pair
 from embedclient.transport._registry import vm_connect, vm_listen
 from embedclient.transport._stream import ByteStream, Listener, TransportLost
@@ -13,6 +14,7 @@ __all__ = [
     "Listener",
     "TransportLost",
     "connect_tcp",
+    "dial",
     "listen_tcp",
     "memory_pair",
     "vm_connect",

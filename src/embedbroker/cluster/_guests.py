@@ -1,0 +1,133 @@
+"""The connections that this broker accepted, as far as they concern the cluster: subscribers, and other brokers.
+
+Responsible for telling subscribers of the topology in their version, and for the control channel, which is deaf until
+the cluster user and password were right (cluster-and-ha 4.6, 5). Refuses to know what follows from an announcement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hmac import compare_digest
+
+from attrs import define
+
+from embedclient.wire.core import (
+    ClusterConnect,
+    ClusterConnectReply,
+    NodeAnnounce,
+    Packet,
+    decode_packet,
+)
+
+from ._announcement import packet_for
+from ._peer import CONTROL_CHANNEL, PING_CHANNEL, STREAM_CHANNEL, FrameReceiver, Peer
+from ._topology import Change, Listener, Topology
+
+__all__ = ["Guest", "Guests", "Handler"]
+
+Handler = Callable[["Guest", Packet], None]
+
+
+@define(eq=False)
+class Guest:
+    """What the cluster knows of one accepted connection."""
+
+    peer: Peer
+    authorized: bool = False
+    listener: Listener | None = None
+    #: Who takes the frames of the stream channel, and who is told when the connection is gone.
+    on_frame: FrameReceiver | None = None
+    on_gone: Callable[[], None] | None = None
+
+
+class Guests:
+    """Guests by connection."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        credentials: ClusterConnect,
+        version: int,
+        on_announce: Callable[[Guest, NodeAnnounce], None],
+        log: Callable[[str], None],
+    ) -> None:
+        #: Who answers the packets of the control channel that are not answered here.
+        self.handlers: dict[type[Packet], Handler] = {}
+        self._topology = topology
+        self._credentials = credentials
+        self._version = version
+        self._on_announce = on_announce
+        self._log = log
+        self._guests: dict[Peer, Guest] = {}
+
+    def subscribe(self, peer: Peer) -> None:
+        """Tell a peer of every member now, and of every change while its connection lasts."""
+        guest = self._guest(peer)
+        if guest.listener is not None:
+            self._topology.forget(guest.listener)
+
+        def tell(change: Change) -> None:
+            peer.send(packet_for(change, peer.version, self._version), PING_CHANNEL)
+
+        guest.listener = tell
+        self._topology.listen(tell)
+
+    def on_frame(
+        self, peer: Peer, channel_id: int, packet_type: int, buffer: bytes | bytearray, start: int, end: int
+    ) -> None:
+        """One frame of the stream channel or of the control channel.
+
+        Raises:
+            RemoteProtocolError: it cannot be read.
+        """
+        guest = self._guest(peer)
+        if channel_id == STREAM_CHANNEL:
+            if not guest.authorized:
+                peer.fail("a stream of records from a peer that did not give the cluster user and password")
+            elif guest.on_frame is not None:
+                guest.on_frame(packet_type, buffer, start, end)
+        elif channel_id == CONTROL_CHANNEL:
+            self._on_packet(guest, decode_packet(buffer, start, end, peer.version or self._version, True))
+
+    def _on_packet(self, guest: Guest, packet: Packet) -> None:
+        if isinstance(packet, ClusterConnect):
+            guest.authorized = self._is_right(packet)
+            if not guest.authorized:
+                self._log(
+                    f"{guest.peer.name}: refused, cluster user {packet.cluster_user!r} or the password is wrong; "
+                    "cluster_user and cluster_password must be the same on all brokers of a cluster"
+                )
+            guest.peer.send(ClusterConnectReply(guest.authorized), CONTROL_CHANNEL)
+        elif not guest.authorized:
+            return
+        elif isinstance(packet, NodeAnnounce):
+            self._on_announce(guest, packet)
+        elif (handler := self.handlers.get(type(packet))) is not None:
+            handler(guest, packet)
+
+    def _is_right(self, packet: ClusterConnect) -> bool:
+        ours = self._credentials
+        return packet.cluster_user == ours.cluster_user and self.is_password(packet.cluster_password)
+
+    def is_password(self, password: str) -> bool:
+        """Whether this is the cluster password; how long the answer takes does not tell how much of it is right."""
+        return compare_digest(password.encode("utf-8", "surrogatepass"), self._password)
+
+    @property
+    def _password(self) -> bytes:
+        return self._credentials.cluster_password.encode("utf-8", "surrogatepass")
+
+    def forget(self, peer: Peer) -> None:
+        """The connection is gone, or its broker is."""
+        guest = self._guests.pop(peer, None)
+        if guest is not None:
+            if guest.listener is not None:
+                self._topology.forget(guest.listener)
+            if guest.on_gone is not None:
+                guest.on_gone()
+
+    def _guest(self, peer: Peer) -> Guest:
+        guest = self._guests.get(peer)
+        if guest is None:
+            guest = self._guests[peer] = Guest(peer)
+        return guest

@@ -1,0 +1,301 @@
+"""One broker's place in its cluster: what it announces about itself, to whom it talks, what it makes of news.
+
+Responsible for the announcements of a live broker and of a backup, for which places are dialled, and for noticing that
+a member is gone (cluster-and-ha 4.6 to 4.8, 5). Refuses to decide who is live, and to know journals and votes: who does
+registers for its packets at ``guests`` and at the links.
+
+History of a member that was given up although it lives (`test_a_member_that_was_given_up_comes_back_by_itself`):
+
+1. A and C are linked. The network between them fails for a moment; each removes the other, with its own wall time.
+2. It heals. A links to C again and announces itself with the event id of its start, which is older than the removal.
+3. C does not take that, and answers with the removal itself, as a subscriber would have been told.
+4. A hears that it is gone, knows better, and announces itself again with an id above that of the removal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from embedbroker.config import DEFAULT_CLUSTER_PASSWORD, BrokerConfig, ClusterConnection, Role
+from embedclient.model import Instant, TransportConfiguration
+from embedclient.wire.core import ClusterConnect, NodeAnnounce, Packet
+
+from ._announcement import announced_member, backup_announcement, change_in, live_announcement, packet_for
+from ._contacts import Contact, Switchboard
+from ._guests import Guest, Guests
+from ._link import ControlLink, LinkEnd, where
+from ._peer import CONTROL_CHANNEL, PING_CHANNEL, Peer
+from ._topology import Member, MemberDown, MemberUp, Topology, Verdict
+
+__all__ = ["Membership"]
+
+_SAID_MAX = 100
+
+
+class Membership:
+    """Of a broker that has a cluster connection. ``now`` is set before anything is asked of it."""
+
+    def __init__(
+        self, config: BrokerConfig, version: int, switchboard: Switchboard, log: Callable[[str], None]
+    ) -> None:
+        assert config.cluster_connection is not None
+        self.now = Instant(0.0, 0)
+        self.topology = Topology()
+        self.connector = own_connector(config, config.cluster_connection)
+        self.role = Role.STOPPED
+        # Known from the moment this broker is live, or a backup that knows its live broker's.
+        self.node_id = ""
+        self._settings = config.cluster_connection
+        self._static = [config.connectors[name] for name in self._settings.static_connectors]
+        self._credentials = ClusterConnect(config.cluster_user, config.cluster_password)
+        self._version = version
+        self._switchboard = switchboard
+        self._log = log
+        self.guests = Guests(self.topology, self._credentials, version, self._on_announce, log)
+        #: Who answers what is said on the control channel of a link, and who is told of each link that is authorized.
+        self.handlers: dict[type[Packet], Callable[[ControlLink, Packet], None]] = {}
+        self.on_link: Callable[[ControlLink], None] | None = None
+        self._contacts: list[Contact] = []
+        self._announces_backup = False
+        self._group_name: str | None = None
+        self._repeats: list[float] = []
+        self._said: dict[str, None] = {}
+        if config.cluster_password == DEFAULT_CLUSTER_PASSWORD:
+            self._say(
+                "the cluster password is the default, which everybody knows: set cluster_user and cluster_password"
+            )
+
+    # -- the port of the protocols -------------------------------------------------------------------------------
+
+    def subscribe(self, peer: Peer) -> None:
+        """A client or a broker wants to know the members."""
+        self.guests.subscribe(peer)
+
+    def on_frame(
+        self, peer: Peer, channel_id: int, packet_type: int, buffer: bytes | bytearray, start: int, end: int
+    ) -> None:
+        """A frame that only brokers send."""
+        self.guests.on_frame(peer, channel_id, packet_type, buffer, start, end)
+
+    def forget(self, peer: Peer) -> None:
+        """An accepted connection is gone."""
+        self.guests.forget(peer)
+
+    def refuses_login(self, user: str | None, password: str | None) -> bool:
+        """Whether a session says that it is a broker of this cluster, and is not."""
+        return user == self._credentials.cluster_user and not self.guests.is_password(password or "")
+
+    # -- roles ---------------------------------------------------------------------------------------------------
+
+    def become_backup(self, node_id: str, group_name: str | None = None, *, announce: bool = True) -> None:
+        """Look for the live broker, and tell it that this one stands by; ``announce`` False: only look for it.
+
+        A replicating backup has no node id until it is in sync; it calls this again, and announces itself then.
+        """
+        assert node_id or not announce, "a backup announces itself under the node id of its live broker"
+        if self.role is Role.LIVE:
+            self.topology.become_backup(self.node_id)
+        self.role = Role.BACKUP
+        self.node_id = node_id
+        self._group_name = group_name
+        self._announces_backup = announce
+        self._repeats.clear()
+        if announce:
+            self.topology.put_backup(node_id, self.connector, group_name, self.now.wall_ms)
+        self._review()
+        for link in self._links():
+            self._announce(link)
+
+    def become_live(self, node_id: str, group_name: str | None = None) -> None:
+        """Tell everybody that this broker is live, now and some times more."""
+        self.role = Role.LIVE
+        self.node_id = node_id
+        self._group_name = group_name
+        self.topology.become_live(Member(node_id, self.now.wall_ms, self.connector, None, group_name))
+        interval = self._settings.notification_interval_ms / 1000
+        attempts = range(1, self._settings.notification_attempts + 1)
+        self._repeats = [self.now.monotonic + interval * attempt for attempt in attempts]
+        self._review()
+        for link in self._links():
+            self._announce(link)
+
+    def leave(self, reason: str) -> None:
+        """Talk to nobody any more. Accepted connections are told by whoever ends them."""
+        self.role = Role.STOPPED
+        self._repeats.clear()
+        for contact in self._contacts:
+            contact.give_up(reason)
+        self._contacts.clear()
+
+    # -- time ----------------------------------------------------------------------------------------------------
+
+    def next_deadline(self) -> float | None:
+        """When `on_time` is due."""
+        dues = [due for contact in self._contacts if (due := contact.next_deadline()) is not None]
+        return min([*dues, *self._repeats[:1]], default=None)
+
+    def on_time(self) -> None:
+        """Dial, ping, repeat what was announced: whatever is due."""
+        while self._repeats and self._repeats[0] <= self.now.monotonic:
+            del self._repeats[0]
+            self.topology.repeat(self.node_id, self.now.wall_ms)
+        for contact in list(self._contacts):
+            due = contact.next_deadline()
+            # One of those before may have brought news that makes this one useless.
+            if contact in self._contacts and due is not None and due <= self.now.monotonic:
+                contact.on_time(self.now)
+
+    # -- places --------------------------------------------------------------------------------------------------
+
+    def _wanted(self) -> list[TransportConfiguration]:
+        """Where others are to be looked for.
+
+        A backup looks wherever it was told to, since its live broker may be anywhere there. A live broker goes to the
+        other members, and to places that nobody it knows stands for.
+        """
+        if self.role not in (Role.LIVE, Role.BACKUP):
+            return []
+        topology = self.topology
+        wanted = [one for one in self._static if self.role is Role.BACKUP or topology.member_at(one) is None]
+        for member in topology.members.values():
+            if member.live is not None and (member.node_id != self.node_id or self.role is Role.BACKUP):
+                wanted.append(member.live)
+        places: list[TransportConfiguration] = []
+        for one in wanted:
+            direct = not self._settings.allow_direct_connections_only or _among(one, self._static)
+            if direct and not one.leads_where(self.connector) and not _among(one, places):
+                places.append(one)
+        return places
+
+    def _review(self) -> None:
+        """The members or the role changed: dial who is new, leave alone who is of no interest."""
+        wanted = self._wanted()
+        for contact in [each for each in self._contacts if not _among(each.connector, wanted)]:
+            self._contacts.remove(contact)
+            contact.give_up("nobody is looked for there any more")
+        known = [contact.connector for contact in self._contacts]
+        for place in wanted:
+            if not _among(place, known):
+                contact = Contact(
+                    place,
+                    self._settings,
+                    self._credentials,
+                    self._version,
+                    self._switchboard,
+                    self,
+                    self._log,
+                    self.now,
+                )
+                self._contacts.append(contact)
+
+    def link_to(self, connector: TransportConfiguration) -> ControlLink | None:
+        """The link to the broker at a place, if it has taken us for one of its cluster."""
+        for link in self._links():
+            if link.connector.leads_where(connector):
+                return link
+        return None
+
+    def _links(self) -> list[ControlLink]:
+        return [link for contact in self._contacts if (link := contact.authorized_link) is not None]
+
+    def on_authorized(self, link: ControlLink) -> None:
+        link.on_packet = lambda packet: self._on_link_packet(link, packet)
+        self._announce(link)
+        link.subscribe()
+        if self.on_link is not None:
+            self.on_link(link)
+
+    def on_end(self, link: ControlLink, end: LinkEnd, reason: str) -> None:
+        if end is LinkEnd.REFUSED:
+            self._say(f"{reason}: cluster_user and cluster_password must be the same on all brokers of a cluster")
+        elif link.was_authorized:
+            self._log(f"lost the connection to {link.name}: {reason}")
+            self._remove_at(link.connector)
+
+    def _remove_at(self, connector: TransportConfiguration) -> None:
+        """The live broker of a member went away."""
+        for member in list(self.topology.members.values()):
+            if member.node_id != self.node_id and member.live is not None and member.live.leads_where(connector):
+                self.topology.remove(member.node_id, max(self.now.wall_ms, member.event_id))
+        self._review()
+
+    # -- announcements and news ----------------------------------------------------------------------------------
+
+    def _announce(self, link: ControlLink) -> None:
+        if self.role is Role.LIVE:
+            link.send(live_announcement(self.topology.members[self.node_id]), CONTROL_CHANNEL)
+        elif self._announces_backup:
+            announcement = backup_announcement(self.node_id, self.connector, self._group_name, self.now.wall_ms)
+            link.send(announcement, CONTROL_CHANNEL)
+
+    def _on_announce(self, guest: Guest, packet: NodeAnnounce) -> None:
+        """Another broker says what it is."""
+        if packet.connector is None:
+            return
+        if packet.backup:
+            verdict = self.topology.put_backup(
+                packet.node_id, packet.connector, packet.backup_group_name, self.now.wall_ms
+            )
+        else:
+            verdict = self._hear(announced_member(packet))
+        removed = self.topology.removal_of(packet.node_id)
+        if verdict is Verdict.REMOVED and removed is not None:
+            down = packet_for(MemberDown(packet.node_id, removed), guest.peer.version, self._version)
+            guest.peer.send(down, PING_CHANNEL)
+        self._review()
+
+    def _on_link_packet(self, link: ControlLink, packet: Packet) -> None:
+        match change_in(packet):
+            case MemberUp(member):
+                self._hear(member)
+            case MemberDown(node_id, event_id):
+                self._hear_down(link, node_id, event_id)
+            case None:
+                handler = self.handlers.get(type(packet))
+                if handler is not None:
+                    handler(link, packet)
+                return
+        self._review()
+
+    def _hear(self, member: Member) -> Verdict:
+        verdict = self.topology.update(member)
+        if verdict is Verdict.RIVAL:
+            assert member.live is not None
+            self._say(
+                f"another broker, {where(member.live)}, says that it is live with node id {member.node_id}, which is "
+                "ours: its data directory is a copy of this one, or both took over; stop one of the two"
+            )
+        elif verdict is Verdict.FULL:
+            self._say(f"there are {len(self.topology.members)} members, more are not listened to")
+        return verdict
+
+    def _hear_down(self, link: ControlLink, node_id: str, event_id: int) -> None:
+        if node_id == self.node_id:
+            if self.role is Role.LIVE and event_id >= self.topology.members[node_id].event_id:
+                self.topology.repeat(node_id, max(self.now.wall_ms, event_id + 1))
+                self._announce(link)
+            return
+        member = self.topology.members.get(node_id)
+        if member is not None and member.live is not None and self.link_to(member.live) is not None:
+            # We talk to it at this moment, so it is the news that is wrong.
+            if event_id >= member.event_id:
+                self.topology.repeat(node_id, max(self.now.wall_ms, event_id + 1))
+        else:
+            self.topology.remove(node_id, event_id)
+
+    def _say(self, text: str) -> None:
+        """What an operator has to mend is said once in the life of a broker."""
+        if text not in self._said and len(self._said) < _SAID_MAX:
+            self._said[text] = None
+            self._log(text)
+
+
+def _among(connector: TransportConfiguration, others: list[TransportConfiguration]) -> bool:
+    return any(connector.leads_where(other) for other in others)
+
+
+def own_connector(config: BrokerConfig, settings: ClusterConnection) -> TransportConfiguration:
+    """How others reach this broker: the connector it names, or where it listens."""
+    if settings.connector is not None:
+        return config.connectors[settings.connector]
+    return TransportConfiguration(config.name, parameters={"host": config.host, "port": str(config.port)})

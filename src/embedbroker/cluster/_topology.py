@@ -1,0 +1,204 @@
+"""The brokers of a cluster as one of them knows them: who is live where, and who stands by (cluster-and-ha 4).
+
+Responsible for which news counts, and for telling whoever listens. Refuses to know connections, packets and clocks.
+
+Every change carries an event id, the wall time in milliseconds of the broker that made it. The rules are Artemis', with
+one addition: an event of our own is newer than whatever it changes, even when our clock is behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+
+from attrs import evolve, frozen
+
+from embedclient.model import TransportConfiguration
+
+__all__ = ["Change", "Listener", "Member", "MemberDown", "MemberUp", "Topology", "Verdict"]
+
+# More lives than any cluster has, so that a broken peer cannot fill the memory. Removals are remembered as long.
+MEMBERS_MAX = 1_000
+REMOVALS_MAX = 1_000
+
+
+@frozen
+class Member:
+    """A live broker, its backup, or both: they share a node id."""
+
+    node_id: str
+    event_id: int
+    live: TransportConfiguration | None
+    backup: TransportConfiguration | None = None
+    backup_group_name: str | None = None
+    scale_down_group_name: str | None = None
+
+
+@frozen
+class MemberUp:
+    """A member is new or has changed. ``last`` ends what a new listener is told at once."""
+
+    member: Member
+    last: bool = False
+
+
+@frozen
+class MemberDown:
+    """The live broker of a member is gone."""
+
+    node_id: str
+    event_id: int
+
+
+Change = MemberUp | MemberDown
+Listener = Callable[[Change], None]
+
+
+class Verdict(Enum):
+    """What became of news about a member."""
+
+    TAKEN = "taken"
+    OLD = "old"
+    #: Older than the removal of that member.
+    REMOVED = "removed"
+    #: Another broker claims to be the live one of our own node id.
+    RIVAL = "rival"
+    #: There are as many members as there may be.
+    FULL = "full"
+
+
+class Topology:
+    """Members by node id, in the order in which they became known."""
+
+    def __init__(self) -> None:
+        self.members: dict[str, Member] = {}
+        self._removals: dict[str, int] = {}
+        self._listeners: dict[Listener, None] = {}
+        # The node id that this broker is live for: nobody else may be, and nobody may remove it.
+        self._own: str | None = None
+
+    # -- listening -----------------------------------------------------------------------------------------------
+
+    def listen(self, listener: Listener) -> None:
+        """Tell a listener of every member now, and of every change from now on."""
+        count = len(self.members)
+        for number, member in enumerate(list(self.members.values()), 1):
+            listener(MemberUp(member, last=number == count))
+        self._listeners[listener] = None
+
+    def forget(self, listener: Listener) -> None:
+        """A listener hears nothing any more; one that is not known does no harm."""
+        self._listeners.pop(listener, None)
+
+    def _tell(self, change: Change) -> None:
+        for listener in list(self._listeners):
+            listener(change)
+
+    # -- what this broker does itself ----------------------------------------------------------------------------
+
+    def become_live(self, member: Member) -> Member:
+        """This broker is live: its entry replaces whatever was known of its node id, its backup too."""
+        known = self.members.get(member.node_id)
+        removed = self._removals.pop(member.node_id, member.event_id - 1)
+        at_least = max(removed, known.event_id if known is not None else removed) + 1
+        own = evolve(member, event_id=max(member.event_id, at_least))
+        # First among the members, as it is on the wire of a broker that has just started.
+        self.members = {own.node_id: own} | {key: value for key, value in self.members.items() if key != own.node_id}
+        self._own = own.node_id
+        self._tell(MemberUp(own))
+        return own
+
+    def become_backup(self, node_id: str) -> None:
+        """This broker is not live, or not any more: who is may say so."""
+        if self._own == node_id:
+            self._own = None
+
+    def repeat(self, node_id: str, now_ms: int) -> Member:
+        """Tell everybody of a member once more, as news."""
+        member = self.members[node_id]
+        self.members[node_id] = member = evolve(member, event_id=max(now_ms, member.event_id + 1))
+        self._tell(MemberUp(member))
+        return member
+
+    def put_backup(
+        self, node_id: str, backup: TransportConfiguration | None, backup_group_name: str | None, now_ms: int
+    ) -> Verdict:
+        """A backup announced itself, or is gone (None): what else is known of the member stays."""
+        known = self.members.get(node_id)
+        if known is None:
+            if len(self.members) >= MEMBERS_MAX:
+                return Verdict.FULL
+            member = Member(node_id, now_ms, None, backup, backup_group_name)
+        else:
+            member = evolve(known, backup=backup, event_id=max(now_ms, known.event_id + 1))
+        self.members[node_id] = member
+        self._tell(MemberUp(member))
+        return Verdict.TAKEN
+
+    # -- what others say -----------------------------------------------------------------------------------------
+
+    def update(self, news: Member) -> Verdict:
+        """Another broker tells of a member."""
+        removed = self._removals.get(news.node_id)
+        if removed is not None and 0 != news.event_id < removed:
+            return Verdict.REMOVED
+        known = self.members.get(news.node_id)
+        if known is None:
+            if len(self.members) >= MEMBERS_MAX:
+                return Verdict.FULL
+            self._store(news)
+            return Verdict.TAKEN
+        if news.node_id == self._own and self._is_rival(known, news):
+            return Verdict.RIVAL
+        if news.event_id > known.event_id or (known.live is None and news.live is not None):
+            live = news.live or known.live
+            backup = news.backup or known.backup
+            if live is not None and backup is not None and live.leads_where(backup):
+                # A backup that took over is not its own backup: Artemis leaves the old entry's standing here.
+                backup = None
+            self._store(evolve(news, live=live, backup=backup, event_id=max(news.event_id, known.event_id)))
+            return Verdict.TAKEN
+        if (
+            known.backup is None
+            and news.backup is not None
+            and not (known.live and known.live.leads_where(news.backup))
+        ):
+            # Nobody is told: who needs a backup asks, and the next news carries it.
+            self.members[news.node_id] = evolve(known, backup=news.backup)
+        return Verdict.OLD
+
+    def _is_rival(self, own: Member, news: Member) -> bool:
+        return news.live is not None and own.live is not None and not news.live.leads_where(own.live)
+
+    def _store(self, member: Member) -> None:
+        self.members[member.node_id] = member
+        self._tell(MemberUp(member))
+
+    def remove(self, node_id: str, event_id: int) -> bool:
+        """A member's live broker is gone. False when that is old news, or about this broker itself."""
+        known = self.members.get(node_id)
+        if node_id == self._own or (known is not None and known.event_id > event_id):
+            return False
+        self._removals.pop(node_id, None)
+        self._removals[node_id] = event_id
+        if len(self._removals) > REMOVALS_MAX:
+            del self._removals[next(iter(self._removals))]
+        if known is None:
+            return False
+        del self.members[node_id]
+        self._tell(MemberDown(node_id, event_id))
+        return True
+
+    def removal_of(self, node_id: str) -> int | None:
+        """The event id with which a member was removed, if it was."""
+        return self._removals.get(node_id)
+
+    # -- looking at it -------------------------------------------------------------------------------------------
+
+    def member_at(self, connector: TransportConfiguration) -> Member | None:
+        """The member whose live broker or backup is reached by a connector."""
+        for member in self.members.values():
+            for one in (member.live, member.backup):
+                if one is not None and one.leads_where(connector):
+                    return member
+        return None

@@ -1,0 +1,104 @@
+"""The connections that a node opens itself: asked for, open, over.
+
+Responsible for their numbers, for handing each read to whoever asked for the connection, and for turning what was
+gathered in a step into one SendBytes each. Refuses to know what is said on them.
+
+Their numbers are below zero: those above are the host's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from embedbroker.config import BrokerConfig
+from embedbroker.protocols import Link
+from embedclient.model import Instant, TransportConfiguration
+
+from ._inputs import BytesReceived, Dialed, DialFailed, PeerClosed, Written
+from ._outputs import CloseConnection, Dial, Level, Output, SendBytes
+
+if TYPE_CHECKING:
+    from embedbroker.cluster import Caller
+
+__all__ = ["Dials"]
+
+
+class Dials:
+    """By number: who asked for it, and the link as soon as it is open."""
+
+    def __init__(self, config: BrokerConfig, notice: Callable[[Level, str], None]) -> None:
+        self._config = config
+        self._notice = notice
+        self._callers: dict[int, Caller] = {}
+        self._links: dict[int, Link] = {}
+        self._dirty: list[Link] = []
+        self._orders: list[Output] = []
+        self._last = 0
+
+    def dial(self, caller: Caller, connector: TransportConfiguration, timeout_s: float) -> int:
+        """Ask for a connection; the caller is told what becomes of it."""
+        self._last -= 1
+        self._callers[self._last] = caller
+        self._orders.append(Dial(self._last, connector, timeout_s))
+        return self._last
+
+    def hang_up(self, number: int) -> None:
+        """Nobody waits for that connection any more."""
+        if self._callers.pop(number, None) is not None:
+            self._orders.append(CloseConnection(number, "not wanted any more"))
+
+    # -- what becomes of it --------------------------------------------------------------------------------------
+
+    def on_dialed(self, dialed: Dialed, now: Instant) -> None:
+        caller = self._callers.get(dialed.connection)
+        if caller is not None:
+            link = Link(dialed.connection, dialed.peer, self._config.output_high_water_bytes, self._dirty)
+            self._links[dialed.connection] = link
+            caller.opened(link, now)
+
+    def on_dial_failed(self, failed: DialFailed, now: Instant) -> None:
+        caller = self._callers.pop(failed.connection, None)
+        if caller is not None:
+            caller.not_opened(failed.reason, now)
+
+    def on_bytes(self, received: BytesReceived, now: Instant) -> None:
+        caller = self._callers.get(received.connection)
+        if caller is not None:
+            caller.receive(received.data, now)
+
+    def on_written(self, written: Written) -> None:
+        link = self._links.get(written.connection)
+        if link is not None:
+            link.written(written.count)
+
+    def on_peer_closed(self, closed: PeerClosed) -> None:
+        caller = self._callers.pop(closed.connection, None)
+        link = self._links.pop(closed.connection, None)
+        if caller is not None and link is not None:
+            link.alive = False
+            caller.lost(closed.reason)
+
+    # -- the end of a step ---------------------------------------------------------------------------------------
+
+    def collect(self, outputs: list[Output]) -> None:
+        """What was asked for and gathered since the last time."""
+        bytes_max = self._config.output_bytes_max
+        for link in self._dirty:
+            if link.out:
+                outputs.append(SendBytes(link.id, link.take()))
+            if link.room + link.excess < link.high_water - bytes_max and link.alive:
+                self._notice(
+                    Level.WARNING, f"{link.peer}: closed, it does not read: {bytes_max} bytes are waiting for it"
+                )
+                link.close("the peer does not read")
+                self._callers[link.id].lost("it does not read")
+            if not link.alive and link.close_reason is not None:
+                outputs.append(CloseConnection(link.id, link.close_reason))
+                link.close_reason = None
+                self._links.pop(link.id, None)
+                self._callers.pop(link.id, None)
+        self._dirty.clear()
+        if self._orders:
+            outputs += self._orders
+            self._orders.clear()

@@ -1,0 +1,39 @@
+"""From a connector to a byte pipe.
+
+Responsible for which transport a connector names, and with which parameters. Refuses to know who dials, and why.
+"""
+
+from __future__ import annotations
+
+import trio
+
+from embedclient.model import IN_VM_CONNECTOR_FACTORY, TransportConfiguration
+from embedclient.transport._registry import vm_connect
+from embedclient.transport._stream import ByteStream
+from embedclient.transport._tcp import connect_tcp
+
+
+async def dial(configuration: TransportConfiguration, timeout_s: float) -> ByteStream:
+    """Open the byte pipe that a connector names.
+
+    Raises:
+        TransportLost: nobody answered within ``timeout_s``; the reason says where.
+    """
+    parameters = configuration.parameters
+    if configuration.factory == IN_VM_CONNECTOR_FACTORY:
+        await trio.lowlevel.checkpoint()
+        return vm_connect(str(parameters["serverId"]))
+    local_address = (str(parameters.get("localAddress", "")), int(parameters.get("localPort", 0)))
+    return await connect_tcp(
+        configuration.host,
+        configuration.port,
+        timeout_s=timeout_s,
+        no_delay=bool(parameters.get("tcpNoDelay", True)),
+        local_address=local_address if any(local_address) else None,
+        send_buffer_bytes=_size(parameters.get("tcpSendBufferSize")),
+        receive_buffer_bytes=_size(parameters.get("tcpReceiveBufferSize")),
+    )
+
+
+def _size(value: bool | int | str | None) -> int | None:
+    return None if value is None or int(value) < 0 else int(value)
