@@ -79,7 +79,7 @@ def test_a_failed_branch_the_timeout_and_a_branch_without_work() -> None:
 
 
 def test_suspending_resuming_and_joining() -> None:
-    first = VectorReplay("xa-join-suspend-resume", LocatorSettings(), only=1)
+    first = VectorReplay("xa-join-suspend-resume", LocatorSettings(), only=[1])
     initial, session, xa = open_xa(first)
     producer = first.open_producer(session, "xaq")
     first.finish(xa.start(xid("8")))
@@ -88,7 +88,7 @@ def test_suspending_resuming_and_joining() -> None:
     first.finish(xa.start(xid("8"), XaFlag.TMRESUME))
     first.finish(producer.send(first.message()))
     first.finish(xa.end(xid("8")))
-    second = VectorReplay("xa-join-suspend-resume", LocatorSettings(), only=2)
+    second = VectorReplay("xa-join-suspend-resume", LocatorSettings(), only=[2])
     other_initial, other, other_xa = open_xa(second, start=False)
     other_producer = other.create_producer("xaq")
     second.play()
@@ -103,7 +103,7 @@ def test_suspending_resuming_and_joining() -> None:
 
 
 def test_recovering_and_forgetting() -> None:
-    replay = VectorReplay("xa-recover-forget", LocatorSettings(), only=2)
+    replay = VectorReplay("xa-recover-forget", LocatorSettings(), only=[2])
     # Before the second connection knew its broker's version, the recorded client used the older form of this packet.
     older = create_session_packet("", 10, 136, None, None, JMS_CONNECTION, LocatorSettings())
     replay.leave_out(older)

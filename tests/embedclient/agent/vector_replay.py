@@ -7,6 +7,7 @@ the recordings say varies: pings, session names, confirmations, and the order of
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,6 +22,7 @@ from embedclient.agent import (
     Delivery,
     Dial,
     Dialed,
+    DialFailed,
     FirstElementPolicy,
     LocatorSettings,
     Output,
@@ -39,17 +41,22 @@ from embedclient.wire.core import (
     CreateSession,
     CreateSessionV2,
     FrameSplitter,
+    NullResponse,
     Packet,
     PacketsConfirmed,
     Ping,
     ReattachSession,
+    SessionCommit,
     SessionSend,
     decode_packet,
+    encode_packet,
 )
 from tests.embedclient.agent.node_pair import SeededEntropy
 
-VECTORS = Path(__file__).parents[2] / "vectors" / "core"
+VECTORS = Path(__file__).parents[2] / "vectors"
 CONNECTOR = TransportConfiguration("recorded", parameters={"host": "127.0.0.1", "port": 62700})
+# The servers of recorded pairs, by their ports.
+SERVERS = {64617: "A", 64717: "B"}
 UNORDERED_MAX = 8
 
 T = TypeVar("T")
@@ -65,46 +72,63 @@ class Recorded:
     packet: Packet | None
     frame: bytes
     lost: bool
+    server: str
 
 
 def _without_names(packet: Packet) -> Packet:
     return packet.replace(name="") if isinstance(packet, (CreateSession, CreateSessionV2, ReattachSession)) else packet
 
 
-def load(name: str, only: int | None = None) -> list[Recorded]:
-    """The recording, or `only` one of its connections."""
+def _without_id(packet: Packet) -> Packet:
+    return packet.replace(correlation_id=0) if isinstance(packet, (SessionCommit, SessionSend)) else packet
+
+
+def load(name: str, only: Collection[int]) -> list[Recorded]:
+    """The recording, or `only` some of its connections. Of several, each ends where it was lost."""
     lines = [json.loads(line) for line in (VECTORS / f"{name}.jsonl").read_text().splitlines()]
+    lines = [line for line in lines if "conn" in line and (not only or line["conn"] in only)]
+    last = max(line["conn"] for line in lines)
     recorded = []
     for line in lines:
-        if only not in (None, line.get("conn")):
-            continue
-        if line.get("event") == "close" and line["by"] != "client":
-            recorded.append(Recorded(line["conn"], False, 0, None, b"", False))
+        if line.get("event") == "close" and (line["by"] != "client" or line["conn"] != last):
+            recorded.append(Recorded(line["conn"], False, 0, None, b"", False, ""))
         if "hex" not in line or line.get("raw"):
             continue
         frame = bytes.fromhex(line["hex"])
         from_client = line["from"] == "client"
+        server = str(line.get("to" if from_client else "from"))
         packet = decode_packet(frame, 0, len(frame), 136, from_client)
         if isinstance(packet, Ping) or (from_client and isinstance(packet, PacketsConfirmed)):
             continue
         recorded.append(
-            Recorded(line["conn"], from_client, line["channel"], _without_names(packet), frame, "lost" in line)
+            Recorded(line["conn"], from_client, line["channel"], _without_names(packet), frame, "lost" in line, server)
         )
     return recorded
 
 
 class VectorReplay:
-    """An agent whose broker is a recording."""
+    """An agent whose broker is a recording. `only` leaves out the connections of other clients."""
 
-    def __init__(self, name: str, settings: LocatorSettings, *, only: int | None = None) -> None:
-        self._recorded = load(name, only)
+    def __init__(
+        self,
+        name: str,
+        settings: LocatorSettings,
+        *connectors: TransportConfiguration,
+        folder: str = "core",
+        only: Collection[int] = (),
+    ) -> None:
+        self._recorded = load(f"{folder}/{name}", only)
         self._sends = [
             item.packet.message
             for item in self._recorded
             if item.from_client and isinstance(item.packet, SessionSend) and not _repeated(self._recorded, item)
         ]
         self.seconds = 1.0
-        self.agent = Agent(settings, [CONNECTOR], FirstElementPolicy(), SeededEntropy(7))
+        # How many more connections break; -1: all that did.
+        self.losses = -1
+        self.on_frame: Callable[[], None] = lambda: None
+        self._answer_ids: dict[int, int | None] = {}
+        self.agent = Agent(settings, connectors or [CONNECTOR], FirstElementPolicy(), SeededEntropy(7))
         self._position = 0
         self._produced: list[tuple[int, Packet]] = []
         self._splitter = FrameSplitter()
@@ -128,19 +152,43 @@ class VectorReplay:
         self._take(self.agent.take_outputs(self.now))
         while self._position < len(self._recorded):
             item = self._recorded[self._position]
-            if item.connection != self._connection and not self._live:
+            if not self._live:
                 self._dial_due()
             if item.from_client:
-                assert item.packet is not None
-                if (item.channel_id, item.packet) not in self._produced:
+                said = self._said(item)
+                if said is None:
                     return
-                self._produced.remove((item.channel_id, item.packet))
+                self._produced.remove(said)
             elif item.packet is None:
+                if self.losses == 0:
+                    return
+                self.losses -= 1
                 self._live = False
                 self._take(self.agent.step(PeerClosed(self._connection, "recorded"), self.now))
             elif not item.lost:
-                self._take(self.agent.step(BytesReceived(self._connection, item.frame), self.now))
+                self._take(self.agent.step(BytesReceived(self._connection, self._frame(item)), self.now))
+                self.on_frame()
             self._position += 1
+
+    def _said(self, item: Recorded) -> tuple[int, Packet] | None:
+        """What the client said of the same meaning as the recorded one."""
+        for channel_id, packet in self._produced:
+            if channel_id != item.channel_id:
+                continue
+            if packet == item.packet:
+                return channel_id, packet
+            if item.packet is not None and _without_id(packet) == _without_id(item.packet):
+                # Here a commit has an id always, and what follows it other ones; the answers have to fit.
+                assert isinstance(packet, (SessionCommit, SessionSend))
+                self._answer_ids[channel_id] = packet.correlation_id
+                return channel_id, packet
+        return None
+
+    def _frame(self, item: Recorded) -> bytes:
+        if not isinstance(item.packet, NullResponse) or item.channel_id not in self._answer_ids:
+            return item.frame
+        answer_id = self._answer_ids.pop(item.channel_id)
+        return encode_packet(item.packet.replace(correlation_id=answer_id), item.channel_id, 136)
 
     def _dial_due(self) -> None:
         """A pause between two attempts is over before the recording goes on with a new connection."""
@@ -152,6 +200,8 @@ class VectorReplay:
     def _take(self, outputs: list[Output]) -> None:
         for output in outputs:
             match output:
+                case Dial(number, configuration, _) if not self._is_there(configuration):
+                    self._take(self.agent.step(DialFailed(number, "connection refused"), self.now))
                 case Dial(number, _, _):
                     self._connection = number
                     self._splitter = FrameSplitter()
@@ -162,6 +212,11 @@ class VectorReplay:
                     self._produce(data)
                 case CloseConnection():
                     pass
+
+    def _is_there(self, configuration: TransportConfiguration) -> bool:
+        """Whether the next recorded connection leads to this server."""
+        coming = next(item for item in self._recorded[self._position :] if item.server)
+        return configuration.port not in SERVERS or SERVERS[configuration.port] == coming.server
 
     def _produce(self, data: bytes) -> None:
         buffer, ends = self._splitter.feed(data.removeprefix(HANDSHAKE))
@@ -183,10 +238,15 @@ class VectorReplay:
     def expected(self) -> str:
         return repr(self._recorded[self._position : self._position + 1]) + f", said {self._produced}"
 
+    @property
+    def through(self) -> bool:
+        """Nothing follows."""
+        return self._position == len(self._recorded)
+
     def end(self) -> None:
         """The recording is through, and the client said nothing else."""
         self.play()
-        assert self._position == len(self._recorded), f"not said: {self.expected}"
+        assert self.through, f"not said: {self.expected}"
         assert self._produced == []
 
     # --- what nearly all recordings begin and end with ---
@@ -227,6 +287,24 @@ class VectorReplay:
             if index >= self._position and item.from_client and item.packet == packet
         )
         del self._recorded[index]
+
+    def leave_out_with_answer(self, packet: Packet, answer: type[Packet]) -> None:
+        """The same for a request."""
+        coming = self._recorded[self._position :]
+        request = next(item for item in coming if item.from_client and item.packet == packet)
+        reply = next(
+            item
+            for item in coming[coming.index(request) :]
+            if item.channel_id == request.channel_id and isinstance(item.packet, answer)
+        )
+        self._recorded.remove(request)
+        self._recorded.remove(reply)
+
+    def channels_made_again(self) -> dict[int, int]:
+        """The channels of sessions that the recorded client made again, each with its place in the order."""
+        packets = [item.packet for item in self._recorded if item.from_client]
+        again = [packet.session_channel_id for packet in packets if type(packet) is CreateSession]
+        return {channel_id: place for place, channel_id in enumerate(again)}
 
     def receive(self, session: Session, consumer: Consumer) -> Delivery | None:
         """receive: what is there or comes, acknowledged as the mode does."""

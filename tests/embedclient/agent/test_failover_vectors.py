@@ -1,0 +1,104 @@
+"""The agent fails over between recorded Artemis brokers as the Java client did, given the same answers."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from embedclient.agent import BytesReceived, Dial, DialFailed, LocatorSettings
+from embedclient.errors import TransactionOutcomeUnknownException, UnblockedException
+from embedclient.model import TransportConfiguration
+from embedclient.wire.core import DisconnectV3, Packet, decode_packet
+from tests.embedclient.agent.failover_replay import FailoverReplay
+from tests.embedclient.agent.vector_replay import SERVERS, VECTORS, VectorReplay
+
+CONNECTOR_A, CONNECTOR_B = (
+    TransportConfiguration(name, parameters={"host": "127.0.0.1", "port": port}) for port, name in SERVERS.items()
+)
+
+
+@pytest.mark.parametrize("store", ["ss", "rp"])
+@pytest.mark.parametrize("what", ["plain", "transacted", "unacked"])
+def test_sessions_move_to_the_backup(what: str, store: str) -> None:
+    FailoverReplay(f"client-failover-{what}-{store}").run()
+
+
+@pytest.mark.parametrize(("store", "connections"), [("ss", [3, 4]), ("rp", [4, 5])])
+def test_branches_that_were_prepared_are_there_and_others_are_lost(store: str, connections: list[int]) -> None:
+    FailoverReplay(f"client-failover-xa-{store}", only=connections).run()
+
+
+def test_a_send_in_flight_is_released() -> None:
+    program = FailoverReplay("client-failover-send-inflight-ss")
+    program.run()
+    assert program.background is not None
+    assert type(program.background.error) is UnblockedException
+
+
+def test_a_commit_in_flight_has_an_unknown_outcome() -> None:
+    program = FailoverReplay("client-failover-commit-inflight-ss")
+    program.run()
+    assert program.background is not None
+    assert type(program.background.error) is TransactionOutcomeUnknownException
+
+
+def test_sessions_are_reattached_at_the_same_broker_and_made_again_at_the_other() -> None:
+    FailoverReplay("client-reattach-then-failover-ss").run()
+
+
+def recorded_frames(name: str, kind: type[Packet]) -> list[bytes]:
+    """What the broker said to the client."""
+    lines = [json.loads(line) for line in (VECTORS / "cluster" / f"{name}.jsonl").read_text().splitlines()]
+    frames = [bytes.fromhex(line["hex"]) for line in lines if line.get("to") == "client" and not line.get("raw")]
+    return [frame for frame in frames if isinstance(decode_packet(frame, 0, len(frame), 136, False), kind)]
+
+
+@pytest.mark.parametrize("name", ["client-failover-orderly-stop-ss", "client-failover-orderly-stop-rp"])
+def test_who_is_told_that_the_broker_stops_goes_to_the_backup_first(name: str) -> None:
+    """The recorded client went back to the broker that stops, and waited 30 s for its answer."""
+    program = FailoverReplay("client-failover-plain-ss")
+    before_the_kill = [command for command, _ in program.commands].index("lose")
+    program.run(before_the_kill)
+    agent, now = program.replay.agent, program.replay.now
+    (disconnect,) = recorded_frames(name, DisconnectV3)
+    outputs = agent.step(BytesReceived(1, disconnect), now)
+    dialed = []
+    while (dial := next((output for output in outputs if isinstance(output, Dial)), None)) is not None:
+        dialed.append(SERVERS[dial.configuration.port])
+        outputs = agent.step(DialFailed(dial.connection, "refused"), now)
+    assert dialed == ["B", "A"]
+    assert agent.next_deadline() == now.monotonic + 0.2
+
+
+@pytest.mark.parametrize("store", ["ss", "rp"])
+def test_a_backup_that_comes_later_and_goes_again_is_learnt(store: str) -> None:
+    replay = VectorReplay(
+        f"client-topology-pair-{store}", LocatorSettings(ha=True), CONNECTOR_A, folder="cluster", only=[1]
+    )
+    call = replay.agent.create_session(
+        username="admin", password="admin", auto_commit_sends=False, auto_commit_acks=False, pre_acknowledge=False
+    )
+    initial = replay.finish(call)
+    replay.finish(initial.add_metadata("jms-session", ""))
+    replay.end()
+    (node,) = replay.agent.topology.nodes.values()
+    assert node.node_id == replay.agent.node_id
+    assert [SERVERS[each.port] for each in node.connectors()] == ["A", "B"]
+
+
+def test_nodes_of_a_cluster_come_and_go() -> None:
+    replay = VectorReplay("client-topology-cluster", LocatorSettings(ha=True), CONNECTOR_B, folder="cluster", only=[8])
+    heard: list[list[str]] = []
+    call = replay.agent.create_session(
+        username="admin", password="admin", auto_commit_sends=False, auto_commit_acks=False, pre_acknowledge=False
+    )
+    replay.on_frame = lambda: heard.append([SERVERS[each.port] for each in replay.agent.topology.connectors()])
+    replay.finish(replay.finish(call).add_metadata("jms-session", ""))
+    replay.end()
+    assert [servers for servers, before in zip(heard, [None, *heard], strict=False) if servers != before] == [
+        ["B"],
+        ["B", "A"],
+        ["B"],
+        ["B", "A"],
+    ]
