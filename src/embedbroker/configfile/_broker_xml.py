@@ -1,0 +1,106 @@
+"""From the tree of a broker.xml to one `BrokerConfig`.
+
+Responsible for the elements directly below ``core``, and for directories. Refuses to know files, encodings and which
+names there are: what reaches it may stand where it stands.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from embedbroker.config import BrokerConfig
+
+from ._addresses import address_settings
+from ._cluster import cluster_connection
+from ._document import Element
+from ._findings import Findings
+from ._ha import ha_policy
+from ._mapping import Fields, built, store, value_of, values_of
+from ._transports import acceptor_values, connectors_of
+from ._values import boolean, secret, size, text, whole
+
+__all__ = ["broker_config"]
+
+_FIELDS: Fields = {
+    "name": ("name", text),
+    "cluster-user": ("cluster_user", text),
+    "cluster-password": ("cluster_password", secret),
+    "id-cache-size": ("id_cache_size", whole),
+    "persist-id-cache": ("persist_id_cache", boolean),
+    "connection-ttl-check-interval": ("connection_check_interval_ms", whole),
+    "message-expiry-scan-period": ("message_expiry_scan_period_ms", whole),
+    "address-queue-scan-period": ("address_queue_scan_period_ms", whole),
+    "transaction-timeout": ("transaction_timeout_ms", whole),
+    "transaction-timeout-scan-period": ("transaction_timeout_scan_period_ms", whole),
+    "journal-file-size": ("segment_size_bytes", size),
+    "journal-lock-acquisition-timeout": ("journal_lock_acquisition_timeout_ms", whole),
+}
+_JOURNAL = "data/journal"
+# Where Artemis has a directory for each kind of data.
+_OTHER_DIRECTORIES = ("bindings-directory", "paging-directory", "large-messages-directory")
+
+
+def broker_config(root: Element, instance: Path, findings: Findings) -> BrokerConfig | None:
+    """The configuration; None when something is wrong. Directories are relative to ``instance``."""
+    core = root.take("core")
+    if core is None:
+        findings.refuse(root.place, "has no <core xmlns='urn:activemq:core'>")
+        return None
+    values = values_of(core, _FIELDS, BrokerConfig, findings)
+    values |= acceptor_values(core, findings)
+    values |= _directories(core, instance, findings)
+    _add_unless_minus_one(core, "global-max-size", "global_max_size_bytes", values, findings)
+    if _add_unless_minus_one(core, "connection-ttl-override", "connection_ttl_ms", values, findings):
+        findings.warn(f"{core.place}/connection-ttl-override", "clients that ask for another time to live get it")
+    values["connectors"] = connectors = connectors_of(core, findings)
+    policy = ha_policy(core, connectors, findings)
+    if policy is not None:
+        values["ha_policy"] = policy
+    wanted = getattr(policy, "cluster_name", None)
+    values["cluster_connection"] = cluster_connection(core, wanted, connectors, findings)
+    values["address_settings"] = address_settings(core, findings)
+    _look_at_security(core, findings)
+    return None if findings.errors else built(BrokerConfig, values, core.place, findings)
+
+
+def _add_unless_minus_one(core: Element, name: str, field: str, values: dict[str, Any], findings: Findings) -> bool:
+    """Keep a value that -1 leaves at its default; returns whether it was another one."""
+    element = core.take(name)
+    value = None if element is None else value_of(element, size if "size" in name else whole, findings)
+    if element is None or value is None or value == -1:
+        return False
+    store(values, field, value, BrokerConfig, element.place, findings)
+    return True
+
+
+def _directories(core: Element, instance: Path, findings: Findings) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    persistent = core.take("persistence-enabled")
+    journal = _directory(core, "journal-directory", instance, findings) or str(instance / _JOURNAL)
+    for name in _OTHER_DIRECTORIES:
+        other = _directory(core, name, instance, findings)
+        if other is not None and Path(other).parent != Path(journal).parent:
+            findings.warn(f"{core.place}/{name}", f"is not used: everything is written to {journal}")
+    locks = _directory(core, "node-manager-lock-directory", instance, findings)
+    if locks is not None:
+        values["node_manager_lock_directory"] = locks
+    if persistent is None or value_of(persistent, boolean, findings) is not False:
+        values["data_directory"] = journal
+    return values
+
+
+def _directory(core: Element, name: str, instance: Path, findings: Findings) -> str | None:
+    element = core.take(name)
+    found = None if element is None else value_of(element, text, findings)
+    return None if found is None else str(instance / str(found))
+
+
+def _look_at_security(core: Element, findings: Findings) -> None:
+    enabled = core.take("security-enabled")
+    if enabled is None or value_of(enabled, boolean, findings) is not False:
+        text = "users and permissions are not checked yet: whoever reaches the broker may do everything"
+        findings.warn(f"{core.place}/security-enabled", text)
+    masked = core.take("mask-password")
+    if masked is not None and value_of(masked, boolean, findings) and core.children.get("cluster-password"):
+        findings.refuse(masked.place, "masked passwords are not supported; use ${NAME} and set NAME in the environment")

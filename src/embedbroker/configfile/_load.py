@@ -1,0 +1,66 @@
+"""`load_config`: the way of a file from disk to a `BrokerConfig`.
+
+Responsible for the order of the steps, for the places a relative directory starts from, and for where warnings go.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from embedbroker.config import BrokerConfig
+
+from ._broker_xml import broker_config
+from ._document import read_document
+from ._findings import Findings
+from ._names_check import check_names
+from ._rest import warn_about_rest
+
+__all__ = ["load_config"]
+
+_INSTANCE = "artemis.instance"
+_logger = logging.getLogger("embedbroker.configfile")
+
+
+def load_config(
+    path: str | os.PathLike[str],
+    *,
+    properties: Mapping[str, str] | None = None,
+    on_warning: Callable[[str], object] | None = None,
+) -> BrokerConfig:
+    """Read an Artemis broker.xml.
+
+    ``${name}`` and ``${name:default}`` in it are replaced from ``properties``, then from the environment. Relative
+    directories start where the file is, or above that when it lies in a directory ``etc``, as in the directory that
+    ``artemis create`` makes; the property ``artemis.instance`` says otherwise.
+
+    What the file asks for and this broker does not do yet is a warning, one line for each name: ``on_warning`` is
+    called with it, by default it is logged to ``embedbroker.configfile``.
+
+    Raises:
+        ConfigFileError: the file is wrong; the text has a line for each error, with its path in the file.
+        OSError: it cannot be read.
+    """
+    file = Path(path)
+    given = {} if properties is None else dict(properties)
+    folder = file.absolute().parent
+    instance = Path(given.get(_INSTANCE) or (folder.parent if folder.name == "etc" else folder))
+    known = {
+        "artemis.instance.etc": str(folder),
+        "artemis.instance.uri": instance.as_uri(),
+        **given,
+        _INSTANCE: str(instance),
+    }
+    findings = Findings()
+    root = read_document(file, known, os.environ, findings)
+    check_names(root, findings)
+    config = broker_config(root, instance, findings) if root.children else None
+    findings.raise_if_wrong()
+    assert config is not None, "without errors there is a configuration"
+    warn_about_rest(root, findings)
+    warn = _logger.warning if on_warning is None else on_warning
+    for line in findings.warnings:
+        warn(line)
+    return config

@@ -1,0 +1,75 @@
+"""Whether everything in a file stands where it may: names, how often, and text where text belongs.
+
+Responsible for refusing what the table of names does not have, with the nearest name that it has, or with the place
+where the name would be right. What is refused leaves the tree, so that nobody else meets it.
+"""
+
+from __future__ import annotations
+
+from embedclient.model import did_you_mean
+
+from ._document import Element
+from ._findings import Findings
+from ._names import Child, Entry, entry, places
+
+__all__ = ["check_names"]
+
+_ROOT = "configuration"
+
+
+def check_names(root: Element, findings: Findings) -> None:
+    """Note every name, repetition and text that may not be there, and take it out."""
+    if root.name != _ROOT:
+        findings.refuse(root.file, f"the outermost element must be <{_ROOT} xmlns='urn:activemq'>, not <{root.name}>")
+        root.children.clear()
+        return
+    _check(root, entry(_ROOT), findings)
+
+
+def _check(element: Element, known: Entry, findings: Findings) -> None:
+    for name in list(element.attributes):
+        if name not in known.attributes:
+            del element.attributes[name]
+            findings.refuse(f"{element.place}/@{name}", "unknown attribute" + did_you_mean(name, known.attributes))
+    for name, children in list(element.children.items()):
+        child = known.children.get(name)
+        if child is None:
+            del element.children[name]
+            for each in children:
+                findings.refuse(each.place, "unknown name" + _hint(name, element, known))
+            continue
+        if len(children) > 1 and not child.repeats:
+            findings.refuse(
+                children[0].place.removesuffix("[1]"), f"stands there {len(children)} times, once is allowed"
+            )
+        for each in children:
+            _check_content(each, child, findings)
+    if element.text is not None and known.children:
+        findings.refuse(element.place, f"text is not expected here: {_shortened(element.text)}")
+
+
+def _check_content(element: Element, child: Child, findings: Findings) -> None:
+    if child.former:
+        # What older releases allowed in it is no longer on record, and none of it has an effect.
+        element.children.clear()
+        element.attributes.clear()
+    elif child.entry is not None:
+        _check(element, entry(child.entry), findings)
+    else:
+        _check(element, Entry({}, {}), findings)
+
+
+def _hint(name: str, element: Element, known: Entry) -> str:
+    if near := did_you_mean(name, known.children):
+        return near
+    where = next((path for path, _ in places() if path[-1] == name), None)
+    if where is not None:
+        return f"; it belongs into {'/'.join(where[:-1]) or 'the outermost element'}"
+    if not known.children:
+        return f"; {element.name} holds text only"
+    # Nothing is similar: what may stand here is more of a help, if it is not too much.
+    return f"; expected one of {', '.join(known.children)}" if len(known.children) <= 8 else ""
+
+
+def _shortened(text: str) -> str:
+    return repr(text if len(text) <= 40 else text[:40] + "...")

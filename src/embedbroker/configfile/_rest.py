@@ -1,0 +1,92 @@
+"""What a file asks for and does not get: one warning for each name of the schema that nobody made use of.
+
+Responsible for the wording, and for keeping quiet about values that ask for what is done anyway. Refuses to know who
+makes use of what: elements say it themselves.
+"""
+
+from __future__ import annotations
+
+from ._document import Element
+from ._findings import Findings
+
+__all__ = ["warn_about_rest"]
+
+_NO_EFFECT = "has no effect here"
+_NO_DISCOVERY = "there is no discovery yet; use static-connectors"
+
+# Path -> why it has no effect, where that is of use to know.
+_REASONS = {
+    "core/security-settings": "users and permissions are not checked",
+    "core/cluster-connections/cluster-connection": "only one cluster-connection is used",
+    "core/cluster-connections/cluster-connection-uri": "write it as a cluster-connection with elements",
+    "core/cluster-connections/cluster-connection/discovery-group-ref": _NO_DISCOVERY,
+    "core/cluster-connections/cluster-connection/message-load-balancing": "messages stay on their broker",
+    "core/broadcast-groups": _NO_DISCOVERY,
+    "core/discovery-groups": _NO_DISCOVERY,
+    "core/store": "the journal is files of journal-directory",
+    "core/persist-delivery-count-before-delivery": "delivery counts survive a restart only once a message came back",
+    "core/management-address": "there are no management messages yet",
+    "core/journal-datasync": "every batch is synced to the disk",
+    "core/journal-sync-transactional": "every batch is synced to the disk",
+    "core/journal-sync-non-transactional": "every batch is synced to the disk",
+    "core/addresses": "addresses and queues come into being when they are used",
+    "core/queues": "addresses and queues come into being when they are used",
+    "jms": "addresses and queues come into being when they are used",
+}
+
+# Values that ask for nothing that is missing, by what stands below an element.
+_AS_IT_IS_BELOW = {
+    "core": {
+        "true": """
+            journal-datasync journal-sync-transactional journal-sync-non-transactional create-journal-dir
+            create-bindings-dir resolve-protocols
+        """,
+        "false": """
+            graceful-shutdown-enabled message-counter-enabled persist-delivery-count-before-delivery
+            populate-validated-user reject-empty-validated-user purge-page-folders log-journal-write-rate
+            suppress-session-notifications mirror-page-transaction
+        """,
+        "-1": "global-max-messages min-disk-free server-dump-interval memory-measure-interval",
+    },
+    "core/address-settings/address-setting": {
+        "false": """
+            last-value-queue default-last-value-queue default-non-destructive default-group-rebalance
+            default-group-rebalance-pause-dispatch no-expiry auto-create-dead-letter-resources
+            auto-create-expiry-resources auto-delete-queues-skip-usage-check auto-delete-addresses-skip-usage-check
+            enable-ingress-timestamp
+        """,
+        "-1": """
+            max-size-messages page-limit-bytes page-limit-messages max-size-bytes-reject-threshold redistribution-delay
+            slow-consumer-threshold default-group-buckets default-ring-size default-delay-before-dispatch
+        """,
+        "0": """
+            redelivery-delay redelivery-collision-avoidance-factor retroactive-message-count
+            default-consumers-before-dispatch
+        """,
+        "0.0": "redelivery-collision-avoidance-factor",
+        "1": "redelivery-delay-multiplier",
+        "1.0": "redelivery-delay-multiplier",
+        "off": "config-delete-queues config-delete-addresses config-delete-diverts",
+    },
+    "core/cluster-connections/cluster-connection": {"off": "message-load-balancing"},
+}
+_AS_IT_IS = {
+    (f"{path}/{name}", value)
+    for path, names_of in _AS_IT_IS_BELOW.items()
+    for value, names in names_of.items()
+    for name in names.split()
+}
+
+
+def warn_about_rest(root: Element, findings: Findings) -> None:
+    """Warn of every name that was not taken, and of nothing below it."""
+    for name in root.attributes:
+        if name not in root.attributes_taken:
+            findings.warn_of(root, _NO_EFFECT, attribute=name)
+    for children in root.children.values():
+        for child in children:
+            if child.taken:
+                warn_about_rest(child, findings)
+            elif (child.path, (child.text or "").lower()) not in _AS_IT_IS:
+                reason = _REASONS.get(child.path)
+                findings.warn_of(child, f"{_NO_EFFECT}: {reason}" if reason else _NO_EFFECT)

@@ -1,0 +1,155 @@
+"""``acceptors`` and ``connectors``: where the broker listens, and names for the places of brokers.
+
+Responsible for choosing the acceptor that is opened, the first one that speaks CORE over plain TCP, and for saying what
+becomes of the others. Refuses to know how a broker listens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from embedbroker.config import BrokerConfig
+from embedclient.model import (
+    IN_VM_CONNECTOR_FACTORY,
+    TCP_CONNECTOR_FACTORY,
+    TransportConfiguration,
+    did_you_mean,
+)
+
+from ._document import Element
+from ._findings import Findings
+from ._mapping import named_once, required_attribute, store, value_of
+from ._transport_url import ACCEPTOR_PARAMETERS, CONNECTOR_PARAMETERS, TransportURL, parse_transport_url
+from ._values import WrongValue, seconds, text, whole
+
+__all__ = ["acceptor_values", "connector_refs", "connectors_of", "is_connector"]
+
+# What clients of 1.x put before names; it is understood without being asked for.
+_FAMILIAR = {"anycastPrefix": "jms.queue.", "multicastPrefix": "jms.topic.", "sslEnabled": "false", "autoStart": "true"}
+_IDLE = {"scheme", "protocol", "protocols", "connectionsAllowed", "handshake-timeout"}
+
+
+def acceptor_values(core: Element, findings: Findings) -> dict[str, Any]:
+    """What the acceptors say about the fields of a `BrokerConfig`."""
+    values: dict[str, Any] = {}
+    holder = core.take("acceptors")
+    elements = [] if holder is None else holder.take_all("acceptor")
+    if not elements:
+        findings.warn(f"{core.place}/acceptors", "there are none: this broker listens on a free port of 127.0.0.1")
+        return values
+    names: dict[str, Element] = {}
+    opened = readable = 0
+    for element in elements:
+        if name := element.attribute("name"):
+            named_once(names, name, element, element.place, findings)
+        url = _url(element, ACCEPTOR_PARAMETERS, findings)
+        if url is None:
+            continue
+        readable += 1
+        reason = _why_not(url) or ("this broker opens one acceptor" if opened else "")
+        if reason:
+            findings.warn(element.place, f"is not opened: {reason}")
+        else:
+            opened += 1
+            _open(element, url, values, findings)
+    if readable and not opened:
+        findings.refuse(f"{core.place}/acceptors", "none of them can be opened: CORE over tcp:// without TLS is needed")
+    return values
+
+
+def _why_not(url: TransportURL) -> str:
+    """Why a broker of ours cannot open an acceptor, or nothing."""
+    if url.scheme == "vm":
+        return "a broker is there for vm:// URLs of its own process in any case, under its name"
+    if url.parameters.get("sslEnabled", "false").lower() != "false":
+        return "there is no TLS yet"
+    spoken = _protocols(url)
+    if spoken and "CORE" not in spoken:
+        return f"only CORE is spoken, not {', '.join(spoken)}"
+    return ""
+
+
+def _protocols(url: TransportURL) -> list[str]:
+    listed = url.parameters.get("protocols") or url.parameters.get("protocol") or ""
+    return [word.strip().upper() for word in listed.split(",") if word.strip()]
+
+
+def _open(element: Element, url: TransportURL, values: dict[str, Any], findings: Findings) -> None:
+    values["host"], values["port"] = url.host, url.port
+    others = [word for word in _protocols(url) if word != "CORE"]
+    if others:
+        findings.warn(element.place, f"only CORE is spoken, not {', '.join(others)}")
+    _limit(element, url, "connectionsAllowed", values, findings)
+    _limit(element, url, "handshake-timeout", values, findings)
+    idle = [
+        name
+        for name, value in url.parameters.items()
+        if name not in _IDLE and _FAMILIAR.get(name, "").lower() != value.lower()
+    ]
+    if idle:
+        findings.warn(element.place, f"parameters without effect here: {', '.join(idle)}")
+
+
+def _limit(element: Element, url: TransportURL, name: str, values: dict[str, Any], findings: Findings) -> None:
+    if name not in url.parameters:
+        return
+    field, reader = {
+        "connectionsAllowed": ("connections_max", whole),
+        "handshake-timeout": ("handshake_timeout_ms", seconds),
+    }[name]
+    try:
+        value = reader(url.parameters[name])
+    except WrongValue as error:
+        findings.refuse(element.place, f"has a parameter {name!r} that {error}")
+        return
+    # Artemis says by -1 that there is no limit. Time can be without one; of connections the broker's own is high.
+    if value >= 0:
+        store(values, field, value, BrokerConfig, element.place, findings)
+    elif field == "handshake_timeout_ms":
+        values[field] = 0
+
+
+def connectors_of(core: Element, findings: Findings) -> dict[str, TransportConfiguration]:
+    """The connectors by name. Numbers stay texts, like everything that Java peers read from a file."""
+    connectors: dict[str, TransportConfiguration] = {}
+    holder = core.take("connectors")
+    for element in [] if holder is None else holder.take_all("connector"):
+        name = required_attribute(element, "name", findings)
+        url = _url(element, CONNECTOR_PARAMETERS, findings)
+        if name is None or url is None:
+            continue
+        if url.parameters.get("sslEnabled", "false").lower() != "false":
+            findings.warn(element.place, "there is no TLS yet: clients can use this connector, this broker cannot")
+        if url.scheme == "vm":
+            factory, place = IN_VM_CONNECTOR_FACTORY, {"serverId": url.host}
+        else:
+            factory, place = TCP_CONNECTOR_FACTORY, {"host": url.host, "port": str(url.port)}
+        configuration = TransportConfiguration(name, factory, {**place, **url.parameters})
+        named_once(connectors, name, configuration, element.place, findings)
+    return connectors
+
+
+def _url(element: Element, known: frozenset[str], findings: Findings) -> TransportURL | None:
+    try:
+        return parse_transport_url(text(element.text), known)
+    except WrongValue as error:
+        findings.refuse(element.place, str(error))
+        return None
+
+
+def connector_refs(element: Element, connectors: Collection[str], findings: Findings) -> tuple[str, ...]:
+    """The names in a list of ``connector-ref``; each has to be one of the file's connectors."""
+    names: list[str] = []
+    for ref in element.take_all("connector-ref"):
+        name = value_of(ref, text, findings)
+        if isinstance(name, str) and is_connector(name, ref, connectors, findings):
+            names.append(name)
+    return tuple(names)
+
+
+def is_connector(name: str, ref: Element, connectors: Collection[str], findings: Findings) -> bool:
+    """Whether there is a connector of the name; an error if not."""
+    if name not in connectors:
+        findings.refuse(ref.place, f"there is no connector {name!r}{did_you_mean(name, connectors)}")
+    return name in connectors

@@ -1,0 +1,313 @@
+"""Every name of the schema: those that are supported become a value, all others a warning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from attrs import AttrsInstance, fields
+
+from embedbroker.config import (
+    AddressFullPolicy,
+    AddressSettings,
+    BrokerConfig,
+    ClusterConnection,
+    LockManager,
+    PrimaryOnly,
+    ReplicationBackup,
+    ReplicationPrimary,
+    ScaleDown,
+    SharedStoreBackup,
+    SharedStorePrimary,
+)
+from embedbroker.configfile._names import places
+from tests.embedbroker.configfile.config_files import ACCEPTOR, QUIET, document, load_text
+
+Path_ = tuple[str, ...]
+
+CONNECTORS = "<connectors><connector name='here'>tcp://localhost:61616</connector></connectors>"
+# What has to stand with a name, by the path of the element that it stands in.
+ATTRIBUTES = {
+    "core/address-settings/address-setting": {"match": "#"},
+    "core/cluster-connections/cluster-connection": {"name": "c"},
+    "core/connectors/connector": {"name": "here"},
+    "discovery-group-ref": {"discovery-group-name": "group"},
+    "manager/properties/property": {"key": "k", "value": "v"},
+}
+CHILDREN = {
+    "core": {"acceptors": ACCEPTOR, "security-enabled": QUIET, "connectors": CONNECTORS},
+    "core/cluster-connections/cluster-connection": {"connector-ref": "<connector-ref>here</connector-ref>"},
+    "manager": {"class-name": "<class-name>locks</class-name>"},
+    "colocated": {"primary": "<primary/>"},
+}
+TEXTS = {
+    "core/connectors/connector": "tcp://localhost:61616",
+    "core/acceptors/acceptor": "tcp://localhost:61616",
+    "connector-ref": "here",
+}
+
+
+def lookup(table: dict[str, dict[str, str]], path: str) -> dict[str, str]:
+    return next((value for key, value in table.items() if path == key or path.endswith(f"/{key}")), {})
+
+
+def xml_of(path: Path_, text: str) -> str:
+    """A file in which one name stands, with what has to be there beside it. ``path`` may end with an attribute."""
+
+    def element(index: int) -> str:
+        name, way = path[index], "/".join(path[: index + 1])
+        below = path[index + 1] if index + 1 < len(path) else None
+        attributes = dict(lookup(ATTRIBUTES, way))
+        if below is not None and below.startswith("@"):
+            attributes[below[1:]] = text
+            below = None
+        there = "".join(f' {key}="{value}"' for key, value in attributes.items())
+        beside = "".join(
+            xml
+            for key, xml in lookup(CHILDREN, way).items()
+            if key != below and not (key == "primary" and below == "master")
+        )
+        standing = next((value for key, value in TEXTS.items() if way.endswith(key)), "")
+        content = element(index + 1) if below is not None else text if index + 1 == len(path) else standing
+        return f"<{name}{there}>{beside}{content}</{name}>"
+
+    if path[0] == "core":
+        core = element(0)
+        return document("").replace("<core xmlns='urn:activemq:core'></core>", core.replace("<core>", CORE_TAG, 1))
+    return document(ACCEPTOR + QUIET, beside=element(0).replace("<jms", "<jms xmlns='urn:activemq:jms'", 1))
+
+
+CORE_TAG = "<core xmlns='urn:activemq:core'>"
+
+
+def policy(config: BrokerConfig) -> object:
+    return config.ha_policy
+
+
+def cluster(config: BrokerConfig) -> object:
+    return config.cluster_connection
+
+
+def anywhere(config: BrokerConfig) -> object:
+    return config.address_settings["#"]
+
+
+def whole(config: BrokerConfig) -> object:
+    return config
+
+
+Sample = tuple[str, Callable[[BrokerConfig], object], str, object]
+
+CORE: dict[str, tuple[str, str, object]] = {
+    "name": ("orders", "name", "orders"),
+    "cluster-user": ("someone", "cluster_user", "someone"),
+    "cluster-password": ("secret", "cluster_password", "secret"),
+    "id-cache-size": ("500", "id_cache_size", 500),
+    "persist-id-cache": ("false", "persist_id_cache", False),
+    "connection-ttl-check-interval": ("700", "connection_check_interval_ms", 700),
+    "connection-ttl-override": ("5000", "connection_ttl_ms", 5000),
+    "message-expiry-scan-period": ("-1", "message_expiry_scan_period_ms", -1),
+    "address-queue-scan-period": ("800", "address_queue_scan_period_ms", 800),
+    "transaction-timeout": ("900", "transaction_timeout_ms", 900),
+    "transaction-timeout-scan-period": ("100", "transaction_timeout_scan_period_ms", 100),
+    "journal-file-size": ("1 MiB", "segment_size_bytes", 1024 * 1024),
+    "journal-lock-acquisition-timeout": ("60", "journal_lock_acquisition_timeout_ms", 60),
+    "global-max-size": ("100Mb", "global_max_size_bytes", 100 * 1024 * 1024),
+    "persistence-enabled": ("false", "data_directory", None),
+    "journal-directory": ("/some/journal", "data_directory", "/some/journal"),
+    "node-manager-lock-directory": ("/some/locks", "node_manager_lock_directory", "/some/locks"),
+}
+SETTINGS: dict[str, tuple[str, str, object]] = {
+    "dead-letter-address": ("Dead", "dead_letter_address", "Dead"),
+    "expiry-address": ("Old", "expiry_address", "Old"),
+    "expiry-delay": ("1", "expiry_delay", 1),
+    "min-expiry-delay": ("2", "min_expiry_delay", 2),
+    "max-expiry-delay": ("3", "max_expiry_delay", 3),
+    "max-delivery-attempts": ("-1", "max_delivery_attempts", -1),
+    "max-size-bytes": ("20m", "max_size_bytes", 20 * 1024 * 1024),
+    "address-full-policy": ("FAIL", "address_full_policy", AddressFullPolicy.FAIL),
+    "send-to-dla-on-no-route": ("true", "send_to_dla_on_no_route", True),
+    "auto-create-queues": ("false", "auto_create_queues", False),
+    "auto-create-addresses": ("false", "auto_create_addresses", False),
+    "auto-delete-queues": ("false", "auto_delete_queues", False),
+    "auto-delete-addresses": ("false", "auto_delete_addresses", False),
+    "auto-delete-created-queues": ("true", "auto_delete_created_queues", True),
+    "auto-delete-queues-delay": ("4", "auto_delete_queues_delay", 4),
+    "auto-delete-addresses-delay": ("5", "auto_delete_addresses_delay", 5),
+    "auto-delete-queues-message-count": ("-1", "auto_delete_queues_message_count", -1),
+    "default-queue-routing-type": ("ANYCAST", "default_queue_routing_type", 1),
+    "default-max-consumers": ("6", "default_max_consumers", 6),
+    "default-exclusive-queue": ("true", "default_exclusive_queue", True),
+    "default-purge-on-no-consumers": ("true", "default_purge_on_no_consumers", True),
+    "default-consumer-window-size": ("7", "default_consumer_window_size", 7),
+    "id-cache-size": ("8", "id_cache_size", 8),
+}
+CLUSTER: dict[str, tuple[str, str, object]] = {
+    "@name": ("mine", "name", "mine"),
+    "connector-ref": ("here", "connector", "here"),
+    "check-period": ("1", "check_period_ms", 1),
+    "connection-ttl": ("2", "connection_ttl_ms", 2),
+    "call-timeout": ("3", "call_timeout_ms", 3),
+    "retry-interval": ("4", "retry_interval_ms", 4),
+    "retry-interval-multiplier": ("1.5", "retry_interval_multiplier", 1.5),
+    "max-retry-interval": ("5", "max_retry_interval_ms", 5),
+    "notification-interval": ("6", "notification_interval_ms", 6),
+    "notification-attempts": ("7", "notification_attempts", 7),
+    "static-connectors/connector-ref": ("here", "static_connectors", ("here",)),
+    "static-connectors/@allow-direct-connections-only": ("true", "allow_direct_connections_only", True),
+}
+REPLICATION: dict[str, tuple[str, str, object]] = {
+    "group-name": ("fish", "group_name", "fish"),
+    "max-saved-replicated-journals-size": ("-1", "max_saved_replicated_journals_size", -1),
+    "initial-replication-sync-timeout": ("1", "initial_replication_sync_timeout_ms", 1),
+    "vote-on-replication-failure": ("true", "vote_on_replication_failure", True),
+    "quorum-size": ("3", "quorum_size", 3),
+    "vote-retries": ("4", "vote_retries", 4),
+    "vote-retry-wait": ("5", "vote_retry_wait_ms", 5),
+    "quorum-vote-wait": ("6", "quorum_vote_wait_ms", 6000),
+    "retry-replication-wait": ("7", "retry_replication_wait_ms", 7),
+    "manager/class-name": ("Locks", "lock_manager", LockManager("Locks")),
+    "manager/properties/property/@key": ("a", "lock_manager", LockManager("locks", {"a": "v"})),
+    "manager/properties/property/@value": ("b", "lock_manager", LockManager("locks", {"k": "b"})),
+}
+SCALE_DOWN: dict[str, tuple[str, str, object]] = {
+    "scale-down/enabled": ("false", "scale_down", ScaleDown(enabled=False)),
+    "scale-down/group-name": ("g", "scale_down", ScaleDown(group_name="g")),
+    "scale-down/commit-interval": ("9", "scale_down", ScaleDown(commit_interval=9)),
+    "scale-down/discovery-group-ref/@discovery-group-name": ("d", "scale_down", ScaleDown(discovery_group="d")),
+    "scale-down/connectors/connector-ref": ("here", "scale_down", ScaleDown(connectors=("here",))),
+}
+FALLING_BACK: dict[str, tuple[str, str, object]] = {"restart-backup": ("false", "restart_backup", False)}
+ON_SHUTDOWN: dict[str, tuple[str, str, object]] = {
+    "failover-on-shutdown": ("true", "failover_on_shutdown", True),
+    "failover-on-server-shutdown": ("true", "failover_on_shutdown", True),
+}
+PARTS: dict[str, dict[str, tuple[str, str, object]]] = {
+    "replication/primary": {
+        **REPLICATION,
+        "check-for-active-server": ("true", "check_for_active_server", True),
+        "check-for-live-server": ("true", "check_for_active_server", True),
+    },
+    "replication/backup": {
+        **REPLICATION,
+        **FALLING_BACK,
+        **SCALE_DOWN,
+        "allow-failback": ("true", "allow_failback", True),
+    },
+    "shared-store/primary": {**ON_SHUTDOWN, "wait-for-activation": ("false", "wait_for_activation", False)},
+    "shared-store/backup": {
+        **ON_SHUTDOWN,
+        **FALLING_BACK,
+        **SCALE_DOWN,
+        "allow-failback": ("false", "allow_failback", False),
+    },
+    "primary-only": SCALE_DOWN,
+    "live-only": SCALE_DOWN,
+}
+# Older names of a part, and a part of a broker that should host others' backups.
+SAME_AS = {
+    "replication/colocated/primary": "replication/primary",
+    "replication/colocated/master": "replication/primary",
+    "shared-store/colocated/primary": "shared-store/primary",
+    "shared-store/colocated/master": "shared-store/primary",
+    "replication/master": "replication/primary",
+    "replication/slave": "replication/backup",
+    "shared-store/master": "shared-store/primary",
+    "shared-store/slave": "shared-store/backup",
+}
+KINDS: dict[str, type[AttrsInstance]] = {
+    "replication/primary": ReplicationPrimary,
+    "replication/backup": ReplicationBackup,
+    "shared-store/primary": SharedStorePrimary,
+    "shared-store/backup": SharedStoreBackup,
+    "primary-only": PrimaryOnly,
+    "live-only": PrimaryOnly,
+}
+# Two of a part that only make sense with something else, and have a test of their own.
+TOGETHER = {
+    *(f"core/ha-policy/replication/{part}/cluster-name" for part in ("primary", "master", "backup", "slave")),
+    *(f"core/ha-policy/replication/colocated/{part}/cluster-name" for part in ("primary", "master")),
+    *(f"core/ha-policy/replication/{part}/coordination-id" for part in ("primary", "master")),
+    *(f"core/ha-policy/replication/colocated/{part}/coordination-id" for part in ("primary", "master")),
+}
+# Read, and their effect is seen in tests of their own.
+ELSEWHERE = {
+    "core/security-enabled",
+    "core/mask-password",
+    "core/bindings-directory",
+    "core/paging-directory",
+    "core/large-messages-directory",
+    "core/address-settings/address-setting/@match",
+    "core/acceptors/acceptor/@name",
+    "core/connectors/connector/@name",
+    *TOGETHER,
+}
+
+
+def samples() -> dict[str, Sample]:
+    found: dict[str, Sample] = {}
+    for name, (text, field, value) in CORE.items():
+        found[f"core/{name}"] = (text, whole, field, value)
+    for name, (text, field, value) in SETTINGS.items():
+        found[f"core/address-settings/address-setting/{name}"] = (text, anywhere, field, value)
+    for name, (text, field, value) in CLUSTER.items():
+        found[f"core/cluster-connections/cluster-connection/{name}"] = (text, cluster, field, value)
+    for part, names in [*PARTS.items(), *((old, PARTS[new]) for old, new in SAME_AS.items())]:
+        for name, (text, field, value) in names.items():
+            found[f"core/ha-policy/{part}/{name}"] = (text, policy, field, value)
+    return found
+
+
+SAMPLES = samples()
+KNOWN = {"/".join(path): child for path, child in places() if len(path) > 1}
+MAPPED = {*SAMPLES, *ELSEWHERE}
+STRUCTURE = {"/".join(way.split("/")[:depth]) for way in MAPPED for depth in range(1, way.count("/") + 1)} - MAPPED
+
+
+def test_every_supported_name_is_one_of_the_schema() -> None:
+    assert MAPPED - set(KNOWN) == set()
+
+
+@pytest.mark.parametrize("way", SAMPLES)
+def test_a_supported_name_becomes_a_value(way: str, tmp_path: Path) -> None:
+    text, owner, field, value = SAMPLES[way]
+    found = owner(load_text(tmp_path, xml_of(tuple(way.split("/")), text)).config)
+    assert getattr(found, field) == value
+
+
+@pytest.mark.parametrize(
+    ("way", "kind"),
+    [*KINDS.items(), *((old, KINDS[new]) for old, new in SAME_AS.items())],
+)
+def test_a_part_without_details_has_artemis_defaults(way: str, kind: Callable[[], object], tmp_path: Path) -> None:
+    config = load_text(tmp_path, xml_of(("core", "ha-policy", *way.split("/")), "")).config
+    assert config.ha_policy == kind()
+
+
+def test_every_field_of_the_values_can_come_from_a_file() -> None:
+    def reached(owner: Callable[[BrokerConfig], object]) -> set[str]:
+        return {field for _, of, field, _ in SAMPLES.values() if of is owner}
+
+    assert {field.name for field in fields(AddressSettings)} == reached(anywhere)
+    assert {field.name for field in fields(ClusterConnection)} == reached(cluster)
+    in_tests_of_their_own = {"cluster_name", "coordination_id"}
+    for part, kind in KINDS.items():
+        names = {field for _, field, _ in PARTS[part].values()}
+        assert {field.name for field in fields(kind)} - in_tests_of_their_own == names
+
+
+@pytest.mark.parametrize("way", [way for way in KNOWN if way not in MAPPED | STRUCTURE])
+def test_a_name_that_is_not_supported_is_one_warning(way: str, tmp_path: Path) -> None:
+    path = tuple(way.split("/"))
+    plain = [part for part in path if not part.startswith("@")]
+    warnings = load_text(tmp_path, xml_of(path, "anything" if KNOWN[way].entry is None else "")).warnings
+    near = [depth for warning in warnings if (depth := how_near(warning, plain))]
+    assert near and near.count(max(near)) == 1, warnings
+
+
+def how_near(warning: str, path: list[str]) -> int:
+    """How many names of a path a warning has that is about the path's element, or about one that holds it; 0: none."""
+    place = warning.partition(": ")[0].partition(" (")[0]
+    named = [part.partition("[")[0] for part in place.split("/") if not part.startswith("@")]
+    return len(named) if named == path[: len(named)] else 0
