@@ -22,6 +22,8 @@ __all__ = ["Caller", "Contact", "Owner", "Switchboard"]
 _UNREACHED_SAID_AFTER_S = 10.0
 # The password of a broker does not change while it runs; but the peer may be another one by then.
 _REFUSED_PAUSE_S = 30.0
+# Who lives answers at once, or when the operating system has asked again, after one second and after three.
+_DIAL_SECONDS_MAX = 5.0
 
 
 class Caller(Protocol):
@@ -36,7 +38,7 @@ class Caller(Protocol):
     def receive(self, data: bytes, now: Instant) -> None:
         """The peer sent this."""
 
-    def lost(self, reason: str) -> None:
+    def lost(self, reason: str, now: Instant) -> None:
         """The connection broke, or the peer closed it."""
 
 
@@ -117,7 +119,8 @@ class Contact:
         if self.link is not None:
             self.link.on_time(now)
         elif self._number is None and now.monotonic >= self._due:
-            self._number = self._switchboard.dial(self, self.connector, self._settings.call_timeout_ms / 1000)
+            timeout_s = min(self._settings.call_timeout_ms / 1000, _DIAL_SECONDS_MAX)
+            self._number = self._switchboard.dial(self, self.connector, timeout_s)
 
     def _pause(self, seconds: float) -> None:
         self._number = None
@@ -156,7 +159,8 @@ class Contact:
         if self.link is not None:
             self.link.receive(data, now)
 
-    def lost(self, reason: str) -> None:
+    def lost(self, reason: str, now: Instant) -> None:
+        self._now = now
         if self.link is not None:
             self.link.lost(reason)
 

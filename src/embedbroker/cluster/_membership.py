@@ -240,7 +240,9 @@ class Membership:
             verdict = self._hear(announced_member(packet))
         removed = self.topology.removal_of(packet.node_id)
         if verdict is Verdict.REMOVED and removed is not None:
-            down = packet_for(MemberDown(packet.node_id, removed), guest.peer.version, self._version)
+            # A broker announces itself before it subscribes, and tells its version with that.
+            version = guest.peer.version or self._version
+            down = packet_for(MemberDown(packet.node_id, removed), version, self._version)
             guest.peer.send(down, PING_CHANNEL)
         self._review()
 

@@ -93,6 +93,9 @@ def _from_url(name: str, url: str) -> TransportConfiguration:
         return TransportConfiguration(name, IN_VM_CONNECTOR_FACTORY, {"serverId": unquote(parts.netloc)})
     if parts.scheme != "tcp" or not host:
         raise ValueError(f"connector {name!r} must be a URL such as 'tcp://host:61616' or 'vm://name', not {url!r}")
+    # As it was written: `hostname` is in small letters.
+    start = parts.netloc.lower().index(host)
+    host = parts.netloc[start : start + len(host)]
     parameters = dict(parse_qsl(parts.query, keep_blank_values=True))
     # As text, like everything that Java peers read from a configuration file.
     address = {"host": host, "port": str(port if port is not None else _DEFAULT_PORT)}

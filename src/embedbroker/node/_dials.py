@@ -72,16 +72,16 @@ class Dials:
         if link is not None:
             link.written(written.count)
 
-    def on_peer_closed(self, closed: PeerClosed) -> None:
+    def on_peer_closed(self, closed: PeerClosed, now: Instant) -> None:
         caller = self._callers.pop(closed.connection, None)
         link = self._links.pop(closed.connection, None)
         if caller is not None and link is not None:
             link.alive = False
-            caller.lost(closed.reason)
+            caller.lost(closed.reason, now)
 
     # -- the end of a step ---------------------------------------------------------------------------------------
 
-    def collect(self, outputs: list[Output]) -> None:
+    def collect(self, outputs: list[Output], now: Instant) -> None:
         """What was asked for and gathered since the last time."""
         bytes_max = self._config.output_bytes_max
         for link in self._dirty:
@@ -92,7 +92,7 @@ class Dials:
                     Level.WARNING, f"{link.peer}: closed, it does not read: {bytes_max} bytes are waiting for it"
                 )
                 link.close("the peer does not read")
-                self._callers[link.id].lost("it does not read")
+                self._callers[link.id].lost("it does not read", now)
             if not link.alive and link.close_reason is not None:
                 outputs.append(CloseConnection(link.id, link.close_reason))
                 link.close_reason = None

@@ -88,10 +88,10 @@ class Node:
         resend = ResendAccount(config.memory_shares(memory_limit_bytes).resend, config.output_bytes_max)
         self.core = CoreService(self.kernel, self.gate, entropy, "", resend)
         self.connections = Connections(config, self.core, memory_limit_bytes, self._log, self._notice)
-        self.dials = Dials(config, self._notice)
-        self.cluster = self._join_cluster()
         self._now = Instant(0.0, 0)
         self._outputs: list[Output] = []
+        self.dials = Dials(config, self._notice)
+        self.cluster = self._join_cluster()
         self._check_due: float | None = None
         self._work_left = False
         # An orderly stop has begun, clients still wait for the disk.
@@ -164,7 +164,7 @@ class Node:
                 self.connections.on_accepted(input, now, serving=serving)
             case PeerClosed():
                 if input.connection < 0:
-                    self.dials.on_peer_closed(input)
+                    self.dials.on_peer_closed(input, now)
                 else:
                     self.connections.on_peer_closed(input)
             case Dialed():
@@ -365,7 +365,7 @@ class Node:
                 self.cluster.on_time()
         self._outputs.extend(self._decisions.answers())
         self.connections.collect(self._outputs)
-        self.dials.collect(self._outputs)
+        self.dials.collect(self._outputs, now)
         # Looked at last: peers that were given up on the way leave messages to others.
         self._work_left = (
             self._recovery is not None

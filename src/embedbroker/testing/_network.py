@@ -71,7 +71,7 @@ class Network:
 
     def dial(self, dialer: Dialer, connection: int, name: str, timeout_s: float) -> None:
         """Connects a host to the listener of that name. It is told the outcome, within ``timeout_s``."""
-        dialing = _Dialing(self, dialer, connection, self._listeners[name])
+        dialing = _Dialing(self, dialer, connection, self._listeners.get(name))
         if self.holds(dialer.name, name) or self.holds(name, dialer.name):
             self.world.after(timeout_s, dialing, "timed out")
         else:
@@ -326,7 +326,7 @@ class _Dialing:
 
     __slots__ = ("_connection", "_dialer", "_listener", "_network")
 
-    def __init__(self, network: Network, dialer: Dialer, connection: int, listener: Listener) -> None:
+    def __init__(self, network: Network, dialer: Dialer, connection: int, listener: Listener | None) -> None:
         self._network = network
         self._dialer = dialer
         self._connection = connection
@@ -336,8 +336,8 @@ class _Dialing:
         if isinstance(event, str):
             self._dialer.on_dial_failed(self._connection, event)
             return
-        accepted = self._listener.accept()
-        if accepted is None:
+        accepted = self._listener.accept() if self._listener is not None else None
+        if self._listener is None or accepted is None:
             self._dialer.on_dial_failed(self._connection, "connection refused")
             return
         link = self._network.connect(self._dialer, self._connection, self._listener, accepted)

@@ -12,7 +12,7 @@ from embedbroker.config import (
 )
 from embedclient.model import IN_VM_CONNECTOR_FACTORY, TCP_CONNECTOR_FACTORY, TransportConfiguration
 
-CONNECTORS = {"a": "tcp://host-a:61617", "b": "tcp://host-b"}
+CONNECTORS = {"a": "tcp://host-a:61617", "b": "tcp://Host-B"}
 
 
 def test_a_broker_is_in_no_cluster_by_default() -> None:
@@ -37,7 +37,7 @@ def test_a_url_is_a_connector_under_its_name() -> None:
     connectors = BrokerConfig(connectors={**CONNECTORS, "c": "vm://primary%201", "d": "tcp://[::1]:5?tcpNoDelay=false"})
     assert connectors.connectors == {
         "a": TransportConfiguration("a", TCP_CONNECTOR_FACTORY, {"host": "host-a", "port": "61617"}),
-        "b": TransportConfiguration("b", TCP_CONNECTOR_FACTORY, {"host": "host-b", "port": "61616"}),
+        "b": TransportConfiguration("b", TCP_CONNECTOR_FACTORY, {"host": "Host-B", "port": "61616"}),
         "c": TransportConfiguration("c", IN_VM_CONNECTOR_FACTORY, {"serverId": "primary 1"}),
         "d": TransportConfiguration("d", TCP_CONNECTOR_FACTORY, {"host": "::1", "port": "5", "tcpNoDelay": "false"}),
     }

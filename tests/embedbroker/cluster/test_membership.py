@@ -1,0 +1,423 @@
+"""Brokers find each other, tell each other and their clients, and notice who is gone."""
+
+from __future__ import annotations
+
+import pytest
+
+from embedclient.errors import ErrorCode
+from embedclient.wire.core import (
+    BackupRegistration,
+    ClusterConnect,
+    ClusterConnectReply,
+    ClusterTopologyV2,
+    ClusterTopologyV3,
+    ClusterTopologyV4,
+    CreateSession,
+    CreateSessionResponse,
+    DisconnectV3,
+    ExceptionResponse,
+    NodeAnnounce,
+    QuorumVote,
+    QuorumVoteReply,
+    SubscribeTopologyV2,
+    encode_packet,
+)
+
+from .town import CREDENTIALS, Town, connector
+
+SETTLED_S = 5.0
+
+
+def a_pair(**changes: object) -> Town:
+    """A live broker A and its backup B."""
+    town = Town()
+    town.start("A", "B", **changes)
+    town.stand_by("B", "A", town.node_id("A"), **changes)
+    town.run(SETTLED_S)
+    return town
+
+
+# -- a pair ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_client_learns_the_backup_when_it_announces_itself() -> None:
+    town = Town()
+    town.start("A", "B")
+    client = town.visit("A")
+    (alone,) = client.news()
+    assert isinstance(alone, ClusterTopologyV4)
+    assert alone == ClusterTopologyV4(
+        False, town.node_id("A"), town.member("A", "A").event_id, connector("A"), None, True, None, None, 136
+    )
+    town.run(SETTLED_S)
+    client.news()
+    town.stand_by("B", "A", town.node_id("A"))
+    town.run(1.0)
+    (pair,) = client.news()
+    assert isinstance(pair, ClusterTopologyV4)
+    assert (pair.primary, pair.backup, pair.last) == (connector("A"), connector("B"), False)
+    assert pair.unique_event_id > alone.unique_event_id
+
+
+def test_a_live_broker_repeats_its_announcement_twice_a_second_apart() -> None:
+    town = Town()
+    town.start("A", "B")
+    client = town.visit("A")
+    town.run(SETTLED_S)
+    ids = [packet.unique_event_id for packet in client.packets(ClusterTopologyV4)]
+    assert [after - ids[0] for after in ids] == [0, 1000, 2000]
+
+
+def test_nobody_dials_the_backup_once_it_is_known() -> None:
+    town = a_pair()
+    before = [line for line in town.world.trace.tail() if "dials" in line]
+    town.run(60.0)
+    assert [line for line in town.world.trace.tail() if "dials" in line and line not in before] == []
+    assert town.known("A") == town.known("B") == {"A": "B"}
+
+
+def test_clients_keep_the_backup_when_it_dies_as_they_do_with_artemis() -> None:
+    town = a_pair()
+    client = town.visit("A")
+    client.news()
+    town.hosts["B"].crash()
+    town.run(SETTLED_S)
+    assert client.news() == []
+    assert town.known("A") == {"A": "B"}
+
+
+def test_a_backup_that_takes_over_is_live_and_newer_than_everything_before() -> None:
+    town = a_pair()
+    node_id, before = town.node_id("A"), town.member("A", "A").event_id
+    town.hosts["A"].crash()
+    town.run(1.0)
+    backup = town.membership("B")
+    backup.now = town.world.instant
+    backup.become_live(node_id)
+    member = backup.topology.members[node_id]
+    assert member.event_id > before
+    assert (member.live, member.backup) == (connector("B"), None)
+
+
+def test_an_orderly_stop_tells_subscribers_and_brokers_that_it_is_no_redirection() -> None:
+    town = a_pair()
+    client = town.visit("A")
+    node_id = town.node_id("A")
+    town.hosts["A"].stop()
+    town.run(1.0)
+    assert client.packets(DisconnectV3) == [DisconnectV3(node_id, 2, None, None)]
+    assert town.hosts["B"].notices[-1] == "lost the connection to A (A:61616): A (A:61616) stops"
+
+
+# -- clusters ----------------------------------------------------------------------------------------------------------
+
+
+def test_three_live_brokers_know_each_other_from_one_static_connector_each() -> None:
+    town = Town()
+    for name, static in [("A", ""), ("B", "A"), ("C", "A")]:
+        town.start(name, static)
+    town.run(SETTLED_S)
+    for name in "ABC":
+        assert town.known(name) == {"A": None, "B": None, "C": None}
+        assert {link.connector.name for link in town.membership(name)._links()} == set("ABC") - {name}
+
+
+def test_a_broker_that_keeps_to_direct_connections_dials_nobody_it_merely_hears_of() -> None:
+    town = Town()
+    town.start("A", "")
+    town.start("B", "A")
+    town.start("C", "A", allow_direct_connections_only=True)
+    town.run(SETTLED_S)
+    assert town.known("C") == {"A": None, "B": None, "C": None}
+    assert [link.connector.name for link in town.membership("C")._links()] == ["A"]
+
+
+def test_a_broker_that_starts_later_is_dialled_until_it_answers() -> None:
+    town = Town()
+    town.build("B", "")
+    town.start("A", "B", retry_interval_ms=100, retry_interval_multiplier=2.0, max_retry_interval_ms=1000)
+    town.run(15.0)
+    dials = [line for line in town.world.trace.tail() if "dials" in line]
+    # At once, then after 0.1, 0.2, 0.4, 0.8 and every second.
+    assert len(dials) in range(17, 20)
+    (said,) = town.hosts["A"].notices
+    assert said == "nobody answers at B (B:61616), which is tried again and again: connection refused"
+    town.start("B")
+    town.run(SETTLED_S)
+    assert town.known("A") == {"A": None, "B": None}
+
+
+@pytest.mark.parametrize("way", ["crash", "stop"])
+def test_clients_are_told_of_a_live_broker_that_is_gone_and_of_its_return(way: str) -> None:
+    town = Town()
+    town.start("A", "B")
+    town.start("B", "A")
+    town.run(SETTLED_S)
+    client = town.visit("B")
+    client.news()
+    gone = town.node_id("A")
+    getattr(town.hosts["A"], way)()
+    town.run(1.0)
+    (down,) = client.news()
+    assert isinstance(down, ClusterTopologyV2)
+    assert (down.exit, down.node_id) == (True, gone)
+    assert town.known("B") == {"B": None}
+    town.start("A")
+    town.run(SETTLED_S)
+    news = [packet for packet in client.news() if isinstance(packet, ClusterTopologyV4)]
+    assert {packet.node_id for packet in news} == {town.node_id("A")}
+    assert town.known("B") == {"B": None, "A": None}
+
+
+def test_a_member_that_was_given_up_comes_back_by_itself() -> None:
+    town = Town()
+    town.start("A", "C")
+    town.start("C", "A")
+    town.run(SETTLED_S)
+    for link in town.network.between("A", "C"):
+        link.cut("cable pulled")
+    town.network.hold("A", "C")
+    town.network.hold("C", "A")
+    town.run(0.2)
+    assert town.known("A") == {"A": None}
+    assert town.known("C") == {"C": None}
+    town.network.heal()
+    town.run(2 * SETTLED_S)
+    assert town.known("A") == {"A": None, "C": None}
+    assert town.known("C") == {"C": None, "A": None}
+
+
+def test_hearsay_does_not_remove_a_member_that_a_broker_talks_to() -> None:
+    town = Town()
+    for name, static in [("A", "B"), ("B", "AC"), ("C", "B")]:
+        town.start(name, static)
+    town.run(SETTLED_S)
+    for link in town.network.between("A", "C"):
+        link.cut("cable pulled")
+    town.run(60.0)
+    for name in "ABC":
+        assert set(town.known(name)) == {"A", "B", "C"}
+
+
+def test_others_learn_of_a_take_over_from_the_broker_that_took_over() -> None:
+    town = a_pair()
+    town.start("C", "AB")
+    town.run(SETTLED_S)
+    client = town.visit("C")
+    assert town.known("C") == {"C": None, "A": "B"}
+    node_id = town.node_id("A")
+    town.hosts["A"].crash()
+    town.run(1.0)
+    client.news()
+    backup = town.membership("B")
+    backup.now = town.world.instant
+    backup.become_live(node_id)
+    town.run(SETTLED_S)
+    assert town.known("C") == {"C": None, "B": None}
+    last = client.news()[-1]
+    assert isinstance(last, ClusterTopologyV4)
+    assert (last.node_id, last.primary, last.backup) == (node_id, connector("B"), None)
+
+
+def test_a_second_broker_that_is_live_with_the_same_node_id_is_told_about_and_not_listened_to() -> None:
+    town = Town()
+    town.start("A")
+    rival = town.visit("A")
+    rival.send(CREDENTIALS, 3)
+    rival.send(NodeAnnounce(town.node_id("A"), None, False, 2**62, connector("X"), None, None), 3)
+    rival.send(NodeAnnounce(town.node_id("A"), None, False, 2**62 + 1, connector("X"), None, None), 3)
+    town.run(1.0)
+    assert town.known("A") == {"A": None}
+    (said,) = town.hosts["A"].notices
+    assert said.startswith("another broker, X (X:61616), says that it is live with node id ")
+    assert said.endswith("its data directory is a copy of this one, or both took over; stop one of the two")
+
+
+# -- the control channel -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrong", [ClusterConnect("cluster", "guess"), ClusterConnect("other", "secret")])
+def test_a_wrong_cluster_password_is_refused_and_the_channel_stays_deaf(wrong: ClusterConnect) -> None:
+    town = Town()
+    town.start("A")
+    stranger = town.visit("A", subscribe=False)
+    stranger.send(wrong, 3)
+    stranger.send(NodeAnnounce("b-id", None, False, 2**62, connector("B"), None, None), 3)
+    stranger.send(NodeAnnounce(town.node_id("A"), None, True, 2**62, connector("B"), None, None), 3)
+    stranger.send(SubscribeTopologyV2(True, 136), 0)
+    town.run(0.2)
+    assert stranger.packets(ClusterConnectReply) == [ClusterConnectReply(False)]
+    assert stranger.closed is None
+    assert town.known("A") == {"A": None}
+    assert len(stranger.news()) == 1
+    (said,) = town.hosts["A"].notices
+    assert "cluster_user and cluster_password must be the same on all brokers of a cluster" in said
+    assert "secret" not in said and "guess" not in said
+
+
+def test_no_record_is_taken_from_a_peer_that_did_not_log_in() -> None:
+    town = Town()
+    town.start("A")
+    stranger = town.visit("A")
+    stranger.send_bytes(encode_packet(NodeAnnounce("x", None, True, 1, connector("B")), 2, 136))
+    town.run(1.0)
+    assert stranger.closed == "closed by peer"
+    assert town.hosts["A"].notices == [
+        f"{stranger.name}: connection closed: a stream of records from a peer that did not give the cluster user and "
+        "password"
+    ]
+
+
+def test_a_broker_that_is_refused_says_so_once_and_asks_again_every_half_minute() -> None:
+    town = Town()
+    town.start("A")
+    town.start("B", "A", cluster_password="wrong")
+    town.run(100.0)
+    said = [text for text in town.hosts["B"].notices if "refuses" in text]
+    assert said == [
+        "A (A:61616) refuses the cluster user and password: cluster_user and cluster_password must be the same on all "
+        "brokers of a cluster"
+    ]
+    assert len(town.hosts["A"].notices) == 4
+    assert town.known("A") == {"A": None}
+    assert town.known("B") == {"B": None}
+
+
+def test_the_default_cluster_password_is_warned_about_at_each_start() -> None:
+    town = Town()
+    host = town.start("A", cluster_password="CHANGE ME!!")
+    host.stop()
+    town.run(1.0)
+    town.start("A")
+    warning = "the cluster password is the default, which everybody knows: set cluster_user and cluster_password"
+    assert host.notices == [warning, warning]
+
+
+def test_a_session_of_the_cluster_user_needs_the_cluster_password() -> None:
+    town = Town()
+    town.start("A")
+    answers = []
+    for password in ("wrong", None, "secret"):
+        peer = town.visit("A")
+        peer.send(CreateSession("s", 10, 136, "cluster", password, 1, False, True, True, -1, True, None), 1)
+        town.run(0.1)
+        packet = peer.received[-1][1]
+        answers.append(packet.code if isinstance(packet, ExceptionResponse) else type(packet))
+    assert answers == [ErrorCode.CLUSTER_SECURITY_EXCEPTION] * 2 + [CreateSessionResponse]
+
+
+@pytest.mark.parametrize(
+    ("version", "kind"), [(124, ClusterTopologyV2), (130, ClusterTopologyV3), (131, ClusterTopologyV4)]
+)
+def test_each_version_is_told_in_its_own_packet(version: int, kind: type) -> None:
+    town = Town()
+    town.start("A")
+    town.start("B", "A")
+    town.run(SETTLED_S)
+    client = town.visit("A", version=version)
+    assert [type(packet) for packet in client.news()] == [kind, kind]
+    town.hosts["B"].crash()
+    town.run(1.0)
+    assert [type(packet) for packet in client.news()] == [ClusterTopologyV2]
+
+
+def test_packets_of_others_go_to_whoever_registered_for_them_and_answers_come_back() -> None:
+    town = Town()
+    town.start("A")
+    town.start("B", "A")
+    heard: list[object] = []
+    asked = town.membership("A")
+    asked.guests.handlers[QuorumVote] = lambda guest, packet: guest.peer.send(QuorumVoteReply("h", b"yes"), 3)
+    asking = town.membership("B")
+    asking.handlers[QuorumVoteReply] = lambda link, packet: heard.append((link.name, packet))
+    asking.on_link = lambda link: link.send(QuorumVote("h", b"?"), 3)
+    town.run(SETTLED_S)
+    assert heard == [("A (A:61616)", QuorumVoteReply("h", b"yes"))]
+
+
+def test_a_packet_that_nobody_registered_for_does_no_harm() -> None:
+    town = Town()
+    town.start("A")
+    peer = town.visit("A")
+    peer.send(CREDENTIALS, 3)
+    peer.send(BackupRegistration("cluster", "secret", False, connector("B")), 3)
+    peer.send(CREDENTIALS, 3)
+    town.run(1.0)
+    assert peer.packets(ClusterConnectReply) == [ClusterConnectReply(True)] * 2
+
+
+def test_the_stream_channel_and_the_end_are_told_to_who_took_them() -> None:
+    town = Town()
+    town.start("A")
+    town.start("B", "A")
+    events: list[str] = []
+
+    def register(guest: object, _packet: object) -> None:
+        guest.on_frame = lambda kind, buffer, start, end: events.append(f"frame {kind} of {end - start} bytes")  # type: ignore[attr-defined]  # a Guest
+        guest.on_gone = lambda: events.append("guest gone")  # type: ignore[attr-defined]  # a Guest
+
+    town.membership("A").guests.handlers[BackupRegistration] = register
+
+    def begin(link: object) -> None:
+        link.send(BackupRegistration("cluster", "secret", False, connector("B")), 3)  # type: ignore[attr-defined]  # a ControlLink
+        link.send(ClusterConnectReply(True), 2)  # type: ignore[attr-defined]  # any frame will do
+        link.on_gone = lambda: events.append("link gone")  # type: ignore[attr-defined]  # a ControlLink
+
+    town.membership("B").on_link = begin
+    town.run(SETTLED_S)
+    assert events == ["frame 126 of 14 bytes"]
+    town.hosts["A"].crash()
+    town.run(1.0)
+    assert events == ["frame 126 of 14 bytes", "link gone"]
+    town.start("A")
+    town.membership("A").guests.handlers[BackupRegistration] = register
+    town.run(SETTLED_S)
+    town.hosts["B"].crash()
+    town.run(1.0)
+    assert events[2:] == ["frame 126 of 14 bytes", "guest gone"]
+
+
+# -- time --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_silent_peer_is_given_up_after_its_time_to_live_and_dialled_again() -> None:
+    town = Town()
+    town.start("A", "B", check_period_ms=1_000, connection_ttl_ms=3_000)
+    town.start("B", "")
+    town.run(60.0)
+    assert set(town.known("A")) == {"A", "B"}
+    assert town.hosts["A"].notices == []
+    town.network.hold("B", "A")
+    town.run(4.5)
+    assert town.known("A") == {"A": None}
+    assert town.hosts["A"].notices[-1].endswith("nothing was received from B (B:61616) for 3000 ms")
+    town.network.heal()
+    town.run(60.0)
+    assert set(town.known("A")) == {"A", "B"}
+
+
+def test_a_peer_that_never_answers_the_login_is_given_up_after_the_call_timeout() -> None:
+    town = Town()
+    town.build("B")
+    town.start("A", "B", call_timeout_ms=2_000)
+    town.network.hold("B", "A")
+    town.hosts["B"].start()
+    town.run(20.0)
+    dials = [line for line in town.world.trace.tail() if "dials" in line]
+    assert len(dials) in range(6, 12)
+    assert town.known("A") == {"A": None}
+
+
+def test_a_broker_that_stops_hangs_up_and_dials_nobody() -> None:
+    town = Town()
+    town.start("A", "BC")
+    town.start("B", "")
+    town.build("C")
+    town.run(SETTLED_S)
+    town.hosts["A"].stop()
+    town.run(SETTLED_S)
+    assert town.hosts["A"].node is None
+    assert town.network.links == []
+    before = len(town.world.trace.tail())
+    town.run(60.0)
+    assert len(town.world.trace.tail()) == before

@@ -1,0 +1,213 @@
+"""Which news about members counts, and who is told: the rules of Artemis, and where ours are stricter."""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from embedbroker.cluster import Change, Member, MemberDown, MemberUp, Topology, Verdict
+from embedbroker.cluster._topology import MEMBERS_MAX, REMOVALS_MAX
+
+from .town import connector
+
+A, B, C = connector("A"), connector("B"), connector("C")
+OWN = Member("own", 100, A)
+OTHER = Member("other", 50, B)
+
+
+def told(topology: Topology) -> list[Change]:
+    """What a listener hears from now on."""
+    changes: list[Change] = []
+    topology.listen(changes.append)
+    changes.clear()
+    return changes
+
+
+def live() -> Topology:
+    topology = Topology()
+    topology.become_live(OWN)
+    return topology
+
+
+# -- listening ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_new_listener_hears_of_every_member_and_which_is_the_last() -> None:
+    topology = Topology()
+    topology.update(OTHER)
+    topology.become_live(OWN)
+    changes: list[Change] = []
+    topology.listen(changes.append)
+    assert changes == [MemberUp(OWN, last=False), MemberUp(OTHER, last=True)]
+
+
+def test_a_listener_that_is_forgotten_hears_nothing() -> None:
+    topology = live()
+    changes: list[Change] = []
+    topology.listen(changes.append)
+    topology.forget(changes.append)
+    topology.forget(changes.append)
+    topology.update(OTHER)
+    assert len(changes) == 1
+
+
+# -- what this broker does itself --------------------------------------------------------------------------------------
+
+
+def test_becoming_live_replaces_the_entry_and_is_newer_than_it() -> None:
+    topology = Topology()
+    topology.update(Member("own", 500, B, A))
+    changes = told(topology)
+    own = topology.become_live(OWN)
+    assert own == evolve(OWN, event_id=501)
+    assert changes == [MemberUp(own)]
+
+
+def test_becoming_live_is_newer_than_a_removal() -> None:
+    topology = Topology()
+    topology.remove("own", 700)
+    assert topology.become_live(OWN).event_id == 701
+    assert topology.update(evolve(OTHER, node_id="own", live=A, event_id=650)) is Verdict.OLD
+
+
+def test_repeating_tells_the_same_with_a_newer_id() -> None:
+    topology = live()
+    changes = told(topology)
+    assert topology.repeat("own", 1000) == evolve(OWN, event_id=1000)
+    assert topology.repeat("own", 1000) == evolve(OWN, event_id=1001)
+    assert changes == [MemberUp(evolve(OWN, event_id=1000)), MemberUp(evolve(OWN, event_id=1001))]
+
+
+def test_a_backup_joins_its_live_broker_and_may_be_the_first_that_is_heard_of() -> None:
+    topology = live()
+    changes = told(topology)
+    topology.put_backup("own", B, "group", 200)
+    topology.put_backup("unknown", C, "group", 200)
+    assert changes == [
+        MemberUp(evolve(OWN, event_id=200, backup=B)),
+        MemberUp(Member("unknown", 200, None, C, "group")),
+    ]
+    topology.put_backup("own", None, None, 150)
+    assert changes[2] == MemberUp(evolve(OWN, event_id=201, backup=None))
+
+
+# -- what others say ---------------------------------------------------------------------------------------------------
+
+
+def test_newer_news_is_taken_and_keeps_the_half_it_does_not_carry() -> None:
+    topology = live()
+    topology.update(evolve(OTHER, backup=C))
+    changes = told(topology)
+    assert topology.update(evolve(OTHER, event_id=60)) is Verdict.TAKEN
+    assert topology.members["other"] == evolve(OTHER, event_id=60, backup=C)
+    assert topology.update(Member("other", 61, None, A)) is Verdict.TAKEN
+    assert topology.members["other"] == Member("other", 61, B, A)
+    assert len(changes) == 2
+
+
+def test_news_that_is_not_newer_is_ignored() -> None:
+    topology = live()
+    topology.update(OTHER)
+    changes = told(topology)
+    assert topology.update(evolve(OTHER, live=C)) is Verdict.OLD
+    assert topology.update(evolve(OTHER, live=C, event_id=49)) is Verdict.OLD
+    assert topology.members["other"] == OTHER
+    assert changes == []
+
+
+def test_old_news_fills_in_a_missing_backup_without_a_word() -> None:
+    topology = live()
+    topology.update(OTHER)
+    changes = told(topology)
+    assert topology.update(evolve(OTHER, event_id=10, backup=C)) is Verdict.OLD
+    assert topology.members["other"].backup == C
+    assert topology.update(evolve(OTHER, event_id=10, backup=A)) is Verdict.OLD
+    assert topology.members["other"].backup == C
+    assert changes == []
+
+
+def test_old_news_that_brings_a_missing_live_broker_is_taken() -> None:
+    topology = live()
+    topology.put_backup("other", C, None, 200)
+    assert topology.update(OTHER) is Verdict.TAKEN
+    assert topology.members["other"] == Member("other", 200, B, C)
+
+
+def test_a_backup_that_took_over_is_not_its_own_backup() -> None:
+    topology = live()
+    topology.update(evolve(OTHER, backup=C))
+    topology.update(Member("other", 60, C))
+    assert topology.members["other"] == Member("other", 60, C)
+    topology.update(Member("other", 10, B, C))
+    assert topology.members["other"] == Member("other", 60, C)
+
+
+def test_a_member_that_was_removed_comes_back_with_newer_news_only() -> None:
+    topology = live()
+    topology.update(OTHER)
+    changes = told(topology)
+    assert topology.remove("other", 80)
+    assert topology.update(evolve(OTHER, event_id=79)) is Verdict.REMOVED
+    assert topology.removal_of("other") == 80
+    assert topology.update(evolve(OTHER, event_id=80)) is Verdict.TAKEN
+    assert changes == [MemberDown("other", 80), MemberUp(evolve(OTHER, event_id=80))]
+
+
+def test_news_without_an_id_is_never_too_old_for_a_removal() -> None:
+    """Brokers of the time before event ids."""
+    topology = live()
+    topology.remove("other", 80)
+    assert topology.update(evolve(OTHER, event_id=0)) is Verdict.TAKEN
+
+
+def test_an_old_removal_is_ignored() -> None:
+    topology = live()
+    topology.update(OTHER)
+    changes = told(topology)
+    assert not topology.remove("other", 49)
+    assert topology.members["other"] == OTHER
+    assert topology.removal_of("other") is None
+    assert changes == []
+
+
+# -- about this broker itself ------------------------------------------------------------------------------------------
+
+
+def test_nobody_removes_a_live_broker_from_its_own_topology() -> None:
+    topology = live()
+    assert not topology.remove("own", 1_000)
+    topology.become_backup("own")
+    assert topology.remove("own", 1_000)
+
+
+def test_another_broker_is_not_live_in_place_of_this_one() -> None:
+    topology = live()
+    changes = told(topology)
+    assert topology.update(Member("own", 1_000, B)) is Verdict.RIVAL
+    assert topology.members["own"] == OWN
+    assert topology.update(Member("own", 1_000, A)) is Verdict.TAKEN
+    topology.become_backup("own")
+    assert topology.update(Member("own", 2_000, B)) is Verdict.TAKEN
+    assert len(changes) == 2
+
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+
+
+def test_members_and_removals_have_a_limit() -> None:
+    topology = live()
+    verdicts = [topology.update(Member(f"node-{number}", 1, B)) for number in range(MEMBERS_MAX)]
+    assert verdicts == [Verdict.TAKEN] * (MEMBERS_MAX - 1) + [Verdict.FULL]
+    assert topology.put_backup("one more", C, None, 1) is Verdict.FULL
+    assert len(topology.members) == MEMBERS_MAX
+    assert topology.update(Member("node-0", 2, C)) is Verdict.TAKEN
+    for number in range(REMOVALS_MAX + 1):
+        topology.remove(f"node-{number}", 3)
+    assert topology.removal_of("node-0") is None
+    assert topology.removal_of(f"node-{REMOVALS_MAX}") == 3
+
+
+def test_a_member_is_found_by_its_live_broker_and_by_its_backup() -> None:
+    topology = live()
+    topology.update(evolve(OTHER, backup=C))
+    found = [topology.member_at(each) for each in (A, B, C, connector("D"))]
+    assert [member and member.node_id for member in found] == ["own", "other", "other", None]

@@ -1,0 +1,184 @@
+"""Some brokers in one simulated world, and visitors that speak packets to them.
+
+Responsible for starting brokers in a role and for keeping what visitors are told. Refuses to check anything itself.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from embedbroker.cluster import Member, Membership
+from embedbroker.config import BrokerConfig, ClusterConnection
+from embedbroker.node import Node, Tick
+from embedbroker.storage import JournalSettings
+from embedbroker.testing._disk import SimulatedDisk
+from embedbroker.testing._network import Link, Network
+from embedbroker.testing._node_host import MEMORY_LIMIT_BYTES, NodeHost
+from embedbroker.testing._world import World
+from embedclient.model import TransportConfiguration
+from embedclient.wire.core import (
+    HANDSHAKE,
+    ClusterConnect,
+    ClusterTopology,
+    ClusterTopologyV2,
+    ClusterTopologyV3,
+    ClusterTopologyV4,
+    FrameSplitter,
+    Packet,
+    SubscribeTopology,
+    SubscribeTopologyV2,
+    decode_packet,
+    encode_packet,
+)
+
+__all__ = ["CREDENTIALS", "PORT", "Town", "Visitor", "connector"]
+
+PORT = "61616"
+CREDENTIALS = ClusterConnect("cluster", "secret")
+TOPOLOGY = (ClusterTopology, ClusterTopologyV2, ClusterTopologyV3, ClusterTopologyV4)
+
+P = TypeVar("P", bound=Packet)
+
+
+def connector(name: str) -> TransportConfiguration:
+    return TransportConfiguration(name, parameters={"host": name, "port": PORT})
+
+
+class Visitor:
+    """A client, or somebody who pretends to be a broker."""
+
+    def __init__(self, network: Network, name: str, version: int) -> None:
+        self.name = name
+        self.version = version
+        self.received: list[tuple[int, Packet]] = []
+        self.closed: str | None = None
+        self._network = network
+        self._link: Link | None = None
+        self._splitter = FrameSplitter()
+        self._waiting = HANDSHAKE
+
+    # The network's side
+
+    def on_dialed(self, connection: int, link: Link) -> None:
+        self._link = link
+        link.send(self, self._waiting)
+
+    def on_dial_failed(self, connection: int, reason: str) -> None:
+        self.closed = reason
+
+    def on_written(self, connection: int, count: int) -> None:
+        pass
+
+    def on_bytes(self, connection: int, data: bytes) -> None:
+        buffer, ends = self._splitter.feed(data)
+        start = 0
+        for end in ends:
+            packet = decode_packet(buffer, start, end, self.version, False)
+            self.received.append((int.from_bytes(buffer[start + 5 : start + 13], "big"), packet))
+            start = end
+
+    def on_closed(self, connection: int, reason: str) -> None:
+        self.closed = reason
+
+    # What it does and sees
+
+    def send(self, packet: Packet, channel: int) -> None:
+        self.send_bytes(encode_packet(packet, channel, self.version))
+
+    def send_bytes(self, data: bytes) -> None:
+        if self._link is None:
+            self._waiting += data
+        else:
+            self._link.send(self, data)
+
+    def leave(self) -> None:
+        assert self._link is not None
+        self._link.close(self)
+
+    def packets(self, kind: type[P]) -> list[P]:
+        return [packet for _, packet in self.received if isinstance(packet, kind)]
+
+    def news(self) -> list[Packet]:
+        """Every topology packet since the last time."""
+        told: list[Packet] = [packet for _, packet in self.received if isinstance(packet, TOPOLOGY)]
+        self.received = [entry for entry in self.received if not isinstance(entry[1], TOPOLOGY)]
+        return told
+
+
+class Town:
+    """Brokers named by single letters; each static list is a word of names."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self.world = World(seed)
+        self.network = Network(self.world)
+        self.hosts: dict[str, NodeHost] = {}
+
+    def build(self, name: str, static: str = "", **changes: object) -> NodeHost:
+        """A broker that is not started."""
+        settings = {key: changes.pop(key) for key in list(changes) if hasattr(ClusterConnection, key)}
+        connection = ClusterConnection(connector=name, static_connectors=list(static), **settings)  # type: ignore[arg-type]  # tests name real fields
+        values: dict[str, object] = {"cluster_user": "cluster", "cluster_password": "secret", **changes}
+        config = BrokerConfig(
+            name=name,
+            connectors={each: f"tcp://{each}:{PORT}" for each in {name: 0, **dict.fromkeys(static)}},
+            cluster_connection=connection,
+            **values,  # type: ignore[arg-type]  # tests name real fields
+        )
+        host = NodeHost(
+            self.network, config, SimulatedDisk(), JournalSettings(identity=7, segment_size_bytes=64 * 1024)
+        )
+        self.hosts[name] = host
+        return host
+
+    def start(self, name: str, static: str = "", **changes: object) -> NodeHost:
+        """A live broker; returns when it serves."""
+        host = self.hosts.get(name) or self.build(name, static, **changes)
+        host.start()
+        while not host.ready:
+            assert self.world.step()
+        return host
+
+    def stand_by(self, name: str, static: str, node_id: str, **changes: object) -> NodeHost:
+        """A broker that is the backup of a node id, and nothing else yet."""
+        host = self.build(name, static, **changes)
+        host.life += 1
+        host.node = Node(host.config, self.world.entropy(), MEMORY_LIMIT_BYTES, host.settings)
+        self.membership(name).now = self.world.instant
+        self.membership(name).become_backup(node_id)
+        host.step(Tick())
+        return host
+
+    def visit(self, name: str, *, version: int = 136, subscribe: bool = True) -> Visitor:
+        """A peer of a broker, connected and told of the members."""
+        visitor = Visitor(self.network, f"visitor {len(self.network.links)} of {name}", version)
+        if subscribe:
+            packet = SubscribeTopologyV2(False, version) if version >= 122 else SubscribeTopology(False)
+            visitor.send(packet, 0)
+        self.network.dial(visitor, 1, name, 1.0)
+        self.run(0.1)
+        return visitor
+
+    def run(self, seconds: float) -> None:
+        self.world.run(self.world.now + seconds)
+
+    def membership(self, name: str) -> Membership:
+        node = self.hosts[name].node
+        assert node is not None and node.cluster is not None
+        return node.cluster
+
+    def node_id(self, name: str) -> str:
+        node = self.hosts[name].node
+        assert node is not None
+        return node.node_id
+
+    def member(self, name: str, of: str) -> Member:
+        """How a broker knows another one, by that one's node id."""
+        return self.membership(name).topology.members[self.node_id(of)]
+
+    def known(self, name: str) -> dict[str | None, str | None]:
+        """The members as a broker knows them: names of lives, with the names of their backups."""
+        members = self.membership(name).topology.members.values()
+        return {
+            member.live.name if member.live else None: member.backup.name if member.backup else None
+            for member in members
+        }
