@@ -27,6 +27,8 @@ if TYPE_CHECKING:
         ConnectionFactory,
         ConnectionMetaData,
         ExceptionListener,
+        FailoverEventType,
+        FailoverListener,
         FailureListener,
         JMSContext,
         JMSProducer,
@@ -90,8 +92,9 @@ if TYPE_CHECKING:
 
 _PACKAGES = {
     "_client": "AcknowledgeMode Body ClientConsumer ClientMessage ClientProducer ClientSession ClientSessionFactory "
-    "Connection ConnectionFactory ConnectionMetaData ExceptionListener FailureListener JMSContext JMSProducer "
-    "MessageConsumer MessageListener MessageProducer Opening QueueBrowser Receipt ServerLocator Session "
+    "Connection ConnectionFactory ConnectionMetaData ExceptionListener FailoverEventType FailoverListener "
+    "FailureListener JMSContext JMSProducer MessageConsumer MessageListener MessageProducer Opening QueueBrowser "
+    "Receipt ServerLocator Session "
     "XAConnection XAConnectionFactory XAJMSContext XAResource XASession",
     "agent": "AddressState ConnectionFailed FailoverCompleted FailoverFailed FailureDetected FirstElementPolicy "
     "LoadBalancingPolicy LocatorSettings Notification QueueAttributes QueueState RandomPolicy RandomStickyPolicy "
@@ -122,7 +125,9 @@ __all__ = [
     "Destination",
     "ExceptionListener",
     "FailoverCompleted",
+    "FailoverEventType",
     "FailoverFailed",
+    "FailoverListener",
     "FailureDetected",
     "FailureListener",
     "FirstElementPolicy",

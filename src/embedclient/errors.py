@@ -14,6 +14,7 @@ __all__ = [
     "AddressFullException",
     "BrokerFailed",
     "ConnectionClosedException",
+    "ConnectionFailedException",
     "ConnectionLostException",
     "ConnectionTimedOutException",
     "DuplicateIDException",
@@ -216,6 +217,33 @@ class ConnectionLostException(JMSException, ConnectionError):
     """The connection could not be made, or the world ended it."""
 
     DEFAULT_CODE = ErrorCode.NOT_CONNECTED
+
+
+class ConnectionFailedException(ConnectionLostException):
+    """What an exception listener hears of a lost connection.
+
+    ``failed_over`` says whether the sessions live on, here or on another broker; ``linked_exception`` is what happened
+    to the connection, and ``error_code`` its number. ``jms_error_code`` is what Artemis' JMS client has for an error
+    code here.
+    """
+
+    failed_over: bool
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: int | None = None,
+        linked_exception: BaseException | None = None,
+        failed_over: bool = False,
+    ) -> None:
+        super().__init__(message, code=code, linked_exception=linked_exception)
+        self.failed_over = failed_over
+
+    @property
+    def jms_error_code(self) -> str:
+        """``"FAILOVER"`` or ``"DISCONNECT"``."""
+        return "FAILOVER" if self.failed_over else "DISCONNECT"
 
 
 class ConnectionTimedOutException(JMSException, TimeoutError):

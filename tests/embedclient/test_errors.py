@@ -45,6 +45,7 @@ def test_an_unknown_code_is_generic() -> None:
     [
         (errors.ConnectionTimedOutException, TimeoutError),
         (errors.ConnectionLostException, ConnectionError),
+        (errors.ConnectionFailedException, ConnectionError),
         (errors.UnblockedException, ConnectionError),
         (errors.JMSSecurityException, PermissionError),
         (errors.InvalidSelectorException, ValueError),
@@ -62,6 +63,13 @@ def test_errors_are_also_the_builtin_a_python_programmer_expects(
     assert error.linked_exception is cause
     assert error.error_code == kind.DEFAULT_CODE
     assert pickle.loads(pickle.dumps(error)).error_code == error.error_code
+
+
+@pytest.mark.parametrize(("failed_over", "code"), [(True, "FAILOVER"), (False, "DISCONNECT")])
+def test_a_failed_connection_has_the_error_codes_of_artemis(failed_over: bool, code: str) -> None:
+    error = errors.ConnectionFailedException("text", failed_over=failed_over)
+    copy = pickle.loads(pickle.dumps(error))
+    assert (copy.failed_over, copy.jms_error_code) == (failed_over, code)
 
 
 def test_protocol_errors_are_not_for_users() -> None:

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from embedclient._client._browser import QueueBrowser
-    from embedclient._client._connection import Connection, ConnectionMetaData, ExceptionListener, FailureListener
+    from embedclient._client._connection import (
+        Connection,
+        ConnectionMetaData,
+        ExceptionListener,
+        FailoverEventType,
+        FailoverListener,
+        FailureListener,
+    )
     from embedclient._client._connection_factory import ConnectionFactory
     from embedclient._client._consumer import MessageConsumer
     from embedclient._client._context import JMSContext, JMSProducer
@@ -34,7 +41,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "_browser": "QueueBrowser",
-    "_connection": "Connection ConnectionMetaData ExceptionListener FailureListener",
+    "_connection": "Connection ConnectionMetaData ExceptionListener FailoverEventType FailoverListener FailureListener",
     "_connection_factory": "ConnectionFactory",
     "_consumer": "MessageConsumer",
     "_context": "JMSContext JMSProducer",
@@ -74,6 +81,8 @@ __all__ = [
     "ConnectionMetaData",
     "Edge",
     "ExceptionListener",
+    "FailoverEventType",
+    "FailoverListener",
     "FailureListener",
     "JMSContext",
     "JMSProducer",

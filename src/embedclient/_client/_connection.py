@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
+from enum import Enum
 from functools import partial
 from inspect import isawaitable
 from typing import TypeVar
@@ -34,7 +35,13 @@ from embedclient.agent import (
     SessionMode,
 )
 from embedclient.agent import Session as AgentSession
-from embedclient.errors import ConnectionClosedException, IllegalStateException, InvalidClientIDException, JMSException
+from embedclient.errors import (
+    ConnectionClosedException,
+    ConnectionFailedException,
+    IllegalStateException,
+    InvalidClientIDException,
+    JMSException,
+)
 from embedclient.model import Entropy, make_uuid, uuid_text
 
 _log = logging.getLogger("embedclient")
@@ -46,6 +53,17 @@ S = TypeVar("S", bound=Session)
 
 ExceptionListener = Callable[[JMSException], Awaitable[None] | None]
 FailureListener = Callable[[JMSException, bool], Awaitable[None] | None]
+
+
+class FailoverEventType(Enum):
+    """What a failover listener hears, in this order: the first, then one of the others."""
+
+    FAILURE_DETECTED = "the connection is lost"
+    FAILOVER_COMPLETED = "all sessions work again, here or on another broker"
+    FAILOVER_FAILED = "every attempt failed, and the sessions are closed"
+
+
+FailoverListener = Callable[[FailoverEventType], Awaitable[None] | None]
 
 
 @frozen
@@ -62,7 +80,8 @@ class ConnectionMetaData:
 class Connection:
     """A connection to a broker. Opened with `ConnectionFactory.connect`, it ends with that block.
 
-    Set `exception_listener` to hear of lost connections; with `add_failure_listener` also whether the sessions live on.
+    Set `exception_listener` to hear of lost connections, when it is known whether the sessions live on (a
+    `ConnectionFailedException` says so). With `add_failover_listener` one hears of each step.
     """
 
     def __init__(
@@ -89,6 +108,7 @@ class Connection:
         self._initial: AgentSession | None = None
         self._sessions: dict[Session, None] = {}
         self._failure_listeners: dict[FailureListener, None] = {}
+        self._failover_listeners: dict[FailoverListener, None] = {}
         self._notifications: deque[Notification] = deque(maxlen=_NOTIFICATIONS_MAX)
         self._notified = edge.signal()
         self._used = False
@@ -159,6 +179,17 @@ class Connection:
     def remove_failure_listener(self, listener: FailureListener) -> None:
         """Undo `add_failure_listener`; unknown listeners are ignored."""
         self._failure_listeners.pop(listener, None)
+
+    def add_failover_listener(self, listener: FailoverListener) -> None:
+        """Have `listener(event)` called when the connection is lost, and when its sessions are back or given up.
+
+        Without `reconnectAttempts` and `failoverAttempts` there is nothing to give up.
+        """
+        self._failover_listeners[listener] = None
+
+    def remove_failover_listener(self, listener: FailoverListener) -> None:
+        """Undo `add_failover_listener`; unknown listeners are ignored."""
+        self._failover_listeners.pop(listener, None)
 
     async def close(self) -> None:
         """Close everything now, and not only at the end of the block. Closing twice is fine."""
@@ -243,19 +274,31 @@ class Connection:
         match notification:
             case FailureDetected(error):
                 _log.warning("connection lost: %s", error)
+                await self._tell_of_failover(FailoverEventType.FAILURE_DETECTED)
             case FailoverCompleted(reattached):
                 _log.info("connected again, sessions %s", "reattached" if reattached else "rebuilt")
+                await self._tell_of_failover(FailoverEventType.FAILOVER_COMPLETED)
             case FailoverFailed(error):
                 _log.warning("giving up on the connection: %s", error)
+                await self._tell_of_failover(FailoverEventType.FAILOVER_FAILED)
             case SendRefused(error):
                 _log.warning("the broker refused a message that nobody waits for: %s", error)
                 if self.exception_listener is not None:
                     await _call(self.exception_listener, error)
             case ConnectionFailed(error, failed_over):
                 if self.exception_listener is not None:
-                    await _call(self.exception_listener, error)
+                    await _call(self.exception_listener, _failure(error, failed_over))
                 for listener in list(self._failure_listeners):
                     await _call(listener, error, failed_over)
+
+    async def _tell_of_failover(self, event: FailoverEventType) -> None:
+        for listener in list(self._failover_listeners):
+            await _call(listener, event)
+
+
+def _failure(cause: JMSException, failed_over: bool) -> ConnectionFailedException:
+    text = f"the connection was lost and {'its sessions live on' if failed_over else 'is closed'}: {cause}"
+    return ConnectionFailedException(text, code=cause.error_code, linked_exception=cause, failed_over=failed_over)
 
 
 async def _call(listener: Callable[..., Awaitable[None] | None], *arguments: object) -> None:

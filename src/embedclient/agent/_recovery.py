@@ -26,6 +26,7 @@ from embedclient.wire.core import (
 )
 
 STARTING_BROKER_PAUSE_S: Final = 0.01
+"""A broker that is still starting refuses sessions. It is asked again, as long as one call may take."""
 
 
 def recover_sessions(
@@ -96,6 +97,7 @@ def _create_again(
     line = session.line
     name = session.new_name()
     answer: Packet | None = None
+    tries_left = settings.call_timeout_ms / 1000 // STARTING_BROKER_PAUSE_S
     while answer is None:
         packet = create_session_packet(
             name, line.channel_id, line.version, session.username, session.password, session.flags, settings
@@ -103,8 +105,8 @@ def _create_again(
         try:
             answer = yield from wait(connection.request(packet, CreateSessionResponse))
         except JMSException as error:
-            # The broker is still starting.
-            if error.error_code != ErrorCode.SESSION_CREATION_REJECTED:
+            tries_left -= 1
+            if error.error_code != ErrorCode.SESSION_CREATION_REJECTED or tries_left <= 0:
                 raise
             yield from wait(pause(STARTING_BROKER_PAUSE_S))
             if connection.closed:

@@ -17,18 +17,22 @@ if TYPE_CHECKING:
     from embedclient.agent._session import Session
 
 INTERRUPTED: Final = (ErrorCode.UNBLOCKED, ErrorCode.CONNECTION_TIMEDOUT)
+# Of a commit that never left: it waited for a connection that did not come, in time or at all.
+UNSENT: Final = (*INTERRUPTED, ErrorCode.NOT_CONNECTED)
 
 
 def commit_steps(session: "Session") -> Steps[None]:
     """Commits; raises 111 for a transaction whose work was lost, 115 for a commit whose reply was lost."""
     session.flush_acknowledgements()
+    was_open = session.closed_error is None
     try:
-        if session.rollback_only:
+        if session.rollback_only and was_open:
             raise rolled_back()
         call = session.line.request(SessionCommit(), NullResponse)
         error = yield from settled(call)
         if error is not None:
-            raise error if call.sent or error.error_code not in INTERRUPTED else rolled_back(error)
+            never_left = was_open and not call.sent and error.error_code in UNSENT
+            raise rolled_back(error) if never_left else error
     except JMSException as error:
         code = error.error_code
         if code not in INTERRUPTED and code != ErrorCode.TRANSACTION_ROLLED_BACK:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from embedclient import _client
-from embedclient._client import AcknowledgeMode, ConnectionMetaData
+from embedclient._client import AcknowledgeMode, ConnectionMetaData, FailoverEventType
 from embedclient.agent import LocatorSettings, SessionMode
 from embedclient.blocking._messaging import JMSProducer, MessageConsumer, QueueBrowser
 from embedclient.blocking._portal import Portal
@@ -23,7 +23,8 @@ from embedclient.model import Destination, Queue, TemporaryQueue, TemporaryTopic
 class Connection:
     """A connection to a broker. Opened with `ConnectionFactory.connect`, it ends with that block.
 
-    Set `exception_listener` to hear of lost connections; with `add_failure_listener` also whether the sessions live on.
+    Set `exception_listener` to hear of lost connections, when it is known whether the sessions live on (a
+    `ConnectionFailedException` says so). With `add_failover_listener` one hears of each step.
     """
 
     def __init__(self, portal: Portal, inner: _client.Connection, leave: Callable[[], None]) -> None:
@@ -94,6 +95,17 @@ class Connection:
     def remove_failure_listener(self, listener: Callable[[JMSException, bool], object]) -> None:
         """Undo `add_failure_listener`; unknown listeners are ignored."""
         self._portal.call_now(self._inner.remove_failure_listener, self._portal.known_listener(listener))
+
+    def add_failover_listener(self, listener: Callable[[FailoverEventType], object]) -> None:
+        """Have `listener(event)` called when the connection is lost, and when its sessions are back or given up.
+
+        Without `reconnectAttempts` and `failoverAttempts` there is nothing to give up.
+        """
+        self._portal.call_now(self._inner.add_failover_listener, self._portal.known_listener(listener))
+
+    def remove_failover_listener(self, listener: Callable[[FailoverEventType], object]) -> None:
+        """Undo `add_failover_listener`; unknown listeners are ignored."""
+        self._portal.call_now(self._inner.remove_failover_listener, self._portal.known_listener(listener))
 
     def close(self) -> None:
         """Close everything made with it. Closing twice is fine."""

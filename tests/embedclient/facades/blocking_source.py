@@ -73,6 +73,7 @@ WRAPPED = {twin.source.__name__: twin for twins in MODULES.values() for twin in 
 MESSAGES = ("JMSMessage", "ClientMessage")
 LISTENERS = {
     "MessageListener": "Callable[[JMSMessage], object]",
+    "FailoverListener": "Callable[[FailoverEventType], object]",
     "FailureListener": "Callable[[JMSException, bool], object]",
     "ExceptionListener": "Callable[[JMSException], object]",
 }
@@ -85,7 +86,7 @@ IMPORTS = {
     "types": "TracebackType",
     "typing": "Self TypeVar",
     "embedclient": "_client",
-    "embedclient._client": "AcknowledgeMode Body ClientMessage ConnectionMetaData",
+    "embedclient._client": "AcknowledgeMode Body ClientMessage ConnectionMetaData FailoverEventType",
     "embedclient.agent": "AddressState LocatorSettings QueueAttributes QueueState SessionMode",
     "embedclient.blocking._connection": "Connection JMSContext",
     "embedclient.blocking._messaging": "JMSProducer MessageConsumer MessageProducer QueueBrowser",

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from embedbroker import EmbeddedBroker
+from embedclient import FailoverEventType
 from embedclient.errors import (
     ConnectionClosedException,
+    ConnectionFailedException,
     ConnectionLostException,
     ErrorCode,
     IllegalStateException,
@@ -158,7 +160,7 @@ async def test_a_lost_broker_ends_waiting_receives_and_tells_the_listeners(clien
         all_told.set()
 
     async with connected(client, broker.url) as connection, connection.session() as session:
-        connection.exception_listener = lambda error: told.append(("exception", isinstance(error, JMSException)))
+        connection.exception_listener = lambda error: told.append(("exception", getattr(error, "jms_error_code", "")))
         connection.add_failure_listener(on_failure)
         consumer = await session.create_consumer("q")
 
@@ -169,7 +171,7 @@ async def test_a_lost_broker_ends_waiting_receives_and_tells_the_listeners(clien
 
         await client.together(receive, partial(client.aside, broker.crash))
         await all_told.wait()
-        assert told == [("exception", True), ("failure", False)]
+        assert told == [("exception", "DISCONNECT"), ("failure", False)]
         with pytest.raises(JMSException):
             await session.create_producer("q").send("x")
 
@@ -194,3 +196,32 @@ async def test_sessions_and_consumers_live_on_after_a_reconnect(client: Client, 
         await producer.send("after")
         message = await consumer.receive(timeout=5)
         assert message is not None and message.body == "after"
+
+
+async def test_listeners_hear_of_each_step_of_a_failover(client: Client, fixed_port_broker: Any) -> None:
+    broker = fixed_port_broker
+    told: list[object] = []
+    heard = [client.event(), client.event()]
+
+    def on_exception(error: JMSException) -> None:
+        assert isinstance(error, ConnectionFailedException) and isinstance(error.linked_exception, JMSException)
+        assert error.error_code == error.linked_exception.error_code
+        told.append((error.failed_over, error.jms_error_code))
+        heard[0 if error.failed_over else 1].set()
+
+    url = f"{broker.url}?ha=true&reconnectAttempts=-1&retryInterval=5"
+    async with connected(client, url) as connection, connection.session():
+        connection.exception_listener = on_exception
+        connection.add_failover_listener(told.append)
+        await client.aside(broker.crash)
+        await client.aside(broker.start)
+        await heard[0].wait()
+        connection.remove_failover_listener(told.append)
+    url = f"{broker.url}?ha=true&reconnectAttempts=2&retryInterval=5"
+    async with connected(client, url) as connection, connection.session():
+        connection.exception_listener = on_exception
+        connection.add_failover_listener(told.append)
+        await client.aside(broker.crash)
+        await heard[1].wait()
+    detected, completed, failed = FailoverEventType
+    assert told == [detected, completed, (True, "FAILOVER"), detected, failed, (False, "DISCONNECT")]
