@@ -1,7 +1,7 @@
 """From the tree of a broker.xml to one `BrokerConfig`.
 
-Responsible for the elements directly below ``core``, and for directories. Refuses to know files, encodings and which
-names there are: what reaches it may stand where it stands.
+Responsible for the elements directly below ``core``, and for directories. Refuses to know encodings and which names
+there are: what reaches it may stand where it stands.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ _FIELDS: Fields = {
     "journal-lock-acquisition-timeout": ("journal_lock_acquisition_timeout_ms", whole),
 }
 _JOURNAL = "data/journal"
+_ARTEMIS_JOURNAL_FILES = "activemq-data-*.amq"
 # Where Artemis has a directory for each kind of data.
 _OTHER_DIRECTORIES = ("bindings-directory", "paging-directory", "large-messages-directory")
 
@@ -87,6 +88,9 @@ def _directories(core: Element, instance: Path, findings: Findings) -> dict[str,
         values["node_manager_lock_directory"] = locks
     if persistent is None or value_of(persistent, boolean, findings) is not False:
         values["data_directory"] = journal
+        if next(Path(journal).glob(_ARTEMIS_JOURNAL_FILES), None) is not None:
+            text = f"{journal} holds a journal of Artemis, which is not read: its messages are not seen"
+            findings.warn(f"{core.place}/journal-directory", text)
     return values
 
 

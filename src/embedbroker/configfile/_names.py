@@ -143,12 +143,12 @@ _ENTRIES = {
     """,
     "replication-colocated": """
         request-backup backup-request-retries backup-request-retry-interval max-backups backup-port-offset
-        excludes:connector-refs master:replication-primary primary:replication-primary slave:replication-backup
-        backup:replication-backup
+        excludes:connector-refs primary:replication-primary master:replication-primary backup:replication-backup
+        slave:replication-backup
     """,
     "shared-store": """
-        master:shared-store-primary primary:shared-store-primary slave:shared-store-backup
-        backup:shared-store-backup colocated:shared-store-colocated
+        primary:shared-store-primary master:shared-store-primary backup:shared-store-backup
+        slave:shared-store-backup colocated:shared-store-colocated
     """,
     "shared-store-primary": "failback-delay failover-on-shutdown wait-for-activation failover-on-server-shutdown~",
     "shared-store-backup": """
@@ -157,8 +157,8 @@ _ENTRIES = {
     """,
     "shared-store-colocated": """
         request-backup backup-request-retries backup-request-retry-interval max-backups backup-port-offset
-        master:shared-store-primary primary:shared-store-primary slave:shared-store-backup
-        backup:shared-store-backup
+        primary:shared-store-primary master:shared-store-primary backup:shared-store-backup
+        slave:shared-store-backup
     """,
     "cluster-connections": "cluster-connection-uri*: cluster-connection*:",
     "cluster-connection-uri": "@address @name",

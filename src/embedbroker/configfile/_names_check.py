@@ -6,6 +6,9 @@ where the name would be right. What is refused leaves the tree, so that nobody e
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import takewhile
+
 from embedclient.model import did_you_mean
 
 from ._document import Element
@@ -18,11 +21,14 @@ _ROOT = "configuration"
 
 
 def check_names(root: Element, findings: Findings) -> None:
-    """Note every name, repetition and text that may not be there, and take it out."""
+    """Note every name, repetition and text that may not be there, and take it out.
+
+    Raises:
+        ConfigFileError: it is a file of another kind.
+    """
     if root.name != _ROOT:
         findings.refuse(root.file, f"the outermost element must be <{_ROOT} xmlns='urn:activemq'>, not <{root.name}>")
-        root.children.clear()
-        return
+        findings.raise_if_wrong()
     _check(root, entry(_ROOT), findings)
 
 
@@ -60,15 +66,22 @@ def _check_content(element: Element, child: Child, findings: Findings) -> None:
 
 
 def _hint(name: str, element: Element, known: Entry) -> str:
+    here = element.path.split("/")
+    homes = [path[:-1] for path, _ in places() if path[-1] == name]
+    if homes:
+        nearest = max(homes, key=lambda home: _shared(here, home))
+        return f"; it belongs into {'/'.join(nearest) or 'the outermost element'}"
     if near := did_you_mean(name, known.children):
         return near
-    where = next((path for path, _ in places() if path[-1] == name), None)
-    if where is not None:
-        return f"; it belongs into {'/'.join(where[:-1]) or 'the outermost element'}"
     if not known.children:
         return f"; {element.name} holds text only"
     # Nothing is similar: what may stand here is more of a help, if it is not too much.
     return f"; expected one of {', '.join(known.children)}" if len(known.children) <= 8 else ""
+
+
+def _shared(way: Sequence[str], other: Sequence[str]) -> int:
+    """How many names two ways begin with together."""
+    return len([*takewhile(lambda pair: pair[0] == pair[1], zip(way, other, strict=False))])
 
 
 def _shortened(text: str) -> str:

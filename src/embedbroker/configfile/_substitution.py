@@ -13,7 +13,7 @@ __all__ = ["CircularProperties", "substitute"]
 
 # Values refer to values, so a circle would never end: no file has as many references as this.
 REPLACEMENTS_MAX = 10_000
-TEXT_CHARACTERS_MAX = 64 * 1024 * 1024
+TEXT_CHARACTERS_MAX = 16 * 1024 * 1024
 
 
 class CircularProperties(ValueError):

@@ -101,7 +101,7 @@ def _limit(element: Element, url: TransportURL, name: str, values: dict[str, Any
     try:
         value = reader(url.parameters[name])
     except WrongValue as error:
-        findings.refuse(element.place, f"has a parameter {name!r} that {error}")
+        findings.refuse(element.place, f"parameter {name!r}: {error}")
         return
     # Artemis says by -1 that there is no limit. Time can be without one; of connections the broker's own is high.
     if value >= 0:

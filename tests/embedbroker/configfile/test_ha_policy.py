@@ -1,0 +1,195 @@
+"""``ha-policy``: the examples of Artemis' documents, parts that exclude each other, and what refers to connectors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from embedbroker.config import (
+    HAPolicy,
+    LockManager,
+    PrimaryOnly,
+    ReplicationBackup,
+    ReplicationPrimary,
+    ScaleDown,
+    SharedStoreBackup,
+    SharedStorePrimary,
+)
+from tests.embedbroker.configfile.config_files import Loaded, load, refused
+
+CONNECTORS = """
+    <connectors>
+        <connector name="one">tcp://one:61616</connector><connector name="two">tcp://two:61616</connector>
+    </connectors>
+"""
+
+
+def in_policy(text: str) -> str:
+    return f"{CONNECTORS}<ha-policy>{text}</ha-policy>"
+
+
+def policy(directory: Path, text: str) -> Loaded:
+    return load(directory, in_policy(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("<replication><master/></replication>", ReplicationPrimary()),
+        ("<replication><primary/></replication>", ReplicationPrimary()),
+        ("<replication><slave/></replication>", ReplicationBackup()),
+        ("<shared-store><master/></shared-store>", SharedStorePrimary()),
+        ("<shared-store><backup/></shared-store>", SharedStoreBackup()),
+        ("<live-only/>", PrimaryOnly()),
+        (
+            "<shared-store><slave><allow-failback>true</allow-failback></slave></shared-store>",
+            SharedStoreBackup(allow_failback=True),
+        ),
+        (
+            "<replication><master><check-for-live-server>true</check-for-live-server></master></replication>",
+            ReplicationPrimary(check_for_active_server=True),
+        ),
+        (
+            "<shared-store><master><failover-on-shutdown>true</failover-on-shutdown></master></shared-store>",
+            SharedStorePrimary(failover_on_shutdown=True),
+        ),
+        (
+            "<replication><slave><group-name>fish</group-name><allow-failback>true</allow-failback>"
+            "<max-saved-replicated-journals-size>0</max-saved-replicated-journals-size>"
+            "<initial-replication-sync-timeout>9999</initial-replication-sync-timeout></slave></replication>",
+            ReplicationBackup("fish", None, True, True, 0, 9999),
+        ),
+    ],
+)
+def test_the_policies_of_the_documents(text: str, value: HAPolicy, tmp_path: Path) -> None:
+    loaded = policy(tmp_path, text)
+    assert loaded.config.ha_policy == value
+    assert loaded.warnings == []
+
+
+def test_without_a_policy_there_is_no_backup(tmp_path: Path) -> None:
+    assert load(tmp_path, "").config.ha_policy == PrimaryOnly()
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "ha-policy: says nothing; expected one of primary-only, live-only, replication, shared-store in it"),
+        (
+            "<replication/>",
+            "ha-policy/replication: says nothing; expected one of primary, master, backup, slave, colocated",
+        ),
+        ("<replication/><shared-store/>", "ha-policy: has replication and shared-store, one of them is allowed"),
+        (
+            "<shared-store><primary/><slave/></shared-store>",
+            "ha-policy/shared-store: has primary and slave, one of them is allowed",
+        ),
+        (
+            "<shared-store><primary/><master/></shared-store>",
+            "ha-policy/shared-store: has primary and master, one of them",
+        ),
+        ("<shared-store><colocated/></shared-store>", "ha-policy/shared-store/colocated: says nothing of its primary"),
+        (
+            "<replication><primary><check-for-live-server>true</check-for-live-server>"
+            "<check-for-active-server>false</check-for-active-server></primary></replication>",
+            "ha-policy/replication/primary/check-for-live-server: is the same as check-for-active-server, which stands",
+        ),
+        (
+            "<replication><primary><quorum-size>-2</quorum-size></primary></replication>",
+            "ha-policy/replication/primary/quorum-size: must be -1 or more, not -2",
+        ),
+        (
+            "<replication><primary><coordination-id>abc</coordination-id></primary></replication>",
+            "ha-policy/replication/primary: coordination_id names a lock of a lock_manager: it needs one",
+        ),
+    ],
+)
+def test_wrong_policies_are_refused(text: str, problem: str, tmp_path: Path) -> None:
+    (found,) = refused(tmp_path, in_policy(text))
+    assert found.startswith(f"core/{problem}")
+
+
+def test_a_lock_manager_with_its_properties(tmp_path: Path) -> None:
+    manager = (
+        "<manager><class-name>Locks</class-name><properties><property key='connect' value='a:2181'/>"
+        "<property key='namespace' value='examples'/></properties></manager>"
+    )
+    text = f"<replication><primary>{manager}<coordination-id>peer-journal-001</coordination-id></primary></replication>"
+    found = policy(tmp_path, text).config.ha_policy
+    expected = LockManager("Locks", {"connect": "a:2181", "namespace": "examples"})
+    assert found == ReplicationPrimary(lock_manager=expected, coordination_id="peer-journal-001")
+
+
+@pytest.mark.parametrize(
+    ("manager", "problem"),
+    [
+        ("<manager/>", "manager: has no class-name"),
+        ("<manager><class-name/></manager>", "manager/class-name: is empty; expected a text"),
+        (
+            "<manager><class-name>L</class-name><properties><property value='a'/></properties></manager>",
+            "manager/properties/property: has no key: write <property key='...'>",
+        ),
+        (
+            "<manager><class-name>L</class-name><properties><property key='a' value='1'/><property key='a' value='2'/>"
+            "</properties></manager>",
+            "manager/properties/property[a]: there are two of the name 'a'",
+        ),
+    ],
+)
+def test_wrong_lock_managers_are_refused(manager: str, problem: str, tmp_path: Path) -> None:
+    text = in_policy(f"<replication><backup>{manager}</backup></replication>")
+    assert refused(tmp_path, text) == [f"core/ha-policy/replication/backup/{problem}"]
+
+
+def test_scaling_down_is_kept_and_a_warning(tmp_path: Path) -> None:
+    refs = "<connectors><connector-ref>one</connector-ref><connector-ref>two</connector-ref></connectors>"
+    loaded = policy(tmp_path, f"<live-only><scale-down><group-name>g</group-name>{refs}</scale-down></live-only>")
+    assert loaded.config.ha_policy == PrimaryOnly(ScaleDown(connectors=("one", "two"), group_name="g"))
+    assert loaded.warnings == [
+        "core/ha-policy/live-only/scale-down: messages are not taken to another broker yet when this one stops"
+    ]
+    off = policy(tmp_path, "<live-only><scale-down><enabled>false</enabled></scale-down></live-only>")
+    assert off.warnings == []
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            "<connectors><connector-ref>tow</connector-ref></connectors>",
+            "/connectors/connector-ref: there is no connector 'tow'; did you mean 'two'?",
+        ),
+        ("<connectors><connector-ref/></connectors>", "/connectors/connector-ref: is empty; expected a text"),
+        (
+            "<connectors><connector-ref>two</connector-ref></connectors>"
+            "<discovery-group-ref discovery-group-name='d'/>",
+            ": scale_down has connectors and a discovery_group: one of them says where to go",
+        ),
+        ("<discovery-group-ref/>", "/discovery-group-ref: has no discovery-group-name: write <discovery-group-ref"),
+    ],
+)
+def test_wrong_targets_of_scaling_down_are_refused(text: str, problem: str, tmp_path: Path) -> None:
+    core = in_policy(f"<primary-only><scale-down>{text}</scale-down></primary-only>")
+    (found,) = refused(tmp_path, core)
+    assert found.startswith(f"core/ha-policy/primary-only/scale-down{problem}")
+
+
+@pytest.mark.parametrize("primary", ["primary", "master"])
+def test_of_colocated_brokers_the_primary_is_left(primary: str, tmp_path: Path) -> None:
+    text = (
+        "<replication><colocated><request-backup>true</request-backup><max-backups>1</max-backups>"
+        f"<{primary}><group-name>purple</group-name></{primary}><slave><group-name>tiddles</group-name></slave>"
+        "</colocated></replication>"
+    )
+    loaded = policy(tmp_path, text)
+    assert loaded.config.ha_policy == ReplicationPrimary(group_name="purple")
+    assert loaded.warnings == [
+        "core/ha-policy/replication/colocated: this broker hosts no backups of others yet: "
+        "it plays the part of the primary alone"
+    ]
+
+
+def test_what_has_no_meaning_in_artemis_either_is_a_warning(tmp_path: Path) -> None:
+    loaded = policy(tmp_path, "<shared-store><slave><failback-delay>5</failback-delay></slave></shared-store>")
+    assert loaded.warnings == ["core/ha-policy/shared-store/slave/failback-delay: has no effect here"]

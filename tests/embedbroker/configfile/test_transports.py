@@ -1,0 +1,250 @@
+"""``acceptors``, ``connectors`` and ``cluster-connections``: URLs, which acceptor is opened, who refers to whom."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from embedbroker.config import ClusterConnection, ReplicationBackup
+from embedclient.model import IN_VM_CONNECTOR_FACTORY, TCP_CONNECTOR_FACTORY, TransportConfiguration
+from tests.embedbroker.configfile.config_files import Loaded, load, refused
+
+# -- acceptors -------------------------------------------------------------------------------------------------------
+
+
+def acceptors(*urls: str) -> str:
+    inner = "".join(f"<acceptor name='a{number}'>{url}</acceptor>" for number, url in enumerate(urls, 1))
+    return f"<acceptors>{inner}</acceptors>"
+
+
+def accept(directory: Path, *urls: str) -> Loaded:
+    return load(directory, acceptors(*urls))
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("tcp://0.0.0.0:61616", ("0.0.0.0", 61616)),
+        ("tcp://host-a:5445/", ("host-a", 5445)),
+        ("tcp://host-a", ("host-a", 61616)),
+        ("tcp://:7", ("localhost", 7)),
+        ("tcp://[::1]:61617?tcpNoDelay=true", ("::1", 61617)),
+        ("tcp://[fe80::1]", ("fe80::1", 61616)),
+        ("TCP://a:0?protocols=CORE", ("a", 0)),
+        ("tcp://a:1?host=b;port=2", ("b", 2)),
+        (" tcp://a:1 ", ("a", 1)),
+    ],
+)
+def test_an_acceptor_says_where_the_broker_listens(url: str, place: tuple[str, int], tmp_path: Path) -> None:
+    config = accept(tmp_path, url).config
+    assert (config.host, config.port) == place
+
+
+def test_parameters_of_an_acceptor_are_separated_by_both_signs(tmp_path: Path) -> None:
+    loaded = accept(tmp_path, "tcp://a:1?protocols=core;connectionsAllowed=7&amp;handshake-timeout=3;")
+    assert loaded.config.connections_max == 7
+    assert loaded.config.handshake_timeout_ms == 3_000
+    assert loaded.warnings == []
+
+
+def test_minus_one_is_no_limit(tmp_path: Path) -> None:
+    config = accept(tmp_path, "tcp://a:1?connectionsAllowed=-1;handshake-timeout=-1").config
+    assert config.connections_max == 20_000
+    assert config.handshake_timeout_ms == 0
+
+
+def test_prefixes_that_are_understood_in_any_case_are_silent(tmp_path: Path) -> None:
+    url = "tcp://a:1?anycastPrefix=jms.queue.;multicastPrefix=jms.topic.;sslEnabled=false;protocols=CORE"
+    assert accept(tmp_path, url).warnings == []
+
+
+def test_what_an_acceptor_wants_beyond_is_a_warning(tmp_path: Path) -> None:
+    url = "tcp://a:1?useEpoll=true;amqpCredits=5;anycastPrefix=q.;protocols=CORE,AMQP,MQTT"
+    assert accept(tmp_path, url).warnings == [
+        "core/acceptors/acceptor[a1]: only CORE is spoken, not AMQP, MQTT",
+        "core/acceptors/acceptor[a1]: parameters without effect here: useEpoll, amqpCredits, anycastPrefix",
+    ]
+
+
+def test_the_first_acceptor_that_can_be_opened_is(tmp_path: Path) -> None:
+    loaded = accept(
+        tmp_path,
+        "tcp://a:1?protocols=AMQP",
+        "tcp://a:2?sslEnabled=true;keyStorePath=x",
+        "vm://0",
+        "tcp://a:3",
+        "tcp://a:4?protocols=HORNETQ,CORE",
+    )
+    assert (loaded.config.host, loaded.config.port) == ("a", 3)
+    assert loaded.warnings == [
+        "core/acceptors/acceptor[a1]: is not opened: only CORE is spoken, not AMQP",
+        "core/acceptors/acceptor[a2]: is not opened: there is no TLS yet",
+        "core/acceptors/acceptor[a3]: is not opened: a broker is there for vm:// URLs of its own process in any case, "
+        "under its name",
+        "core/acceptors/acceptor[a5]: is not opened: this broker opens one acceptor",
+    ]
+
+
+@pytest.mark.parametrize("url", ["tcp://a:1?protocols=AMQP,MQTT", "tcp://a:1?sslEnabled=true", "vm://0"])
+def test_a_file_of_which_no_acceptor_can_be_opened_is_refused(url: str, tmp_path: Path) -> None:
+    assert refused(tmp_path, acceptors(url)) == [
+        "core/acceptors: none of them can be opened: CORE over tcp:// without TLS is needed"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("", "is empty; expected a text"),
+        ("a:61616", "is no URL of one broker such as tcp://host:61616?name=value;name=value"),
+        ("(tcp://a:1,tcp://b:1)", "is no URL of one broker"),
+        ("tcp://a:1#tcp://b:1", "is no URL of one broker"),
+        ("tcp://a:1,b:2", "has 'a:1,b:2' where one host and port are expected"),
+        ("tcp://me@a:1", "has 'me@a:1' where one host and port are expected"),
+        ("http://a:1", "has the scheme 'http'; tcp:// and vm:// are known"),
+        ("tcp://a:port", "has the port 'port', which is no number from 0 to 65535"),
+        ("tcp://a:70000", "has the port '70000', which is no number from 0 to 65535"),
+        ("tcp://::1:61616", "has an IPv6 address without brackets; write tcp://[::1]:61616"),
+        ("tcp://[::1:61616", "has a wrong IPv6 address; write tcp://[::1]:61616"),
+        ("tcp://a:1?protocol", "has a parameter 'protocol' without a value"),
+        ("tcp://a:1?protcols=CORE", "has an unknown parameter 'protcols'; did you mean 'protocols'?"),
+        ("tcp://a:1?backlog=1;backlog=2", "has the parameter 'backlog' twice"),
+        ("tcp://a:1?connectionsAllowed=many", "parameter 'connectionsAllowed': expected a whole number"),
+        ("vm://", "has no name; write vm://name"),
+    ],
+)
+def test_wrong_urls_are_refused(url: str, problem: str, tmp_path: Path) -> None:
+    (found,) = refused(tmp_path, acceptors(url))
+    assert found.startswith(f"core/acceptors/acceptor[a1]: {problem}")
+
+
+def test_two_acceptors_of_a_name_are_refused(tmp_path: Path) -> None:
+    core = acceptors("tcp://a:1", "tcp://a:2").replace("a2", "a1")
+    assert refused(tmp_path, core) == ["core/acceptors/acceptor[a1]: there are two of the name 'a1'"]
+
+
+# -- connectors ------------------------------------------------------------------------------------------------------
+
+
+def connectors(*texts: str) -> str:
+    return f"<connectors>{''.join(texts)}</connectors>"
+
+
+def test_connectors_keep_their_parameters_as_texts(tmp_path: Path) -> None:
+    core = connectors(
+        "<connector name='a'>tcp://host-a:5445?tcpNoDelay=true;localPort=0</connector>",
+        "<connector name='b'>vm://7</connector>",
+    )
+    loaded = load(tmp_path, core)
+    parameters = {"host": "host-a", "port": "5445", "tcpNoDelay": "true", "localPort": "0"}
+    assert loaded.config.connectors == {
+        "a": TransportConfiguration("a", TCP_CONNECTOR_FACTORY, parameters),
+        "b": TransportConfiguration("b", IN_VM_CONNECTOR_FACTORY, {"serverId": "7"}),
+    }
+    assert loaded.warnings == []
+
+
+def test_a_connector_with_tls_is_a_warning(tmp_path: Path) -> None:
+    loaded = load(tmp_path, connectors("<connector name='a'>tcp://a:1?sslEnabled=true</connector>"))
+    assert loaded.config.connectors["a"].parameters["sslEnabled"] == "true"
+    assert loaded.warnings == [
+        "core/connectors/connector[a]: there is no TLS yet: clients can use this connector, this broker cannot"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("texts", "problem"),
+    [
+        (["<connector>tcp://a:1</connector>"], "/connector: has no name: write <connector name='...'>"),
+        (["<connector name='a'/>"], "/connector[a]: is empty; expected a text"),
+        (["<connector name='a'>tcp://a:1?backlog=5</connector>"], "/connector[a]: has an unknown parameter 'backlog'"),
+        (["<connector name='a'>tcp://a:1</connector>"] * 2, "/connector[a]: there are two of the name 'a'"),
+    ],
+)
+def test_wrong_connectors_are_refused(texts: list[str], problem: str, tmp_path: Path) -> None:
+    (found,) = refused(tmp_path, connectors(*texts))
+    assert found.startswith(f"core/connectors{problem}")
+
+
+# -- cluster connections ---------------------------------------------------------------------------------------------
+
+THREE = connectors(*(f"<connector name='{name}'>tcp://{name}:61616</connector>" for name in ("one", "two", "three")))
+
+
+def cluster(*connections: str) -> str:
+    return f"{THREE}<cluster-connections>{''.join(connections)}</cluster-connections>"
+
+
+def test_a_cluster_connection_with_static_connectors(tmp_path: Path) -> None:
+    core = cluster(
+        "<cluster-connection name='c'><address>jms</address><connector-ref>one</connector-ref>"
+        "<retry-interval>100</retry-interval><message-load-balancing>ON_DEMAND</message-load-balancing>"
+        "<static-connectors><connector-ref>two</connector-ref><connector-ref>three</connector-ref></static-connectors>"
+        "</cluster-connection>"
+    )
+    loaded = load(tmp_path, core)
+    assert loaded.config.cluster_connection == ClusterConnection("c", "one", ("two", "three"), retry_interval_ms=100)
+    assert loaded.warnings == [
+        "core/cluster-connections/cluster-connection[c]/address: has no effect here",
+        "core/cluster-connections/cluster-connection[c]/message-load-balancing: has no effect here: "
+        "messages stay on their broker",
+    ]
+
+
+def test_of_several_cluster_connections_the_first_is_used(tmp_path: Path) -> None:
+    one, two = (
+        f"<cluster-connection name='{name}'><connector-ref>one</connector-ref></cluster-connection>" for name in "ab"
+    )
+    loaded = load(tmp_path, cluster(one, two))
+    assert loaded.config.cluster_connection == ClusterConnection("a", "one")
+    assert loaded.warnings == [
+        "core/cluster-connections/cluster-connection[b]: has no effect here: only one cluster-connection is used"
+    ]
+
+
+def test_or_the_one_that_the_policy_names(tmp_path: Path) -> None:
+    one, two = (
+        f"<cluster-connection name='{name}'><connector-ref>one</connector-ref></cluster-connection>" for name in "ab"
+    )
+    named = "<ha-policy><replication><backup><cluster-name>{}</cluster-name></backup></replication></ha-policy>"
+    loaded = load(tmp_path, cluster(one, two) + named.format("b"))
+    assert loaded.config.cluster_connection == ClusterConnection("b", "one")
+    assert loaded.config.ha_policy == ReplicationBackup(cluster_name="b")
+    assert refused(tmp_path, cluster(one, two) + named.format("x")) == [
+        "core/cluster-connections: there is no cluster-connection 'x', which the ha-policy names"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("connection", "problem"),
+    [
+        (
+            "<cluster-connection><connector-ref>one</connector-ref></cluster-connection>",
+            ": has no name: write <cluster-",
+        ),
+        ("<cluster-connection name='c'/>", "[c]: has no connector-ref: others would not know how to reach this broker"),
+        (
+            "<cluster-connection name='c'><connector-ref>tree</connector-ref></cluster-connection>",
+            "[c]/connector-ref: there is no connector 'tree'; did you mean 'three'?",
+        ),
+        (
+            "<cluster-connection name='c'><connector-ref>one</connector-ref><static-connectors>"
+            "<connector-ref>four</connector-ref></static-connectors></cluster-connection>",
+            "[c]/static-connectors/connector-ref: there is no connector 'four'",
+        ),
+        (
+            "<cluster-connection name='c'><connector-ref>one</connector-ref><retry-interval>0</retry-interval>"
+            "</cluster-connection>",
+            "[c]/retry-interval: must be 1 or more, not 0",
+        ),
+        (
+            "<cluster-connection name='c'><connector-ref>one</connector-ref>"
+            "<static-connectors allow-direct-connections-only='maybe'/></cluster-connection>",
+            "[c]/static-connectors/@allow-direct-connections-only: expected true or false, not 'maybe'",
+        ),
+    ],
+)
+def test_wrong_cluster_connections_are_refused(connection: str, problem: str, tmp_path: Path) -> None:
+    (found,) = refused(tmp_path, cluster(connection))
+    assert found.startswith(f"core/cluster-connections/cluster-connection{problem}")
