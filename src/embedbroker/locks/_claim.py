@@ -152,12 +152,16 @@ class Claim:
         self.standing = Standing.LEAVING
         self._say(state, self.record.node_id, self.record.journal_identity)
 
-    def leave_as(self, *, gives_way: bool) -> LiveState | None:
-        """What an orderly stop should write."""
-        if gives_way:
-            return LiveState.FAILING_BACK
+    @property
+    def farewell(self) -> LiveState | None:
+        """What an orderly stop should write; None, when a backup is to take over."""
         hands_over = not isinstance(self._policy, PrimaryOnly) and self._policy.failover_on_shutdown
         return None if hands_over else LiveState.PAUSED
+
+    @property
+    def restarts(self) -> bool:
+        """Whether it gave way and its broker is to wait as backup again."""
+        return self.gives_way and isinstance(self._policy, SharedStoreBackup) and self._policy.restart_backup
 
     # -- work ----------------------------------------------------------------------------------------------------
 

@@ -11,12 +11,25 @@ from ._inputs import (
     DiskDone,
     DiskFailed,
     Input,
+    LockDone,
+    LockFailed,
     PeerClosed,
     Tick,
     Written,
 )
 from ._node import Node, NodeState
-from ._outputs import BranchDecided, CloseConnection, Dial, Level, Notice, Output, Ready, SendBytes, Stopped
+from ._outputs import (
+    BranchDecided,
+    CloseConnection,
+    Dial,
+    Level,
+    Notice,
+    Output,
+    Ready,
+    RoleChanged,
+    SendBytes,
+    Stopped,
+)
 
 __all__ = [
     "Accepted",
@@ -33,12 +46,15 @@ __all__ = [
     "DiskFailed",
     "Input",
     "Level",
+    "LockDone",
+    "LockFailed",
     "Node",
     "NodeState",
     "Notice",
     "Output",
     "PeerClosed",
     "Ready",
+    "RoleChanged",
     "SendBytes",
     "Stopped",
     "Tick",

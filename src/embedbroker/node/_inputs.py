@@ -10,6 +10,7 @@ from attrs import frozen
 from embedclient.model import Xid
 
 if TYPE_CHECKING:
+    from embedbroker.locks import LockFault
     from embedbroker.storage import DiskFault
 
 __all__ = [
@@ -23,6 +24,8 @@ __all__ = [
     "DiskDone",
     "DiskFailed",
     "Input",
+    "LockDone",
+    "LockFailed",
     "PeerClosed",
     "Tick",
     "Written",
@@ -93,11 +96,28 @@ class DiskFailed:
     fault: DiskFault
 
 
+@frozen
+class LockDone:
+    """The lock store did all operations of a batch."""
+
+    batch: int
+    results: tuple[object, ...]
+
+
+@frozen
+class LockFailed:
+    """The lock store could not do an operation of a batch; later ones of the batch were not tried."""
+
+    batch: int
+    fault: LockFault
+
+
 class CommandKind(Enum):
-    """What the host asks for."""
+    """What the host asks for. FAIL_OVER is an orderly stop after which a backup takes over, whatever the policy."""
 
     START = "start"
     STOP = "stop"
+    FAIL_OVER = "fail over"
 
 
 @frozen
@@ -130,6 +150,8 @@ Input: TypeAlias = (
     | Written
     | DiskDone
     | DiskFailed
+    | LockDone
+    | LockFailed
     | Command
     | DecideBranch
     | Tick

@@ -13,9 +13,11 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, assert_never
 
-from embedbroker import storage
+from attrs import evolve
+
+from embedbroker import locks, storage
 from embedbroker.config import BrokerConfig, ReplicationBackup, ReplicationPrimary, Role
-from embedbroker.kernel import Kernel, Recovery
+from embedbroker.kernel import Kernel
 from embedbroker.protocols import SERVER_VERSION, CoreService, ResendAccount, restore_message
 from embedclient.model import Entropy, Instant, make_uuid, uuid_text
 
@@ -34,11 +36,14 @@ from ._inputs import (
     DiskDone,
     DiskFailed,
     Input,
+    LockDone,
+    LockFailed,
     PeerClosed,
     Tick,
     Written,
 )
-from ._outputs import Level, Notice, Output, Ready, Stopped
+from ._outputs import Level, Notice, Output, Ready, RoleChanged, Stopped
+from ._restoration import Restoration
 
 if TYPE_CHECKING:
     from embedbroker.cluster import Membership
@@ -53,6 +58,7 @@ class NodeState(Enum):
     """The life of a node."""
 
     NEW = "new"
+    WAITING = "waiting"
     RECOVERING = "recovering"
     RUNNING = "running"
     STOPPING = "stopping"
@@ -61,6 +67,7 @@ class NodeState(Enum):
 
 _ROLES = {
     NodeState.NEW: Role.BACKUP,
+    NodeState.WAITING: Role.BACKUP,
     NodeState.RECOVERING: Role.ACTIVATING,
     NodeState.RUNNING: Role.LIVE,
     NodeState.STOPPING: Role.LIVE,
@@ -69,7 +76,10 @@ _ROLES = {
 
 
 class Node:
-    """A broker. ``journal_settings`` None keeps everything in memory."""
+    """A broker. ``journal_settings`` None keeps everything in memory.
+
+    With ``has_locks`` its host has a lock store for it, and it is live only while that says so.
+    """
 
     def __init__(
         self,
@@ -77,6 +87,8 @@ class Node:
         entropy: Entropy,
         memory_limit_bytes: int,
         journal_settings: storage.JournalSettings | None = None,
+        *,
+        has_locks: bool = False,
     ) -> None:
         self.config = config
         self.entropy = entropy
@@ -97,7 +109,12 @@ class Node:
         # An orderly stop has begun, clients still wait for the disk.
         self._flushing = False
         self._failure: str | None = None
-        self._recovery: Recovery | None = None
+        self._restoration: Restoration | None = None
+        self._claim = locks.Claim(config.ha_policy, config.journal_lock_acquisition_timeout_ms) if has_locks else None
+        # What the record of the lock store is to say after an orderly stop; None: nothing new.
+        self._farewell: locks.LiveState | None = None
+        # The node id that the cluster knows of this backup, and whether it was announced under it.
+        self._stood_by: tuple[str, bool] | None = None
         self._said_stopped = False
 
     def _join_cluster(self) -> Membership | None:
@@ -157,6 +174,14 @@ class Node:
                 assert self.journal is not None
                 self.journal.on_disk_failed(input.batch, input.fault, now)
                 self._after_disk()
+            case LockDone():
+                assert self._claim is not None
+                self._claim.on_done(input.batch, input.results, now.monotonic)
+                self._follow_claim()
+            case LockFailed():
+                assert self._claim is not None
+                self._claim.on_failed(input.batch, input.fault, now.monotonic)
+                self._follow_claim()
             case Tick():
                 pass
             case Accepted():
@@ -197,6 +222,10 @@ class Node:
             due = self.cluster.next_deadline()
             if due is not None and (earliest is None or due < earliest):
                 earliest = due
+        if self._claim is not None:
+            due = self._claim.next_deadline()
+            if due is not None and (earliest is None or due < earliest):
+                earliest = due
         return earliest
 
     # -- life ----------------------------------------------------------------------------------------------------
@@ -206,20 +235,44 @@ class Node:
             case CommandKind.START:
                 assert self.state is NodeState.NEW, self.state
                 self._schedule_check()
-                if self.journal is None:
-                    self._become_running()
+                if self._claim is None:
+                    self._become_activating()
                 else:
-                    self.state = NodeState.RECOVERING
-                    self.journal.open(self._now)
+                    self._claim.begin(self._now.monotonic)
             case CommandKind.STOP:
-                self._stop()
+                self._stop(self._claim.farewell if self._claim is not None else None)
+            case CommandKind.FAIL_OVER:
+                self._stop(None)
             case _:
                 assert_never(command.kind)
 
-    def _become_running(self) -> None:
+    # The only places where the role changes: backup, activating, live, stopped. A broker without a lock store begins
+    # with the second.
+
+    def _become_backup(self) -> None:
+        self.state = NodeState.WAITING
+        self._outputs.append(RoleChanged(Role.BACKUP))
+
+    def _stand_by(self, node_id: str, *, next_in_line: bool) -> None:
+        """Look for the live broker; who takes over next is announced under the node id of that one."""
+        place = (node_id, next_in_line and bool(node_id))
+        if self.cluster is not None and place != self._stood_by:
+            self._stood_by = place
+            self.cluster.become_backup(node_id, announce=place[1])
+
+    def _become_activating(self) -> None:
+        self.state = NodeState.RECOVERING
+        self._outputs.append(RoleChanged(Role.ACTIVATING))
+        if self.journal is None:
+            self._settle(None)
+            return
+        known = self._claim.record.journal_identity if self._claim is not None else None
+        if known is not None:
+            self.journal.settings = evolve(self.journal.settings, identity=known)
+        self.journal.open(self._now)
+
+    def _become_live(self) -> None:
         self.state = NodeState.RUNNING
-        if not self.core.node_id:
-            self.core.node_id = uuid_text(make_uuid(self.entropy, self._now))
         self.core.started = True
         self.kernel.housekeeping.at_start()
         self.kernel.housekeeping.start(self._now.monotonic)
@@ -227,16 +280,67 @@ class Node:
             policy = self.config.ha_policy
             group = policy.group_name if isinstance(policy, ReplicationPrimary | ReplicationBackup) else None
             self.cluster.become_live(self.core.node_id, group)
-        self._outputs.append(Ready())
+        self._outputs += [RoleChanged(Role.LIVE), Ready()]
 
-    def _stop(self) -> None:
+    def _become_stopped(self, failure: str | None) -> None:
+        self.state = NodeState.STOPPED
+        self._failure = failure
+        self._check_due = None
+        self._flushing = False
+        self._restoration = None
+        if self._claim is not None:
+            self._claim.leave(None)
+
+    def _settle(self, journal_identity: int | None) -> None:
+        """The kernel is ready to serve: be live, as soon as the lock store has heard of it."""
+        claim = self._claim
+        if claim is not None:
+            claim.meet_journal(journal_identity)
+            if claim.failure is None:
+                self.core.node_id = claim.record.node_id or self._make_node_id()
+                claim.settle(self.core.node_id, journal_identity)
+            self._follow_claim()
+        else:
+            self.core.node_id = self._make_node_id()
+            self._become_live()
+
+    def _make_node_id(self) -> str:
+        return uuid_text(make_uuid(self.entropy, self._now))
+
+    def _follow_claim(self) -> None:
+        """The lock store answered: be what it makes of this broker."""
+        claim = self._claim
+        assert claim is not None
+        for note in claim.notes:
+            self._notice(Level.WARNING if note.warning else Level.INFO, note.text)
+        claim.notes.clear()
+        if claim.failure is not None:
+            self._fail_stop(claim.failure)
+            return
+        state, standing = self.state, claim.standing
+        if state is NodeState.STOPPING:
+            if standing is locks.Standing.OVER:
+                self._become_stopped(None)
+        elif standing in (locks.Standing.QUEUED, locks.Standing.WAITING):
+            self.core.node_id = claim.record.node_id or ""
+            if state is NodeState.NEW:
+                self._become_backup()
+            self._stand_by(self.core.node_id, next_in_line=standing is locks.Standing.WAITING)
+        elif standing is locks.Standing.GRANTED and state is not NodeState.RECOVERING:
+            self._become_activating()
+        elif standing is locks.Standing.LIVE and state is NodeState.RECOVERING:
+            self._become_live()
+        elif claim.gives_way:
+            self._stop(locks.LiveState.FAILING_BACK)
+
+    def _stop(self, farewell: locks.LiveState | None) -> None:
         if self.state in (NodeState.STOPPING, NodeState.STOPPED):
             return
-        recovering = self.state is NodeState.RECOVERING
-        self.state = NodeState.STOPPING
+        was, self.state = self.state, NodeState.STOPPING
+        self._farewell = farewell
         self._check_due = None
-        if recovering:
-            self._recovery = None
+        if was is not NodeState.RUNNING:
+            self._restoration = None
             self._leave(seal=False)
         else:
             # What clients asked for by now is answered before they are told: calls that wait for the disk would be in
@@ -258,25 +362,27 @@ class Node:
         self.connections.say_goodbye()
         self._leave_cluster()
         if self.journal is None or not seal or self.journal.state is not storage.JournalState.READY:
-            self._become_stopped(None)
+            self._depart()
         else:
             self.journal.close(self._now)
-            self._stop_if_sealed()
+            self._depart_if_sealed()
 
     def _leave_cluster(self) -> None:
         if self.cluster is not None:
             self.cluster.leave("the broker stops")
 
-    def _stop_if_sealed(self) -> None:
+    def _depart_if_sealed(self) -> None:
         """A journal that was sealed before closes at once: no disk work will tell."""
         if self.journal is not None and self.journal.state is storage.JournalState.CLOSED:
-            self._become_stopped(None)
+            self._depart()
 
-    def _become_stopped(self, failure: str | None) -> None:
-        self.state = NodeState.STOPPED
-        self._failure = failure
-        self._check_due = None
-        self._flushing = False
+    def _depart(self) -> None:
+        """Nothing is written any more: the lock store hears how this life ended, and then it is over."""
+        if self._claim is None:
+            self._become_stopped(None)
+        else:
+            self._claim.leave(self._farewell)
+            self._follow_claim()
 
     def _after_disk(self) -> None:
         """The journal moved on: recovered, more durable, failed or closed."""
@@ -286,42 +392,10 @@ class Node:
             self._fail_stop(journal.failure or "the journal failed")
         elif journal.state is storage.JournalState.CLOSED:
             if self.state is NodeState.STOPPING:
-                self._become_stopped(None)
-        elif journal.recovered is not None and self.state is NodeState.RECOVERING and self._recovery is None:
+                self._depart()
+        elif journal.recovered is not None and self.state is NodeState.RECOVERING and self._restoration is None:
             # Once: background work of the journal is done while messages are still being brought back.
-            self._begin_recovery()
-
-    def _begin_recovery(self) -> None:
-        """The journal was read: bring definitions back at once, messages in slices."""
-        assert self.journal is not None and self.journal.recovered is not None
-        recovered = self.journal.recovered
-        catalog = self.kernel.catalog
-        for address in recovered.addresses:
-            catalog.restore_address(address)
-        for queue in recovered.queues:
-            catalog.restore_queue(queue)
-        self.kernel.ids.next_id = max(recovered.id_limit, 1)
-        self.kernel.ids.limit = recovered.id_limit
-        self._recovery = Recovery(self.kernel, recovered.transactions, recovered.outcomes)
-
-    def _recover_slice(self) -> None:
-        """One slice of messages or duplicate ids; with the last one the broker runs."""
-        journal, recovery = self.journal, self._recovery
-        assert journal is not None and journal.recovered is not None and recovery is not None
-        limit = self.config.work_per_step_max
-        if recovery.lock_some(limit):
-            return
-        messages = journal.recovered.take_messages(limit)
-        recovery.add(messages)
-        if messages:
-            return
-        entries = journal.recovered.take_duplicate_ids(limit)
-        recovery.add_duplicate_ids(entries)
-        if not entries and not recovery.send_some(limit):
-            recovery.finish()
-            self._recovery = None
-            journal.recovered = None
-            self._become_running()
+            self._restoration = Restoration(self.kernel, journal)
 
     def _fail_stop(self, reason: str) -> None:
         """Durable work is over for this life: nothing is confirmed any more, clients lose their connections."""
@@ -348,8 +422,9 @@ class Node:
                 kernel.run(self.config.work_per_step_max)
         elif self._flushing:
             kernel.chores.run(self.config.work_per_step_max)
-        elif self._recovery is not None:
-            self._recover_slice()
+        elif self._restoration is not None and self._restoration.advance(self.config.work_per_step_max):
+            identity, self._restoration = self._restoration.identity, None
+            self._settle(identity)
         if journal is not None:
             self.gate.open(journal.reached)
             due = journal.next_deadline()
@@ -368,16 +443,20 @@ class Node:
         self.dials.collect(self._outputs, now)
         # Looked at last: peers that were given up on the way leave messages to others.
         self._work_left = (
-            self._recovery is not None
+            self._restoration is not None
             or (self.state is NodeState.RUNNING and kernel.has_work)
             or (self._flushing and bool(kernel.chores))
         )
         outputs, self._outputs = self._outputs, []
         if journal is not None:
             outputs.extend(journal.take_work())
+        if self._claim is not None:
+            work = self._claim.take_work(now.monotonic)
+            if work is not None:
+                outputs.append(work)
         if self.state is NodeState.STOPPED and not self._said_stopped:
             self._said_stopped = True
-            outputs.append(Stopped(self._failure))
+            outputs.append(Stopped(self._failure, self._claim is not None and self._claim.restarts))
         return outputs
 
     def _say_notes(self, notes: list[str]) -> None:

@@ -7,12 +7,25 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import frozen
 
+from embedbroker.config import Role
 from embedclient.model import TransportConfiguration
 
 if TYPE_CHECKING:
+    from embedbroker.locks import LockWork
     from embedbroker.storage import DiskWork
 
-__all__ = ["BranchDecided", "CloseConnection", "Dial", "Level", "Notice", "Output", "Ready", "SendBytes", "Stopped"]
+__all__ = [
+    "BranchDecided",
+    "CloseConnection",
+    "Dial",
+    "Level",
+    "Notice",
+    "Output",
+    "Ready",
+    "RoleChanged",
+    "SendBytes",
+    "Stopped",
+]
 
 
 @frozen
@@ -73,11 +86,24 @@ class Ready:
 
 
 @frozen
+class RoleChanged:
+    """What the broker is to its group from now on. Ready comes with LIVE, Stopped says the rest."""
+
+    role: Role
+
+
+@frozen
 class Stopped:
-    """Nothing more will come out of this node. ``failure`` says why when it was not asked to stop."""
+    """Nothing more will come out of this node. ``failure`` says why when it was not asked to stop.
+
+    With ``restarts`` it gave way to a primary: another node is to wait in its place, as backup.
+    """
 
     failure: str | None
+    restarts: bool = False
 
 
 # As text: a node without a journal does not load what a disk is.
-Output: TypeAlias = "Dial | SendBytes | CloseConnection | DiskWork | Notice | BranchDecided | Ready | Stopped"
+Output: TypeAlias = (
+    "Dial | SendBytes | CloseConnection | DiskWork | LockWork | Notice | BranchDecided | Ready | RoleChanged | Stopped"
+)

@@ -7,7 +7,7 @@ at the edge to errors a user can read. Refuses to decide anything about messages
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -16,20 +16,25 @@ from urllib.parse import quote
 import trio
 from attrs import evolve, fields_dict
 
-from embedbroker.config import BrokerConfig
-from embedbroker.node import Node
+from embedbroker.config import (
+    BrokerConfig,
+    PrimaryOnly,
+    ReplicationBackup,
+    ReplicationPrimary,
+    Role,
+    SharedStoreBackup,
+    SharedStorePrimary,
+)
 from embedclient.errors import BrokerFailed, IllegalStateException, ResourceAllocationException
 from embedclient.model import Xid, did_you_mean
-from embedclient.transport import Listener, TransportLost, listen_tcp, vm_listen
 
-from ._clock import SystemEntropy
-from ._host import Host
-from ._memory_limit import usable_memory_bytes
+from ._life import Life, leaves
+from ._role_watch import RoleWatch
 
 if TYPE_CHECKING:
-    from embedbroker.storage import Disk, JournalSettings
+    from embedbroker.locks import Locks
+    from embedbroker.storage import Disk
 
-    from ._directory import OpenDirectory
     from ._threaded import ThreadedBroker
 
 __all__ = ["EmbeddedBroker"]
@@ -43,11 +48,15 @@ class EmbeddedBroker:
 
     ``config`` is a `BrokerConfig`, or None for an in-memory broker on a free port of 127.0.0.1. Keyword arguments
     replace single values of the configuration: ``EmbeddedBroker(data_directory="data", port=61616)``. ``disk`` replaces
-    the directory's files by another `Disk`, for tests.
+    the directory's files by another `Disk`, for tests, and ``locks`` the lock files by another store: the brokers of
+    one live and backup group in this process may share a `MemoryLocks`.
 
     Use it as ``async with EmbeddedBroker() as broker``: entering starts it, leaving stops it. ``start`` and ``stop``
     are there for programs that need them inside; a broker can be started again after it stopped or crashed, and one
     with a directory brings its durable messages back. An in-memory broker loses everything with `stop` and `crash`.
+
+    A backup (see ``ha_policy``) is started when it waits: `role` says what a broker is, `wait_for_role` waits for it.
+    Only a live one has a ``url``.
 
     Raises:
         ResourceAllocationException: on entering or `start`; the text names the port or directory that is not to be had.
@@ -55,14 +64,24 @@ class EmbeddedBroker:
         BrokerFailed: from the block; a bug of the broker ended it.
     """
 
-    def __init__(self, config: BrokerConfig | None = None, *, disk: Disk | None = None, **changes: object) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig | None = None,
+        *,
+        disk: Disk | None = None,
+        locks: Locks | None = None,
+        **changes: object,
+    ) -> None:
         if config is not None and not isinstance(config, BrokerConfig):
             raise TypeError(f"config must be a BrokerConfig, not {type(config).__name__}")
         for name in changes:
             if name not in _SETTINGS:
                 raise TypeError(f"a broker has no setting {name!r}{did_you_mean(name, _SETTINGS)}")
         self.config = evolve(config if config is not None else BrokerConfig(), **cast(dict[str, Any], changes))
+        _check_policy(self.config, locks)
         self._disk_given = disk
+        self._locks_given = locks
+        self._watch = RoleWatch()
         self._logger = logging.getLogger("embedbroker.broker")
         self._manager: AbstractAsyncContextManager[trio.Nursery] | None = None
         self._nursery: trio.Nursery | None = None
@@ -74,27 +93,54 @@ class EmbeddedBroker:
     def url(self) -> str:
         """Where clients connect over TCP, for example ``tcp://127.0.0.1:40123``."""
         host = self.config.host
-        return f"tcp://{f'[{host}]' if ':' in host else host}:{self._running().port}"
+        return f"tcp://{f'[{host}]' if ':' in host else host}:{self._serving().port}"
 
     @property
     def vm_url(self) -> str:
         """Where clients in the same trio run connect without a socket."""
-        return f"vm://{quote(self._running().vm_name, safe='')}"
+        return f"vm://{quote(self._serving().vm_name, safe='')}"
 
     @property
     def port(self) -> int:
         """The TCP port it listens on."""
-        return self._running().port
+        return self._serving().port
 
     @property
     def is_running(self) -> bool:
         """Whether it was started and neither stopped nor failed."""
-        return self._run is not None and not self._run.host.stopped.is_set()
+        return self._run is not None and self._watch.role is not Role.STOPPED
 
-    def _running(self) -> _Run:
+    def _running(self) -> Life:
         if self._run is None:
             raise IllegalStateException("the broker is not running")
-        return self._run
+        return self._run.life
+
+    def _serving(self) -> Life:
+        life = self._running()
+        if not life.port:
+            raise IllegalStateException(f"the broker is not live, it has no address: its role is {self.role.value}")
+        return life
+
+    # -- what it is ----------------------------------------------------------------------------------------------
+
+    @property
+    def role(self) -> Role:
+        """What it is to its live and backup group at this moment; without a group it is live while it runs."""
+        return self._watch.role
+
+    @property
+    def node_id(self) -> str:
+        """The id that a primary and its backups share, and keep as long as their directory; empty until it is known."""
+        return self._running().host.node.node_id
+
+    async def wait_for_role(self, role: Role) -> None:
+        """Wait until it is ``role``; returns at once when it is.
+
+        Raises:
+            BrokerFailed: it stopped by itself.
+            IllegalStateException: it was stopped, or was not started.
+        """
+        await self._watch.wait_for(role)
 
     # -- scope ---------------------------------------------------------------------------------------------------
 
@@ -136,7 +182,7 @@ class EmbeddedBroker:
             # A nursery that ends well says "absorbed" even when nothing was handed to it: the exception is not its own.
             return bool(absorbed) and passed is not None
         except BaseExceptionGroup as group:
-            failures = [error for error in _leaves(group) if not isinstance(error, trio.Cancelled)]
+            failures = [error for error in leaves(group) if not isinstance(error, trio.Cancelled)]
             if not failures:
                 raise
             if value is not None and passed is None:
@@ -145,12 +191,12 @@ class EmbeddedBroker:
             raise failures[0] from None
 
     async def start(self) -> None:
-        """Start, and return when clients are served."""
+        """Start, and return when clients are served, or a backup waits."""
         if self._nursery is None:
             raise IllegalStateException("start() needs the scope of 'async with': enter the broker first")
         if self._run is not None:
             raise IllegalStateException("the broker is running already")
-        run = _Run(self.config, self._disk_given, self._logger)
+        run = _Run(self.config, self._disk_given, self._locks_given, self._logger, self._watch)
         try:
             await run.start(self._nursery)
         except BaseException:
@@ -158,12 +204,15 @@ class EmbeddedBroker:
             raise
         self._run = run
 
-    async def stop(self) -> None:
-        """Stop in an orderly way: clients are told, the journal is sealed. Stopping twice is fine."""
+    async def stop(self, *, failover: bool = False) -> None:
+        """Stop in an orderly way: clients are told, the journal is sealed. Stopping twice is fine.
+
+        With ``failover`` a backup takes over, even if the policy says that it does not for an orderly stop.
+        """
         run, self._run = self._run, None
         if run is not None:
             try:
-                await run.stop()
+                await run.stop(fails_over=failover)
             finally:
                 run.close()
         else:
@@ -182,16 +231,16 @@ class EmbeddedBroker:
 
     async def wait_failed(self) -> str:
         """Return the reason once the broker stops by itself (a disk that fails)."""
-        run = self._running()
-        await run.host.stopped.wait()
-        return run.host.failure or "stopped"
+        self._running()
+        await self._watch.wait_for(Role.STOPPED)
+        return self._watch.failure or "stopped"
 
     # -- XA branches in doubt ------------------------------------------------------------------------------------
 
     @property
     def prepared_branches(self) -> list[Xid]:
         """The XA branches that were prepared and wait for their transaction managers, oldest first."""
-        return [branch.xid for branch in self._running().host.node.kernel.branches.prepared()]
+        return [branch.xid for branch in self._serving().host.node.kernel.branches.prepared()]
 
     async def commit_branch(self, xid: Xid) -> bool:
         """Commit a prepared branch in place of its transaction manager, which is lost; False when there is none.
@@ -205,7 +254,7 @@ class EmbeddedBroker:
         return await self._decide(xid, commit=False)
 
     async def _decide(self, xid: Xid, *, commit: bool) -> bool:
-        found = await self._running().host.decide(xid, commit=commit)
+        found = await self._serving().host.decide(xid, commit=commit)
         if found is None:
             raise IllegalStateException("the broker stopped before the decision was durable")
         return found
@@ -218,114 +267,67 @@ class EmbeddedBroker:
         return ThreadedBroker(config, options)
 
 
-def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
-    for error in group.exceptions:
-        if isinstance(error, BaseExceptionGroup):
-            yield from _leaves(error)
-        else:
-            yield error
+def _check_policy(config: BrokerConfig, locks: Locks | None) -> None:
+    policy = config.ha_policy
+    if isinstance(policy, ReplicationPrimary | ReplicationBackup):
+        raise ValueError("ha_policy: replication is not available yet")
+    if not isinstance(policy, PrimaryOnly) and config.data_directory is None and locks is None:
+        raise ValueError(f"ha_policy {type(policy).__name__} needs the data_directory that its group shares, or locks")
 
 
 class _Run:
-    """One life of a broker, from start to stop or crash."""
+    """From a start to a stop, crash or failure: one life, or several when the broker gives way and waits again."""
 
-    def __init__(self, config: BrokerConfig, disk: Disk | None, logger: logging.Logger) -> None:
-        self._config = config
-        self._disk_given = disk
-        self._logger = logger
-        self._listeners: list[Listener] = []
-        self._directory: OpenDirectory | None = None
-        # Shielded: a cancellation around the broker must not end its disk before it has stopped in order.
-        self._scope = trio.CancelScope(shield=True)
-        self._begun = trio.Event()
-        self._inner: trio.Nursery
-        self.host: Host
-        self.port = 0
-        self.vm_name = ""
+    def __init__(
+        self, config: BrokerConfig, disk: Disk | None, locks: Locks | None, logger: logging.Logger, watch: RoleWatch
+    ) -> None:
+        self._begin_life: Callable[[], Life] = lambda: Life(config, disk, locks, logger, watch)
+        self._watch = watch
+        self._policy = config.ha_policy
+        self._closed = False
+        watch.become(Role.ACTIVATING if isinstance(config.ha_policy, PrimaryOnly) else Role.BACKUP)
+        try:
+            self.life = self._begin_life()
+        except BaseException:
+            watch.become(Role.STOPPED)
+            raise
 
     async def start(self, nursery: trio.Nursery) -> None:
-        config = self._config
-        disk, settings = self._disk_given, None
-        if config.data_directory is not None or disk is not None:
-            disk, settings = self._open_directory()
-        limit = config.global_max_size_bytes
-        node = Node(config, SystemEntropy(), usable_memory_bytes() // 2 if limit is None else limit, settings)
         # Not nursery.start(): cancelled, it would wait for a task that a cancellation does not reach.
-        nursery.start_soon(self._live, node, disk)
-        await self._begun.wait()
-        await self.host.ready.wait()
-        if self.host.failure is not None:
-            raise BrokerFailed(self.host.failure)
-        await self._listen()
-
-    def _open_directory(self) -> tuple[Disk, JournalSettings]:
-        from ._directory import open_directory
-
-        opened = self._directory = open_directory(self._config, self._disk_given)
-        return opened.disk, opened.settings
-
-    async def _live(self, node: Node, disk: Disk | None) -> None:
-        """Everything of this life runs in here; closing cancels it."""
-        if self._scope.cancel_called:
-            return
+        nursery.start_soon(self._live)
+        policy, watch = self._policy, self._watch
+        backup = isinstance(policy, SharedStoreBackup)
+        if isinstance(policy, SharedStorePrimary):
+            backup = not policy.wait_for_activation
+        first = self.life
         try:
-            with self._scope:
-                async with trio.open_nursery() as nursery:
-                    self.host = Host(node, nursery, disk, self._logger, lambda _failure: self._stop_listening())
-                    self._inner = nursery
-                    self.host.start()
-                    self._begun.set()
-        except BaseExceptionGroup as group:
-            bugs, _cancellations = group.split(Exception)
-            if bugs is None:
-                raise
-            # A bug of ours: this broker is over as if it had crashed, others in the process live on.
-            self._logger.critical("broker %r failed", self._config.name, exc_info=bugs)
-            text = f"broker {self._config.name!r} failed: {next(_leaves(bugs))!r}"
-            self.host.failed(text)
-            raise BrokerFailed(text) from bugs
+            if backup:
+                await first.waits_or_serves.wait()
+            await watch.wait_for(Role.LIVE, *([Role.BACKUP] if backup else []))
+        except (BrokerFailed, IllegalStateException):
+            if first.refusal is not None:
+                raise first.refusal from None
+            raise
 
-    async def _listen(self) -> None:
-        config = self._config
-        try:
-            bound = await listen_tcp(config.host, config.port)
-        except (TransportLost, OSError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            place = "" if reason.startswith("cannot listen") else f"cannot listen on {config.host}:{config.port}: "
-            raise ResourceAllocationException(f"{place}{reason}") from error
-        self._listeners.extend(bound)
-        self.port = bound[0].port
-        self._listeners.append(self._listen_vm(config.name))
-        for listener in self._listeners:
-            self._inner.start_soon(self.host.serve, listener)
-
-    def _listen_vm(self, name: str) -> Listener:
-        number = 0
+    async def _live(self) -> None:
         while True:
-            candidate = name if number == 0 else f"{name}-{number}"
+            life = self.life
+            await life.run()
+            if not self._goes_on(life):
+                return
             try:
-                listener = vm_listen(candidate)
-            except OSError:
-                number += 1
-                continue
-            self.vm_name = candidate
-            return listener
+                self.life = self._begin_life()
+            except ResourceAllocationException as error:
+                self._watch.become(Role.STOPPED, str(error))
+                return
 
-    def _stop_listening(self) -> None:
-        for listener in self._listeners:
-            listener.close()
+    def _goes_on(self, life: Life) -> bool:
+        return not self._closed and life.host.restarts
 
-    async def stop(self) -> None:
-        self._stop_listening()
-        if not self.host.stopped.is_set():
-            self.host.stop()
-        await self.host.stopped.wait()
+    async def stop(self, *, fails_over: bool) -> None:
+        await self.life.stop(fails_over=fails_over)
 
     def close(self) -> None:
-        self._stop_listening()
-        if hasattr(self, "host"):
-            self.host.give_up()
-        self._scope.cancel()
-        directory, self._directory = self._directory, None
-        if directory is not None:
-            directory.close()
+        self._closed = True
+        self.life.close()
+        self._watch.become(Role.STOPPED)

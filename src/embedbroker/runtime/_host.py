@@ -17,7 +17,8 @@ from contextlib import contextmanager
 import trio
 from trio.lowlevel import enable_ki_protection
 
-from embedbroker import storage
+from embedbroker import locks, storage
+from embedbroker.config import Role
 from embedbroker.node import (
     Accepted,
     BranchDecided,
@@ -33,10 +34,13 @@ from embedbroker.node import (
     DiskFailed,
     Input,
     Level,
+    LockDone,
+    LockFailed,
     Node,
     Notice,
     PeerClosed,
     Ready,
+    RoleChanged,
     SendBytes,
     Stopped,
     Tick,
@@ -46,6 +50,7 @@ from embedclient.model import Xid
 from embedclient.transport import ByteStream, Listener, TransportLost, dial
 
 from ._clock import EdgeClock
+from ._decisions import Decisions
 
 __all__ = ["Host"]
 
@@ -59,9 +64,9 @@ INLINE_SYNC_SECONDS_MAX = 0.0004
 # A batch waits for one pass of the scheduler, so that connections that are readable in that pass share it. Once a
 # single connection has caused this many batches in a row there is nobody to wait for, and the pass is saved.
 LONE_BATCHES_MIN = 8
-# Each lane has one batch at a time. Not threads of trio's default limiter: a program that keeps all of those busy,
-# waiting for this broker perhaps, would stop its journal.
-DISK_THREADS = 2
+# Each lane of the disk, and the lock store, has one batch at a time. Not threads of trio's default limiter: a program
+# that keeps all of those busy, waiting for this broker perhaps, would stop its journal.
+THREADS = 3
 
 _LEVELS = {Level.INFO: logging.INFO, Level.WARNING: logging.WARNING, Level.ERROR: logging.ERROR}
 
@@ -79,18 +84,6 @@ class _Peer:
         self.closing = False
 
 
-class _Decision:
-    """About an XA branch, on its way."""
-
-    def __init__(self) -> None:
-        self.made = trio.Event()
-        self.found: bool | None = None
-
-    def make(self, found: bool | None) -> None:
-        self.found = found
-        self.made.set()
-
-
 class Host:
     """Runs a node until it stopped. Everything it starts lives in the nursery it is given."""
 
@@ -99,23 +92,26 @@ class Host:
         node: Node,
         nursery: trio.Nursery,
         disk: storage.Disk | None,
+        session: locks.LockSession | None,
         logger: logging.Logger,
-        on_stopped: Callable[[str | None], None],
+        on_role: Callable[[Role], None],
     ) -> None:
         self.node = node
         self.ready = trio.Event()
         self.stopped = trio.Event()
         self.failure: str | None = None
+        self.restarts = False
         self._nursery = nursery
         self._disk = disk
         self._logger = logger
-        self._on_stopped = on_stopped
+        self._session = session
+        self._on_role = on_role
         self._clock = EdgeClock()
         self._inputs: deque[Input] = deque()
         self._stepping = False
         self._peers: dict[int, _Peer] = {}
         self._dialing: dict[int, trio.CancelScope] = {}
-        self._decisions: dict[int, _Decision] = {}
+        self._decisions = Decisions()
         self._next_number = 1
         self._armed = trio.CancelScope()
         self._armed_for = float("inf")
@@ -124,7 +120,7 @@ class Host:
         self._background: deque[storage.DiskWork] = deque()
         self._background_waiting = trio.Event()
         self._given_up = False
-        self._disk_threads = trio.CapacityLimiter(DISK_THREADS)
+        self._threads = trio.CapacityLimiter(THREADS)
         self._sync_seconds = 0.0
         self._lone_peer = 0
         self._lone_batches = 0
@@ -141,31 +137,25 @@ class Host:
             self._nursery.start_soon(self._run_background_lane, self._disk)
         self.feed(Command(CommandKind.START))
 
-    def stop(self) -> None:
+    def stop(self, *, fails_over: bool = False) -> None:
         """Ask the node to stop in an orderly way; `stopped` is set when it has."""
-        self.feed(Command(CommandKind.STOP))
+        self.feed(Command(CommandKind.FAIL_OVER if fails_over else CommandKind.STOP))
 
     async def decide(self, xid: Xid, *, commit: bool) -> bool | None:
         """Decide a prepared XA branch; returns whether there was one, and None when the broker stopped meanwhile."""
         number = self._next_number
         self._next_number += 1
-        decided = self._decisions[number] = _Decision()
+        self._decisions.expect(number)
         self.feed(DecideBranch(number, xid, commit))
-        await decided.made.wait()
-        return decided.found
+        return await self._decisions.wait(number)
 
     def failed(self, reason: str) -> None:
         """A step failed: what is left of the node does not go on, and nobody has to wait for it."""
         if not self.stopped.is_set():
             self.failure = reason
-            self._abandon_decisions()
+            self._decisions.abandon()
             self.stopped.set()
             self.ready.set()
-
-    def _abandon_decisions(self) -> None:
-        for decision in self._decisions.values():
-            decision.make(None)
-        self._decisions.clear()
 
     @enable_ki_protection
     async def serve(self, listener: Listener) -> None:
@@ -180,7 +170,7 @@ class Host:
     def give_up(self) -> None:
         """End at once: pipes close without a word, and what the disk still answers is of no interest."""
         self._given_up = True
-        self._abandon_decisions()
+        self._decisions.abandon()
         for peer in list(self._peers.values()):
             peer.stream.close()
         self._peers.clear()
@@ -228,22 +218,27 @@ class Host:
             case Notice():
                 self._logger.log(_LEVELS[output.level], "%s", output.text)
             case BranchDecided():
-                self._decisions.pop(output.request).make(output.found)
+                self._decisions.make(output.request, output.found)
             case Ready():
                 self.ready.set()
+            case RoleChanged():
+                self._on_role(output.role)
             case Stopped():
                 self.failure = output.failure
-                self._abandon_decisions()
+                self.restarts = output.restarts
+                self._decisions.abandon()
                 self.stopped.set()
                 self.ready.set()
-                self._on_stopped(output.failure)
-            # Last: without a journal nothing loads what a disk is.
+                self._on_role(Role.STOPPED)
+            # Last: without a journal nothing loads what a disk is, nor what locks are.
             case storage.DiskWork():
                 if output.lane is storage.Lane.JOURNAL:
                     self._work.append(output)
                 else:
                     self._background.append(output)
                     self._background_waiting.set()
+            case locks.LockWork() if self._session is not None:
+                self._ask(self._session, output)
             case _:
                 raise AssertionError(output)
 
@@ -388,6 +383,20 @@ class Host:
         finally:
             peer.stream.close()
 
+    # -- locks ---------------------------------------------------------------------------------------------------
+
+    def _ask(self, session: locks.LockSession, work: locks.LockWork) -> None:
+        if session.immediate:
+            self._inputs.append(_answer(session, work))
+        else:
+            self._nursery.start_soon(self._ask_in_thread, session, work)
+
+    @enable_ki_protection
+    async def _ask_in_thread(self, session: locks.LockSession, work: locks.LockWork) -> None:
+        answer = await trio.to_thread.run_sync(_answer, session, work, limiter=self._threads)
+        if not self._given_up:
+            self.feed(answer)
+
     # -- disk ----------------------------------------------------------------------------------------------------
 
     @enable_ki_protection
@@ -439,7 +448,7 @@ class Host:
 
     async def _run_in_thread(self, disk: storage.Disk, work: storage.DiskWork) -> None:
         try:
-            results = await trio.to_thread.run_sync(self._timed, disk, work, limiter=self._disk_threads)
+            results = await trio.to_thread.run_sync(self._timed, disk, work, limiter=self._threads)
         except storage.DiskFault as fault:
             answer: Input = DiskFailed(work.batch, fault)
         else:
@@ -462,6 +471,13 @@ class Host:
         if work.lane is storage.Lane.JOURNAL:
             self._sync_seconds += 0.1 * (time.perf_counter() - begin - self._sync_seconds)
         return results
+
+
+def _answer(session: locks.LockSession, work: locks.LockWork) -> LockDone | LockFailed:
+    try:
+        return LockDone(work.batch, session.run(work.operations))
+    except locks.LockFault as fault:
+        return LockFailed(work.batch, fault)
 
 
 @contextmanager

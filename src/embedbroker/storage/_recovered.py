@@ -113,6 +113,8 @@ class RecoveredState:
     _left: list[int] = Factory(list)
     _queue_ids: frozenset[int] = frozenset()
     _entries: Iterator[DuplicateId] = Factory(lambda: iter(()))
+    # Of the journal, in whatever directory: the same in every life.
+    identity: int = 0
 
     def __attrs_post_init__(self) -> None:
         self._queue_ids = frozenset([queue.id for queue in self.queues])

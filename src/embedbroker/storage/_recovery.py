@@ -93,6 +93,7 @@ class Recovery:
             if segment is not self.current:
                 segment.close()
         self.state = self.replay.finish(self.segments)
+        self.state.identity = self.identity
 
     # -- which files count -----------------------------------------------------------------------------------------
 

@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 from attrs import define, frozen
 
-from embedbroker.config import BrokerConfig
+from embedbroker.config import BrokerConfig, Role
+from embedbroker.locks import LockFault, Locks, LockSession, LockWork
 from embedbroker.node import (
     Accepted,
     BytesReceived,
@@ -23,12 +24,15 @@ from embedbroker.node import (
     DiskDone,
     DiskFailed,
     Input,
+    LockDone,
+    LockFailed,
     Node,
     NodeState,
     Notice,
     Output,
     PeerClosed,
     Ready,
+    RoleChanged,
     SendBytes,
     Stopped,
     Tick,
@@ -42,6 +46,7 @@ __all__ = ["NodeHost"]
 
 MEMORY_LIMIT_BYTES = 8 * 1024 * 1024
 _DIALS_PER_LIFE = 1_000_000
+LOCK_ANSWER_S = 0.0002
 #: What connections took is reported in sums of this size, or of a part of the high-water mark, as a real host does.
 REPORT_WRITTEN_BYTES = 128 * 1024
 
@@ -54,6 +59,14 @@ class _DiskCompletion:
     work: DiskWork
 
 
+@frozen(eq=False)
+class _LockAnswer:
+    """The lock store has done what a life of the broker asked for."""
+
+    life: int
+    work: LockWork
+
+
 @define
 class DiskSpeed:
     """How long disk work takes: a fixed part, a part per sync, and a factor for bad days."""
@@ -64,15 +77,23 @@ class DiskSpeed:
 
 
 class NodeHost:
-    """One broker, life after life, on one disk."""
+    """One broker, life after life, on one disk. With a lock store it may share the disk with others."""
 
-    def __init__(self, network: Network, config: BrokerConfig, disk: SimulatedDisk, settings: JournalSettings) -> None:
+    def __init__(
+        self,
+        network: Network,
+        config: BrokerConfig,
+        disk: SimulatedDisk,
+        settings: JournalSettings,
+        locks: Locks | None = None,
+    ) -> None:
         self.name = config.name
         self.network = network
         self.world = network.world
         self.config = config
         self.disk = disk
         self.settings = settings
+        self.locks = locks
         self.speed = DiskSpeed()
         self.node: Node | None = None
         self.life = 0
@@ -83,7 +104,9 @@ class NodeHost:
         self.on_ready: list[Callable[[], None]] = []
         self.on_stopped: list[Callable[[str | None], None]] = []
         self.on_send: list[Callable[[int, str, bytes], None]] = []
+        self.on_role: list[Callable[[Role], None]] = []
         self.notices: list[str] = []
+        self._session: LockSession | None = None
         self._links: dict[int, Link] = {}
         self._dialing: dict[int, None] = {}
         self._unreported: dict[int, int] = {}
@@ -101,7 +124,11 @@ class NodeHost:
         self.world.note(self.name, "starts", self.life)
         limit_bytes = self.config.global_max_size_bytes
         limit_bytes = MEMORY_LIMIT_BYTES if limit_bytes is None else limit_bytes
-        self.node = Node(self.config, self.world.entropy(), limit_bytes, self.settings)
+        if self.locks is not None:
+            self._session = self.locks.open(f"broker {self.name!r}")
+        self.node = Node(
+            self.config, self.world.entropy(), limit_bytes, self.settings, has_locks=self._session is not None
+        )
         for look in self.on_start:
             look()
         self.step(Command(CommandKind.START))
@@ -110,6 +137,8 @@ class NodeHost:
         """The power fails: work under way happens in part, the disk loses what was not synced, every link breaks."""
         assert self.node is not None, "only a running broker crashes"
         self.world.note(self.name, "crashes")
+        # A backup has not touched the disk that it shares: what the live broker wrote is not lost with it.
+        had_disk = self.node.role is not Role.BACKUP
         self.node = None
         for work in self.under_way.values():
             done = self.world.random.randint(0, len(work.operations))
@@ -117,14 +146,16 @@ class NodeHost:
                 self.disk.run(work.operations[:done])
             except DiskFault as fault:
                 self.world.note(self.name, "disk fault", fault)
+        if had_disk:
+            self.disk.crash(self.world.random)
         self.under_way.clear()
-        self.disk.crash(self.world.random)
+        self._give_locks_back()
         self._forget_links("connection reset")
 
-    def stop(self) -> None:
+    def stop(self, *, fails_over: bool = False) -> None:
         """An orderly stop; ``node`` is None when it is over."""
         self.world.note(self.name, "is asked to stop")
-        self.step(Command(CommandKind.STOP))
+        self.step(Command(CommandKind.FAIL_OVER if fails_over else CommandKind.STOP))
 
     # What goes on inside, for faults that wait for their moment, and for checkers
 
@@ -227,6 +258,9 @@ class NodeHost:
         if isinstance(event, _DiskCompletion):
             if event.life == self.life and self.node is not None:
                 self._complete(event.work)
+        elif isinstance(event, _LockAnswer):
+            if event.life == self.life and self.node is not None:
+                self._answer(event.work)
         elif event == self._armed:
             self._armed = None
             if self.node is not None:
@@ -277,6 +311,13 @@ class NodeHost:
                     self.network.dial(self, self._wide(local), connector.host, timeout_s)
                 case DiskWork():
                     self._begin(output)
+                case LockWork():
+                    delay_s = LOCK_ANSWER_S * (0.5 + self.world.random.random())
+                    self.world.after(delay_s, self, _LockAnswer(self.life, output))
+                case RoleChanged(role):
+                    self.world.note(self.name, "becomes", role.value)
+                    for watch in self.on_role:
+                        watch(role)
                 case Ready():
                     self.world.note(self.name, "is ready")
                     for look in self.on_ready:
@@ -284,13 +325,16 @@ class NodeHost:
                 case Notice():
                     self.notices.append(output.text)
                     self.world.note(self.name, "says", output.text)
-                case Stopped(failure):
+                case Stopped(failure, restarts):
                     self.world.note(self.name, "has stopped")
                     self.node = None
                     self.under_way.clear()
+                    self._give_locks_back()
                     self._forget_links("closed by peer")
                     for tell in self.on_stopped:
                         tell(failure)
+                    if restarts:
+                        self.start()
         return written
 
     def _begin(self, work: DiskWork) -> None:
@@ -311,6 +355,21 @@ class NodeHost:
             self.step(DiskFailed(work.batch, fault))
         else:
             self.step(DiskDone(work.batch, results))
+
+    def _answer(self, work: LockWork) -> None:
+        assert self._session is not None
+        try:
+            results = self._session.run(work.operations)
+        except LockFault as fault:
+            self.world.note(self.name, "lock fault", fault)
+            self.step(LockFailed(work.batch, fault))
+        else:
+            self.step(LockDone(work.batch, results))
+
+    def _give_locks_back(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
 
     def _arm(self) -> None:
         deadline = self.node.next_deadline() if self.node is not None else None

@@ -126,15 +126,14 @@ class GuardedBroker:
 
     def holdings(self) -> tuple[int, ...]:
         """Connections, sessions, tasks, sockets and message bytes."""
-        run = self.broker._run
-        assert run is not None
-        host = run.host
+        life = self.broker._running()
+        host = life.host
         node = host.node
         return (
             len(host._peers),
             len(node.connections.served) + len(node.connections.newcomers) + len(node.connections.lost),
             len(node.core.sessions),
-            len(run._inner.child_tasks),
+            len(life._inner.child_tasks),
             len(os.listdir("/proc/self/fd")),
             node.kernel.memory.used_bytes,
         )

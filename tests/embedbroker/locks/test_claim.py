@@ -54,7 +54,7 @@ class Broker:
         self.group.living.remove(self)
 
     def stop(self) -> None:
-        self.claim.leave(self.claim.leave_as(gives_way=self.claim.gives_way))
+        self.claim.leave(self.claim.farewell)
         self.group.settle()
 
     def turn(self) -> bool:
@@ -75,7 +75,7 @@ class Broker:
         if claim.standing is Standing.OVER and self in self.group.living:
             self.die()
         elif claim.gives_way and claim.standing is Standing.LIVE:
-            self.claim.leave(self.claim.leave_as(gives_way=True))
+            self.claim.leave(LiveState.FAILING_BACK)
         return work is not None
 
     @property

@@ -55,8 +55,7 @@ async def test_a_broker_that_failed_is_not_waited_for(tmp_path: Path) -> None:
 
     with trio.fail_after(5), pytest.raises(BrokerFailed, match="a bug"):
         async with EmbeddedBroker(data_directory=str(tmp_path)) as broker:
-            assert broker._run is not None
-            broker._run.host.node.step = failing  # type: ignore[method-assign]  # the bug
+            broker._running().host.node.step = failing  # type: ignore[method-assign]  # the bug
             socket.create_connection(("127.0.0.1", broker.port)).close()
             await trio.sleep_forever()
 
@@ -87,8 +86,7 @@ def test_ctrl_c_in_the_middle_of_a_step_ends_the_program_in_order(tmp_path: Path
         async with EmbeddedBroker(data_directory=str(tmp_path)) as broker:
             async with ConnectionFactory(broker.url).connect() as connection, connection.session() as session:
                 await session.create_producer("orders").send("one")
-            assert broker._run is not None
-            node = broker._run.host.node
+            node = broker._running().host.node
             step = node.step
 
             def interrupted(input: Input, now: Instant) -> list[Output]:
@@ -115,8 +113,7 @@ async def test_a_peer_that_never_reads_leaves_no_socket_behind() -> None:
             peer.sendall(b"ARTEMIS" + encode_packet(create, 1, 136))
             peer.setblocking(False)
             query = encode_packet(SessionQueueQuery("q" * 20_000), 10, 136)
-            assert broker._run is not None
-            host = broker._run.host
+            host = broker._running().host
             with trio.fail_after(10):
                 while not any(each.unsent for each in host._peers.values()):
                     try:

@@ -157,8 +157,7 @@ async def test_a_bug_ends_its_broker_and_no_other() -> None:
     async with EmbeddedBroker(name="healthy") as healthy:
         with trio.fail_after(5), pytest.raises(BrokerFailed, match="a bug"):
             async with EmbeddedBroker(name="sick") as sick:
-                assert sick._run is not None
-                sick._run.host.node.step = failing  # type: ignore[method-assign]  # the bug
+                sick._running().host.node.step = failing  # type: ignore[method-assign]  # the bug
                 socket.create_connection(("127.0.0.1", sick.port)).close()
                 await trio.sleep_forever()
         await put(healthy.url, "still here")

@@ -55,7 +55,7 @@ async def stored_at_once(connections: Sequence[int], size: int = 10) -> list[boo
     node = BatchPerRead()
     results = []
     async with trio.open_nursery() as nursery:
-        host = Host(cast(Node, node), nursery, InstantDisk(), logging.getLogger("test"), lambda reason: None)
+        host = Host(cast(Node, node), nursery, InstantDisk(), None, logging.getLogger("test"), lambda role: None)
         host.ready.set()
         host.start()
         for count, connection in enumerate(connections, 1):

@@ -1,0 +1,50 @@
+"""From a journal that was read to a kernel that goes on where the last one ended.
+
+Responsible for the order: definitions at once, then locks of prepared transactions, messages, duplicate ids and what
+was sent in doubt, in slices. Refuses to know who waits for it.
+"""
+
+from __future__ import annotations
+
+from embedbroker import storage
+from embedbroker.kernel import Kernel, Recovery
+
+__all__ = ["Restoration"]
+
+
+class Restoration:
+    """Of one journal, once. ``identity`` is the journal's."""
+
+    __slots__ = ("_journal", "_kernel", "_recovery", "identity")
+
+    def __init__(self, kernel: Kernel, journal: storage.Journal) -> None:
+        recovered = journal.recovered
+        assert recovered is not None
+        self.identity = recovered.identity
+        self._kernel = kernel
+        self._journal = journal
+        for address in recovered.addresses:
+            kernel.catalog.restore_address(address)
+        for queue in recovered.queues:
+            kernel.catalog.restore_queue(queue)
+        kernel.ids.next_id = max(recovered.id_limit, 1)
+        kernel.ids.limit = recovered.id_limit
+        self._recovery = Recovery(kernel, recovered.transactions, recovered.outcomes)
+
+    def advance(self, limit: int) -> bool:
+        """One slice of at most so many; True with the last one."""
+        recovered, recovery = self._journal.recovered, self._recovery
+        assert recovered is not None
+        if recovery.lock_some(limit):
+            return False
+        messages = recovered.take_messages(limit)
+        recovery.add(messages)
+        if messages:
+            return False
+        entries = recovered.take_duplicate_ids(limit)
+        recovery.add_duplicate_ids(entries)
+        if entries or recovery.send_some(limit):
+            return False
+        recovery.finish()
+        self._journal.recovered = None
+        return True

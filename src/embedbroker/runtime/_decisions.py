@@ -1,0 +1,50 @@
+"""Decisions about XA branches in doubt that are on their way through the node.
+
+Responsible for waking up who waits for one, also when the broker ends first. Refuses to decide.
+"""
+
+from __future__ import annotations
+
+import trio
+
+__all__ = ["Decisions"]
+
+
+class _Decision:
+    def __init__(self) -> None:
+        self.made = trio.Event()
+        self.found: bool | None = None
+
+    def make(self, found: bool | None) -> None:
+        self.found = found
+        self.made.set()
+
+
+class Decisions:
+    """By number."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, _Decision] = {}
+
+    def expect(self, number: int) -> None:
+        """One is about to be handed to the node."""
+        self._waiting[number] = _Decision()
+
+    async def wait(self, number: int) -> bool | None:
+        """Return whether there was such a branch; None when the broker ended before the decision was durable."""
+        decision = self._waiting[number]
+        try:
+            await decision.made.wait()
+        finally:
+            self._waiting.pop(number, None)
+        return decision.found
+
+    def make(self, number: int, found: bool) -> None:
+        """The node answered; whoever asked may have gone."""
+        if number in self._waiting:
+            self._waiting[number].make(found)
+
+    def abandon(self) -> None:
+        """The node answers nothing any more."""
+        for decision in self._waiting.values():
+            decision.make(None)

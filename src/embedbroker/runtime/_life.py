@@ -1,0 +1,192 @@
+"""One life of a broker: from a start, or from giving way to a primary, to the next stop, crash or failure.
+
+Responsible for the host with its listeners, directory, disk and locks, and for the order in which they are given back:
+the directory before the right to be live, so that who takes over finds it free. Refuses to decide anything.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import trio
+
+from embedbroker.config import BrokerConfig, PrimaryOnly, Role
+from embedbroker.node import Node
+from embedclient.errors import BrokerFailed, ResourceAllocationException
+from embedclient.transport import Listener, TransportLost, listen_tcp, vm_listen
+
+from ._clock import SystemEntropy
+from ._host import Host
+from ._memory_limit import usable_memory_bytes
+from ._role_watch import RoleWatch
+
+if TYPE_CHECKING:
+    from embedbroker.locks import Locks, LockSession
+    from embedbroker.storage import Disk, JournalSettings
+
+    from ._directory import OpenDirectory
+
+__all__ = ["Life", "leaves"]
+
+
+def leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    """The exceptions in a group and in the groups in it."""
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from leaves(error)
+        else:
+            yield error
+
+
+class Life:
+    """Make one, `run` it in a task, and `close` it, whatever happened."""
+
+    def __init__(
+        self, config: BrokerConfig, disk: Disk | None, locks: Locks | None, logger: logging.Logger, watch: RoleWatch
+    ) -> None:
+        self._config = config
+        self._logger = logger
+        self._watch = watch
+        self._listeners: list[Listener] = []
+        self._directory: OpenDirectory | None = None
+        self._session: LockSession | None = None
+        # Shielded: a cancellation around the broker must not end its disk before it has stopped in order.
+        self._scope = trio.CancelScope(shield=True)
+        self._inner: trio.Nursery
+        self._closed = False
+        self.host: Host
+        #: Set when it is known whether it waits or serves, or cannot.
+        self.waits_or_serves = trio.Event()
+        self.port = 0
+        self.vm_name = ""
+        #: Why it could not begin to serve although it may.
+        self.refusal: ResourceAllocationException | None = None
+        self._node, self._disk = self._open(disk, locks)
+
+    def _open(self, disk: Disk | None, locks: Locks | None) -> tuple[Node, Disk | None]:
+        """Everything that a life needs before its first step. What was opened is closed by `close`."""
+        config = self._config
+        settings: JournalSettings | None = None
+        try:
+            if config.data_directory is not None or disk is not None:
+                from ._directory import open_directory
+
+                late = not isinstance(config.ha_policy, PrimaryOnly)
+                opened = self._directory = open_directory(config, disk, late=late)
+                disk, settings = opened.disk, opened.settings
+            if config.data_directory is not None or locks is not None:
+                from ._directory import open_locks
+
+                self._session = open_locks(config, locks)
+        except BaseException:
+            self._give_back()
+            raise
+        limit = config.global_max_size_bytes
+        limit = usable_memory_bytes() // 2 if limit is None else limit
+        return Node(config, SystemEntropy(), limit, settings, has_locks=self._session is not None), disk
+
+    async def run(self) -> None:
+        """Everything of this life runs in here; closing cancels it."""
+        if self._closed:
+            return
+        try:
+            with self._scope:
+                async with trio.open_nursery() as nursery:
+                    self._inner = nursery
+                    self.host = Host(self._node, nursery, self._disk, self._session, self._logger, self._on_role)
+                    nursery.start_soon(self._serve)
+                    self.host.start()
+        except BaseExceptionGroup as group:
+            bugs, _cancellations = group.split(Exception)
+            if bugs is None:
+                raise
+            # A bug of ours: this broker is over as if it had crashed, others in the process live on.
+            self._logger.critical("broker %r failed", self._config.name, exc_info=bugs)
+            text = f"broker {self._config.name!r} failed: {next(leaves(bugs))!r}"
+            self.host.failed(text)
+            self.waits_or_serves.set()
+            self._watch.become(Role.STOPPED, text)
+            raise BrokerFailed(text) from bugs
+
+    def _on_role(self, role: Role) -> None:
+        """Live is who can be reached, so that waits for the listeners."""
+        self.waits_or_serves.set()
+        if role is Role.STOPPED:
+            self._stop_listening()
+            if self.host.restarts:
+                self.close()
+            else:
+                self._watch.become(role, self.host.failure or (str(self.refusal) if self.refusal else None))
+        elif role is not Role.LIVE:
+            self._watch.become(role)
+
+    async def _serve(self) -> None:
+        await self.host.ready.wait()
+        if self.host.stopped.is_set():
+            return
+        try:
+            await self._listen()
+        except ResourceAllocationException as error:
+            # Another broker of the group may be luckier.
+            self.refusal = error
+            self._logger.error("%s", error)
+            self.host.stop(fails_over=True)
+            await self.host.stopped.wait()
+        else:
+            self._watch.become(Role.LIVE)
+
+    async def _listen(self) -> None:
+        config = self._config
+        try:
+            bound = await listen_tcp(config.host, config.port)
+        except (TransportLost, OSError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            place = "" if reason.startswith("cannot listen") else f"cannot listen on {config.host}:{config.port}: "
+            raise ResourceAllocationException(f"{place}{reason}") from error
+        self._listeners.extend(bound)
+        self.port = bound[0].port
+        self._listeners.append(self._listen_vm(config.name))
+        for listener in self._listeners:
+            self._inner.start_soon(self.host.serve, listener)
+
+    def _listen_vm(self, name: str) -> Listener:
+        number = 0
+        while True:
+            candidate = name if number == 0 else f"{name}-{number}"
+            try:
+                listener = vm_listen(candidate)
+            except OSError:
+                number += 1
+                continue
+            self.vm_name = candidate
+            return listener
+
+    def _stop_listening(self) -> None:
+        for listener in self._listeners:
+            listener.close()
+
+    async def stop(self, *, fails_over: bool) -> None:
+        """Stop in an orderly way."""
+        self._stop_listening()
+        if not self.host.stopped.is_set():
+            self.host.stop(fails_over=fails_over)
+        await self.host.stopped.wait()
+
+    def close(self) -> None:
+        """End at once, and give everything back."""
+        self._closed = True
+        self._stop_listening()
+        if hasattr(self, "host"):
+            self.host.give_up()
+        self._scope.cancel()
+        self._give_back()
+
+    def _give_back(self) -> None:
+        directory, self._directory = self._directory, None
+        if directory is not None:
+            directory.close()
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
