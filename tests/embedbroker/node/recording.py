@@ -1,6 +1,6 @@
 """Reads a recorded scenario as a list of things that happen, in order.
 
-Responsible for the format of ``tests/vectors/core``. Refuses to decode frames.
+Responsible for the format of ``tests/vectors``. Refuses to decode frames.
 """
 
 from __future__ import annotations
@@ -26,21 +26,27 @@ class Line:
     text: str = ""
 
 
-def read(path: Path) -> list[Line]:
-    """The lines of one file that matter here."""
+def read(path: Path, server: str = "server") -> list[Line]:
+    """The lines of one file that matter to one broker in it: marks, and the connections that it accepted."""
     lines: list[Line] = []
+    # What was opened before the recording began was opened by nobody that is known here.
+    accepted: set[int] = set()
     for text in path.read_text().splitlines():
         line = json.loads(text)
         connection, at_s = line.get("conn"), line.get("t", 0) / 1000
+        if line.get("event") == "open" and line.get("to", server) == server:
+            accepted.add(connection)
         if "mark" in line:
             lines.append(Line(0, at_s, True, "mark", text=line["mark"]))
+        elif connection not in accepted or line.get("trimmed"):
+            continue
         elif line.get("event"):
-            by_server = line["event"] == "close" and line.get("by") == "server"
+            by_server = line["event"] == "close" and line.get("by") == server
             lines.append(Line(connection, at_s, not by_server, line["event"]))
         elif line.get("raw"):
             lines.append(Line(connection, at_s, True, "handshake", bytes.fromhex(line["hex"])))
         elif "hex" in line:
-            from_client = line["from"] == "client"
+            from_client = line["from"] != server
             data, lost = bytes.fromhex(line["hex"]), bool(line.get("lost"))
             lines.append(Line(connection, at_s, from_client, "frame", data, lost))
     return lines

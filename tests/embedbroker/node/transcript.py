@@ -101,6 +101,15 @@ class Transcript:
             found.append(f"closed by the broker: recorded {self.recorded_closed}, ours {self.closed}")
         return found
 
+    def difference_in(self, connection: int, channel: int) -> str | None:
+        """The first difference of one channel."""
+        for lane in sorted({*self.recorded, *self.ours}, key=lambda lane: lane.name):
+            if (lane.connection, lane.channel) == (connection, channel):
+                difference = _first_difference(self.recorded[lane], self.ours[lane], ())
+                if difference is not None:
+                    return f"{lane.name}: {difference}"
+        return None
+
 
 def _first_difference(recorded: list[Said], ours: list[Said], ignored: Collection[str]) -> str | None:
     for index in range(max(len(recorded), len(ours))):
