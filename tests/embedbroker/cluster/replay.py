@@ -1,6 +1,7 @@
 """Replays what was said to one broker of a recorded pair or cluster against a node in its place.
 
-Responsible for putting the node where that broker was: its node id, its connector, the moment at which it became live.
+Responsible for putting the node where that broker was: its connector, the moment at which it became live; and for
+translating the node id, as every broker has its own.
 Refuses to judge: a test compares what both said.
 """
 
@@ -10,16 +11,24 @@ from pathlib import Path
 
 from attrs import frozen
 
-from embedbroker.cluster import STREAM_CHANNEL
+from embedbroker.cluster import CONTROL_CHANNEL, STREAM_CHANNEL
 from embedbroker.config import ClusterConnection
 from embedbroker.kernel import QueueRequest
 from embedbroker.node import Command, CommandKind, Tick
 from embedclient.model import TransportConfiguration
-from embedclient.wire.core import HANDSHAKE, ClusterConnect, ClusterTopologyV4, NodeAnnounce, decode_packet
+from embedclient.wire.core import (
+    HANDSHAKE,
+    ClusterConnect,
+    ClusterTopologyV4,
+    NodeAnnounce,
+    PacketType,
+    decode_packet,
+    encode_packet,
+)
 from tests.embedbroker.node.earlier import provide_what_was_there
 from tests.embedbroker.node.recording import Line, read
 from tests.embedbroker.node.scripted import Stage
-from tests.embedbroker.node.transcript import Transcript, _Replay
+from tests.embedbroker.node.transcript import Transcript, _Conversation, _Replay
 
 __all__ = ["Scene", "replay"]
 
@@ -61,7 +70,7 @@ class _ClusterReplay(_Replay):
             cluster_password="clusterPass",
         )
         self.start_s = self.stage.seconds
-        self.stage.node.core.node_id = _node_id(lines)
+        self._recorded_id = _node_id(lines)
         self.stage.advance(scene.live_at_s)
         self.stage.step(Command(CommandKind.START))
         self.stage.settle_disk()
@@ -106,6 +115,13 @@ class _ClusterReplay(_Replay):
         announce = NodeAnnounce(node_id, None, heard.backup, now_ms, _connector(heard.member))
         peer.send_bytes(HANDSHAKE)
         peer.send(ClusterConnect("clusterUser", "clusterPass"), announce, channel=3)
+
+    def _on_client_frame(self, conversation: _Conversation, data: bytes) -> None:
+        if data[4] == PacketType.NODE_ANNOUNCE:
+            packet = decode_packet(data, 0, len(data), 136, True)
+            assert isinstance(packet, NodeAnnounce) and packet.node_id == self._recorded_id
+            data = encode_packet(packet.replace(node_id=self.stage.node.node_id), CONTROL_CHANNEL, 136)
+        super()._on_client_frame(conversation, data)
 
     def _on_line(self, line: Line) -> None:
         # The records of a replicating pair are between brokers of one kind.
