@@ -10,18 +10,29 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .config import AddressFullPolicy, AddressSettings, BrokerConfig
+    from .configfile import ConfigFileError, load_config
     from .runtime import EmbeddedBroker
     from .runtime._threaded import ThreadedBroker
 
-__all__ = ["AddressFullPolicy", "AddressSettings", "BrokerConfig", "EmbeddedBroker", "ThreadedBroker"]
+__all__ = [
+    "AddressFullPolicy",
+    "AddressSettings",
+    "BrokerConfig",
+    "ConfigFileError",
+    "EmbeddedBroker",
+    "ThreadedBroker",
+    "load_config",
+]
 
 # Loaded on first use: importing the package is cheap for programs that need one name of it.
 _HOMES = {
     "AddressFullPolicy": ".config",
     "AddressSettings": ".config",
     "BrokerConfig": ".config",
+    "ConfigFileError": ".configfile",
     "EmbeddedBroker": ".runtime",
     "ThreadedBroker": ".runtime._threaded",
+    "load_config": ".configfile",
 }
 
 

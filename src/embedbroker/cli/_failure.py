@@ -24,7 +24,7 @@ class CommandFailed(click.ClickException):
 
 
 class CannotStart(CommandFailed):
-    """A broker did not start: its port, its directory or its journal."""
+    """A broker did not start: its configuration file, its port, its directory or its journal."""
 
     exit_code = 3
 

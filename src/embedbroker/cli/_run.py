@@ -1,7 +1,7 @@
 """`embedbroker run`: a broker as a process, until Ctrl-C or SIGTERM.
 
-Responsible for signals, for what stands on stdout and stderr, and for exit codes. Refuses to decide anything about
-messages; the broker is the one that programs embed.
+Responsible for signals, for what stands on stdout and stderr, for exit codes, and for options above a file's values.
+Refuses to decide anything about messages; the broker is the one that programs embed.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 import click
 import trio
+from attrs import evolve
+from click.core import ParameterSource
 
 from embedbroker import BrokerConfig, EmbeddedBroker
 from embedclient.errors import BrokerFailed, ResourceAllocationException
@@ -27,7 +29,18 @@ __all__ = ["run"]
 DEFAULT_PORT = 61616
 
 
+def _as_properties(_context: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
+    for text in texts:
+        if not text.partition("=")[0].strip() or "=" not in text:
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE")
+    return {name.strip(): value for name, _, value in (text.partition("=") for text in texts)}
+
+
 @click.command()
+@click.option("--config", "file", metavar="FILE", help="An Artemis broker.xml. What other options say wins.")
+@click.option(
+    "-D", "properties", metavar="NAME=VALUE", multiple=True, callback=_as_properties, help="For ${NAME} in that file."
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 for all.")
 @click.option(
     "--port", default=DEFAULT_PORT, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free port."
@@ -37,16 +50,50 @@ DEFAULT_PORT = 61616
 @click.option("--json", "as_json", is_flag=True, help="Events on stdout as JSON lines; the first is 'ready'.")
 @click.option("--until-eof", is_flag=True, help="Stop when stdin ends, too: with the program that holds its other end.")
 @click.option("-v", "--verbose", is_flag=True, help="Log connections and housekeeping on stderr, too.")
-def run(host: str, port: int, data: str | None, name: str, as_json: bool, until_eof: bool, verbose: bool) -> None:
+@click.pass_context
+def run(
+    context: click.Context,
+    /,
+    file: str | None,
+    properties: dict[str, str],
+    as_json: bool,
+    until_eof: bool,
+    verbose: bool,
+    **options: str | int | None,
+) -> None:
     """Run a broker until Ctrl-C or SIGTERM. A second signal stops it at once."""
-    process = _Process(BrokerConfig(name=name, host=host, port=port, data_directory=data), as_json, until_eof)
     handler = logging.StreamHandler()
-    handler.addFilter(process.is_news)
     level = logging.INFO if verbose else logging.WARNING
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(message)s", handlers=[handler])
+    if file is None:
+        if properties:
+            raise click.UsageError("-D needs --config")
+        config = _changed(BrokerConfig(), options)
+    else:
+        typed = {name for name in options if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+        config = _changed(_loaded(file, properties), {name: options[name] for name in typed})
+    process = _Process(config, as_json, until_eof)
+    handler.addFilter(process.is_news)
     trio.run(process.serve)
     if process.failure is not None:
         raise process.failure
+
+
+def _changed(config: BrokerConfig, options: Mapping[str, str | int | None]) -> BrokerConfig:
+    """The configuration with what was typed."""
+    fields = {"data": "data_directory"}
+    return evolve(config, **{fields.get(name, name): value for name, value in options.items()})  # type: ignore[arg-type]
+
+
+def _loaded(file: str, properties: Mapping[str, str]) -> BrokerConfig:
+    from embedbroker.configfile import ConfigFileError, load_config  # only those who have a file pay for loading it
+
+    try:
+        return load_config(file, properties=properties)
+    except ConfigFileError as error:
+        raise CannotStart("; ".join(error.problems)) from error
+    except OSError as error:
+        raise CannotStart(f"cannot read {file}: {error.strerror}") from error
 
 
 class _Process:

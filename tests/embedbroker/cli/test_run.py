@@ -123,6 +123,62 @@ def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     assert str(directory) in one_line(ended.stderr)
 
 
+BROKER_XML = """<configuration xmlns="urn:activemq"><core xmlns="urn:activemq:core">
+    <name>${NODE:nobody}</name>
+    <acceptors><acceptor name="main">tcp://127.0.0.1:0</acceptor></acceptors>
+    <security-enabled>false</security-enabled>
+    <journal-type>NIO</journal-type>
+</core></configuration>
+"""
+
+
+def test_a_broker_runs_with_a_file_and_says_what_has_no_effect(tmp_path: Path) -> None:
+    file = tmp_path / "broker.xml"
+    file.write_text(BROKER_XML)
+    with started("run", "--json", "--config", file, "-D", "NODE=alice") as process:
+        ready = process.event()
+        assert (ready["event"], ready["name"]) == ("ready", "alice")
+        assert ready["url"].startswith("tcp://127.0.0.1:")
+        process.send(signal.SIGTERM)
+        assert process.exit_code() == 0
+        assert process.rest_of_errors().endswith(f" WARNING {file}: core/journal-type: has no effect here\n")
+    assert (tmp_path / "data" / "journal").is_dir()
+
+
+def test_options_win_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "broker.xml"
+    file.write_text(BROKER_XML.replace("tcp://127.0.0.1:0", "tcp://192.0.2.1:1"))
+    typed = ("--host", "127.0.0.1", "--port", "0", "--data", str(tmp_path / "other"), "--name", "bob")
+    with started("run", "--json", "--config", file, *typed) as process:
+        assert process.event()["name"] == "bob"
+    assert (tmp_path / "other").is_dir()
+    assert not (tmp_path / "data").exists()
+
+
+def test_every_error_of_a_file_stands_in_the_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "broker.xml"
+    file.write_text(BROKER_XML.replace("journal-type", "journal-tpye").replace("false", "perhaps"))
+    ended = finished("run", "--config", file)
+    assert ended.returncode == CANNOT_START
+    assert one_line(ended.stderr) == (
+        f"embedbroker: {file}: core/journal-tpye: unknown name; did you mean 'journal-type'?; "
+        f"{file}: core/security-enabled: expected true or false, not 'perhaps'\n"
+    )
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    ended = finished("run", "--config", tmp_path / "nowhere.xml")
+    assert ended.returncode == CANNOT_START
+    assert one_line(ended.stderr) == f"embedbroker: cannot read {tmp_path}/nowhere.xml: No such file or directory\n"
+
+
+@pytest.mark.parametrize("options", [["-D", "a=b"], ["--config", "x", "-D", "a"], ["--config", "x", "-D", "=b"]])
+def test_properties_are_pairs_for_a_file(options: list[str]) -> None:
+    ended = finished("run", *options)
+    assert ended.returncode == 2
+    assert "-D" in ended.stderr
+
+
 def test_a_second_broker_on_a_directory_learns_who_has_it(tmp_path: Path) -> None:
     with broker("--data", tmp_path, "--name", "first") as (first, _):
         ended = finished("run", "--port", "0", "--data", tmp_path, "--name", "second")
