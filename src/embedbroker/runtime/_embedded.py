@@ -29,6 +29,7 @@ from embedclient.errors import BrokerFailed, IllegalStateException, ResourceAllo
 from embedclient.model import Xid, did_you_mean
 
 from ._life import Life, leaves
+from ._place import Place, take_place
 from ._role_watch import RoleWatch
 
 if TYPE_CHECKING:
@@ -196,7 +197,8 @@ class EmbeddedBroker:
             raise IllegalStateException("start() needs the scope of 'async with': enter the broker first")
         if self._run is not None:
             raise IllegalStateException("the broker is running already")
-        run = _Run(self.config, self._disk_given, self._locks_given, self._logger, self._watch)
+        place = await take_place(self.config)
+        run = _Run(place, self._disk_given, self._locks_given, self._logger, self._watch)
         try:
             await run.start(self._nursery)
         except BaseException:
@@ -279,9 +281,11 @@ class _Run:
     """From a start to a stop, crash or failure: one life, or several when the broker gives way and waits again."""
 
     def __init__(
-        self, config: BrokerConfig, disk: Disk | None, locks: Locks | None, logger: logging.Logger, watch: RoleWatch
+        self, place: Place, disk: Disk | None, locks: Locks | None, logger: logging.Logger, watch: RoleWatch
     ) -> None:
-        self._begin_life: Callable[[], Life] = lambda: Life(config, disk, locks, logger, watch)
+        config = place.config
+        self._place = place
+        self._begin_life: Callable[[], Life] = lambda: Life(place, disk, locks, logger, watch)
         self._watch = watch
         self._policy = config.ha_policy
         self._closed = False
@@ -290,6 +294,7 @@ class _Run:
             self.life = self._begin_life()
         except BaseException:
             watch.become(Role.STOPPED)
+            place.give_back()
             raise
 
     async def start(self, nursery: trio.Nursery) -> None:
@@ -330,4 +335,5 @@ class _Run:
     def close(self) -> None:
         self._closed = True
         self.life.close()
+        self._place.give_back()
         self._watch.become(Role.STOPPED)

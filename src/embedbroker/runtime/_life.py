@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from embedbroker.config import BrokerConfig, PrimaryOnly, Role
+from embedbroker.config import PrimaryOnly, Role
 from embedbroker.node import Node
 from embedclient.errors import BrokerFailed, ResourceAllocationException
-from embedclient.transport import Listener, TransportLost, listen_tcp, vm_listen
+from embedclient.transport import Listener, vm_listen
 
 from ._clock import SystemEntropy
 from ._host import Host
 from ._memory_limit import usable_memory_bytes
+from ._place import Place
 from ._role_watch import RoleWatch
 
 if TYPE_CHECKING:
@@ -44,9 +45,10 @@ class Life:
     """Make one, `run` it in a task, and `close` it, whatever happened."""
 
     def __init__(
-        self, config: BrokerConfig, disk: Disk | None, locks: Locks | None, logger: logging.Logger, watch: RoleWatch
+        self, place: Place, disk: Disk | None, locks: Locks | None, logger: logging.Logger, watch: RoleWatch
     ) -> None:
-        self._config = config
+        self._place = place
+        self._config = place.config
         self._logger = logger
         self._watch = watch
         self._listeners: list[Listener] = []
@@ -138,16 +140,10 @@ class Life:
             self._watch.become(Role.LIVE)
 
     async def _listen(self) -> None:
-        config = self._config
-        try:
-            bound = await listen_tcp(config.host, config.port)
-        except (TransportLost, OSError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            place = "" if reason.startswith("cannot listen") else f"cannot listen on {config.host}:{config.port}: "
-            raise ResourceAllocationException(f"{place}{reason}") from error
+        bound = await self._place.listen()
         self._listeners.extend(bound)
         self.port = bound[0].port
-        self._listeners.append(self._listen_vm(config.name))
+        self._listeners.append(self._listen_vm(self._config.name))
         for listener in self._listeners:
             self._inner.start_soon(self.host.serve, listener)
 

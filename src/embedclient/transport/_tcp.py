@@ -163,6 +163,40 @@ class TcpListener:
             self._socket.close()
 
 
+class TcpReservation:
+    """Addresses that are taken: a peer that connects is refused until `listen`, and nobody else gets the port."""
+
+    def __init__(self) -> None:
+        self._bound: list[socket.socket] = []
+        self.port = 0
+
+    def add(self, bound: socket.socket) -> None:
+        """One more address, of the same port."""
+        self._bound.append(bound)
+        self.port = bound.getsockname()[1]
+
+    def listen(self, backlog: int = 128, *, no_delay: bool = True) -> list[TcpListener]:
+        """Let peers in. The listeners own the addresses from now on.
+
+        Raises:
+            OSError: another program listens there although the address is taken; the text names it.
+        """
+        for bound in self._bound:
+            try:
+                bound.listen(backlog)
+            except OSError as error:
+                raise _unusable(bound.getsockname(), error) from error
+        listeners = [TcpListener(bound, no_delay=no_delay) for bound in self._bound]
+        self._bound.clear()
+        return listeners
+
+    def close(self) -> None:
+        """Give back what nobody listens on."""
+        for bound in self._bound:
+            bound.close()
+        self._bound.clear()
+
+
 async def connect_tcp(
     host: str,
     port: int,
@@ -218,27 +252,38 @@ async def listen_tcp(host: str | None, port: int, backlog: int = 128, *, no_dela
     Raises:
         OSError: the address is in use, unknown or not permitted; its text names it.
     """
+    reservation = await reserve_tcp(host, port)
+    try:
+        return reservation.listen(backlog, no_delay=no_delay)
+    except BaseException:
+        reservation.close()
+        raise
+
+
+async def reserve_tcp(host: str | None, port: int) -> TcpReservation:
+    """Take the addresses that `listen_tcp` would listen on, and let nobody in yet.
+
+    Raises:
+        OSError: as `listen_tcp` does.
+    """
     flags = socket.AI_PASSIVE if host is None else 0
     found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
-    listeners: list[TcpListener] = []
+    reservation = TcpReservation()
     try:
         for family, kind, protocol, _, address in dict.fromkeys(found):
-            shared_port = listeners[0].port if listeners else port
-            bound = _listen((str(address[0]), shared_port, *address[2:]), family, kind, protocol, backlog)
+            shared_port = reservation.port or port
+            bound = _bind((str(address[0]), shared_port, *address[2:]), family, kind, protocol)
             if bound is not None:
-                listeners.append(TcpListener(bound, no_delay=no_delay))
+                reservation.add(bound)
     except BaseException:
-        for listener in listeners:
-            listener.close()
+        reservation.close()
         raise
-    if not listeners:
+    if not reservation.port:
         raise OSError(errno.EADDRNOTAVAIL, f"cannot listen on {host}:{port}: no usable address")
-    return listeners
+    return reservation
 
 
-def _listen(
-    address: tuple[str | int | bytes, ...], family: int, kind: int, protocol: int, backlog: int
-) -> socket.socket | None:
+def _bind(address: tuple[str | int | bytes, ...], family: int, kind: int, protocol: int) -> socket.socket | None:
     try:
         bound = socket.socket(family, kind, protocol)
     except OSError as error:
@@ -252,11 +297,14 @@ def _listen(
         if family == socket.AF_INET6:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         bound.bind(address)
-        bound.listen(backlog)
     except OSError as error:
         bound.close()
-        raise OSError(error.errno, f"cannot listen on {_address_text(address)}: {_error_text(error)}") from error
+        raise _unusable(address, error) from error
     return bound
+
+
+def _unusable(address: tuple[str | int | bytes, ...], error: OSError) -> OSError:
+    return OSError(error.errno, f"cannot listen on {_address_text(address)}: {_error_text(error)}")
 
 
 async def _connect(opened: socket.socket, address: _SocketAddress) -> None:

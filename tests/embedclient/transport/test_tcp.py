@@ -9,7 +9,7 @@ import socket
 import pytest
 import trio
 
-from embedclient.transport import TransportLost, connect_tcp, listen_tcp
+from embedclient.transport import TransportLost, connect_tcp, listen_tcp, reserve_tcp
 from embedclient.transport._tcp import TcpListener
 
 
@@ -135,4 +135,31 @@ async def test_a_reset_by_the_peer_is_lost_and_not_an_orderly_end() -> None:
     with pytest.raises(TransportLost, match="reset"):
         await server.receive(10)
     server.close()
+    listener.close()
+
+
+async def test_a_reserved_address_lets_nobody_in_until_it_listens_and_nobody_else_gets_it() -> None:
+    reservation = await reserve_tcp("127.0.0.1", 0)
+    with pytest.raises(TransportLost, match="refused"):
+        await connect_tcp("127.0.0.1", reservation.port)
+    (listener,) = reservation.listen()
+    assert listener.port == reservation.port
+    reservation.close()  # it has nothing any more that could be closed
+    stream = await connect_tcp("127.0.0.1", listener.port)
+    accepted = await listener.accept()
+    for each in (stream, accepted, listener):
+        each.close()
+
+
+async def test_a_reservation_that_was_given_back_is_free() -> None:
+    reservation = await reserve_tcp("127.0.0.1", 0)
+    reservation.close()
+    (listener,) = await listen_tcp("127.0.0.1", reservation.port)
+    listener.close()
+
+
+async def test_a_reservation_of_an_address_where_somebody_listens_is_refused() -> None:
+    (listener,) = await listen_tcp("127.0.0.1", 0)
+    with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{listener.port}: "):
+        await reserve_tcp("127.0.0.1", listener.port)
     listener.close()
