@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         FailoverEventType,
         FailoverListener,
         FailureListener,
+        InitialContext,
         JMSContext,
         JMSProducer,
         MessageConsumer,
@@ -93,8 +94,8 @@ if TYPE_CHECKING:
 _PACKAGES = {
     "_client": "AcknowledgeMode Body ClientConsumer ClientMessage ClientProducer ClientSession ClientSessionFactory "
     "Connection ConnectionFactory ConnectionMetaData ExceptionListener FailoverEventType FailoverListener "
-    "FailureListener JMSContext JMSProducer MessageConsumer MessageListener MessageProducer Opening QueueBrowser "
-    "Receipt ServerLocator Session "
+    "FailureListener InitialContext JMSContext JMSProducer MessageConsumer MessageListener MessageProducer Opening "
+    "QueueBrowser Receipt ServerLocator Session "
     "XAConnection XAConnectionFactory XAJMSContext XAResource XASession",
     "agent": "AddressState ConnectionFailed FailoverCompleted FailoverFailed FailureDetected FirstElementPolicy "
     "LoadBalancingPolicy LocatorSettings Notification QueueAttributes QueueState RandomPolicy RandomStickyPolicy "
@@ -131,6 +132,7 @@ __all__ = [
     "FailureDetected",
     "FailureListener",
     "FirstElementPolicy",
+    "InitialContext",
     "JMSContext",
     "JMSException",
     "JMSProducer",

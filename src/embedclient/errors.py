@@ -31,6 +31,7 @@ __all__ = [
     "MessageFormatException",
     "MessageNotReadableException",
     "MessageNotWriteableException",
+    "NamingException",
     "ProtocolError",
     "RemoteProtocolError",
     "ResourceAllocationException",
@@ -145,6 +146,10 @@ class InvalidURLException(JMSException, ValueError):
     """The broker URL cannot be read; the text names the part and the reason."""
 
     DEFAULT_CODE = ErrorCode.ILLEGAL_STATE
+
+
+class NamingException(JMSException, LookupError):
+    """Nothing has the name that was looked up, or what names stand for cannot be read."""
 
 
 class JMSSecurityException(JMSException, PermissionError):

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from embedclient._client._edge import PAUSES_PER_SWITCH, Edge, Loop
     from embedclient._client._entropy import SystemEntropy
     from embedclient._client._intake import MessageListener
+    from embedclient._client._jndi import DEFAULT_FILE, InitialContext, Names
     from embedclient._client._locator import DEFAULT_URL, ClientSessionFactory, ServerLocator
     from embedclient._client._modes import AcknowledgeMode
     from embedclient._client._opening import Closeable, Opening
@@ -51,6 +52,7 @@ _MODULES = {
     "_edge": "PAUSES_PER_SWITCH Edge Loop",
     "_entropy": "SystemEntropy",
     "_intake": "MessageListener",
+    "_jndi": "DEFAULT_FILE InitialContext Names",
     "_locator": "DEFAULT_URL ClientSessionFactory ServerLocator",
     "_modes": "AcknowledgeMode",
     "_opening": "Closeable Opening",
@@ -65,6 +67,7 @@ _MODULES = {
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = [
+    "DEFAULT_FILE",
     "DEFAULT_URL",
     "PAUSES_PER_SWITCH",
     "AcknowledgeMode",
@@ -84,12 +87,14 @@ __all__ = [
     "FailoverEventType",
     "FailoverListener",
     "FailureListener",
+    "InitialContext",
     "JMSContext",
     "JMSProducer",
     "Loop",
     "MessageConsumer",
     "MessageListener",
     "MessageProducer",
+    "Names",
     "Opening",
     "Pump",
     "QueueBrowser",

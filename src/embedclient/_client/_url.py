@@ -52,6 +52,7 @@ class FactorySettings:
     password: str | None = field(default=None, repr=False)
     client_id: str | None = None
     enable_shared_client_id: bool = False
+    type: str = "CF"
 
 
 @frozen

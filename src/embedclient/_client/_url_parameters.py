@@ -52,6 +52,15 @@ def read_policy(text: str) -> str:
 
 
 # URL name -> (field of LocatorSettings, reader)
+FACTORY_TYPES = ("CF", "XA_CF", "QUEUE_CF", "TOPIC_CF", "QUEUE_XA_CF", "TOPIC_XA_CF")
+
+
+def read_factory_type(text: str) -> str:
+    if text.upper() in FACTORY_TYPES:
+        return text.upper()
+    raise ValueError(f"expected {', '.join(FACTORY_TYPES[:-1])} or {FACTORY_TYPES[-1]}")
+
+
 LOCATOR_PARAMETERS: dict[str, tuple[str, Reader]] = {
     "callTimeout": ("call_timeout_ms", read_integer),
     "callFailoverTimeout": ("call_failover_timeout_ms", read_integer),
@@ -95,9 +104,10 @@ FACTORY_PARAMETERS: dict[str, tuple[str, Reader]] = {
     "password": ("password", read_text),
     "clientID": ("client_id", read_text),
     "enableSharedClientID": ("enable_shared_client_id", read_boolean),
+    "type": ("type", read_factory_type),
 }
 _WITHOUT_CONSEQUENCE = (
-    "type failoverOnInitialConnection useGlobalPools threadPoolMaxSize scheduledThreadPoolMaxSize "
+    "failoverOnInitialConnection useGlobalPools threadPoolMaxSize scheduledThreadPoolMaxSize "
     "flowControlThreadPoolMaxSize ignoreJTA cacheDestinations deserializationAllowList deserializationDenyList"
 )
 FACTORY_PARAMETERS |= dict.fromkeys(_WITHOUT_CONSEQUENCE.split(), ("", read_text))
@@ -182,3 +192,5 @@ VM_PARAMETERS: dict[str, Callable[[str], bool | int | str]] = {
 }
 
 SYNONYMS = {"HA": "ha", "clientId": "clientID", "groupId": "groupID", "userName": "user", "username": "user"}
+# One page of Artemis' manual has the short one.
+SYNONYMS["loadBalancingPolicyClassName"] = "connectionLoadBalancingPolicyClassName"

@@ -1,15 +1,18 @@
 """The client for asyncio programs: the same classes as `embedclient`, driven by an asyncio edge.
 
-Only the two ways in are different, because they choose the event loop; everything they lead to is the same code, so the
+Only the ways in are different, because they choose the event loop; everything they lead to is the same code, so the
 facades cannot drift apart. `vm://` belongs to trio: use `broker.url` here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from os import PathLike
+
 from embedclient import _client
 from embedclient.asyncio._edge import AsyncioLoop
 
-__all__ = ["ConnectionFactory", "ServerLocator", "XAConnectionFactory"]
+__all__ = ["ConnectionFactory", "InitialContext", "ServerLocator", "XAConnectionFactory"]
 
 
 class ConnectionFactory(_client.ConnectionFactory):
@@ -31,3 +34,10 @@ class ServerLocator(_client.ServerLocator):
 
     def _make_loop(self) -> _client.Loop:
         return AsyncioLoop()
+
+
+class InitialContext(_client.Names[_client.ConnectionFactory]):
+    """`embedclient.InitialContext` for asyncio."""
+
+    def __init__(self, environment: Mapping[str, str] | str | PathLike[str] = _client.DEFAULT_FILE) -> None:
+        super().__init__(environment, ConnectionFactory, XAConnectionFactory)

@@ -4,16 +4,17 @@
         session.create_producer(Queue("orders")).send("hello")
 
 Each connection has a thread that runs trio; every method is one call into it. Connections may be shared by threads, a
-session belongs to one thread at a time. Responsible for the two ways in; the rest is generated from the async classes.
+session belongs to one thread at a time. Responsible for the ways in; the rest is generated from the async classes.
 `vm://` does not reach from one thread into another: use `broker.url`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from os import PathLike
 
 from embedclient import _client
-from embedclient._client import DEFAULT_URL
+from embedclient._client import DEFAULT_FILE, DEFAULT_URL
 from embedclient.agent import LoadBalancingPolicy, LocatorSettings, SessionMode
 from embedclient.blocking._connection import Connection, JMSContext
 from embedclient.blocking._core import ClientConsumer, ClientProducer, ClientSession, ClientSessionFactory
@@ -31,6 +32,7 @@ __all__ = [
     "ClientSessionFactory",
     "Connection",
     "ConnectionFactory",
+    "InitialContext",
     "JMSContext",
     "JMSProducer",
     "MessageConsumer",
@@ -170,3 +172,10 @@ class ServerLocator:
         """Connect: `with locator.create_session_factory() as factory`, or call `close()` at the end."""
         portal = Portal.open()
         return ClientSessionFactory(portal, portal.enter(self._inner.create_session_factory()), portal.close)
+
+
+class InitialContext(_client.Names[ConnectionFactory]):
+    """`embedclient.InitialContext` for threads and scripts."""
+
+    def __init__(self, environment: Mapping[str, str] | str | PathLike[str] = DEFAULT_FILE) -> None:
+        super().__init__(environment, ConnectionFactory, XAConnectionFactory)

@@ -40,6 +40,8 @@ class Client(Protocol):
 
     def server_locator(self, url: str) -> _client.ServerLocator: ...
 
+    def initial_context(self, environment: Any) -> Any: ...
+
     def run(self, scenario: Coroutine[Any, Any, None]) -> None: ...
 
     async def together(self, *works: Callable[[], Awaitable[None]]) -> None:
@@ -69,6 +71,9 @@ class TrioClient:
 
     def server_locator(self, url: str) -> _client.ServerLocator:
         return embedclient.ServerLocator(url)
+
+    def initial_context(self, environment: Any) -> Any:
+        return embedclient.InitialContext(environment)
 
     def run(self, scenario: Coroutine[Any, Any, None]) -> None:
         async def bounded() -> None:
@@ -100,6 +105,9 @@ class AsyncioClient:
 
     def server_locator(self, url: str) -> _client.ServerLocator:
         return embedclient.asyncio.ServerLocator(url)
+
+    def initial_context(self, environment: Any) -> Any:
+        return embedclient.asyncio.InitialContext(environment)
 
     def run(self, scenario: Coroutine[Any, Any, None]) -> None:
         async def bounded() -> None:
@@ -134,6 +142,9 @@ class BlockingClient:
 
     def server_locator(self, url: str) -> _client.ServerLocator:
         return _Dressed(embedclient.blocking.ServerLocator(url), _client.ServerLocator)  # type: ignore[return-value]
+
+    def initial_context(self, environment: Any) -> Any:
+        return _Dressed(embedclient.blocking.InitialContext(environment), _client.InitialContext)
 
     def run(self, scenario: Coroutine[Any, Any, None]) -> None:
         try:

@@ -225,3 +225,13 @@ async def test_listeners_hear_of_each_step_of_a_failover(client: Client, fixed_p
         await heard[1].wait()
     detected, completed, failed = FailoverEventType
     assert told == [detected, completed, (True, "FAILOVER"), detected, failed, (False, "DISCONNECT")]
+
+
+async def test_factories_and_destinations_have_names(client: Client, url: str) -> None:
+    context = client.initial_context({"connectionFactory.cf": url, "queue.orders": "q"})
+    async with context.connection_factory("cf").connect() as connection, connection.session() as session:
+        queue = context.destination("orders")
+        await session.create_producer(queue).send("x")
+        async with session.create_consumer(queue) as consumer:
+            message = await consumer.receive(timeout=5)
+            assert message is not None and message.body == "x"

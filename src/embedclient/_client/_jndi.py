@@ -1,0 +1,200 @@
+"""JNDI as far as Artemis' documents use it: connection factories and destinations by the names of `jndi.properties`.
+
+Responsible for the format of properties files, for the prefixes of the names, and for what a name stands for. Refuses
+to connect: a lookup opens nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Final, Generic, TypeVar
+
+from embedclient._client._connection_factory import ConnectionFactory
+from embedclient._client._locator import DEFAULT_URL
+from embedclient._client._url import parse_url
+from embedclient._client._xa import XAConnectionFactory
+from embedclient.errors import NamingException
+from embedclient.model import Queue, Topic, did_you_mean
+
+F = TypeVar("F")
+
+DEFAULT_FILE: Final = "jndi.properties"
+PROVIDER_URL: Final = "java.naming.provider.url"
+# One page of Artemis' manual writes the shorter one.
+_FACTORY_PREFIXES: Final = ("connectionFactory.", "connection.")
+_DESTINATION_PREFIXES: Final[dict[str, type[Queue] | type[Topic]]] = {"queue.": Queue, "topic.": Topic}
+_DYNAMIC_PREFIXES: Final[dict[str, type[Queue] | type[Topic]]] = {"dynamicQueues/": Queue, "dynamicTopics/": Topic}
+_USUAL_XA_FACTORY: Final = "XAConnectionFactory"
+_USUAL_FACTORIES: Final = (
+    "ConnectionFactory",
+    "QueueConnectionFactory",
+    "TopicConnectionFactory",
+    _USUAL_XA_FACTORY,
+)
+_ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_BLANK: Final = " \t\f"
+_LINE_END: Final = re.compile(r"\r\n|\n|\r")
+_HEXADECIMAL: Final = re.compile(r"[0-9A-Fa-f]{4}")
+
+
+class Names(Generic[F]):
+    """What names stand for. `plain` and `xa` make factories of URLs."""
+
+    def __init__(
+        self,
+        environment: Mapping[str, str] | str | PathLike[str],
+        plain: Callable[[str], F],
+        xa: Callable[[str], F],
+    ) -> None:
+        self._plain = plain
+        self._xa = xa
+        self._destinations: dict[str, Queue | Topic] = {}
+        self._urls: dict[str, str] = {}
+        self._factories: dict[str, F] = {}
+        entries = environment_of(environment)
+        for key, value in entries.items():
+            self._bind(key, value)
+        # Where no factory has a name, these are there, and the name says which kind it is.
+        self._usual = not self._urls
+        if self._usual:
+            self._urls = dict.fromkeys(_USUAL_FACTORIES, entries.get(PROVIDER_URL, DEFAULT_URL))
+
+    def _bind(self, key: str, value: str) -> None:
+        for prefix in _FACTORY_PREFIXES:
+            if key.startswith(prefix):
+                self._urls[key.removeprefix(prefix)] = value
+        for prefix, kind in _DESTINATION_PREFIXES.items():
+            if key.startswith(prefix):
+                self._destinations[key.removeprefix(prefix)] = kind(value)
+
+    def lookup(self, name: str) -> F | Queue | Topic:
+        """What has this name: a destination or a factory. A factory is made once, and is the same at each lookup.
+
+        Raises:
+            NamingException: nothing has it.
+            InvalidURLException: the factory's URL cannot be read.
+        """
+        found = self._destination(name)
+        return self.connection_factory(name) if found is None else found
+
+    def connection_factory(self, name: str) -> F:
+        """The factory of this name, as `lookup` gives it."""
+        if name not in self._factories:
+            if name not in self._urls:
+                raise self._unknown(name, "connection factory", self._destination(name) is not None)
+            url = self._urls[name]
+            is_xa = name == _USUAL_XA_FACTORY if self._usual else "XA" in parse_url(url).factory.type
+            self._factories[name] = (self._xa if is_xa else self._plain)(url)
+        return self._factories[name]
+
+    def destination(self, name: str) -> Queue | Topic:
+        """The queue or topic of this name, as `lookup` gives it."""
+        found = self._destination(name)
+        if found is None:
+            raise self._unknown(name, "destination", name in self._urls)
+        return found
+
+    def _destination(self, name: str) -> Queue | Topic | None:
+        for prefix, kind in _DYNAMIC_PREFIXES.items():
+            if name.startswith(prefix) and name != prefix:
+                return kind(name.removeprefix(prefix))
+        return self._destinations.get(name)
+
+    def _unknown(self, name: str, wanted: str, is_other: bool) -> NamingException:
+        if is_other:
+            return NamingException(f"{name!r} is the name of something else than a {wanted}")
+        return NamingException(f"nothing has the name {name!r}{did_you_mean(name, [*self._urls, *self._destinations])}")
+
+
+class InitialContext(Names[ConnectionFactory]):
+    """Names for connection factories and destinations, from `jndi.properties` as Java programs have it.
+
+        connectionFactory.cf = (tcp://a:61616,tcp://b:61616)?ha=true&reconnectAttempts=-1
+        queue.orders = OrdersQueue
+        topic.news = NewsTopic
+
+    Give the path of such a file, or its entries as a mapping; without either it is `jndi.properties` in the current
+    directory. A URL with `type=XA_CF` stands for an `XAConnectionFactory`. Without any `connectionFactory.` there are
+    `ConnectionFactory` and `XAConnectionFactory`, for the URL in `java.naming.provider.url`. Names such as
+    `dynamicQueues/orders` need no entry. Other entries are ignored.
+
+    Raises:
+        NamingException: the file cannot be read.
+    """
+
+    def __init__(self, environment: Mapping[str, str] | str | PathLike[str] = DEFAULT_FILE) -> None:
+        super().__init__(environment, ConnectionFactory, XAConnectionFactory)
+
+
+def environment_of(source: Mapping[str, str] | str | PathLike[str]) -> Mapping[str, str]:
+    """The entries of a file, or those that are given. Raises NamingException."""
+    if isinstance(source, Mapping):
+        return source
+    try:
+        # Java reads these files so; what lies beyond is written as \uXXXX.
+        text = Path(source).read_text(encoding="latin-1")
+    except OSError as error:
+        raise NamingException(f"{source}: {error.strerror}", linked_exception=error) from error
+    return dict(properties_in(text))
+
+
+def properties_in(text: str) -> Iterator[tuple[str, str]]:
+    """The entries of a properties file, in Java's format."""
+    for line in _logical_lines(text):
+        key, rest = _key_of(line)
+        rest = rest.lstrip(_BLANK)
+        if rest[:1] in ("=", ":"):
+            rest = rest[1:].lstrip(_BLANK)
+        yield _unescaped(key), _unescaped(rest)
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    """Lines without comments; one that ends with an odd number of backslashes goes on in the next."""
+    gathered = ""
+    for line in _LINE_END.split(text):
+        stripped = line.lstrip(_BLANK)
+        if not gathered and stripped[:1] in ("", "#", "!"):
+            continue
+        gathered += stripped
+        if (len(gathered) - len(gathered.rstrip("\\"))) % 2:
+            gathered = gathered[:-1]
+            continue
+        yield gathered
+        gathered = ""
+    if gathered:
+        yield gathered
+
+
+def _key_of(line: str) -> tuple[str, str]:
+    """The key ends at the first separator that no backslash precedes."""
+    position = 0
+    while position < len(line) and line[position] not in "=:" + _BLANK:
+        position += 2 if line[position] == "\\" else 1
+    return line[:position], line[position:]
+
+
+def _unescaped(text: str) -> str:
+    characters = []
+    position = 0
+    while position < len(text):
+        character = text[position]
+        position += 1
+        if character == "\\" and position < len(text):
+            character = text[position]
+            position += 1
+            if character == "u":
+                character = _code_point(text[position : position + 4])
+                position += 4
+            else:
+                character = _ESCAPES.get(character, character)
+        characters.append(character)
+    return "".join(characters)
+
+
+def _code_point(digits: str) -> str:
+    if not _HEXADECIMAL.fullmatch(digits):
+        raise NamingException(f"\\u{digits} is not a character: four hexadecimal digits follow \\u")
+    return chr(int(digits, 16))
