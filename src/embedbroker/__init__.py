@@ -9,8 +9,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .config import AddressFullPolicy, AddressSettings, BrokerConfig
+    from .config import (
+        AddressFullPolicy,
+        AddressSettings,
+        BrokerConfig,
+        HAPolicy,
+        PrimaryOnly,
+        Role,
+        ScaleDown,
+        SharedStoreBackup,
+        SharedStorePrimary,
+    )
     from .configfile import ConfigFileError, load_config
+    from .locks import MemoryLocks
     from .runtime import EmbeddedBroker
     from .runtime._threaded import ThreadedBroker
 
@@ -20,17 +31,23 @@ __all__ = [
     "BrokerConfig",
     "ConfigFileError",
     "EmbeddedBroker",
+    "HAPolicy",
+    "MemoryLocks",
+    "PrimaryOnly",
+    "Role",
+    "ScaleDown",
+    "SharedStoreBackup",
+    "SharedStorePrimary",
     "ThreadedBroker",
     "load_config",
 ]
 
 # Loaded on first use: importing the package is cheap for programs that need one name of it.
 _HOMES = {
-    "AddressFullPolicy": ".config",
-    "AddressSettings": ".config",
-    "BrokerConfig": ".config",
+    **dict.fromkeys(__all__, ".config"),
     "ConfigFileError": ".configfile",
     "EmbeddedBroker": ".runtime",
+    "MemoryLocks": ".locks",
     "ThreadedBroker": ".runtime._threaded",
     "load_config": ".configfile",
 }

@@ -42,7 +42,7 @@ def leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
 
 
 class Life:
-    """Make one, `run` it in a task, and `close` it, whatever happened."""
+    """Make one, `run` it in a task, and `close` it if it has not ended by itself."""
 
     def __init__(
         self, place: Place, disk: Disk | None, locks: Locks | None, logger: logging.Logger, watch: RoleWatch
@@ -109,6 +109,7 @@ class Life:
             text = f"broker {self._config.name!r} failed: {next(leaves(bugs))!r}"
             self.host.failed(text)
             self.waits_or_serves.set()
+            self.close()
             self._watch.become(Role.STOPPED, text)
             raise BrokerFailed(text) from bugs
 
@@ -116,10 +117,9 @@ class Life:
         """Live is who can be reached, so that waits for the listeners."""
         self.waits_or_serves.set()
         if role is Role.STOPPED:
-            self._stop_listening()
-            if self.host.restarts:
-                self.close()
-            else:
+            # Nobody has to ask a broker that stopped by itself for what another one waits for.
+            self.close()
+            if not self.host.restarts:
                 self._watch.become(role, self.host.failure or (str(self.refusal) if self.refusal else None))
         elif role is not Role.LIVE:
             self._watch.become(role)

@@ -15,7 +15,7 @@ from typing import Self, TypeVar
 import outcome
 import trio
 
-from embedbroker.config import BrokerConfig
+from embedbroker.config import BrokerConfig, Role
 from embedclient.errors import BrokerFailed, IllegalStateException
 from embedclient.model import Xid
 
@@ -54,6 +54,16 @@ class ThreadedBroker:
     def port(self) -> int:
         """The TCP port it listens on."""
         return self._broker.port
+
+    @property
+    def role(self) -> Role:
+        """What it is to its live and backup group at this moment; without a group it is live while it runs."""
+        return self._broker.role
+
+    @property
+    def node_id(self) -> str:
+        """The id that a primary and its backups share; empty until it is known."""
+        return self._broker.node_id
 
     @property
     def is_running(self) -> bool:
@@ -95,9 +105,9 @@ class ThreadedBroker:
         """Start again after `stop` or `crash`."""
         self._call(self._broker.start)
 
-    def stop(self) -> None:
-        """Stop in an orderly way."""
-        self._call(self._broker.stop)
+    def stop(self, *, failover: bool = False) -> None:
+        """Stop in an orderly way; with ``failover`` a backup takes over, whatever the policy says."""
+        self._call(lambda: self._broker.stop(failover=failover))
 
     def crash(self) -> None:
         """End at once, telling nobody."""
@@ -110,6 +120,16 @@ class ThreadedBroker:
             with trio.move_on_after(math.inf if timeout is None else timeout):
                 return await self._broker.wait_failed()
             return None
+
+        return self._call(wait)
+
+    def wait_for_role(self, role: Role, timeout: float | None = None) -> bool:
+        """Wait until it is ``role``; False after ``timeout`` seconds without that."""
+
+        async def wait() -> bool:
+            with trio.move_on_after(math.inf if timeout is None else timeout):
+                await self._broker.wait_for_role(role)
+            return self._broker.role is role
 
         return self._call(wait)
 
