@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .config import (
+        AddressConfiguration,
         AddressFullPolicy,
         AddressSettings,
         BrokerConfig,
         HAPolicy,
         PrimaryOnly,
+        QueueConfiguration,
         Role,
         ScaleDown,
         SharedStoreBackup,
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from .runtime._threaded import ThreadedBroker
 
 __all__ = [
+    "AddressConfiguration",
     "AddressFullPolicy",
     "AddressSettings",
     "BrokerConfig",
@@ -34,6 +37,7 @@ __all__ = [
     "HAPolicy",
     "MemoryLocks",
     "PrimaryOnly",
+    "QueueConfiguration",
     "Role",
     "ScaleDown",
     "SharedStoreBackup",

@@ -1,6 +1,7 @@
 """Frozen configuration values of one broker, validated once."""
 
 from ._address_settings import AddressFullPolicy, AddressSettings, AddressSettingsRepository
+from ._addresses import AddressConfiguration, QueueConfiguration
 from ._broker import BrokerConfig, MemoryShares
 from ._cluster import DEFAULT_CLUSTER_PASSWORD, DEFAULT_CLUSTER_USER, ClusterConnection
 from ._ha_policy import (
@@ -18,6 +19,7 @@ from ._role import Role
 __all__ = [
     "DEFAULT_CLUSTER_PASSWORD",
     "DEFAULT_CLUSTER_USER",
+    "AddressConfiguration",
     "AddressFullPolicy",
     "AddressSettings",
     "AddressSettingsRepository",
@@ -27,6 +29,7 @@ __all__ = [
     "LockManager",
     "MemoryShares",
     "PrimaryOnly",
+    "QueueConfiguration",
     "ReplicationBackup",
     "ReplicationPrimary",
     "Role",

@@ -13,6 +13,7 @@ from attrs import Attribute, field, frozen
 from embedclient.model import TransportConfiguration, did_you_mean
 
 from ._address_settings import AddressSettings, check_match
+from ._addresses import AddressConfiguration, as_addresses
 from ._checks import instance, named, optional, text, whole
 from ._cluster import DEFAULT_CLUSTER_PASSWORD, DEFAULT_CLUSTER_USER, ClusterConnection, as_connectors
 from ._ha_policy import HAPolicy, PrimaryOnly
@@ -29,6 +30,9 @@ MARGIN_BYTES_MIN = 128 * 1024 * 1024
 RESEND_BYTES_MIN = 16 * 1024 * 1024
 # Two addresses with the usual number of ids.
 ID_CACHE_BYTES_MIN = 16 * 1024 * 1024
+
+# Where a broker listens on all addresses of its machine.
+_ANY_HOST = ("", "0.0.0.0", "::")
 
 _whole = whole(0)
 _positive = whole(1)
@@ -54,6 +58,8 @@ def _cluster_connection(config: BrokerConfig, attribute: Attribute[ClusterConnec
                 raise ValueError(
                     f"cluster_connection: there is no connector {name!r}{did_you_mean(name, config.connectors)}"
                 )
+        if value.connector is None and config.host in _ANY_HOST:
+            raise ValueError(f"cluster_connection needs a connector: nobody can be told to connect to {config.host!r}")
 
 
 def _settings(value: Mapping[str, AddressSettings] | None) -> dict[str, AddressSettings]:
@@ -97,7 +103,8 @@ class BrokerConfig:
     ``cluster_connection`` makes the broker a member of a cluster, or of a live and backup group; its brokers know each
     other by ``cluster_user`` and ``cluster_password``, which must be the same everywhere.
     ``address_settings`` maps match texts to settings; by default dead letters go to ``DLQ`` and expired messages to
-    ``ExpiryQueue``, as in a broker that ``artemis create`` made.
+    ``ExpiryQueue``, as in a broker that ``artemis create`` made. ``addresses`` are there from the start, with their
+    queues: ``{"orders": AddressConfiguration(anycast={"orders": QueueConfiguration()})}``.
 
     Raises:
         ValueError, TypeError: a value is out of its range; the text names the field.
@@ -115,6 +122,7 @@ class BrokerConfig:
     cluster_user: str = field(default=DEFAULT_CLUSTER_USER, validator=named)
     cluster_password: str = field(default=DEFAULT_CLUSTER_PASSWORD, validator=text, repr=False)
     address_settings: dict[str, AddressSettings] = field(default=None, converter=_settings)
+    addresses: dict[str, AddressConfiguration] = field(factory=dict, converter=as_addresses)
     global_max_size_bytes: int | None = field(default=None, validator=optional(_positive))
     global_max_size_margin_bytes: int | None = field(default=None, validator=optional(_whole))
     partial_frames_bytes_max: int | None = field(default=None, validator=optional(_positive))

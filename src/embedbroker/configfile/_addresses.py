@@ -1,77 +1,75 @@
-"""``address-settings``: rules for the addresses that a match covers.
+"""``addresses``, and the ``jms`` section of older files: what the broker has from its start.
 
-Responsible for the settings that exist here, and for what becomes of policies that do not. Refuses to know how matches
-combine.
+Responsible for queues under their routing types, and for the destinations of 1.x files: a queue with its address, or an
+address for topics. Refuses to know which filters are right.
 """
 
 from __future__ import annotations
 
-from embedbroker.config import AddressFullPolicy, AddressSettings, AddressSettingsRepository
+from typing import Any
+
+from embedbroker.config import AddressConfiguration, QueueConfiguration
 
 from ._document import Element
 from ._findings import Findings
-from ._mapping import Fields, built, named_once, required_attribute, store, value_of, values_of
-from ._values import boolean, one_of, size, text_or_nothing, whole
+from ._mapping import Fields, attribute_of, built, named_once, required_attribute, store, values_of
+from ._values import boolean, text, whole
 
-__all__ = ["address_settings"]
+__all__ = ["addresses"]
 
-_FIELDS: Fields = {
-    # An empty name takes away what a wider match says.
-    "dead-letter-address": ("dead_letter_address", text_or_nothing),
-    "expiry-address": ("expiry_address", text_or_nothing),
-    "expiry-delay": ("expiry_delay", whole),
-    "min-expiry-delay": ("min_expiry_delay", whole),
-    "max-expiry-delay": ("max_expiry_delay", whole),
-    "max-delivery-attempts": ("max_delivery_attempts", whole),
-    "max-size-bytes": ("max_size_bytes", size),
-    "send-to-dla-on-no-route": ("send_to_dla_on_no_route", boolean),
-    "auto-create-queues": ("auto_create_queues", boolean),
-    "auto-create-addresses": ("auto_create_addresses", boolean),
-    "auto-delete-queues": ("auto_delete_queues", boolean),
-    "auto-delete-addresses": ("auto_delete_addresses", boolean),
-    "auto-delete-created-queues": ("auto_delete_created_queues", boolean),
-    "auto-delete-queues-delay": ("auto_delete_queues_delay", whole),
-    "auto-delete-addresses-delay": ("auto_delete_addresses_delay", whole),
-    "auto-delete-queues-message-count": ("auto_delete_queues_message_count", whole),
-    "default-queue-routing-type": ("default_queue_routing_type", one_of({"MULTICAST": 0, "ANYCAST": 1})),
-    "default-max-consumers": ("default_max_consumers", whole),
-    "default-exclusive-queue": ("default_exclusive_queue", boolean),
-    "default-purge-on-no-consumers": ("default_purge_on_no_consumers", boolean),
-    "default-consumer-window-size": ("default_consumer_window_size", whole),
-    "id-cache-size": ("id_cache_size", whole),
+_FIELDS: Fields = {"durable": ("durable", boolean), "user": ("user", text)}
+_ATTRIBUTES: Fields = {
+    "max-consumers": ("max_consumers", whole),
+    "exclusive": ("exclusive", boolean),
+    "purge-on-no-consumers": ("purge_on_no_consumers", boolean),
 }
-_FULL_POLICIES = {"BLOCK": "BLOCK", "FAIL": "FAIL", "PAGE": "PAGE", "DROP": "DROP"}
+_ROUTING_TYPES = ("anycast", "multicast")
 
 
-def address_settings(core: Element, findings: Findings) -> dict[str, AddressSettings]:
-    """The settings by match. Without any there are none, as in Artemis: dead letters then go nowhere."""
-    settings: dict[str, AddressSettings] = {}
-    holder = core.take("address-settings")
-    for element in [] if holder is None else holder.take_all("address-setting"):
-        match = required_attribute(element, "match", findings)
-        values = values_of(element, _FIELDS, AddressSettings, findings)
-        policy = _full_policy(element, findings)
-        if policy is not None:
-            store(values, "address_full_policy", policy, AddressSettings, element.place, findings)
-        found = built(AddressSettings, values, element.place, findings)
-        if match is None or found is None:
-            continue
-        try:
-            AddressSettingsRepository({match: found})
-        except ValueError as error:
-            findings.refuse(element.place, str(error))
-        else:
-            named_once(settings, match, found, element.place, findings)
-    return settings
+def addresses(root: Element, core: Element, findings: Findings) -> dict[str, AddressConfiguration]:
+    """All addresses by name."""
+    found: dict[str, AddressConfiguration] = {}
+    holder = core.take("addresses")
+    for element in [] if holder is None else holder.take_all("address"):
+        _add(found, element, {kind: _queues(element, kind, findings) for kind in _ROUTING_TYPES}, findings)
+    jms = root.take("jms")
+    if jms is not None:
+        for element in jms.take_all("queue"):
+            queue = _queue(element, "selector", findings)
+            name = required_attribute(element, "name", findings)
+            if queue is not None and name is not None:
+                _add(found, element, {"anycast": {name: queue}}, findings)
+        for element in jms.take_all("topic"):
+            _add(found, element, {"multicast": {}}, findings)
+    return found
 
 
-def _full_policy(element: Element, findings: Findings) -> AddressFullPolicy | None:
-    child = element.take("address-full-policy")
-    word = None if child is None else value_of(child, one_of(_FULL_POLICIES), findings)
-    if child is None or word is None:
+def _add(found: dict[str, AddressConfiguration], element: Element, values: dict[str, Any], findings: Findings) -> None:
+    name = required_attribute(element, "name", findings)
+    address = built(AddressConfiguration, values, element.place, findings)
+    if name is not None and address is not None:
+        named_once(found, name, address, element.place, findings)
+
+
+def _queues(address: Element, kind: str, findings: Findings) -> dict[str, QueueConfiguration] | None:
+    holder = address.take(kind)
+    if holder is None:
         return None
-    if word in AddressFullPolicy.__members__:
-        return AddressFullPolicy(word)
-    # Both keep the broker from running out of memory; of the two that exist, waiting loses nothing.
-    findings.warn_of(child, f"{word} is not there yet: producers of a full address wait, as with BLOCK")
-    return AddressFullPolicy.BLOCK
+    queues: dict[str, QueueConfiguration] = {}
+    for element in holder.take_all("queue"):
+        name = required_attribute(element, "name", findings)
+        queue = _queue(element, "filter", findings)
+        if name is not None and queue is not None:
+            named_once(queues, name, queue, element.place, findings)
+    return queues
+
+
+def _queue(element: Element, filtering: str, findings: Findings) -> QueueConfiguration | None:
+    values = values_of(element, _FIELDS, QueueConfiguration, findings)
+    for name, (field, reader) in _ATTRIBUTES.items():
+        value = attribute_of(element, name, reader, findings)
+        store(values, field, value, QueueConfiguration, f"{element.place}/@{name}", findings)
+    selector = element.take(filtering)
+    if selector is not None:
+        values["filter"] = required_attribute(selector, "string", findings)
+    return built(QueueConfiguration, values, element.place, findings)

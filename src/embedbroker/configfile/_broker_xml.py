@@ -11,7 +11,8 @@ from typing import Any
 
 from embedbroker.config import BrokerConfig
 
-from ._addresses import address_settings
+from ._address_settings import address_settings
+from ._addresses import addresses
 from ._cluster import cluster_connection
 from ._document import Element
 from ._findings import Findings
@@ -61,6 +62,7 @@ def broker_config(root: Element, instance: Path, findings: Findings) -> BrokerCo
     wanted = getattr(policy, "cluster_name", None)
     values["cluster_connection"] = cluster_connection(core, wanted, connectors, findings)
     values["address_settings"] = address_settings(core, findings)
+    values["addresses"] = addresses(root, core, findings)
     _look_at_security(core, findings)
     return None if findings.errors else built(BrokerConfig, values, core.place, findings)
 

@@ -29,9 +29,7 @@ _REASONS = {
     "core/journal-datasync": "every batch is synced to the disk",
     "core/journal-sync-transactional": "every batch is synced to the disk",
     "core/journal-sync-non-transactional": "every batch is synced to the disk",
-    "core/addresses": "addresses and queues come into being when they are used",
-    "core/queues": "addresses and queues come into being when they are used",
-    "jms": "addresses and queues come into being when they are used",
+    "core/queues": "write them as addresses",
 }
 
 # Values that ask for nothing that is missing, by what stands below an element.

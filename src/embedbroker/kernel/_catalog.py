@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from attrs import define, evolve, field
 
-from embedbroker.config import AddressSettings, AddressSettingsRepository
+from embedbroker.config import AddressConfiguration, AddressSettings, AddressSettingsRepository
 from embedclient.errors import ErrorCode
 from embedclient.model import Message
 
@@ -26,7 +26,7 @@ from ._views import AddressView, QueueRequest, QueueView
 
 __all__ = ["Catalog", "split_fqqn"]
 
-_ANYCAST = 1
+_MULTICAST, _ANYCAST = 0, 1
 
 T = TypeVar("T")
 
@@ -176,6 +176,41 @@ class Catalog:
         if queue.durable:
             self.store.add_queue(definition)
         return queue
+
+    def declare(self, name: str, wanted: AddressConfiguration) -> list[Refused]:
+        """Make sure that an address and its queues are there, and do not go by themselves; returns what is not.
+
+        A queue that exists stays as it is. Routing types of an existing address stay, too: its queues may need them.
+        """
+        existing = self.addresses.get(name)
+        anycast = wanted.anycast is not None or (existing is not None and existing.definition.anycast)
+        multicast = wanted.multicast is not None or (existing is not None and existing.definition.multicast)
+        if existing is None:
+            self._add_address(AddressDefinition(self.ids.take(), name, anycast, multicast, False))
+        else:
+            definition = evolve(existing.definition, anycast=anycast, multicast=multicast, auto_created=False)
+            if definition != existing.definition:
+                existing.definition = definition
+                self.store.add_address(definition)
+        requests = [
+            QueueRequest(
+                name,
+                queue,
+                filter=asked.filter,
+                durable=asked.durable,
+                routing_type=routing_type,
+                max_consumers=asked.max_consumers,
+                purge_on_no_consumers=asked.purge_on_no_consumers,
+                exclusive=asked.exclusive,
+                auto_delete=False,
+                ignore_if_exists=True,
+                user=asked.user,
+            )
+            for routing_type, queues in ((_ANYCAST, wanted.anycast), (_MULTICAST, wanted.multicast))
+            for queue, asked in (queues or {}).items()
+        ]
+        made = [self.create_queue(request, limited=False) for request in requests]
+        return [each for each in made if isinstance(each, Refused)]
 
     def provide(self, name: str) -> None:
         """Make sure that an address keeps what it gets: in a durable anycast queue of its name, if in no other."""

@@ -40,7 +40,7 @@ class Housekeeping:
         self._idle_due = now + self._idle_period if self._idle_period > 0 else None
 
     def at_start(self) -> None:
-        """What is done once, before clients come: drop what was auto-created and is empty, provide what settings name.
+        """What is done once, before clients come: drop what was auto-created and is empty, provide what is configured.
 
         Clients that still want an auto-created queue create it again when they reconnect. Dead letter and expiry
         addresses exist from the start, as in a broker that ``artemis create`` made: without a queue there, what is
@@ -54,6 +54,9 @@ class Housekeeping:
             # Ids are for those who send again what was in doubt: they come back right after a restart.
             if self._goes(address) and not address.has_queues and not address.duplicate_ids:
                 kernel.catalog.remove_address(address)
+        for address_name, wanted in kernel.config.addresses.items():
+            for refused in kernel.catalog.declare(address_name, wanted):
+                kernel.log(f"address {address_name!r} of the configuration: {refused.text}")
         for settings in kernel.config.address_settings.values():
             for name in (settings.dead_letter_address, settings.expiry_address):
                 if name:

@@ -7,8 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from embedbroker.config import AddressFullPolicy, AddressSettings, BrokerConfig
+from embedbroker import EmbeddedBroker
+from embedbroker.config import (
+    AddressConfiguration,
+    AddressFullPolicy,
+    AddressSettings,
+    BrokerConfig,
+    QueueConfiguration,
+)
 from embedbroker.configfile import ConfigFileError, load_config
+from embedclient import ConnectionFactory
 from tests.embedbroker.configfile.config_files import ACCEPTOR, QUIET, document, load, load_text, refused, refused_text
 
 # -- names -----------------------------------------------------------------------------------------------------------
@@ -269,3 +277,90 @@ def test_full_policies_that_are_not_there_wait_with_a_warning(word: str, tmp_pat
 def test_wrong_matches_are_refused(settings: str, problem: str, tmp_path: Path) -> None:
     (found,) = refused(tmp_path, f"<address-settings>{settings}</address-settings>")
     assert found.startswith(problem)
+
+
+# -- addresses -------------------------------------------------------------------------------------------------------
+
+QUEUE = QueueConfiguration()
+
+
+def test_addresses_with_their_queues(tmp_path: Path) -> None:
+    core = """<addresses>
+        <address name="orders"><anycast><queue name="orders"/><queue name="big" max-consumers="2">
+            <filter string="size &gt; 10"/><durable>false</durable></queue></anycast></address>
+        <address name="prices"><multicast/></address>
+        <address name="both"><anycast/><multicast><queue name="audit"/></multicast></address>
+    </addresses>"""
+    loaded = load(tmp_path, core)
+    big = QueueConfiguration(filter="size > 10", durable=False, max_consumers=2)
+    assert loaded.config.addresses == {
+        "orders": AddressConfiguration(anycast={"orders": QUEUE, "big": big}),
+        "prices": AddressConfiguration(multicast={}),
+        "both": AddressConfiguration(anycast={}, multicast={"audit": QUEUE}),
+    }
+    assert loaded.warnings == []
+
+
+def test_destinations_of_an_older_file_are_addresses(tmp_path: Path) -> None:
+    jms = """<jms xmlns="urn:activemq:jms"><jmx-domain>x</jmx-domain>
+        <queue name="DLQ"/><queue name="red"><selector string="colour = 'red'"/></queue><topic name="prices"/></jms>"""
+    loaded = load_text(tmp_path, document(ACCEPTOR + QUIET, beside=jms))
+    assert loaded.config.addresses == {
+        "DLQ": AddressConfiguration(anycast={"DLQ": QUEUE}),
+        "red": AddressConfiguration(anycast={"red": QueueConfiguration(filter="colour = 'red'")}),
+        "prices": AddressConfiguration(multicast={}),
+    }
+    assert loaded.warnings == ["jms/jmx-domain: has no effect here"]
+
+
+@pytest.mark.parametrize(
+    ("address", "problem"),
+    [
+        ("<address><anycast/></address>", "address: has no name: write <address name='...'>"),
+        ("<address name='a'/>", "address[a]: an address serves anycast or multicast, or both"),
+        (
+            "<address name='a'><anycast><queue/></anycast></address>",
+            "address[a]/anycast/queue: has no name",
+        ),
+        ("<address name='a'><anycast/></address>" * 2, "address[a]: there are two of the name 'a'"),
+        (
+            "<address name='a'><anycast><queue name='q'/><queue name='q'/></anycast></address>",
+            "address[a]/anycast/queue[q]: there are two of the name 'q'",
+        ),
+        (
+            "<address name='a'><multicast><queue name='q' max-consumers='-2'/></multicast></address>",
+            "address[a]/multicast/queue[q]/@max-consumers: must be -1 or more, not -2",
+        ),
+        (
+            "<address name='a'><multicast><queue name='q' exclusive='1'/></multicast></address>",
+            "address[a]/multicast/queue[q]/@exclusive: expected true or false, not '1', which Artemis reads as false",
+        ),
+        (
+            "<address name='a'><multicast><queue name='q'><filter/></queue></multicast></address>",
+            "address[a]/multicast/queue[q]/filter: has no string: write <filter string='...'>",
+        ),
+    ],
+)
+def test_wrong_addresses_are_refused(address: str, problem: str, tmp_path: Path) -> None:
+    (found,) = refused(tmp_path, f"<addresses>{address}</addresses>")
+    assert found.startswith(f"core/addresses/{problem}")
+
+
+@pytest.mark.parametrize("name", ["a.#", "a::b"])
+def test_names_with_a_meaning_of_their_own_are_refused(name: str, tmp_path: Path) -> None:
+    (found,) = refused(tmp_path, f"<addresses><address name='{name}'><anycast/></address></addresses>")
+    assert f"address '{name}': '::', '*' and '#' have a meaning of their own and cannot stand in a name" in found
+
+
+async def test_a_broker_has_the_addresses_of_its_file(tmp_path: Path) -> None:
+    core = "<addresses><address name='a'><anycast><queue name='q'/></anycast></address></addresses>"
+    config = load(tmp_path, core + "<persistence-enabled>false</persistence-enabled>").config
+    async with (
+        EmbeddedBroker(config, host="127.0.0.1", port=0) as broker,
+        ConnectionFactory(broker.vm_url).connect() as connection,
+        connection.session() as session,
+        session.create_consumer("a::q") as consumer,
+    ):
+        await session.create_producer("queue://a").send("hello")
+        message = await consumer.receive(timeout=5)
+        assert message is not None and message.body == "hello"

@@ -7,7 +7,16 @@ from pathlib import Path
 from attrs import evolve
 
 from embedbroker import EmbeddedBroker
-from embedbroker.config import AddressFullPolicy, AddressSettings, BrokerConfig, ClusterConnection, ReplicationPrimary
+from embedbroker.config import (
+    AddressConfiguration,
+    AddressFullPolicy,
+    AddressSettings,
+    BrokerConfig,
+    ClusterConnection,
+    PrimaryOnly,
+    QueueConfiguration,
+    ReplicationPrimary,
+)
 from embedbroker.configfile import load_config
 from embedclient.model import TransportConfiguration
 
@@ -51,7 +60,6 @@ core/max-redelivery-records: has no effect here
 core/page-sync-timeout: has no effect here
 core/security-enabled: users and permissions are not checked yet: whoever reaches the broker may do everything
 core/security-settings: has no effect here: users and permissions are not checked
-core/addresses: has no effect here: addresses and queues come into being when they are used
 """
 
 
@@ -86,12 +94,14 @@ def test_it_loads(tmp_path: Path) -> None:
         cluster_user="cu",
         cluster_password="cp",
         address_settings={"activemq.management.#": settings, "#": everywhere},
+        addresses={name: AddressConfiguration(anycast={name: QueueConfiguration()}) for name in ("DLQ", "ExpiryQueue")},
     )
     assert sorted(warnings) == sorted(WARNINGS.strip().splitlines())
 
 
 async def test_a_broker_starts_with_it(tmp_path: Path) -> None:
     config, _ = created(tmp_path)
-    async with EmbeddedBroker(config, port=0) as broker:
+    # Alone: a replicated one would look for the others of its cluster.
+    async with EmbeddedBroker(config, port=0, ha_policy=PrimaryOnly(), cluster_connection=None) as broker:
         assert broker.url.startswith("tcp://127.0.0.1:")
     assert any((tmp_path / "data" / "journal").iterdir())

@@ -15,6 +15,7 @@ from embedbroker.config import (
     ClusterConnection,
     LockManager,
     PrimaryOnly,
+    QueueConfiguration,
     ReplicationBackup,
     ReplicationPrimary,
     ScaleDown,
@@ -32,6 +33,11 @@ ATTRIBUTES = {
     "core/address-settings/address-setting": {"match": "#"},
     "core/cluster-connections/cluster-connection": {"name": "c"},
     "core/connectors/connector": {"name": "here"},
+    "core/addresses/address": {"name": "a"},
+    "core/addresses/address/anycast/queue": {"name": "q"},
+    "core/addresses/address/multicast/queue": {"name": "q"},
+    "jms/queue": {"name": "q"},
+    "jms/topic": {"name": "t"},
     "discovery-group-ref": {"discovery-group-name": "group"},
     "manager/properties/property": {"key": "k", "value": "v"},
 }
@@ -91,6 +97,14 @@ def cluster(config: BrokerConfig) -> object:
 
 def anywhere(config: BrokerConfig) -> object:
     return config.address_settings["#"]
+
+
+def address(config: BrokerConfig) -> object:
+    return config.addresses["a"]
+
+
+def jms(config: BrokerConfig) -> object:
+    return config.addresses["q"]
 
 
 def whole(config: BrokerConfig) -> object:
@@ -231,6 +245,14 @@ TOGETHER = {
     *(f"core/ha-policy/replication/{part}/coordination-id" for part in ("primary", "master")),
     *(f"core/ha-policy/replication/colocated/{part}/coordination-id" for part in ("primary", "master")),
 }
+QUEUE_ATTRIBUTES: dict[str, tuple[str, QueueConfiguration]] = {
+    "filter/@string": ("a = 1", QueueConfiguration(filter="a = 1")),
+    "durable": ("false", QueueConfiguration(durable=False)),
+    "user": ("me", QueueConfiguration(user="me")),
+    "@max-consumers": ("3", QueueConfiguration(max_consumers=3)),
+    "@exclusive": ("true", QueueConfiguration(exclusive=True)),
+    "@purge-on-no-consumers": ("true", QueueConfiguration(purge_on_no_consumers=True)),
+}
 # Read, and their effect is seen in tests of their own.
 ELSEWHERE = {
     "core/security-enabled",
@@ -241,6 +263,11 @@ ELSEWHERE = {
     "core/address-settings/address-setting/@match",
     "core/acceptors/acceptor/@name",
     "core/connectors/connector/@name",
+    "core/addresses/address/@name",
+    "core/addresses/address/anycast/queue/@name",
+    "core/addresses/address/multicast/queue/@name",
+    "jms/queue/@name",
+    "jms/topic/@name",
     *TOGETHER,
 }
 
@@ -256,6 +283,11 @@ def samples() -> dict[str, Sample]:
     for part, names in [*PARTS.items(), *((old, PARTS[new]) for old, new in SAME_AS.items())]:
         for name, (text, field, value) in names.items():
             found[f"core/ha-policy/{part}/{name}"] = (text, policy, field, value)
+    for name, (text, queue) in QUEUE_ATTRIBUTES.items():
+        for kind in ("anycast", "multicast"):
+            found[f"core/addresses/address/{kind}/queue/{name}"] = (text, address, kind, {"q": queue})
+    found["jms/queue/selector/@string"] = ("a = 1", jms, "anycast", {"q": QueueConfiguration(filter="a = 1")})
+    found["jms/queue/durable"] = ("false", jms, "anycast", {"q": QueueConfiguration(durable=False)})
     return found
 
 

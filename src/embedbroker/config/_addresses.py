@@ -1,0 +1,85 @@
+"""Addresses and queues that a broker has from its start, as frozen values.
+
+Responsible for what can be said of them before anybody uses them. Refuses to know filters' grammar and what becomes of
+messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from attrs import field, frozen
+
+from ._checks import instance, optional, text, whole
+
+__all__ = ["AddressConfiguration", "QueueConfiguration", "as_addresses"]
+
+
+@frozen
+class QueueConfiguration:
+    """A queue that is there from the start and does not go by itself. None takes the default of the address settings.
+
+    ``filter`` is a selector: the queue takes the messages that it matches. ``user`` is noted with the queue.
+    """
+
+    filter: str | None = field(default=None, validator=optional(text))
+    durable: bool = field(default=True, validator=instance(bool))
+    max_consumers: int | None = field(default=None, validator=optional(whole(-1)))
+    exclusive: bool | None = field(default=None, validator=optional(instance(bool)))
+    purge_on_no_consumers: bool | None = field(default=None, validator=optional(instance(bool)))
+    user: str | None = field(default=None, validator=optional(text))
+
+
+Queues: TypeAlias = dict[str, QueueConfiguration]
+
+
+def _queues(value: object) -> Queues | None:
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise TypeError(f"queues must map names to QueueConfigurations, not be {value!r}")
+    for name, queue in value.items():
+        if not isinstance(name, str) or not isinstance(queue, QueueConfiguration):
+            raise TypeError(f"queues must map names to QueueConfigurations, not {name!r} to {queue!r}")
+        _check_name("queue", name)
+    return dict(value)
+
+
+@frozen
+class AddressConfiguration:
+    """An address that is there from the start: which routing types it serves, and with which queues.
+
+    ``anycast`` and ``multicast`` map names to queues; an empty mapping serves the routing type without a queue, None
+    does not serve it. One of them is needed.
+    """
+
+    anycast: Queues | None = field(default=None, converter=_queues)
+    multicast: Queues | None = field(default=None, converter=_queues)
+
+    def __attrs_post_init__(self) -> None:
+        if self.anycast is None and self.multicast is None:
+            raise ValueError("an address serves anycast or multicast, or both")
+
+
+def _check_name(kind: str, name: str) -> None:
+    if not name:
+        raise ValueError(f"the name of a configured {kind} must not be empty")
+    if "::" in name or "*" in name or "#" in name:
+        raise ValueError(f"{kind} {name!r}: '::', '*' and '#' have a meaning of their own and cannot stand in a name")
+
+
+def as_addresses(value: object) -> dict[str, AddressConfiguration]:
+    """Addresses by name. The name of a queue is its own in the whole broker."""
+    if not isinstance(value, Mapping):
+        raise TypeError(f"addresses must map names to AddressConfigurations, not be {value!r}")
+    homes: dict[str, str] = {}
+    for name, address in value.items():
+        if not isinstance(name, str) or not isinstance(address, AddressConfiguration):
+            raise TypeError(f"addresses must map names to AddressConfigurations, not {name!r} to {address!r}")
+        _check_name("address", name)
+        for queue in (*(address.anycast or {}), *(address.multicast or {})):
+            if queue in homes:
+                raise ValueError(f"addresses: there are two queues {queue!r}, of {homes[queue]!r} and of {name!r}")
+            homes[queue] = name
+    return dict(value)

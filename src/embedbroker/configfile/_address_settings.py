@@ -1,0 +1,77 @@
+"""``address-settings``: rules for the addresses that a match covers.
+
+Responsible for the settings that exist here, and for what becomes of policies that do not. Refuses to know how matches
+combine.
+"""
+
+from __future__ import annotations
+
+from embedbroker.config import AddressFullPolicy, AddressSettings, AddressSettingsRepository
+
+from ._document import Element
+from ._findings import Findings
+from ._mapping import Fields, built, named_once, required_attribute, store, value_of, values_of
+from ._values import boolean, one_of, size, text_or_nothing, whole
+
+__all__ = ["address_settings"]
+
+_FIELDS: Fields = {
+    # An empty name takes away what a wider match says.
+    "dead-letter-address": ("dead_letter_address", text_or_nothing),
+    "expiry-address": ("expiry_address", text_or_nothing),
+    "expiry-delay": ("expiry_delay", whole),
+    "min-expiry-delay": ("min_expiry_delay", whole),
+    "max-expiry-delay": ("max_expiry_delay", whole),
+    "max-delivery-attempts": ("max_delivery_attempts", whole),
+    "max-size-bytes": ("max_size_bytes", size),
+    "send-to-dla-on-no-route": ("send_to_dla_on_no_route", boolean),
+    "auto-create-queues": ("auto_create_queues", boolean),
+    "auto-create-addresses": ("auto_create_addresses", boolean),
+    "auto-delete-queues": ("auto_delete_queues", boolean),
+    "auto-delete-addresses": ("auto_delete_addresses", boolean),
+    "auto-delete-created-queues": ("auto_delete_created_queues", boolean),
+    "auto-delete-queues-delay": ("auto_delete_queues_delay", whole),
+    "auto-delete-addresses-delay": ("auto_delete_addresses_delay", whole),
+    "auto-delete-queues-message-count": ("auto_delete_queues_message_count", whole),
+    "default-queue-routing-type": ("default_queue_routing_type", one_of({"MULTICAST": 0, "ANYCAST": 1})),
+    "default-max-consumers": ("default_max_consumers", whole),
+    "default-exclusive-queue": ("default_exclusive_queue", boolean),
+    "default-purge-on-no-consumers": ("default_purge_on_no_consumers", boolean),
+    "default-consumer-window-size": ("default_consumer_window_size", whole),
+    "id-cache-size": ("id_cache_size", whole),
+}
+_FULL_POLICIES = {"BLOCK": "BLOCK", "FAIL": "FAIL", "PAGE": "PAGE", "DROP": "DROP"}
+
+
+def address_settings(core: Element, findings: Findings) -> dict[str, AddressSettings]:
+    """The settings by match. Without any there are none, as in Artemis: dead letters then go nowhere."""
+    settings: dict[str, AddressSettings] = {}
+    holder = core.take("address-settings")
+    for element in [] if holder is None else holder.take_all("address-setting"):
+        match = required_attribute(element, "match", findings)
+        values = values_of(element, _FIELDS, AddressSettings, findings)
+        policy = _full_policy(element, findings)
+        if policy is not None:
+            store(values, "address_full_policy", policy, AddressSettings, element.place, findings)
+        found = built(AddressSettings, values, element.place, findings)
+        if match is None or found is None:
+            continue
+        try:
+            AddressSettingsRepository({match: found})
+        except ValueError as error:
+            findings.refuse(element.place, str(error))
+        else:
+            named_once(settings, match, found, element.place, findings)
+    return settings
+
+
+def _full_policy(element: Element, findings: Findings) -> AddressFullPolicy | None:
+    child = element.take("address-full-policy")
+    word = None if child is None else value_of(child, one_of(_FULL_POLICIES), findings)
+    if child is None or word is None:
+        return None
+    if word in AddressFullPolicy.__members__:
+        return AddressFullPolicy(word)
+    # Both keep the broker from running out of memory; of the two that exist, waiting loses nothing.
+    findings.warn_of(child, f"{word} is not there yet: producers of a full address wait, as with BLOCK")
+    return AddressFullPolicy.BLOCK
