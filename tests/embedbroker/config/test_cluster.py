@@ -99,3 +99,12 @@ def test_values_out_of_range_are_refused_by_name(values: dict[str, object], text
 
 def test_the_cluster_password_is_not_shown() -> None:
     assert "secret" not in repr(BrokerConfig(cluster_password="secret"))
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_a_broker_on_all_addresses_says_by_which_others_reach_it(host: str) -> None:
+    with pytest.raises(
+        ValueError, match=f"cluster_connection needs a connector: nobody can be told to connect to '{host}'"
+    ):
+        BrokerConfig(host=host, cluster_connection=ClusterConnection())
+    BrokerConfig(host=host, connectors=CONNECTORS, cluster_connection=ClusterConnection(connector="a"))
