@@ -33,6 +33,8 @@ class Pair:
         self._first: TransportConfiguration | None = None
         self._away = False
         self._heir: str | None = None
+        # The nodes that the present broker, or the last one, has spoken of. What others said may be long over.
+        self._told: Collection[str] = ()
 
     def on_connected(self, connector: TransportConfiguration) -> None:
         """The sessions are at `connector` now."""
@@ -54,7 +56,8 @@ class Pair:
 
     def on_news(self, told: Collection[str]) -> None:
         """The topology has changed; `told` are the nodes that the present broker has spoken of."""
-        node = self._own_node(told)
+        self._told = tuple(told)
+        node = self._own_node()
         if node is None:
             return
         self.node_id = node.node_id
@@ -62,13 +65,16 @@ class Pair:
         if stands_in is not None and not self._is_current(stands_in):
             self._backup = stands_in
 
-    def _own_node(self, told: Collection[str]) -> TopologyNode | None:
-        nodes = [self._topology.nodes[node_id] for node_id in told if node_id in self._topology.nodes]
+    def _told_nodes(self) -> list[TopologyNode]:
+        return [self._topology.nodes[node_id] for node_id in self._told if node_id in self._topology.nodes]
+
+    def _own_node(self) -> TopologyNode | None:
+        nodes = self._told_nodes()
         for node in nodes:
             if any(self._is_current(each) for each in node.connectors()):
                 return node
         # Under whatever name it was reached: a broker that tells of one node tells of itself.
-        return nodes[0] if len(told) == len(nodes) == 1 else None
+        return nodes[0] if len(nodes) == 1 else None
 
     def _is_current(self, connector: TransportConfiguration) -> bool:
         return self.current is not None and same_server(connector, self.current)
@@ -97,5 +103,5 @@ class Pair:
     def _is_claimed(self, connector: TransportConfiguration) -> bool:
         return any(
             node.node_id != self.node_id and any(same_server(connector, each) for each in node.connectors())
-            for node in self._topology.nodes.values()
+            for node in self._told_nodes()
         )

@@ -135,6 +135,18 @@ def test_a_named_connector_may_be_the_backup_that_was_never_told_of() -> None:
     assert without.lose() == ["a"]
 
 
+def test_brokers_that_know_nothing_of_each_other_can_stand_in_for_each_other() -> None:
+    """Each tells of itself alone, under an id of its own: that is no claim on the other one."""
+    news = News(A, B)
+    news.connect(A)
+    news.up("one", A)
+    assert news.lose() == ["a", "b"]
+    for used, node_id, tried in ((B, "two", ["b", "a"]), (A, "three", ["a", "b"]), (B, "four", ["b", "a"])):
+        news.connect(used)
+        news.up(node_id, used)
+        assert (news.pair.node_id, news.lose()) == (node_id, tried)
+
+
 def test_a_silent_server_and_one_that_stops_come_last() -> None:
     news = News(A)
     news.connect(A)
