@@ -65,14 +65,18 @@ def run(
     handler = logging.StreamHandler()
     level = logging.INFO if verbose else logging.WARNING
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(message)s", handlers=[handler])
-    if file is None:
-        if properties:
-            raise click.UsageError("-D needs --config")
-        config = _changed(BrokerConfig(), options)
-    else:
-        typed = {name for name in options if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
-        config = _changed(_loaded(file, properties), {name: options[name] for name in typed})
-    process = _Process(config, as_json, until_eof)
+    if file is None and properties:
+        raise click.UsageError("-D needs --config")
+    typed = [name for name in options if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    try:
+        if file is None:
+            config = _changed(BrokerConfig(), options)
+        else:
+            config = _changed(_loaded(file, properties), {name: options[name] for name in typed})
+        broker = EmbeddedBroker(config)
+    except ValueError as error:
+        raise CannotStart(str(error)) from error
+    process = _Process(broker, as_json, until_eof)
     handler.addFilter(process.is_news)
     trio.run(process.serve)
     if process.failure is not None:
@@ -99,9 +103,9 @@ def _loaded(file: str, properties: Mapping[str, str]) -> BrokerConfig:
 class _Process:
     """One broker and the process around it."""
 
-    def __init__(self, config: BrokerConfig, as_json: bool, until_eof: bool) -> None:
+    def __init__(self, broker: EmbeddedBroker, as_json: bool, until_eof: bool) -> None:
         self.failure: CommandFailed | None = None
-        self._config = config
+        self._broker = broker
         self._as_json = as_json
         self._until_eof = until_eof
         self._serving = False
@@ -118,7 +122,7 @@ class _Process:
                 if self._until_eof:
                     nursery.start_soon(self._watch_stdin, nursery.cancel_scope)
                 try:
-                    async with EmbeddedBroker(self._config) as broker:
+                    async with self._broker as broker:
                         self._serving = True
                         self._announce_ready(broker.url)
                         reason = await broker.wait_failed()
@@ -145,10 +149,14 @@ class _Process:
 
     def _announce_ready(self, url: str) -> None:
         if self._as_json:
-            self._announce("ready", url=url, name=self._config.name, pid=os.getpid())
+            self._announce("ready", url=url, name=self._broker.config.name, pid=os.getpid())
         else:
-            place = "in memory" if self._config.data_directory is None else f"journal in {self._config.data_directory}"
-            _say(f"broker {self._config.name!r} is ready: {url} ({place})")
+            place = (
+                "in memory"
+                if self._broker.config.data_directory is None
+                else f"journal in {self._broker.config.data_directory}"
+            )
+            _say(f"broker {self._broker.config.name!r} is ready: {url} ({place})")
 
     def _announce(self, event: str, **facts: str | int) -> None:
         if self._as_json:

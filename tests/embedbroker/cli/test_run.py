@@ -166,6 +166,21 @@ def test_every_error_of_a_file_stands_in_the_one_line(tmp_path: Path) -> None:
     )
 
 
+def test_what_does_not_fit_together_is_told_in_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "broker.xml"
+    more = (
+        "<ha-policy><shared-store><primary/></shared-store></ha-policy><persistence-enabled>false</persistence-enabled>"
+    )
+    file.write_text(BROKER_XML.replace("</core>", f"{more}</core>"))
+    ended = finished("run", "--config", file)
+    assert ended.returncode == CANNOT_START
+    assert "ha_policy SharedStorePrimary needs the data_directory" in ended.stderr.splitlines()[-1]
+    assert "Traceback" not in ended.stderr
+    nameless = finished("run", "--name", "")
+    assert nameless.returncode == CANNOT_START
+    assert one_line(nameless.stderr) == "embedbroker: name must not be empty\n"
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     ended = finished("run", "--config", tmp_path / "nowhere.xml")
     assert ended.returncode == CANNOT_START
