@@ -55,6 +55,9 @@ class Switchboard(Protocol):
 class Owner(Protocol):
     """Who wants to talk to whoever is at a contact's place."""
 
+    def rearm(self) -> None:
+        """The contact's deadline is earlier than it was."""
+
     def on_authorized(self, link: ControlLink) -> None:
         """The peer takes us for a broker of its cluster."""
 
@@ -126,6 +129,7 @@ class Contact:
         self._number = None
         self.link = None
         self._due = self._now.monotonic + seconds
+        self._owner.rearm()
 
     def _pause_before_retry(self) -> None:
         settings = self._settings
@@ -142,6 +146,7 @@ class Contact:
         self.link = link
         link.on_authorized = lambda: self._on_authorized(link)
         link.on_end = lambda end, reason: self._on_end(link, end, reason)
+        self._owner.rearm()
 
     def not_opened(self, reason: str, now: Instant) -> None:
         self._now = now

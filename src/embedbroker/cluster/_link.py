@@ -11,7 +11,7 @@ from enum import Enum
 
 from embedbroker.config import ClusterConnection
 from embedclient.errors import RemoteProtocolError
-from embedclient.model import IN_VM_CONNECTOR_FACTORY, Instant, TransportConfiguration
+from embedclient.model import IN_VM_CONNECTOR_FACTORY, TCP_CONNECTOR_FACTORY, Instant, TransportConfiguration
 from embedclient.wire.core import (
     FRAME_HEADER,
     HANDSHAKE,
@@ -31,7 +31,7 @@ from embedclient.wire.core import (
 
 from ._peer import CONTROL_CHANNEL, PING_CHANNEL, STREAM_CHANNEL, FrameReceiver, Pipe
 
-__all__ = ["ControlLink", "LinkEnd", "LinkState"]
+__all__ = ["ControlLink", "LinkEnd", "LinkState", "can_be_dialled", "where"]
 
 
 class LinkState(Enum):
@@ -219,4 +219,13 @@ def where(connector: TransportConfiguration) -> str:
     """A connector for the operator."""
     if connector.factory == IN_VM_CONNECTOR_FACTORY:
         return f"{connector.name} (vm://{connector.parameters.get('serverId')})"
-    return f"{connector.name} ({connector.host}:{connector.port})"
+    return f"{connector.name} ({connector.host}:{connector.port_text})"
+
+
+def can_be_dialled(connector: TransportConfiguration) -> bool:
+    """Whether a connector, which a peer may have told of, names a place and a way to it that are known here."""
+    if connector.factory == IN_VM_CONNECTOR_FACTORY:
+        return "serverId" in connector.parameters
+    if connector.factory != TCP_CONNECTOR_FACTORY or str(connector.parameters.get("sslEnabled")).lower() == "true":
+        return False
+    return connector.port_text.isascii() and connector.port_text.isdecimal() and 0 < int(connector.port_text) < 65_536

@@ -23,7 +23,7 @@ from embedclient.wire.core import ClusterConnect, NodeAnnounce, Packet
 from ._announcement import announced_member, backup_announcement, change_in, live_announcement, packet_for
 from ._contacts import Contact, Switchboard
 from ._guests import Guest, Guests
-from ._link import ControlLink, LinkEnd, where
+from ._link import ControlLink, LinkEnd, can_be_dialled, where
 from ._peer import CONTROL_CHANNEL, PING_CHANNEL, Peer
 from ._topology import Member, MemberDown, MemberUp, Topology, Verdict
 
@@ -59,6 +59,9 @@ class Membership:
         self._announces_backup = False
         self._group_name: str | None = None
         self._repeats: list[float] = []
+        # Looked for when it may have changed: every step of the node asks.
+        self._deadline: float | None = None
+        self._deadline_is_old = True
         self._said: dict[str, None] = {}
         if config.cluster_password == DEFAULT_CLUSTER_PASSWORD:
             self._say(
@@ -122,6 +125,7 @@ class Membership:
     def leave(self, reason: str) -> None:
         """Talk to nobody any more. Accepted connections are told by whoever ends them."""
         self.role = Role.STOPPED
+        self.rearm()
         self._repeats.clear()
         for contact in self._contacts:
             contact.give_up(reason)
@@ -131,11 +135,18 @@ class Membership:
 
     def next_deadline(self) -> float | None:
         """When `on_time` is due."""
-        dues = [due for contact in self._contacts if (due := contact.next_deadline()) is not None]
-        return min([*dues, *self._repeats[:1]], default=None)
+        if self._deadline_is_old:
+            dues = [due for contact in self._contacts if (due := contact.next_deadline()) is not None]
+            self._deadline = min([*dues, *self._repeats[:1]], default=None)
+            self._deadline_is_old = False
+        return self._deadline
+
+    def rearm(self) -> None:
+        self._deadline_is_old = True
 
     def on_time(self) -> None:
         """Dial, ping, repeat what was announced: whatever is due."""
+        self.rearm()
         while self._repeats and self._repeats[0] <= self.now.monotonic:
             del self._repeats[0]
             self.topology.repeat(self.node_id, self.now.wall_ms)
@@ -162,6 +173,9 @@ class Membership:
                 wanted.append(member.live)
         places: list[TransportConfiguration] = []
         for one in wanted:
+            if not can_be_dialled(one):
+                self._say(f"cannot connect to {where(one)}: its connector names no way that is known here")
+                continue
             direct = not self._settings.allow_direct_connections_only or _among(one, self._static)
             if direct and not one.leads_where(self.connector) and not _among(one, places):
                 places.append(one)
@@ -169,6 +183,7 @@ class Membership:
 
     def _review(self) -> None:
         """The members or the role changed: dial who is new, leave alone who is of no interest."""
+        self.rearm()
         wanted = self._wanted()
         for contact in [each for each in self._contacts if not _among(each.connector, wanted)]:
             self._contacts.remove(contact)

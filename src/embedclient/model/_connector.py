@@ -31,16 +31,22 @@ class TransportConfiguration:
         return str(self.parameters.get("host", "localhost"))
 
     @property
+    def port_text(self) -> str:
+        """The ``port`` parameter, whatever it is."""
+        return str(self.parameters.get("port", 61616))
+
+    @property
     def port(self) -> int:
         """The ``port`` parameter, which peers send as text or number; 61616 when absent."""
-        return int(self.parameters.get("port", 61616))
+        return int(self.port_text)
 
     def leads_where(self, other: TransportConfiguration) -> bool:
         """Whether both lead to the same broker: host and port are equal, or all parameters of another transport."""
         if self.factory != other.factory:
             return False
         if "host" in self.parameters or "host" in other.parameters:
-            return (self.host, self.port) == (other.host, other.port)
+            # As texts: what a peer says may be no number.
+            return (self.host, self.port_text) == (other.host, other.port_text)
         return dict(self.parameters) == dict(other.parameters)
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
+from embedbroker.testing._network import Link
 from embedclient.errors import ErrorCode
+from embedclient.model import IN_VM_CONNECTOR_FACTORY, TransportConfiguration
 from embedclient.wire.core import (
     BackupRegistration,
     ClusterConnect,
@@ -23,7 +27,7 @@ from embedclient.wire.core import (
     encode_packet,
 )
 
-from .town import CREDENTIALS, Town, connector
+from .town import CREDENTIALS, PORT, Town, Visitor, connector
 
 SETTLED_S = 5.0
 
@@ -421,3 +425,91 @@ def test_a_broker_that_stops_hangs_up_and_dials_nobody() -> None:
     before = len(town.world.trace.tail())
     town.run(60.0)
     assert len(town.world.trace.tail()) == before
+
+
+# -- what peers may say ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        TransportConfiguration("X", parameters={"host": "X", "port": "port"}),
+        TransportConfiguration("X", parameters={"host": "X", "port": "٣"}),
+        TransportConfiguration("X", parameters={"host": "X", "port": 65_536}),
+        TransportConfiguration("X", parameters={"host": "X", "port": PORT, "sslEnabled": "true"}),
+        TransportConfiguration("X", IN_VM_CONNECTOR_FACTORY),
+        TransportConfiguration("X", "java.lang.String", {"host": "X", "port": PORT}),
+    ],
+)
+def test_a_member_that_nobody_here_can_dial_is_told_of_and_left_alone(odd: TransportConfiguration) -> None:
+    town = Town()
+    town.start("A")
+    client = town.visit("A")
+    client.news()
+    peer = town.visit("A", subscribe=False)
+    peer.send(CREDENTIALS, 3)
+    peer.send(NodeAnnounce("x", None, False, 2**62, odd, None, None), 3)
+    town.run(0.5)
+    (told,) = client.news()
+    assert isinstance(told, ClusterTopologyV4) and told.primary == odd
+    assert [line for line in town.world.trace.tail() if "dials" in line] == []
+    (said,) = town.hosts["A"].notices
+    assert said.endswith("its connector names no way that is known here")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_damaged_frames_of_a_broker_end_its_connection_at_most(seed: int) -> None:
+    chance = Random(seed)
+    town = Town(seed)
+    town.start("A")
+    client = town.visit("A")
+    packets = [
+        NodeAnnounce("x", "g", False, 2**62, connector("X"), connector("Y"), "s"),
+        NodeAnnounce(town.node_id("A"), None, True, 1, connector("X")),
+        BackupRegistration("cluster", "secret", False, connector("B")),
+        QuorumVote("h", b"?"),
+    ]
+    for _ in range(30):
+        peer = town.visit("A", subscribe=chance.random() < 0.5)
+        peer.send(CREDENTIALS, 3)
+        frame = bytearray(encode_packet(chance.choice(packets), chance.choice((2, 3)), 136))
+        for _ in range(chance.randint(1, 3)):
+            frame[chance.randrange(4, len(frame))] = chance.randrange(256)
+        peer.send_bytes(bytes(frame))
+        town.run(0.2)
+    assert town.hosts["A"].ready
+    assert client.closed is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_a_dialled_peer_says_ends_that_link_at_most(seed: int) -> None:
+    chance = Random(seed)
+    town = Town(seed)
+
+    class Liar(Visitor):
+        def accept(self) -> int | None:
+            return 1
+
+        def on_accepted(self, _connection: int, link: Link) -> None:
+            self.on_dialed(1, link)
+            self.send(ClusterConnectReply(True), 3)
+            for packet in (
+                ClusterTopologyV4(False, "x", 2**62, connector("X"), connector("Y"), True, "g", "s", 136),
+                ClusterTopologyV2(True, town.node_id("A"), 2**62),
+                DisconnectV3("x", 2, None, connector("X")),
+                QuorumVoteReply("h", b"?"),
+            ):
+                frame = bytearray(encode_packet(packet, chance.choice((0, 3)), 136))
+                frame[chance.randrange(4, len(frame))] = chance.randrange(256)
+                self.send_bytes(bytes(frame))
+
+        def on_bytes(self, connection: int, data: bytes) -> None:
+            pass
+
+    liar = Liar(town.network, "B", 136)
+    liar._waiting = b""
+    town.network.listen(liar)
+    town.start("A", "B", retry_interval_ms=100)
+    town.run(10.0)
+    assert town.hosts["A"].ready
+    town.visit("A")
