@@ -19,8 +19,6 @@ from embedclient.wire.core import (
 
 TOPOLOGY_PACKETS = (ClusterTopology, ClusterTopologyV2, ClusterTopologyV3, ClusterTopologyV4)
 DELETED_NODES_MAX = 1000
-# Names of the own host; which of them a broker announces is up to its configuration.
-_LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
 
 
 @frozen
@@ -39,16 +37,7 @@ class TopologyNode:
 
 def same_server(one: TransportConfiguration, other: TransportConfiguration) -> bool:
     """Two connectors lead to the same server when host and port are equal; other transports compare as a whole."""
-    if one.factory != other.factory:
-        return False
-    if "host" in one.parameters or "host" in other.parameters:
-        return (_host(one), one.port) == (_host(other), other.port)
-    return dict(one.parameters) == dict(other.parameters)
-
-
-def _host(connector: TransportConfiguration) -> str:
-    host = connector.host.lower()
-    return "localhost" if host in _LOOPBACK else host
+    return one.leads_where(other)
 
 
 def distinct_servers(connectors: Sequence[TransportConfiguration]) -> list[TransportConfiguration]:

@@ -15,6 +15,9 @@ __all__ = ["IN_VM_CONNECTOR_FACTORY", "TCP_CONNECTOR_FACTORY", "TransportConfigu
 TCP_CONNECTOR_FACTORY = "org.apache.activemq.artemis.core.remoting.impl.netty.NettyConnectorFactory"
 IN_VM_CONNECTOR_FACTORY = "org.apache.activemq.artemis.core.remoting.impl.invm.InVMConnectorFactory"
 
+# Names of the own host; which of them a broker announces is up to its configuration.
+_LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
+
 
 @frozen
 class TransportConfiguration:
@@ -40,13 +43,18 @@ class TransportConfiguration:
         """The ``port`` parameter, which peers send as text or number; 61616 when absent."""
         return int(self.port_text)
 
+    @property
+    def _place(self) -> tuple[str, str]:
+        """Where it leads to. The port as text: what a peer says may be no number."""
+        host = self.host.lower()
+        return "localhost" if host in _LOOPBACK else host, self.port_text
+
     def leads_where(self, other: TransportConfiguration) -> bool:
         """Whether both lead to the same broker: host and port are equal, or all parameters of another transport."""
         if self.factory != other.factory:
             return False
         if "host" in self.parameters or "host" in other.parameters:
-            # As texts: what a peer says may be no number.
-            return (self.host, self.port_text) == (other.host, other.port_text)
+            return self._place == other._place
         return dict(self.parameters) == dict(other.parameters)
 
 
