@@ -68,7 +68,7 @@ def _queue(element: Element, filtering: str, findings: Findings) -> QueueConfigu
     values = values_of(element, _FIELDS, QueueConfiguration, findings)
     for name, (field, reader) in _ATTRIBUTES.items():
         value = attribute_of(element, name, reader, findings)
-        store(values, field, value, QueueConfiguration, f"{element.place}/@{name}", findings)
+        store(values, field, value, QueueConfiguration, element.attribute_place(name), findings)
     selector = element.take(filtering)
     if selector is not None:
         values["filter"] = required_attribute(selector, "string", findings)

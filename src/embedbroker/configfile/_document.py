@@ -66,6 +66,10 @@ class Element:
         """Where it stands, for people."""
         return f"{self.file}: {self.way}" if self.way else self.file
 
+    def attribute_place(self, name: str) -> str:
+        """Where one of its attributes stands, for people."""
+        return f"{self.place}{'/' if self.way else ': '}@{name}"
+
     def take(self, name: str) -> Element | None:
         """The child of a name that may stand here once, as something that is of use."""
         return next(iter(self.take_all(name)), None)

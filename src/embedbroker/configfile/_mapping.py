@@ -31,7 +31,7 @@ def value_of(element: Element, reader: Reader, findings: Findings) -> object:
 def attribute_of(element: Element, name: str, reader: Reader, findings: Findings) -> object:
     """The value of an attribute; None when it is not there or wrong."""
     found = element.attribute(name)
-    return None if found is None else _read(f"{element.place}/@{name}", found, reader, findings)
+    return None if found is None else _read(element.attribute_place(name), found, reader, findings)
 
 
 def required_attribute(element: Element, name: str, findings: Findings) -> str | None:

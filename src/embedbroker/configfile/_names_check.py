@@ -36,7 +36,7 @@ def _check(element: Element, known: Entry, findings: Findings) -> None:
     for name in list(element.attributes):
         if name not in known.attributes:
             del element.attributes[name]
-            findings.refuse(f"{element.place}/@{name}", "unknown attribute" + did_you_mean(name, known.attributes))
+            findings.refuse(element.attribute_place(name), "unknown attribute" + did_you_mean(name, known.attributes))
     for name, children in list(element.children.items()):
         child = known.children.get(name)
         if child is None:

@@ -62,6 +62,11 @@ def test_names_are_case_sensitive(tmp_path: Path) -> None:
     assert refused(tmp_path, "<Name>a</Name>") == ["core/Name: unknown name; did you mean 'name'?"]
 
 
+def test_a_wrong_attribute_of_the_outermost_element_is_refused(tmp_path: Path) -> None:
+    text = document(ACCEPTOR).replace("<configuration ", "<configuration version='2' ")
+    assert refused_text(tmp_path, text) == ["@version: unknown attribute"]
+
+
 def test_a_wrong_name_beside_core_is_refused(tmp_path: Path) -> None:
     text = document(ACCEPTOR, beside="<web xmlns='urn:x'/>")
     assert refused_text(tmp_path, text) == ["urn:x:web: unknown name; expected one of core, jms"]
