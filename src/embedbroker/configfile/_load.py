@@ -46,7 +46,7 @@ def load_config(
     file = Path(path)
     given = {} if properties is None else dict(properties)
     folder = file.absolute().parent
-    instance = Path(given.get(_INSTANCE) or (folder.parent if folder.name == "etc" else folder))
+    instance = Path(given.get(_INSTANCE) or (folder.parent if folder.name == "etc" else folder)).absolute()
     known = {
         "artemis.instance.etc": str(folder),
         "artemis.instance.uri": instance.as_uri(),

@@ -160,6 +160,13 @@ def test_the_property_of_the_instance_wins(tmp_path: Path) -> None:
     assert config.node_manager_lock_directory == "/brokers/a/locks"
 
 
+def test_a_relative_instance_starts_where_the_process_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = load(tmp_path, "<name>${artemis.instance.uri}</name>", {"artemis.instance": "alice"}).config
+    assert config.data_directory == str(tmp_path / "alice" / "data" / "journal")
+    assert config.name == f"file://{tmp_path}/alice"
+
+
 def test_without_persistence_there_is_no_directory(tmp_path: Path) -> None:
     core = "<persistence-enabled>false</persistence-enabled><journal-directory>j</journal-directory>"
     assert load(tmp_path, core).config.data_directory is None
