@@ -234,7 +234,6 @@ class Node:
         match command.kind:
             case CommandKind.START:
                 assert self.state is NodeState.NEW, self.state
-                self._schedule_check()
                 if self._claim is None:
                     self._become_activating()
                 else:
@@ -262,6 +261,7 @@ class Node:
 
     def _become_activating(self) -> None:
         self.state = NodeState.RECOVERING
+        self._schedule_check()
         self._outputs.append(RoleChanged(Role.ACTIVATING))
         if self.journal is None:
             self._settle(None)

@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import TypeVar
 
 from embedbroker.cluster import Member, Membership
-from embedbroker.config import BrokerConfig, ClusterConnection
+from embedbroker.config import BrokerConfig, ClusterConnection, PrimaryOnly
 from embedbroker.node import Node, Tick
 from embedbroker.storage import JournalSettings
 from embedbroker.testing._disk import SimulatedDisk
+from embedbroker.testing._locks import SimulatedLocks
 from embedbroker.testing._network import Link, Network
 from embedbroker.testing._node_host import MEMORY_LIMIT_BYTES, NodeHost
 from embedbroker.testing._world import World
@@ -112,11 +113,14 @@ class Town:
         self.world = World(seed)
         self.network = Network(self.world)
         self.hosts: dict[str, NodeHost] = {}
+        # Of brokers with a policy that shares them.
+        self.disk = SimulatedDisk()
+        self.locks = SimulatedLocks()
 
     def build(self, name: str, static: str = "", **changes: object) -> NodeHost:
         """A broker that is not started."""
-        settings = {key: changes.pop(key) for key in list(changes) if hasattr(ClusterConnection, key)}
-        connection = ClusterConnection(connector=name, static_connectors=list(static), **settings)  # type: ignore[arg-type]  # tests name real fields
+        said = {key: changes.pop(key) for key in list(changes) if hasattr(ClusterConnection, key)}
+        connection = ClusterConnection(connector=name, static_connectors=list(static), **said)  # type: ignore[arg-type]  # tests name real fields
         values: dict[str, object] = {"cluster_user": "cluster", "cluster_password": "secret", **changes}
         config = BrokerConfig(
             name=name,
@@ -124,9 +128,10 @@ class Town:
             cluster_connection=connection,
             **values,  # type: ignore[arg-type]  # tests name real fields
         )
-        host = NodeHost(
-            self.network, config, SimulatedDisk(), JournalSettings(identity=7, segment_size_bytes=64 * 1024)
-        )
+        shared = config.ha_policy != PrimaryOnly()
+        disk, locks = (self.disk, self.locks) if shared else (SimulatedDisk(), None)
+        settings = JournalSettings(identity=7, segment_size_bytes=64 * 1024)
+        host = NodeHost(self.network, config, disk, settings, locks)
         self.hosts[name] = host
         return host
 

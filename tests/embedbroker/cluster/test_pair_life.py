@@ -1,0 +1,99 @@
+"""A primary and its backup on one shared store, from start over failover to failback: what clients are told."""
+
+from __future__ import annotations
+
+from embedbroker.config import Role, SharedStoreBackup, SharedStorePrimary
+from embedbroker.testing._node_host import NodeHost
+from embedclient.wire.core import ClusterTopologyV4, DisconnectV3
+
+from .town import Town, Visitor, connector
+
+SETTLED_S = 10.0
+
+
+def role(host: NodeHost) -> Role:
+    return host.node.role if host.node is not None else Role.STOPPED
+
+
+def begin(town: Town, name: str, other: str, policy: object) -> NodeHost:
+    """Start a broker that knows where the other one is, whatever it becomes."""
+    host = town.build(name, other, ha_policy=policy)
+    host.start()
+    town.run(SETTLED_S)
+    return host
+
+
+def pair() -> tuple[Town, NodeHost, NodeHost]:
+    town = Town()
+    primary = begin(town, "A", "B", SharedStorePrimary())
+    backup = begin(town, "B", "A", SharedStoreBackup())
+    assert (role(primary), role(backup)) == (Role.LIVE, Role.BACKUP)
+    return town, primary, backup
+
+
+def told(visitor: Visitor) -> list[tuple[object, object]]:
+    """Live broker and backup as the client was told of them, without repetitions."""
+    seen: list[tuple[object, object]] = []
+    for packet in visitor.news():
+        assert isinstance(packet, ClusterTopologyV4)
+        entry = (packet.primary and packet.primary.name, packet.backup and packet.backup.name)
+        if not seen or seen[-1] != entry:
+            seen.append(entry)
+    return seen
+
+
+def test_a_pair_is_told_of_through_failover_and_failback() -> None:
+    town, primary, backup = pair()
+    node_id = town.node_id("A")
+    client = town.visit("A")
+    assert told(client) == [("A", "B")]
+    # The primary dies, and the backup takes over under the same node id.
+    primary.crash()
+    town.run(SETTLED_S)
+    assert (role(primary), role(backup), town.node_id("B")) == (Role.STOPPED, Role.LIVE, node_id)
+    client = town.visit("B")
+    assert told(client) == [("B", None)]
+    # The primary returns, announces itself as the backup, and is given the store back.
+    primary.start()
+    town.run(SETTLED_S)
+    assert told(client) == [("B", "A")]
+    assert client.packets(DisconnectV3) == [DisconnectV3(node_id, 2, None, None)]
+    # The backup gave way, and stands by again.
+    assert (role(primary), role(backup)) == (Role.LIVE, Role.BACKUP)
+    client = town.visit("A")
+    assert told(client) == [("A", "B")]
+    assert town.node_id("B") == town.node_id("A") == node_id
+
+
+def test_event_ids_grow_with_every_change_although_the_clock_of_the_backup_is_behind() -> None:
+    town, primary, backup = pair()
+    before = town.member("A", "A").event_id
+    # As if the primary's clock were a day ahead.
+    town.membership("A").topology.repeat(town.node_id("A"), before + 86_400_000)
+    town.run(SETTLED_S)
+    primary.crash()
+    town.run(SETTLED_S)
+    assert role(backup) is Role.LIVE
+    assert town.member("B", "B").event_id > before + 86_400_000
+
+
+def test_a_third_broker_of_the_cluster_is_told_as_clients_are() -> None:
+    town, primary, _backup = pair()
+    town.start("C", "AB")
+    town.run(SETTLED_S)
+    client = town.visit("C")
+    assert set(told(client)) == {("C", None), ("A", "B")}
+    primary.crash()
+    town.run(SETTLED_S)
+    down, *ups = client.news()
+    assert (type(down).__name__, len(ups) > 0) == ("ClusterTopologyV2", True)
+    assert town.known("C") == {"C": None, "B": None}
+    assert town.membership("C").topology.members[town.node_id("B")].live == connector("B")
+
+
+def test_a_backup_that_waits_tells_its_live_broker_and_dials_it_once() -> None:
+    town, _primary, _backup = pair()
+    lines = [line for line in town.world.trace.tail() if "B dials" in line]
+    assert len(lines) == 1
+    town.run(100.0)
+    assert town.known("A") == town.known("B") == {"A": "B"}
