@@ -35,6 +35,8 @@ class Guest:
     peer: Peer
     authorized: bool = False
     listener: Listener | None = None
+    #: The node id that the peer says it is live for.
+    live_for: str | None = None
     #: Who takes the frames of the stream channel, and who is told when the connection is gone.
     on_frame: FrameReceiver | None = None
     on_gone: Callable[[], None] | None = None
@@ -101,6 +103,8 @@ class Guests:
         elif not guest.authorized:
             return
         elif isinstance(packet, NodeAnnounce):
+            if not packet.backup:
+                guest.live_for = packet.node_id
             self._on_announce(guest, packet)
         elif (handler := self.handlers.get(type(packet))) is not None:
             handler(guest, packet)
@@ -117,14 +121,19 @@ class Guests:
     def _password(self) -> bytes:
         return self._credentials.cluster_password.encode("utf-8", "surrogatepass")
 
-    def forget(self, peer: Peer) -> None:
-        """The connection is gone, or its broker is."""
+    def forget(self, peer: Peer) -> str | None:
+        """The connection is gone. Returns the node id of a live broker that has no other one here."""
         guest = self._guests.pop(peer, None)
-        if guest is not None:
-            if guest.listener is not None:
-                self._topology.forget(guest.listener)
-            if guest.on_gone is not None:
-                guest.on_gone()
+        if guest is None:
+            return None
+        if guest.listener is not None:
+            self._topology.forget(guest.listener)
+        if guest.on_gone is not None:
+            guest.on_gone()
+        node_id = guest.live_for
+        if node_id is None or any(other.live_for == node_id for other in self._guests.values()):
+            return None
+        return node_id
 
     def _guest(self, peer: Peer) -> Guest:
         guest = self._guests.get(peer)

@@ -81,8 +81,12 @@ class Membership:
         self.guests.on_frame(peer, channel_id, packet_type, buffer, start, end)
 
     def forget(self, peer: Peer) -> None:
-        """An accepted connection is gone."""
-        self.guests.forget(peer)
+        """An accepted connection is gone, and perhaps the live broker that announced itself on it."""
+        node_id = self.guests.forget(peer)
+        member = self.topology.members.get(node_id) if node_id is not None else None
+        if member is not None and (member.live is None or self.link_to(member.live) is None):
+            self._remove(member)
+            self._review()
 
     def refuses_login(self, user: str | None, password: str | None) -> bool:
         """Whether a session says that it is a broker of this cluster, and is not."""
@@ -230,9 +234,13 @@ class Membership:
     def _remove_at(self, connector: TransportConfiguration) -> None:
         """The live broker of a member went away."""
         for member in list(self.topology.members.values()):
-            if member.node_id != self.node_id and member.live is not None and member.live.leads_where(connector):
-                self.topology.remove(member.node_id, max(self.now.wall_ms, member.event_id))
+            if member.live is not None and member.live.leads_where(connector):
+                self._remove(member)
         self._review()
+
+    def _remove(self, member: Member) -> None:
+        if member.node_id != self.node_id and self.role is not Role.STOPPED:
+            self.topology.remove(member.node_id, max(self.now.wall_ms, member.event_id))
 
     # -- announcements and news ----------------------------------------------------------------------------------
 

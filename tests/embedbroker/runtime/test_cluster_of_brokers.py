@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from embedbroker import EmbeddedBroker
 from embedbroker.config import ClusterConnection, Role, SharedStoreBackup, SharedStorePrimary
@@ -97,3 +98,32 @@ async def test_a_wrong_cluster_password_keeps_brokers_apart_and_serves_their_cli
         await until_known(a, "a")
         await until_known(b, "b")
     assert "must be the same on all brokers of a cluster" in caplog.text
+
+
+VM = {"a": "vm://a", "b": "vm://b"}
+
+
+def vm_member(name: str, *others: str, **changes: object) -> EmbeddedBroker:
+    return EmbeddedBroker(
+        name=name,
+        connectors=VM,
+        cluster_connection=ClusterConnection(connector=name, static_connectors=others),
+        cluster_user="cluster",
+        cluster_password="secret",
+        **changes,  # type: ignore[arg-type]  # tests name real fields
+    )
+
+
+async def test_brokers_in_one_program_need_no_sockets_and_in_virtual_time_no_time(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with vm_member("a", "b") as a:
+        with trio.move_on_after(5):  # it dials in vain
+            await trio.sleep_forever()
+        async with vm_member("b") as b:
+            await until_known(a, "a", "b")
+            await until_known(b, "b", "a")
+            begun = trio.current_time()
+            await a.crash()
+            await until_known(b, "b")
+            assert trio.current_time() == begun
