@@ -55,6 +55,12 @@ class SimulatedPair:
         self.live.disk = self.other.disk.copy()
         self.live.start()
 
+    def cut_some(self) -> None:
+        """The network ends some of the connections."""
+        for link in list(self.network.links):
+            if self.random.random() < 0.5:
+                link.cut("connection reset")
+
     def run(self, seconds: float) -> None:
         self.world.run(self.world.now + seconds, events_max=1_000_000)
 

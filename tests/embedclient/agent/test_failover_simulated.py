@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from embedbroker.testing._scripts import Arrival, Steps
 from embedclient.agent import Agent, Call, Session, SessionMode
@@ -15,7 +16,7 @@ from embedclient.errors import ErrorCode, JMSException, XAException
 from embedclient.model import Properties, PropertyType, RoutingType, XaCode, Xid
 from embedclient.wire.core import CoreMessage, MessageType, encode_text
 from tests.embedclient.agent.node_pair import text_of
-from tests.embedclient.agent.simulated_pair import PairClient, SimulatedPair
+from tests.embedclient.agent.simulated_pair import FAILING_OVER, PairClient, SimulatedPair
 
 SEEDS = range(12)
 PARTS = 3
@@ -144,17 +145,21 @@ def contents(pair: SimulatedPair, queue: str) -> list[str | None]:
 
 
 class Run:
-    """Senders that work while the live broker crashes four times."""
+    """Senders that work while the live broker crashes four times, and while connections are cut between the crashes."""
 
     def __init__(self, seed: int, ended: Counter[str]) -> None:
         self.pair = SimulatedPair(seed)
-        self.clients = [PairClient(self.pair.network, name) for name in ("sender", "committer", "manager")]
+        # With a confirmation window, cuts are reattached, and crashes are not.
+        settings = evolve(FAILING_OVER, confirmation_window_size=4096) if seed % 2 else FAILING_OVER
+        self.clients = [PairClient(self.pair.network, name, settings) for name in ("sender", "committer", "manager")]
         sender, committer, manager = self.clients
         sender.run("sends", send_each_once(sender, 60, "single", ended))
         committer.run("commits", commit_each_once(committer, 40, "batches", ended))
         manager.run("decides", decide_each_once(manager, 20, "branches", ended))
         for _ in range(4):
             self.pair.run(0.005 + 0.03 * self.pair.random.random())
+            self.pair.cut_some()
+            self.pair.run(0.03 * self.pair.random.random())
             self.pair.fail_over()
             self.pair.run(0.03)
         self.pair.run_out(*self.clients)
@@ -165,6 +170,7 @@ def test_repetition_gives_once_and_only_once(seed: int) -> None:
     """Of sends and commits with ids, and of branches that were prepared."""
     run = Run(seed, Counter())
     assert sum(client.failovers for client in run.clients) >= 4
+    assert run.pair.world.now < 5, "a call waited for its time-out"
     assert contents(run.pair, "single") == [str(number) for number in range(60)]
     assert contents(run.pair, "batches") == [f"{number}.{part}" for number in range(40) for part in range(PARTS)]
     assert contents(run.pair, "branches") == [f"{number}.{part}" for number in range(20) for part in range(PARTS)]
@@ -174,5 +180,6 @@ def test_every_outcome_is_met() -> None:
     """So that the test above has something to say."""
     ended: Counter[str] = Counter()
     for seed in SEEDS:
-        Run(seed, ended)
-    assert set(ended) >= {"unblocked", "111", "113", "115", "XA_RETRY", "XAER_NOTA", "XAER_RMFAIL"}, ended
+        run = Run(seed, ended)
+        ended["reattached"] += sum(client.reattachments for client in run.clients)
+    assert set(ended) >= {"unblocked", "111", "113", "115", "XA_RETRY", "XAER_NOTA", "XAER_RMFAIL", "reattached"}, ended
