@@ -1,0 +1,93 @@
+"""A cluster of our broker and a real Artemis: each knows the other one, and their clients know both."""
+
+from __future__ import annotations
+
+import logging
+import queue
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from embedbroker import EmbeddedBroker, ThreadedBroker
+from embedbroker.config import ClusterConnection
+from tests.interop.artemis import ArtemisBroker, free_port
+from tests.interop.programs import Program
+from tests.interop.test_java_client_of_a_pair import client_of
+
+SECONDS_MAX = 30
+pytestmark = pytest.mark.timeout(180)
+USER, PASSWORD = "cluster-user", "cluster-password"
+
+
+@pytest.fixture
+def theirs(tmp_path: Path) -> Iterator[ArtemisBroker]:
+    """An Artemis that looks for one other broker."""
+    names = ["--name", "theirs", "--static-cluster", f"tcp://127.0.0.1:{free_port()}"]
+    options = ["--clustered", "--cluster-user", USER, "--cluster-password", PASSWORD, *names]
+    with ArtemisBroker(tmp_path / "artemis", memory="512M", options=options) as running:
+        yield running
+
+
+def ours(theirs: ArtemisBroker, password: str = PASSWORD) -> ThreadedBroker:
+    return EmbeddedBroker.in_thread(
+        name="ours",
+        connectors={"theirs": theirs.url},
+        cluster_connection=ClusterConnection(static_connectors=("theirs",)),
+        cluster_user=USER,
+        cluster_password=password,
+    )
+
+
+def until_it_knows(client: Program, *ports: int) -> None:
+    """Read until the client was told of a live broker on each of these ports."""
+    missing = {str(port) for port in ports}
+    while missing:
+        found = client.wait_for(r"^up \S+ (\d+) -$", seconds_max=SECONDS_MAX)
+        missing.discard(found.group(1))
+
+
+def ha_url(url: str) -> str:
+    return f"{url}?ha=true"
+
+
+def test_clients_of_either_broker_are_told_of_both_and_of_the_end_of_one(theirs: ArtemisBroker) -> None:
+    with ours(theirs) as broker:
+        with client_of(ha_url(broker.url)) as of_ours, client_of(ha_url(theirs.url)) as of_theirs:
+            until_it_knows(of_ours, broker.port, theirs.port)
+            until_it_knows(of_theirs, broker.port, theirs.port)
+            broker.crash()
+            of_theirs.wait_for("^down ", seconds_max=SECONDS_MAX)
+            broker.start()
+            until_it_knows(of_theirs, broker.port)
+        with client_of(ha_url(broker.url)) as of_ours:
+            until_it_knows(of_ours, broker.port, theirs.port)
+            theirs.kill()
+            of_ours.wait_for("^down ", seconds_max=SECONDS_MAX)
+
+
+class Ear(logging.Handler):
+    """Waits for a line of the log, on whatever thread it is written."""
+
+    def __init__(self, word: str) -> None:
+        super().__init__()
+        self.heard: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._word = word
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._word in record.getMessage():
+            self.heard.put(record.getMessage())
+
+
+def test_artemis_refuses_a_wrong_cluster_password_and_we_say_what_to_do(theirs: ArtemisBroker) -> None:
+    log, ear = logging.getLogger("embedbroker.broker"), Ear("refuses")
+    log.addHandler(ear)
+    try:
+        with ours(theirs, "wrong") as broker:
+            said = ear.heard.get(timeout=SECONDS_MAX)
+            with client_of(ha_url(broker.url)) as client:
+                until_it_knows(client, broker.port)
+                client.wait_for("^connected", seconds_max=SECONDS_MAX)
+    finally:
+        log.removeHandler(ear)
+    assert said.startswith(f"theirs (127.0.0.1:{theirs.port}) refuses the cluster user and password: ")
