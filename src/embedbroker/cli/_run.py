@@ -18,7 +18,7 @@ import trio
 from attrs import evolve
 from click.core import ParameterSource
 
-from embedbroker import BrokerConfig, EmbeddedBroker
+from embedbroker import BrokerConfig, EmbeddedBroker, Role
 from embedclient.errors import BrokerFailed, ResourceAllocationException
 
 from ._failure import BrokerStopped, CannotStart, CommandFailed
@@ -124,7 +124,7 @@ class _Process:
                 try:
                     async with self._broker as broker:
                         self._serving = True
-                        self._announce_ready(broker.url)
+                        nursery.start_soon(self._tell_roles)
                         reason = await broker.wait_failed()
                         self.failure = BrokerStopped(f"the broker stopped: {reason}")
                 except (ResourceAllocationException, BrokerFailed) as error:
@@ -146,6 +146,21 @@ class _Process:
         let_signals_kill()
         self._announce("stopping", signal="EOF")
         everything.cancel()
+
+    async def _tell_roles(self) -> None:
+        """A backup says so first, and that it is ready when it has become live."""
+        while (role := self._broker.role) is not Role.STOPPED:
+            if role is Role.LIVE:
+                self._announce_ready(self._broker.url)
+            elif role is Role.BACKUP:
+                self._announce_backup()
+            await self._broker.wait_for_role(*(other for other in Role if other is not role))
+
+    def _announce_backup(self) -> None:
+        if self._as_json:
+            self._announce("backup", name=self._broker.config.name, pid=os.getpid())
+        else:
+            _say(f"broker {self._broker.config.name!r} waits as backup")
 
     def _announce_ready(self, url: str) -> None:
         if self._as_json:

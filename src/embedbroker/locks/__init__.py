@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ._claim import Claim, Note, Standing
+    from ._claim import Claim, Note, Standing, called
     from ._memory import MemoryLocks
     from ._operations import (
         Acquire,
@@ -47,9 +47,10 @@ __all__ = [
     "Standing",
     "Verify",
     "WriteRecord",
+    "called",
 ]
 
-_HOMES = {"Claim": "._claim", "MemoryLocks": "._memory", "Note": "._claim", "Standing": "._claim"}
+_HOMES = {"Claim": "._claim", "MemoryLocks": "._memory", "Note": "._claim", "Standing": "._claim", "called": "._claim"}
 
 
 def __getattr__(name: str) -> object:

@@ -42,7 +42,7 @@ from ._operations import (
     WriteRecord,
 )
 
-__all__ = ["Claim", "Note", "Standing"]
+__all__ = ["Claim", "Note", "Standing", "called"]
 
 #: How often a broker that waits asks: what a failover waits for at most before the journal is read.
 ASK_EVERY_S = 0.05
@@ -50,6 +50,10 @@ ASK_EVERY_S = 0.05
 ASK_AFTER_FAULT_S = 2.0
 #: How often a live broker looks whether it still has the lock, and whether a primary waits to be live again.
 LOOK_EVERY_S = 0.5
+#: The same for a broker that shares its directory with nobody.
+LOOK_ALONE_EVERY_S = 2.0
+#: How long a backup waits for a first live broker before that looks like a mistake in the configuration.
+NO_PRIMARY_AFTER_S = 10.0
 
 
 class Standing(Enum):
@@ -70,6 +74,18 @@ class Standing(Enum):
     #: The record is about to say how this broker left.
     LEAVING = "leaving"
     OVER = "over"
+
+
+def called(policy: HAPolicy, name: str) -> str:
+    """How a broker is named to others of its group: what it was configured as, and its name."""
+    match policy:
+        case PrimaryOnly():
+            kind = "broker"
+        case SharedStorePrimary():
+            kind = "primary"
+        case _:
+            kind = "backup"
+    return f"{kind} {name!r}"
 
 
 @frozen
@@ -103,6 +119,8 @@ class Claim:
         self._policy = policy
         self._timeout_s = acquisition_timeout_ms / 1000 if acquisition_timeout_ms >= 0 else None
         self._gives_up_at: float | None = None
+        self._look_every_s = LOOK_ALONE_EVERY_S if isinstance(policy, PrimaryOnly) else LOOK_EVERY_S
+        self._doubts_at = 0.0
         self._due: float | None = None
         self._batches = 0
         self._under_way: tuple[LockOperation, ...] | None = None
@@ -120,6 +138,7 @@ class Claim:
         self.standing = Standing.ASKING
         if self._timeout_s is not None:
             self._gives_up_at = now + self._timeout_s
+        self._doubts_at = now + NO_PRIMARY_AFTER_S
         self._due = now
 
     def meet_journal(self, identity: int | None) -> None:
@@ -199,7 +218,7 @@ class Claim:
             self._on_look(results, now)
         elif self.standing is Standing.SETTLING:
             self.standing = Standing.LIVE
-            self._due = now + LOOK_EVERY_S
+            self._due = now + self._look_every_s
 
     def on_failed(self, batch: int, fault: LockFault, now: float) -> None:
         """The store could not: who waits tries again, who is live cannot know whether it still may be."""
@@ -261,13 +280,13 @@ class Claim:
         if record.copied and not self._is_new_node():
             return
         if isinstance(self._policy, SharedStoreBackup):
-            self._wait_as_backup(answers)
+            self._wait_as_backup(answers, now)
         elif answers[Acquire(Lock.LIVE)]:
             self.standing = Standing.GRANTED
         else:
             self._wait_as_primary(str(answers[Holder(Lock.LIVE)] or "another broker"))
         if self.standing in _HOLDS:
-            self._due = now + LOOK_EVERY_S
+            self._due = now + self._look_every_s
         elif self.standing is not Standing.OVER:
             self._wait(now)
 
@@ -297,9 +316,12 @@ class Claim:
         if isinstance(self._policy, PrimaryOnly):
             self._fail(f"the data directory is used by {holder}")
         else:
-            self._wait_for(Standing.WAITING, f"waits to be live: {holder} is")
+            # A live backup gives way, if it is allowed to; a primary that waits for a primary may wait for ever.
+            equals = holder.startswith("primary ")
+            question = ", and a primary gives way to nobody: is this one meant to be its backup?" if equals else ""
+            self._wait_for(Standing.WAITING, f"waits to be live: {holder} is{question}", warning=equals)
 
-    def _wait_as_backup(self, answers: dict[LockOperation, object]) -> None:
+    def _wait_as_backup(self, answers: dict[LockOperation, object], now: float) -> None:
         if not answers.get(Acquire(Lock.BACKUP), True):
             self._wait_for(Standing.QUEUED, "waits behind another backup")
             return
@@ -309,6 +331,8 @@ class Claim:
             self.standing = Standing.GRANTED
             return
         match self.record.state:
+            case LiveState.NOT_STARTED if now >= self._doubts_at:
+                said = "no primary has ever been live on this store: is one of its brokers configured as primary?"
             case LiveState.NOT_STARTED:
                 said = "waits as backup: no primary has been live on this store yet"
             case LiveState.PAUSED:
@@ -317,20 +341,20 @@ class Claim:
                 said = "waits as backup for the live broker to die"
         if answers.get(Acquire(Lock.LIVE)):
             self._wanted = (Release(Lock.LIVE), *_HEIR[1:])
-        self._wait_for(Standing.WAITING, said)
+        self._wait_for(Standing.WAITING, said, warning=said.endswith("?"))
 
-    def _wait_for(self, standing: Standing, said: str) -> None:
+    def _wait_for(self, standing: Standing, said: str, *, warning: bool = False) -> None:
         self.standing = standing
         if said != self._said:
             self._said = said
-            self.notes.append(Note(False, said))
+            self.notes.append(Note(warning, said))
 
     def _on_look(self, results: tuple[object, ...], now: float) -> None:
         held, waiting = results
         if not held:
             self._fail("the live lock is lost: another broker may be live")
             return
-        self._due = now + LOOK_EVERY_S
+        self._due = now + self._look_every_s
         allowed = isinstance(self._policy, SharedStoreBackup) and self._policy.allow_failback
         if allowed and self.standing is Standing.LIVE and waiting is not None and not self.gives_way:
             self.gives_way = True

@@ -146,7 +146,7 @@ class Locks(Protocol):
     """A lock store."""
 
     def open(self, holder: str) -> LockSession:
-        """Begin a session; ``holder`` is who to name to others, for example ``broker 'a'``.
+        """Begin a session; ``holder`` is who to name to others, see `called`.
 
         Raises:
             LockFault: the store is not to be had.

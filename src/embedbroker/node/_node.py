@@ -234,6 +234,7 @@ class Node:
         match command.kind:
             case CommandKind.START:
                 assert self.state is NodeState.NEW, self.state
+                self._warn_of_scale_down()
                 if self._claim is None:
                     self._become_activating()
                 else:
@@ -244,6 +245,11 @@ class Node:
                 self._stop(None)
             case _:
                 assert_never(command.kind)
+
+    def _warn_of_scale_down(self) -> None:
+        wanted = getattr(self.config.ha_policy, "scale_down", None)
+        if wanted is not None and wanted.enabled:
+            self._notice(Level.WARNING, "scale-down is not available yet: messages stay here when the broker stops")
 
     # The only places where the role changes: backup, activating, live, stopped. A broker without a lock store begins
     # with the second.

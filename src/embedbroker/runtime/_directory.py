@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from embedbroker.config import BrokerConfig
-from embedbroker.locks import LockFault, Locks, LockSession
+from embedbroker.locks import LockFault, Locks, LockSession, called
 from embedbroker.storage import Disk, DiskFault, DiskOperation, FaultKind, JournalSettings
 from embedclient.errors import ResourceAllocationException
 
@@ -127,6 +127,6 @@ def open_locks(config: BrokerConfig, given: Locks | None) -> LockSession:
     place = config.node_manager_lock_directory or config.data_directory
     assert given is not None or place is not None
     try:
-        return (given if given is not None else FileLocks(str(place))).open(f"broker {config.name!r}")
+        return (given if given is not None else FileLocks(str(place))).open(called(config.ha_policy, config.name))
     except LockFault as error:
         raise ResourceAllocationException(str(error)) from error

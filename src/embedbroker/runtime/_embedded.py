@@ -134,14 +134,14 @@ class EmbeddedBroker:
         """The id that a primary and its backups share, and keep as long as their directory; empty until it is known."""
         return self._running().host.node.node_id
 
-    async def wait_for_role(self, role: Role) -> None:
-        """Wait until it is ``role``; returns at once when it is.
+    async def wait_for_role(self, *roles: Role) -> None:
+        """Wait until it is one of ``roles``; returns at once when it is.
 
         Raises:
             BrokerFailed: it stopped by itself.
             IllegalStateException: it was stopped, or was not started.
         """
-        await self._watch.wait_for(role)
+        await self._watch.wait_for(*roles)
 
     # -- scope ---------------------------------------------------------------------------------------------------
 

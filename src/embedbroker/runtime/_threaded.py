@@ -123,13 +123,13 @@ class ThreadedBroker:
 
         return self._call(wait)
 
-    def wait_for_role(self, role: Role, timeout: float | None = None) -> bool:
-        """Wait until it is ``role``; False after ``timeout`` seconds without that."""
+    def wait_for_role(self, *roles: Role, timeout: float | None = None) -> bool:
+        """Wait until it is one of ``roles``; False after ``timeout`` seconds without that."""
 
         async def wait() -> bool:
             with trio.move_on_after(math.inf if timeout is None else timeout):
-                await self._broker.wait_for_role(role)
-            return self._broker.role is role
+                await self._broker.wait_for_role(*roles)
+            return self._broker.role in roles
 
         return self._call(wait)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from attrs import define, frozen
 
 from embedbroker.config import BrokerConfig, Role
-from embedbroker.locks import LockFault, Locks, LockSession, LockWork
+from embedbroker.locks import LockFault, Locks, LockSession, LockWork, called
 from embedbroker.node import (
     Accepted,
     BytesReceived,
@@ -125,7 +125,7 @@ class NodeHost:
         limit_bytes = self.config.global_max_size_bytes
         limit_bytes = MEMORY_LIMIT_BYTES if limit_bytes is None else limit_bytes
         if self.locks is not None:
-            self._session = self.locks.open(f"broker {self.name!r}")
+            self._session = self.locks.open(called(self.config.ha_policy, self.name))
         self.node = Node(
             self.config, self.world.entropy(), limit_bytes, self.settings, has_locks=self._session is not None
         )

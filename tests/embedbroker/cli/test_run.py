@@ -145,6 +145,35 @@ def test_a_broker_runs_with_a_file_and_says_what_has_no_effect(tmp_path: Path) -
     assert (tmp_path / "data" / "journal").is_dir()
 
 
+PAIR_XML = """<configuration xmlns="urn:activemq"><core xmlns="urn:activemq:core">
+    <acceptors><acceptor name="main">tcp://127.0.0.1:0</acceptor></acceptors>
+    <security-enabled>false</security-enabled>
+    <ha-policy><shared-store><{part}/></shared-store></ha-policy>
+</core></configuration>
+"""
+
+
+def test_a_backup_says_that_it_waits_and_that_it_is_ready_when_the_live_broker_was_killed(tmp_path: Path) -> None:
+    files = {}
+    for part in ("master", "slave"):
+        files[part] = tmp_path / f"{part}.xml"
+        files[part].write_text(PAIR_XML.replace("{part}", part))
+    shared = ("--data", tmp_path / "shared")
+    with started("run", "--json", "--config", files["master"], "--name", "p", *shared) as live:
+        assert live.event()["event"] == "ready"
+        with started("run", "--json", "--config", files["slave"], "--name", "b", *shared) as backup:
+            assert backup.event() == {"event": "backup", "name": "b", "pid": backup.process.pid}
+            live.send(signal.SIGKILL)
+            ready = backup.event()
+            assert (ready["event"], ready["name"]) == ("ready", "b")
+            with started("run", "--json", "--config", files["master"], "--name", "p", *shared) as returned:
+                assert returned.event()["event"] == "ready"
+                assert backup.event()["event"] == "backup"
+                backup.send(signal.SIGTERM)
+                assert backup.event()["event"] == "stopping"
+                assert backup.exit_code() == 0
+
+
 def test_options_win_over_the_file(tmp_path: Path) -> None:
     file = tmp_path / "broker.xml"
     file.write_text(BROKER_XML.replace("tcp://127.0.0.1:0", "tcp://192.0.2.1:1"))

@@ -20,6 +20,7 @@ from embedbroker.locks import (
     ReadRecord,
     Standing,
     WriteRecord,
+    called,
 )
 from embedbroker.testing._locks import SimulatedLocks
 
@@ -42,7 +43,7 @@ class Broker:
 
     def start(self) -> Broker:
         self.claim = Claim(self.policy, self.timeout_ms)
-        self.session = self.group.locks.open(f"broker {self.name!r}")
+        self.session = self.group.locks.open(called(self.policy, self.name))
         self.claim.begin(self.group.now)
         self.group.living.append(self)
         self.group.settle()
@@ -135,7 +136,7 @@ def test_a_primary_of_a_new_store_is_live_at_once_and_says_so() -> None:
     primary = group.primary()
     assert primary.stands(Standing.LIVE) and primary.notes == []
     assert group.record() == NodeRecord(LiveState.ACTIVE, "node of p", 7)
-    assert [group.locks.holder(lock) for lock in Lock] == ["broker 'p'", None, None]
+    assert [group.locks.holder(lock) for lock in Lock] == ["primary 'p'", None, None]
 
 
 def test_nobody_is_live_before_the_record_says_so() -> None:
@@ -237,9 +238,9 @@ def test_a_live_backup_gives_way_to_a_primary_that_returns() -> None:
     assert first.stands(Standing.LIVE)
     primary = group.primary()
     group.wait(1)
-    assert first.stands(Standing.OVER) and first.notes[-1] == "gives way to broker 'p'"
+    assert first.stands(Standing.OVER) and first.notes[-1] == "gives way to primary 'p'"
     assert (primary.standing, second.standing) == (Standing.LIVE, Standing.WAITING)
-    assert [group.locks.holder(lock) for lock in Lock] == ["broker 'p'", "broker 'b'", None]
+    assert [group.locks.holder(lock) for lock in Lock] == ["primary 'p'", "backup 'b'", None]
 
 
 def test_a_live_backup_that_may_not_fail_back_stays_until_it_is_stopped_then_the_primary_goes_first() -> None:
@@ -252,7 +253,7 @@ def test_a_live_backup_that_may_not_fail_back_stays_until_it_is_stopped_then_the
     primary = group.primary()
     group.wait(60)
     assert (first.standing, primary.standing) == (Standing.LIVE, Standing.WAITING)
-    assert primary.notes == ["waits to be live: broker 'a' is"]
+    assert primary.notes == ["waits to be live: backup 'a' is"]
     first.die()
     group.wait()
     assert (primary.standing, second.standing) == (Standing.LIVE, Standing.WAITING)
@@ -263,9 +264,23 @@ def test_a_primary_does_not_give_way_to_another_primary() -> None:
     first, second = group.primary("p"), group.primary("q")
     group.wait(60)
     assert (first.standing, second.standing) == (Standing.LIVE, Standing.WAITING)
+    (note,) = second.claim.notes
+    assert note.warning and note.text == (
+        "waits to be live: primary 'p' is, and a primary gives way to nobody: is this one meant to be its backup?"
+    )
     first.stop()
     group.wait()
     assert second.stands(Standing.LIVE)
+
+
+def test_two_backups_without_a_primary_say_so_after_a_while() -> None:
+    group = Group()
+    first, second = group.backup("a"), group.backup("b")
+    group.wait(9)
+    assert not [note for broker in (first, second) for note in broker.claim.notes if note.warning]
+    group.wait(2)
+    (note,) = [note for broker in (first, second) for note in broker.claim.notes if note.warning]
+    assert note.text == "no primary has ever been live on this store: is one of its brokers configured as primary?"
 
 
 def test_a_primary_that_dies_while_the_live_backup_gives_way_leaves_it_to_the_next_backup() -> None:

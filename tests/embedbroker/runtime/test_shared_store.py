@@ -256,7 +256,7 @@ async def test_a_primary_does_not_wait_longer_than_it_was_told(tmp_path: Path) -
         late = EmbeddedBroker(
             name="q", data_directory=str(tmp_path), ha_policy=PRIMARY, journal_lock_acquisition_timeout_ms=100
         )
-        with pytest.raises(BrokerFailed, match=r"not to be had within 0.1 s: waits to be live: broker 'p' in process"):
+        with pytest.raises(BrokerFailed, match=r"not to be had within 0.1 s: waits to be live: primary 'p' in process"):
             async with late:
                 pass
 
