@@ -14,7 +14,7 @@ from embedbroker.testing._disk import SimulatedDisk
 from embedbroker.testing._network import Network
 from embedbroker.testing._node_host import NodeHost
 from embedbroker.testing._world import World
-from embedclient.agent import Agent, AgentState, FirstElementPolicy, LocatorSettings
+from embedclient.agent import Agent, AgentState, LocatorSettings, RoundRobinPolicy
 
 FAILING_OVER = LocatorSettings(ha=True, reconnect_attempts=-1, retry_interval_ms=10)
 
@@ -24,13 +24,24 @@ class PairClient(ClientHost):
 
     def __init__(self, network: Network, name: str, settings: LocatorSettings = FAILING_OVER) -> None:
         super().__init__(network, name, "a", settings)
+        # Whether what comes is lost on its last step.
+        self.deaf = False
+
+    def on_bytes(self, connection: int, data: bytes) -> None:
+        if not self.deaf:
+            super().on_bytes(connection, data)
 
     def agent(self) -> Agent:
         if self._agent is None or self._agent.state is AgentState.CLOSED:
             connectors = [connector_to("a"), connector_to("b")]
-            self._agent = Agent(self.settings, connectors, FirstElementPolicy(), self.world.entropy())
+            entropy = self.world.entropy()
+            self._agent = Agent(self.settings, connectors, RoundRobinPolicy(entropy), entropy)
             self._agent.on_notification = self._notify
         return self._agent
+
+    def flush(self) -> None:
+        """Hands out what requests made from outside have given to do."""
+        self._settle()
 
 
 class SimulatedPair:

@@ -33,11 +33,11 @@ class Pair:
 
     def fail_over(self) -> None:
         self.primary.crash()
-        assert self.backup.wait_for_role(Role.LIVE, PATIENCE_S)
+        assert self.backup.wait_for_role(Role.LIVE, timeout=PATIENCE_S)
 
     def fail_back(self) -> None:
         self.primary.start()
-        assert self.backup.wait_for_role(Role.BACKUP, PATIENCE_S)
+        assert self.backup.wait_for_role(Role.BACKUP, timeout=PATIENCE_S)
 
 
 @pytest.fixture
