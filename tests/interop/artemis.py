@@ -8,14 +8,16 @@ from __future__ import annotations
 import re
 import socket
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.interop.programs import Program
 from tests.interop.registry import artemis_home
 
 START_SECONDS_MAX = 60
-READY = r"AMQ221007: Server is now (active|live)"
+READY = r"AMQ2210(07|10): (Backup )?Server is now (active|live)"
+# A backup that could take over: announced (shared store) or synchronised (replication).
+READY_AS_BACKUP = r"AMQ221031: backup announced|AMQ221024: Backup server .* is synchronized"
 
 
 def free_port() -> int:
@@ -29,12 +31,24 @@ def free_port() -> int:
 class ArtemisBroker:
     """One broker instance: created on first start, restarted on the same port and data."""
 
-    def __init__(self, directory: Path, *, journal: str = "nio", memory: str = "1G") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        journal: str = "nio",
+        memory: str = "1G",
+        port: int | None = None,
+        options: Sequence[str | Path] = (),
+        changes: Mapping[str, str] | None = None,
+    ) -> None:
+        """`options` are further ones of `artemis create`; `changes` replace texts of the broker.xml that it makes."""
         self.directory = directory
-        self.port = free_port()
+        self.port = port or free_port()
         self.url = f"tcp://127.0.0.1:{self.port}"
         self._journal = journal
         self._memory = memory
+        self._options = options
+        self._changes = changes or {}
         self._program: Program | None = None
 
     @property
@@ -43,12 +57,22 @@ class ArtemisBroker:
         assert self._program is not None
         return self._program.pid
 
-    def start(self) -> None:
-        """Returns when the broker accepts connections."""
+    @property
+    def running(self) -> bool:
+        """Whether it was started and not ended from here."""
+        return self._program is not None
+
+    def start(self, *, ready: str = READY) -> None:
+        """Returns when the broker accepts connections, or has said that it is ready for something else."""
         if not self.directory.exists():
             self._create()
         self._program = Program([self.directory / "bin" / "artemis", "run"])
-        self._program.wait_for(READY, seconds_max=START_SECONDS_MAX)
+        self.wait_for(ready)
+
+    def wait_for(self, pattern: str) -> None:
+        """Returns when the broker has logged a line like this."""
+        assert self._program is not None
+        self._program.wait_for(pattern, seconds_max=START_SECONDS_MAX)
 
     def stop(self) -> None:
         """Stops in an orderly way."""
@@ -84,12 +108,17 @@ class ArtemisBroker:
             "create",
             self.directory,
             *f"{options} {off} {user}".split(),
+            *self._options,
         ]
         subprocess.run(command, check=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=120)
         settings = self.directory / "etc" / "broker.xml"
         # Clients of 1.x call a queue jms.queue.NAME; Artemis takes that only from an acceptor that is told so.
         prefixes = r"\1anycastPrefix=jms.queue.;multicastPrefix=jms.topic.;"
-        settings.write_text(re.sub(r"(tcp://127\.0\.0\.1:\d+\?)", prefixes, settings.read_text()))
+        text = re.sub(r"(tcp://127\.0\.0\.1:\d+\?)", prefixes, settings.read_text())
+        for old, new in self._changes.items():
+            assert old in text, f"broker.xml has no {old!r}"
+            text = text.replace(old, new)
+        settings.write_text(text)
         profile = self.directory / "etc" / "artemis.profile"
         profile.write_text(re.sub(r"-Xms\S+", "-Xms256M", profile.read_text()))
 

@@ -1,0 +1,253 @@
+"""`embedclient` between two real Artemis brokers that stand in for each other: killed, stopped, and back again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+import trio
+
+from embedclient import (
+    AcknowledgeMode,
+    Connection,
+    ConnectionFactory,
+    FailoverEventType,
+    MessageConsumer,
+    Queue,
+    Session,
+    TextMessage,
+    Topic,
+    XaCode,
+    XAConnectionFactory,
+    XAException,
+    Xid,
+)
+from embedclient.errors import (
+    ConnectionFailedException,
+    DuplicateIDException,
+    JMSException,
+    TransactionOutcomeUnknownException,
+    TransactionRolledBackException,
+    UnblockedException,
+)
+from tests.interop.artemis_pair import ArtemisPair
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
+
+WAIT = 30.0
+FAILING_OVER = "ha=true&reconnectAttempts=-1&retryInterval=100"
+
+
+@pytest.fixture(scope="module", params=["shared-store", "replication"])
+def running_pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ArtemisPair]:
+    directory = tmp_path_factory.mktemp("artemis") / request.param
+    directory.mkdir()
+    with ArtemisPair(directory, replicated=request.param == "replication") as pair:
+        yield pair
+
+
+@pytest.fixture
+def pair(running_pair: ArtemisPair) -> Iterator[ArtemisPair]:
+    """The primary is active when a test begins."""
+    yield running_pair
+    if not running_pair.primary.running:
+        running_pair.fail_back()
+
+
+@pytest.fixture
+def url(pair: ArtemisPair) -> str:
+    """Names the primary only: where the backup is the client has to learn."""
+    return f"{pair.primary.url}?{FAILING_OVER}"
+
+
+@pytest.fixture
+def name() -> str:
+    return f"failover-{uuid4().hex[:8]}"
+
+
+async def following(consumer: MessageConsumer) -> str:
+    message = await consumer.receive(timeout=WAIT)
+    assert message is not None, "no message came"
+    return str(message.body)
+
+
+class Watch:
+    """What the listeners of a connection hear."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.events: list[FailoverEventType] = []
+        self.failures: list[ConnectionFailedException] = []
+        self.over = trio.Event()
+        connection.add_failover_listener(self.events.append)
+        connection.exception_listener = self._on_exception
+
+    def _on_exception(self, error: JMSException) -> None:
+        assert isinstance(error, ConnectionFailedException)
+        self.failures.append(error)
+        self.over.set()
+
+
+@pytest.mark.parametrize("how", ["kill", "stop"])
+async def test_sessions_of_every_kind_move_to_the_backup(pair: ArtemisPair, url: str, name: str, how: str) -> None:
+    async with ConnectionFactory(url).connect() as connection:
+        watch = Watch(connection)
+        session = await connection.session()
+        by_hand = await connection.session(acknowledge_mode=AcknowledgeMode.CLIENT)
+        transacted = await connection.session(transacted=True)
+        idle = await connection.session(transacted=True)
+        producer = session.create_producer(Queue(name))
+        consumer = await session.create_consumer(Queue(name))
+        temporary = await session.create_temporary_queue()
+        replies = await session.create_consumer(temporary)
+        subscriber = await session.create_consumer(Topic(f"{name}-topic"))
+        held = await by_hand.create_consumer(Queue(f"{name}-held"))
+        await by_hand.create_producer(Queue(f"{name}-held")).send("held")
+        unacknowledged = await held.receive(timeout=WAIT)
+        assert unacknowledged is not None
+        await producer.send("before")
+        assert await following(consumer) == "before"
+        work = transacted.create_producer(Queue(f"{name}-work"))
+        await work.send("lost")
+
+        await trio.to_thread.run_sync(getattr(pair, how))
+        with trio.fail_after(WAIT):
+            await watch.over.wait()
+        assert watch.events == [FailoverEventType.FAILURE_DETECTED, FailoverEventType.FAILOVER_COMPLETED]
+        assert [(each.failed_over, each.jms_error_code) for each in watch.failures] == [(True, "FAILOVER")]
+
+        await producer.send("after")
+        received = await following(consumer)
+        if received == "before":  # its acknowledgement went down with the primary
+            received = await following(consumer)
+        assert received == "after"
+        await session.create_producer(temporary).send("a reply")
+        assert await following(replies) == "a reply"
+        await session.create_producer(Topic(f"{name}-topic")).send("news")
+        assert await following(subscriber) == "news"
+        with pytest.raises(TransactionRolledBackException):
+            await unacknowledged.acknowledge()
+        again = await held.receive(timeout=WAIT)
+        assert again is not None and again.body == "held"
+        await again.acknowledge()
+        with pytest.raises(TransactionRolledBackException) as caught:
+            await transacted.commit()
+        assert type(caught.value) is TransactionRolledBackException
+        await work.send("kept")
+        await transacted.commit()
+        await idle.commit()
+        worked = await session.create_consumer(Queue(f"{name}-work"))
+        assert await following(worked) == "kept"
+        assert await worked.receive_nowait() is None
+
+
+async def test_prepared_branches_are_there_and_others_are_lost(pair: ArtemisPair, url: str, name: str) -> None:
+    prepared, active = (Xid(7, b"branch", uuid4().bytes) for _ in range(2))
+    async with (
+        XAConnectionFactory(url).create_xa_connection() as connection,
+        connection.xa_session() as first,
+        connection.xa_session() as second,
+    ):
+        watch = Watch(connection)
+        for session, xid, text in ((first, prepared, "prepared"), (second, active, "active")):
+            await session.xa_resource.start(xid)
+            await session.create_producer(Queue(name)).send(text)
+        await first.xa_resource.end(prepared)
+        assert await first.xa_resource.prepare(prepared) is XaCode.XA_OK
+        await trio.to_thread.run_sync(pair.kill)
+        with trio.fail_after(WAIT):
+            await watch.over.wait()
+        assert await first.xa_resource.recover() == [prepared]
+        await first.xa_resource.commit(prepared, one_phase=False)
+        with pytest.raises(XAException) as caught:
+            await second.xa_resource.end(active)
+        assert caught.value.error_code == XaCode.XAER_RMFAIL
+        with pytest.raises(XAException) as caught:
+            await second.xa_resource.prepare(active)
+        assert caught.value.error_code == XaCode.XAER_RMFAIL
+        async with ConnectionFactory(pair.backup.url).connect() as other, other.session() as reader:
+            consumer = await reader.create_consumer(Queue(name))
+            assert await following(consumer) == "prepared"
+            assert await consumer.receive_nowait() is None
+
+
+async def send_until_it_holds(session: Session, queue: str, text: str, identity: str) -> None:
+    """A send with an id, repeated until the broker says that it has it."""
+    producer = session.create_producer(Queue(queue))
+    while True:
+        try:
+            await producer.send(TextMessage(text, properties={"_AMQ_DUPL_ID": identity}))
+        except UnblockedException:
+            continue
+        return
+
+
+async def commit_until_it_holds(session: Session, queue: str, texts: list[str]) -> None:
+    """A transaction with ids, repeated until it is committed, or was before."""
+    producer = session.create_producer(Queue(queue))
+    in_doubt = False
+    while True:
+        try:
+            for text in texts:
+                await producer.send(TextMessage(text, properties={"_AMQ_DUPL_ID": f"{queue} {text}"}))
+            await session.commit()
+        except TransactionOutcomeUnknownException:
+            in_doubt = True
+            continue
+        except TransactionRolledBackException:
+            continue
+        except DuplicateIDException:
+            assert in_doubt, "nobody else sends these"
+            await session.rollback()
+        return
+
+
+async def test_ids_and_repetition_give_once_and_only_once(pair: ArtemisPair, url: str, name: str) -> None:
+    """Senders work through a kill and the way back, and repeat whatever is in doubt."""
+    ended = trio.Event()
+    counts = {"single": 0, "batches": 0}
+    async with ConnectionFactory(url).connect() as connection, trio.open_nursery() as nursery:
+
+        async def send() -> None:
+            async with connection.session() as session:
+                while not ended.is_set():
+                    number = counts["single"]
+                    await send_until_it_holds(session, f"{name}-single", str(number), f"{name} {number}")
+                    counts["single"] += 1
+
+        async def commit() -> None:
+            async with connection.session(transacted=True) as session:
+                while not ended.is_set():
+                    texts = [f"{counts['batches']}.{part}" for part in range(3)]
+                    await commit_until_it_holds(session, f"{name}-batches", texts)
+                    counts["batches"] += 1
+
+        nursery.start_soon(send)
+        nursery.start_soon(commit)
+        await trio.to_thread.run_sync(pair.kill)
+        await trio.to_thread.run_sync(pair.fail_back)
+        ended.set()
+    assert counts["single"] > 10 and counts["batches"] > 10
+    async with ConnectionFactory(url).connect() as connection, connection.session() as session:
+        async with session.create_consumer(Queue(f"{name}-single")) as consumer:
+            texts = [await following(consumer) for _ in range(counts["single"])]
+            assert texts == [str(number) for number in range(counts["single"])]
+            assert await consumer.receive_nowait() is None
+        async with session.create_consumer(Queue(f"{name}-batches")) as consumer:
+            texts = [await following(consumer) for _ in range(3 * counts["batches"])]
+            assert texts == [f"{number}.{part}" for number in range(counts["batches"]) for part in range(3)]
+            assert await consumer.receive_nowait() is None
+
+
+async def test_a_program_that_fails_over_by_itself_finds_the_backup(pair: ArtemisPair, name: str) -> None:
+    """Without attempts of its own; its factory has learnt where the backup is."""
+    factory = ConnectionFactory(f"{pair.primary.url}?ha=true&initialConnectAttempts=300&retryInterval=100")
+    async with factory.connect() as connection, connection.session() as session:
+        watch = Watch(connection)
+        await session.create_producer(Queue(name)).send("kept")
+        await trio.to_thread.run_sync(pair.kill)
+        with trio.fail_after(WAIT):
+            await watch.over.wait()
+        assert [(each.failed_over, each.jms_error_code) for each in watch.failures] == [(False, "DISCONNECT")]
+    async with factory.connect() as connection, connection.session() as session:
+        assert await following(await session.create_consumer(Queue(name))) == "kept"
