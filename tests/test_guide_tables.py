@@ -10,7 +10,7 @@ import click
 import pytest
 from attrs import fields
 
-from embedbroker import AddressFullPolicy, AddressSettings, BrokerConfig
+from embedbroker import AddressFullPolicy, AddressSettings, BrokerConfig, ClusterConnection
 from embedbroker.cli import _failure as failures
 from embedbroker.cli._commands import commands
 from embedbroker.config import AddressSettingsRepository
@@ -95,6 +95,11 @@ def test_every_field_of_the_configuration_is_there_with_its_default() -> None:
     assert list(shown) == [field.name for field in fields(BrokerConfig)]
     shown.pop("address_settings")
     assert shown == {name: repr(getattr(BrokerConfig(), name)) for name in shown}
+
+
+def test_every_setting_of_a_cluster_connection_is_there_with_its_default() -> None:
+    shown = named_defaults(only_table("clusters", "ClusterConnection"))
+    assert shown == {field.name: repr(field.default) for field in fields(ClusterConnection)}
 
 
 def test_every_limit_of_the_configuration_is_in_the_table_of_limits() -> None:

@@ -16,7 +16,7 @@ from tests.interop.programs import Program
 from tests.interop.test_java_client_of_a_pair import client_of
 
 SECONDS_MAX = 30
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 USER, PASSWORD = "cluster-user", "cluster-password"
 
 

@@ -14,6 +14,7 @@ from tests.interop.programs import Program
 from tests.interop.registry import CLIENT_VERSIONS, matrix_classpath
 
 SECONDS_MAX = 30
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
 
 
 @frozen
