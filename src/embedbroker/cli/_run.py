@@ -39,7 +39,11 @@ DEFAULT_PORT = 61616
 @click.option("-v", "--verbose", is_flag=True, help="Log connections and housekeeping on stderr, too.")
 def run(host: str, port: int, data: str | None, name: str, as_json: bool, until_eof: bool, verbose: bool) -> None:
     """Run a broker until Ctrl-C or SIGTERM. A second signal stops it at once."""
-    process = _Process(BrokerConfig(name=name, host=host, port=port, data_directory=data), as_json, until_eof)
+    try:
+        config = BrokerConfig(name=name, host=host, port=port, data_directory=data)
+    except ValueError as error:
+        raise CannotStart(str(error)) from None
+    process = _Process(config, as_json, until_eof)
     handler = logging.StreamHandler()
     handler.addFilter(process.is_news)
     level = logging.INFO if verbose else logging.WARNING

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from attrs import Attribute, field, frozen
 
 from ._address_settings import AddressSettings, check_match
-from ._checks import instance, named, optional, text, whole
+from ._checks import instance, named, optional, path, text, whole
 
 __all__ = ["BrokerConfig", "MemoryShares"]
 
@@ -79,7 +79,7 @@ class BrokerConfig:
     name: str = field(default="embedbroker", validator=named)
     host: str = field(default="127.0.0.1", validator=text)
     port: int = field(default=0, validator=whole(0, 65_535))
-    data_directory: str | None = field(default=None, validator=optional(text))
+    data_directory: str | None = field(default=None, validator=optional(path))
     address_settings: dict[str, AddressSettings] = field(default=None, converter=_settings)
     global_max_size_bytes: int | None = field(default=None, validator=optional(_positive))
     global_max_size_margin_bytes: int | None = field(default=None, validator=optional(_whole))

@@ -28,6 +28,7 @@ _PEER_GAVE_UP = frozenset(
 _SMALL_READ_BYTES = 65_536
 _log = logging.getLogger("embedclient")
 _SocketAddress = tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
+_Found = tuple[socket.AddressFamily, socket.SocketKind, int, str, _SocketAddress]
 
 
 def _address_text(address: Sequence[object]) -> str:
@@ -182,7 +183,7 @@ async def connect_tcp(
     where = f"{host}:{port}"
     try:
         with trio.fail_at(deadline):
-            found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            found = await _addresses(host, port)
     except trio.TooSlowError:
         raise TransportLost(f"cannot connect to {where}: looking up the name took over {timeout_s:g} s") from None
     except OSError as error:
@@ -196,7 +197,7 @@ async def connect_tcp(
             _prepare(opened, no_delay=no_delay)
             _size_buffers(opened, send_buffer_bytes, receive_buffer_bytes)
             if local_address is not None:
-                opened.bind(local_address)
+                _bind(opened, local_address)
             with trio.fail_after(max(0.0, share_s)):
                 await _connect(opened, address)
             return TcpStream(opened)
@@ -219,7 +220,7 @@ async def listen_tcp(host: str | None, port: int, backlog: int = 128, *, no_dela
         OSError: the address is in use, unknown or not permitted; its text names it.
     """
     flags = socket.AI_PASSIVE if host is None else 0
-    found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
+    found = await _addresses(host, port, flags)
     listeners: list[TcpListener] = []
     try:
         for family, kind, protocol, _, address in dict.fromkeys(found):
@@ -234,6 +235,25 @@ async def listen_tcp(host: str | None, port: int, backlog: int = 128, *, no_dela
     if not listeners:
         raise OSError(errno.EADDRNOTAVAIL, f"cannot listen on {host}:{port}: no usable address")
     return listeners
+
+
+async def _addresses(host: str | None, port: int, flags: int = 0) -> Sequence[_Found]:
+    try:
+        return await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
+    except ValueError as error:
+        raise _no_host_name(host) from error
+
+
+def _bind(opened: socket.socket, local_address: tuple[str, int]) -> None:
+    try:
+        opened.bind(local_address)
+    except (TypeError, ValueError) as error:
+        raise _no_host_name(local_address[0]) from error
+
+
+def _no_host_name(host: str | None) -> OSError:
+    # A label that is empty or too long, a NUL: Python refuses these before anybody looks the name up.
+    return socket.gaierror(socket.EAI_NONAME, f"{host!r} is not the name of a host")
 
 
 def _listen(

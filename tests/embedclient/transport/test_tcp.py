@@ -48,6 +48,16 @@ async def test_an_unknown_name_is_reported_as_lost() -> None:
         await connect_tcp("no-such-host.invalid", 1, timeout_s=30)
 
 
+@pytest.mark.parametrize("host", ["a..b", "a" * 64 + ".invalid", "nul\0.invalid", "\udcff"])
+async def test_what_cannot_be_a_name_is_an_unknown_name(host: str) -> None:
+    with pytest.raises(TransportLost, match="cannot connect to .*(is not the name of a host|not known)"):
+        await connect_tcp(host, 1, timeout_s=30)
+    with pytest.raises(TransportLost, match="cannot connect to .*(is not the name of a host|not known)"):
+        await connect_tcp("127.0.0.1", 1, timeout_s=30, local_address=(host, 0))
+    with pytest.raises(OSError, match="is not the name of a host|not known"):
+        await listen_tcp(host, 0)
+
+
 async def test_a_server_that_never_answers_costs_only_the_time_out() -> None:
     full = socket.socket()
     full.bind(("127.0.0.1", 0))
