@@ -50,11 +50,11 @@ async def test_an_unknown_name_is_reported_as_lost() -> None:
 
 @pytest.mark.parametrize("host", ["a..b", "a" * 64 + ".invalid", "nul\0.invalid", "\udcff"])
 async def test_what_cannot_be_a_name_is_an_unknown_name(host: str) -> None:
-    with pytest.raises(TransportLost, match="cannot connect to .*(is not the name of a host|not known)"):
+    with pytest.raises(TransportLost, match=r"cannot connect to .*(is not the name of a host|not known)"):
         await connect_tcp(host, 1, timeout_s=30)
-    with pytest.raises(TransportLost, match="cannot connect to .*(is not the name of a host|not known)"):
+    with pytest.raises(TransportLost, match=r"cannot connect to .*(is not the name of a host|not known)"):
         await connect_tcp("127.0.0.1", 1, timeout_s=30, local_address=(host, 0))
-    with pytest.raises(OSError, match="is not the name of a host|not known"):
+    with pytest.raises(OSError, match=r"is not the name of a host|not known"):
         await listen_tcp(host, 0)
 
 
