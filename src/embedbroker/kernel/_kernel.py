@@ -173,26 +173,27 @@ class Kernel:
                     transaction.fail(refused.text)
                 return refused
             address = self.catalog.addresses.get(message.address)
+        # The address of ``address::queue`` is the sender's as much as one without a queue: its settings hold.
+        owner = address if address is not None else self.catalog.addresses.get(split_fqqn(message.address)[0])
         identified: Identified | None = None
-        if duplicate_id is not None:
-            owner = address or self.catalog.addresses.get(split_fqqn(message.address)[0])
-            if owner is not None:
+        if owner is not None:
+            if duplicate_id is not None:
                 admitted = self.duplicates.admit(message, owner, duplicate_id, transaction)
                 if not isinstance(admitted, Identified):
                     return admitted
                 identified = admitted
-        if address is None:
-            targets = self.catalog.qualified_queues(message, routing_type)
-        else:
-            if address.is_plain is not True:
-                adjusted = self._apply_settings(address, message)
+            if owner.is_plain is not True:
+                adjusted = self._apply_settings(owner, message)
                 if isinstance(adjusted, Refused):
                     if transaction is not None:
                         transaction.fail(adjusted.text)
                     return adjusted
                 message = adjusted
+            owner.routed_count += 1
+        if address is None:
+            targets = self.catalog.qualified_queues(message, routing_type)
+        else:
             targets = address.route(message, routing_type)
-            address.routed_count += 1
         if targets:
             self.store_routed(message, targets, transaction, identified)
         elif address is not None:

@@ -352,6 +352,13 @@ def test_settings_change_expirations(settings: AddressSettings, given: int, expe
     assert only(stage, "q").expiration == (now + expected if expected else 0)
 
 
+def test_they_change_expirations_of_what_is_sent_to_a_fully_qualified_name() -> None:
+    stage = Stage({"a": AddressSettings(expiry_delay=500)})
+    stage.queue("q", "a")
+    stage.send(letter("m", "a::q"))
+    assert (only(stage, "q").address, only(stage, "q").expiration) == ("a::q", stage.kernel.now_ms + 500)
+
+
 def test_no_route_goes_to_the_dead_letter_address_where_wished() -> None:
     stage = Stage({"#": DEFAULT, "r.#": AddressSettings(send_to_dla_on_no_route=True)})
     for name in ("r.a", "other"):
@@ -361,6 +368,14 @@ def test_no_route_goes_to_the_dead_letter_address_where_wished() -> None:
     properties = only(stage, "DLQ").properties
     assert (properties["_AMQ_ORIG_ADDRESS"], properties["_AMQ_ORIG_QUEUE"]) == ("r.a", None)
     assert "_AMQ_ROUTING_TYPE" not in properties
+
+
+def test_what_had_no_route_expires_as_the_dead_letter_address_says() -> None:
+    dead = AddressSettings(expiry_delay=500)
+    stage = Stage({"#": DEFAULT, "r.#": AddressSettings(send_to_dla_on_no_route=True), "DLQ": dead})
+    stage.kernel.catalog.create_address("r.a", anycast=False, multicast=True, auto_created=False)
+    stage.send(letter("m", "r.a"), routing_type=MULTICAST)
+    assert only(stage, "DLQ").expiration == stage.kernel.now_ms + 500
 
 
 def test_no_route_in_a_transaction_waits_for_its_end() -> None:
