@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 
 from embedbroker.config import BrokerConfig
@@ -43,11 +44,15 @@ def open_directory(config: BrokerConfig, given: Disk | None) -> OpenDirectory:
         return OpenDirectory(given, settings, None)
     assert config.data_directory is not None
     directory = Path(config.data_directory)
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        lock = DirectoryLock.acquire(directory, config.name)
-    except DirectoryLocked as error:
-        raise ResourceAllocationException(str(error)) from error
-    except OSError as error:
-        raise ResourceAllocationException(f"cannot use directory {directory}: {error}") from error
-    return OpenDirectory(FileDisk(directory), settings, lock)
+    with ExitStack() as undoing:
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            lock = DirectoryLock.acquire(directory, config.name)
+            undoing.callback(lock.release)
+            disk = FileDisk(directory)
+        except DirectoryLocked as error:
+            raise ResourceAllocationException(str(error)) from error
+        except OSError as error:
+            raise ResourceAllocationException(f"cannot use directory {directory}: {error}") from error
+        undoing.pop_all()
+    return OpenDirectory(disk, settings, lock)

@@ -105,7 +105,7 @@ class EmbeddedBroker:
         self._nursery = await self._manager.__aenter__()
         try:
             await self.start()
-        except BaseException as error:
+        except BaseException as error:  # whatever it is, nobody leaves a scope that was not entered
             await self._leave(error)
             raise
         return self
@@ -153,7 +153,7 @@ class EmbeddedBroker:
         run = _Run(self.config, self._disk_given, self._logger)
         try:
             await run.start(self._nursery)
-        except BaseException:
+        except BaseException:  # a cancellation, too, must not leave the directory locked
             run.close()
             raise
         self._run = run

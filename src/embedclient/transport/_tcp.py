@@ -10,7 +10,7 @@ import errno
 import logging
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import trio
 
@@ -188,28 +188,24 @@ async def connect_tcp(
         raise TransportLost(f"cannot connect to {where}: looking up the name took over {timeout_s:g} s") from None
     except OSError as error:
         raise TransportLost(f"cannot connect to {where}: {_error_text(error)}") from error
+
+    def prepare(opened: socket.socket) -> None:
+        _prepare(opened, no_delay=no_delay)
+        _size_buffers(opened, send_buffer_bytes, receive_buffer_bytes)
+        if local_address is not None:
+            _bind(opened, local_address)
+
     failures: list[str] = []
     for index, (family, kind, protocol, _, address) in enumerate(found):
         # An address that never answers may use only its share, or the ones behind it would never be tried.
         share_s = (deadline - trio.current_time()) / (len(found) - index)
-        opened = socket.socket(family, kind, protocol)
         try:
-            _prepare(opened, no_delay=no_delay)
-            _size_buffers(opened, send_buffer_bytes, receive_buffer_bytes)
-            if local_address is not None:
-                _bind(opened, local_address)
             with trio.fail_after(max(0.0, share_s)):
-                await _connect(opened, address)
-            return TcpStream(opened)
+                return TcpStream(await _connected(socket.socket(family, kind, protocol), prepare, address))
         except trio.TooSlowError:
             failures.append(f"{_address_text(address)}: no answer within {share_s:.3g} s")
-            opened.close()
         except OSError as error:
             failures.append(f"{_address_text(address)}: {_error_text(error)}")
-            opened.close()
-        except BaseException:
-            opened.close()
-            raise
     raise TransportLost(f"cannot connect to {where} ({'; '.join(failures)})")
 
 
@@ -228,7 +224,7 @@ async def listen_tcp(host: str | None, port: int, backlog: int = 128, *, no_dela
             bound = _listen((str(address[0]), shared_port, *address[2:]), family, kind, protocol, backlog)
             if bound is not None:
                 listeners.append(TcpListener(bound, no_delay=no_delay))
-    except BaseException:
+    except BaseException:  # a cancellation, too, must not leave ports taken
         for listener in listeners:
             listener.close()
         raise
@@ -277,6 +273,19 @@ def _listen(
         bound.close()
         raise OSError(error.errno, f"cannot listen on {_address_text(address)}: {_error_text(error)}") from error
     return bound
+
+
+async def _connected(
+    opened: socket.socket, prepare: Callable[[socket.socket], None], address: _SocketAddress
+) -> socket.socket:
+    """The socket once it is connected; whatever goes wrong, it is closed."""
+    try:
+        prepare(opened)
+        await _connect(opened, address)
+    except BaseException:  # a cancellation, too, must not leave it open
+        opened.close()
+        raise
+    return opened
 
 
 async def _connect(opened: socket.socket, address: _SocketAddress) -> None:
