@@ -31,6 +31,7 @@ from ._segments import (
     SegmentFlags,
     SegmentHeader,
     decode_header,
+    segment_name,
     segment_range,
     torn_name,
     torn_tail,
@@ -224,7 +225,7 @@ class Recovery:
             if holder is None:
                 # What was merged after the segment start was written is dropped as the merged range.
                 if not any(low <= first and last <= high for low, high in self.replay.dropped):
-                    raise Corruption("", 0, f"the segment file of generation {first} to {last} is missing")
+                    raise Corruption(segment_name(first, last), 0, "the file is missing, but its batches were synced")
             elif (holder.first, holder.last) == (first, last) and holder.extent[2] != number:
                 self._raise_missing(holder)
 

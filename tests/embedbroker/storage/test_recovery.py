@@ -264,7 +264,7 @@ def test_a_missing_segment_in_the_middle_is_refused() -> None:
         journal = recover(twin)
         assert journal.state is JournalState.FAILED, name
         assert journal.failure is not None
-        assert "missing" in journal.failure
+        assert f"{name} at offset" in journal.failure and "missing" in journal.failure
 
 
 def test_a_segment_of_another_journal_is_refused() -> None:
