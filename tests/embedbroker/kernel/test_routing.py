@@ -204,6 +204,11 @@ def test_queues_are_created_by_the_rules(stage: Stage) -> None:
     assert stage.queue("x", "a", ignore_if_exists=True) is stage.kernel.catalog.queues["x"]
 
 
+def test_a_refused_filter_is_quoted_once_and_its_beginning_only(stage: Stage) -> None:
+    assert stage.refused("x", "a", filter="colour = ").text.count("colour") == 1
+    assert len(stage.refused("x", "a", filter="(" * 5000).text) < 400
+
+
 def test_names_may_be_fully_qualified(stage: Stage) -> None:
     assert stage.queue("a::x", "ignored").definition.address == "a"
     assert stage.kernel.catalog.queues["x"].definition.address == "a"
