@@ -56,6 +56,7 @@ class CoreConnection:
     """A connection and its sessions by channel id."""
 
     __slots__ = (
+        "_has_dropped",
         "_last_heard",
         "_log",
         "_refused_reattach",
@@ -86,6 +87,7 @@ class CoreConnection:
         self.time_to_live = config.connection_ttl_ms / 1000 if config.connection_ttl_ms >= 0 else None
         self._last_heard = service.now.monotonic
         self._refused_reattach = False
+        self._has_dropped = False
         # The socket is gone, sessions wait for a reattachment.
         self.lost = False
 
@@ -114,7 +116,8 @@ class CoreConnection:
                     session.on_frame(packet_type, buffer, start, end)
                 elif channel_id < _USER_CHANNEL:
                     self._on_packet(channel_id, decode_packet(buffer, start, end, self.version, True))
-                # A frame for a channel that is not open is dropped, as Artemis drops it.
+                else:
+                    self._drop(packet_type, channel_id)
                 start = end
                 if not self.link.alive:
                     break
@@ -143,6 +146,13 @@ class CoreConnection:
                 # but a packet that only brokers exchange means that this peer is no client.
                 if packet.TYPE in _BROKER_ONLY:
                     raise RemoteProtocolError(f"{PacketType(packet.TYPE).name} on channel {channel_id} is not served")
+                self._drop(packet.TYPE, channel_id)
+
+    def _drop(self, packet_type: int, channel_id: int) -> None:
+        """Nobody is there to take a frame: it is ignored, as Artemis ignores it, and the log says so once."""
+        if not self._has_dropped:
+            self._has_dropped = True
+            self.log(f"a packet of type {packet_type} for channel {channel_id} was dropped: no session is open there")
 
     def _send(self, packet: Packet, channel_id: int) -> None:
         self.link.write(encode_packet(packet, channel_id, min(self.version, SERVER_VERSION)))
@@ -277,6 +287,8 @@ class CoreConnection:
 
     def closed(self) -> None:
         """The peer's socket is gone."""
+        if self.partial_frame_size:
+            self.log(f"connection lost in the middle of a frame, of which {self.partial_frame_size} bytes came")
         self.link.alive = False
         self._splitter = FrameSplitter()
         if self._is_awaited and self.time_to_live is not None:

@@ -121,7 +121,12 @@ async def test_packets_for_channels_that_are_not_open_are_dropped(caplog: pytest
         await intruder.send_packets(SessionQueueQuery("x"), channel=1)
         await intruder.send(PING)
         assert await intruder.next_packet() == Ping(60_000)
-        assert guarded.lines() == []
+        (line,) = guarded.lines()
+        assert "for channel 11 was dropped" in line
+        await intruder.send_packets(SessionQueueQuery("x"), channel=11)
+        await intruder.send(PING)
+        assert await intruder.next_packet() == Ping(60_000)
+        assert guarded.lines() == []  # it was said
         intruder.stream.close()
 
 
@@ -249,7 +254,8 @@ async def test_a_client_killed_in_the_middle_of_a_frame(caplog: pytest.LogCaptur
             await intruder.send(encode_packet(SessionSend(letter("cut", "sink"), True, -2), 10, 136)[:cut])
             intruder.stream.close()
             await trio.testing.wait_all_tasks_blocked()
-        assert guarded.lines() == []
+            (line,) = guarded.lines()
+            assert f"in the middle of a frame, of which {cut} bytes came" in line
 
 
 async def test_a_client_killed_in_the_middle_of_its_work(caplog: pytest.LogCaptureFixture) -> None:
