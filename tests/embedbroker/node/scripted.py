@@ -39,6 +39,7 @@ from embedclient.wire.core import (
     CreateQueueV2,
     CreateSession,
     CreateSessionResponse,
+    ExceptionResponse,
     FrameSplitter,
     NullResponse,
     Packet,
@@ -159,6 +160,13 @@ class Peer:
         packets = [packet for _channel, packet in self.received]
         self.received.clear()
         return packets
+
+    def refusal(self) -> ExceptionResponse:
+        """The only answer since the last time, an EXCEPTION; the connection lives on."""
+        (packet,) = self.clear()
+        assert isinstance(packet, ExceptionResponse), packet
+        assert packet.message is not None and self.closed is None
+        return packet
 
     def names(self) -> list[str]:
         return [type(packet).__name__ for packet in self.clear()]
