@@ -96,11 +96,11 @@ class Kernel:
         """Do what the inputs made possible, about ``budget`` messages of it; see `has_work`."""
         # Nothing that goes on for long keeps the queues from their turn.
         share = max(budget // 3, 1) if self._woken else budget
-        if self.publications.is_due(self.store.reached):
+        if self.is_publishing:
             budget -= share - self.publications.publish(self.store.reached, share)
         for valve in list(self._relieved):
             valve.let_through()
-        if self.chores:
+        if self.chores.waiting:
             budget -= self.chores.run(min(share, budget))
         if self._woken:
             # One turn each: what wakes again goes on in the next step.
@@ -126,15 +126,15 @@ class Kernel:
     def has_work(self) -> bool:
         """Whether `run` would do something at once."""
         return (
-            bool(self._woken or self._expired or self.chores or self._relieved)
-            or self.publications.is_due(self.store.reached)
+            bool(self._woken or self._expired or self.chores.waiting or self._relieved)
+            or self.publications.next_point <= self.store.reached
             or self.memory.can_grant
         )
 
     @property
     def is_publishing(self) -> bool:
         """Whether messages that are safe still wait for their turn to become visible."""
-        return self.publications.is_due(self.store.reached)
+        return self.publications.next_point <= self.store.reached
 
     def make_valve(self) -> Valve:
         """For the consumers of one connection."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from embedbroker.config import AddressSettings
@@ -283,7 +285,7 @@ def test_a_scan_period_of_minus_one_switches_it_off() -> None:
     stage = Stage(message_expiry_scan_period_ms=-1, address_queue_scan_period_ms=-1)
     stage.queue("q")
     stage.send(expiring(stage, "m", "q"))
-    assert stage.kernel.housekeeping.next_deadline(0.0) is None
+    assert stage.kernel.housekeeping.next_deadline(0.0) == math.inf
     stage.pass_time(1000)
     assert stage.waiting("q") == ["m"]
 
