@@ -163,6 +163,8 @@ def repair(directory: Path, copy: Path) -> None:
             report = repair_directory(directory, copy, segment_size_bytes=BrokerConfig().segment_size_bytes)
         except ValueError as error:
             raise Refused(f"{copy}: {error}") from None
+        except DiskFault as fault:
+            raise CannotStart(f"the copy of {directory} in {copy} was not finished: {fault}") from None
     for finding in report.findings:
         click.echo(_finding_line(finding))
     click.echo(

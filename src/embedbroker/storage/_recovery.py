@@ -27,6 +27,7 @@ from ._replay import MalformedRecord, Replay
 from ._segments import (
     COMPACTING,
     FIRST_BATCH_OFFSET,
+    UNFINISHED_COPY,
     Segment,
     SegmentFlags,
     SegmentHeader,
@@ -101,6 +102,8 @@ class Recovery:
         headers: list[tuple[SegmentHeader, int]] = []
         for name in names:
             extent = segment_range(name)
+            if name == UNFINISHED_COPY:
+                raise Corruption(name, 0, "a repair that wrote this copy did not finish it; messages are missing")
             if name == COMPACTING:
                 yield (Remove(name),)
             elif extent is not None or name.startswith("spare-"):

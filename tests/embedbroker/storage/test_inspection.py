@@ -9,12 +9,14 @@ import pytest
 from embedbroker.kernel import AddressDefinition, HeuristicOutcome, QueueDefinition, xid_bytes
 from embedbroker.storage import (
     SECTOR_BYTES,
+    DiskFault,
     Finding,
     JournalSettings,
     ListFiles,
     RecordRow,
     Rename,
     WriteAt,
+    holds_journal,
     inspect_journal,
     journal_rows,
     repair_journal,
@@ -253,3 +255,27 @@ def test_a_copy_is_never_written_over_a_journal() -> None:
     disk, _ = worked(1, 20)
     with pytest.raises(ValueError, match="holds a journal already"):
         repair_journal(disk, disk, COPY, NOW)
+
+
+def test_a_copy_that_was_not_finished_is_never_taken_for_the_journal() -> None:
+    disk, _ = worked(6, 300)
+    whole = SimulatedDisk()
+    saved = repair_journal(disk, whole, COPY, NOW)
+    assert saved.messages > 5
+    refused = 0
+    for operation in range(whole.operations):
+        copy = SimulatedDisk()
+        copy.fail_at(operation)
+        with pytest.raises(DiskFault):
+            repair_journal(disk, copy, COPY, NOW)
+        copy.crash(Random(operation))
+        report = inspect_journal(copy)
+        if report.refusal is None:
+            assert report.messages == saved.messages or not holds_journal(copy)
+        else:
+            assert "did not finish" in report.refusal
+            assert recover(copy).recovered is None
+            refused += 1
+    assert refused > 5
+    with pytest.raises(ValueError, match="holds a journal already, or the beginning of one"):
+        repair_journal(disk, whole, COPY, NOW)
