@@ -67,6 +67,7 @@ class EmbeddedBroker:
         self._manager: AbstractAsyncContextManager[trio.Nursery] | None = None
         self._nursery: trio.Nursery | None = None
         self._run: _Run | None = None
+        self._is_starting = False
 
     # -- where it is ---------------------------------------------------------------------------------------------
 
@@ -150,12 +151,17 @@ class EmbeddedBroker:
             raise IllegalStateException("start() needs the scope of 'async with': enter the broker first")
         if self._run is not None:
             raise IllegalStateException("the broker is running already")
+        if self._is_starting:
+            raise IllegalStateException("the broker is being started by another task")
         run = _Run(self.config, self._disk_given, self._logger)
+        self._is_starting = True
         try:
             await run.start(self._nursery)
         except BaseException:  # a cancellation, too, must not leave the directory locked
             run.close()
             raise
+        finally:
+            self._is_starting = False
         self._run = run
 
     async def stop(self) -> None:

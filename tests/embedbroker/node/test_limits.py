@@ -6,7 +6,9 @@ import pytest
 
 from embedbroker.node import BytesReceived
 from embedclient.errors import ErrorCode
+from embedclient.model import Properties, PropertyType
 from embedclient.wire.core import (
+    CoreMessage,
     CreateAddress,
     CreateQueueV2,
     CreateSession,
@@ -101,6 +103,18 @@ def test_a_producer_that_keeps_to_its_credit_is_not_refused_when_others_fill_the
     polite.post("x" * 700, blocking=True)
     assert polite.clear() == [DONE]
     assert stage.node.kernel.memory.used_bytes <= 30_000
+
+
+def test_replies_to_management_requests_do_not_fill_a_broker_beyond_its_limit() -> None:
+    stage = full_stage()
+    peer = stage.connect().open_session()
+    peer.create_queue()
+    properties = Properties()
+    properties.set("JMSReplyTo", "q", PropertyType.STRING)
+    request = CoreMessage.build(address="activemq.management", durable=False, properties=properties)
+    peer.send(*[SessionSend(request, False, 0)] * 200)
+    assert 20_000 <= stage.node.kernel.memory.used_bytes < 21_000
+    assert peer.state() == "open"
 
 
 # -- frames that are not whole ----------------------------------------------------------------------------------------

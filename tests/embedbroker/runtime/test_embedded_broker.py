@@ -98,6 +98,24 @@ async def test_stopping_twice_is_fine_and_starting_twice_is_not() -> None:
         await broker.crash()
 
 
+async def test_two_tasks_do_not_start_it_at_once() -> None:
+    refused: list[str] = []
+
+    async def start(broker: EmbeddedBroker) -> None:
+        try:
+            await broker.start()
+        except IllegalStateException as error:
+            refused.append(str(error))
+
+    async with EmbeddedBroker() as broker:
+        await broker.stop()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(start, broker)
+            nursery.start_soon(start, broker)
+        assert refused == ["the broker is being started by another task"]
+        assert broker.is_running
+
+
 async def test_several_brokers_live_in_one_process() -> None:
     async with EmbeddedBroker() as one, EmbeddedBroker() as other:
         assert one.port != other.port and one.vm_url != other.vm_url
