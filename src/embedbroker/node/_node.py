@@ -164,9 +164,9 @@ class Node:
             return now
         earliest = self._check_due
         if self.state is NodeState.RUNNING:
-            due = self.kernel.housekeeping.next_deadline(now)
-            if earliest is None or due < earliest:
-                earliest = due
+            earliest = self.kernel.housekeeping.next_deadline(now)
+            if self._check_due is not None and self._check_due < earliest:
+                earliest = self._check_due
         if self.journal is not None and self.state is not NodeState.STOPPED:
             due = self.journal.next_deadline()
             if due is not None and (earliest is None or due < earliest):

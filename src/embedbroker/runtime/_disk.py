@@ -81,7 +81,7 @@ class FileDisk:
                 results.append(self._do(operation))
         except OSError as error:
             kind = _KINDS.get(error.errno or 0, FaultKind.FAILED)
-            raise DiskFault(kind, _file_of(operation), error.strerror or str(error)) from error
+            raise DiskFault(kind, _file_of(operations[len(results)]), error.strerror or str(error)) from error
         finally:
             with self._counting:
                 self._under_way -= 1
