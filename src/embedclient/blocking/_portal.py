@@ -159,7 +159,13 @@ class Portal:
         """
         portal = cls()
         portal._thread.start()
-        portal._ready.wait()
+        try:
+            portal._ready.wait()
+        except BaseException:  # Ctrl-C: nobody has the portal, and nobody would end its thread
+            portal._ready.wait()
+            if portal._start_failure is None:
+                portal._stop()
+            raise
         failure = portal._start_failure
         if failure is not None:
             portal._thread.join()

@@ -225,6 +225,26 @@ def test_a_broker_in_a_thread_tells_why_it_failed(tmp_path: Path) -> None:
         broker.wait_failed()
 
 
+@pytest.mark.parametrize("when", ["before it begins", "after it has begun"])
+def test_ctrl_c_while_a_thread_starts_leaves_no_broker_behind(when: str, tmp_path: Path) -> None:
+    class Interrupted(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            if when == "after it has begun":
+                super().wait(timeout)
+            raise KeyboardInterrupt
+
+    broker = EmbeddedBroker.in_thread(data_directory=str(tmp_path), name="interrupted")
+    begun, broker._begun = broker._begun, Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        broker.__enter__()
+    assert "embedbroker interrupted" not in [thread.name for thread in threading.enumerate()]
+    broker._begun = begun
+    with broker:
+        assert broker.is_running
+    with EmbeddedBroker.in_thread(data_directory=str(tmp_path)) as other:
+        assert other.is_running
+
+
 def test_a_thread_that_cannot_start_says_why() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

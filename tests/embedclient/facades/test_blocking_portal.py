@@ -199,3 +199,24 @@ def test_a_thread_that_gets_no_event_loop_says_so() -> None:
     with pytest.raises(ResourceAllocationException, match="no event loop for the connection: Too many open files"):
         ConnectionFactory("tcp://127.0.0.1:1").connect()
     assert portal_threads() == before
+
+
+def test_ctrl_c_while_the_thread_starts_leaves_no_thread_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = portal_threads()
+    waits = count()
+
+    class Interrupted(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            if next(waits) == 0:
+                raise KeyboardInterrupt
+            return super().wait(timeout)
+
+    def make(portal: Portal) -> None:
+        usual(portal)
+        portal._ready = Interrupted()
+
+    usual = Portal.__init__
+    monkeypatch.setattr(Portal, "__init__", make)
+    with pytest.raises(KeyboardInterrupt):
+        Portal.open()
+    assert portal_threads() == before
