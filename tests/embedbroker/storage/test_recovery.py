@@ -76,6 +76,7 @@ def verdict(disk: SimulatedDisk) -> str:
     return "cut" if any("is cut" in note for note in journal.notes) else "unnoticed"
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("bit", range(8))
 def test_every_flipped_bit_of_a_sealed_journal_is_detected(bit: int) -> None:
     disk = SimulatedDisk()
