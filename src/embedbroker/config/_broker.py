@@ -69,6 +69,8 @@ class BrokerConfig:
     memory. ``global_max_size_bytes`` None is half of the memory the process may use; producers wait for credits beyond
     it, for ever if it were 0, which is refused. The limits whose default is None are shares of it, see `memory_shares`.
     Times end in their unit.
+    ``client_version_min`` is the oldest level of the CORE protocol that is let in: 126 is Artemis 1.5, anything below
+    is HornetQ.
     ``address_settings`` maps match texts to settings; by default dead letters go to ``DLQ`` and expired messages to
     ``ExpiryQueue``, as in a broker that ``artemis create`` made.
 
@@ -90,6 +92,7 @@ class BrokerConfig:
     id_cache_size: int = field(default=20_000, validator=_whole)
     persist_id_cache: bool = field(default=True, validator=instance(bool))
     frame_size_bytes_max: int = field(default=100 * 1024 * 1024, validator=_positive)
+    client_version_min: int = field(default=126, validator=whole(122, 136))
     connection_ttl_ms: int = field(default=60_000, validator=_time)
     connection_check_interval_ms: int = field(default=2_000, validator=_positive)
     handshake_timeout_ms: int = field(default=10_000, validator=_whole)

@@ -40,7 +40,7 @@ from embedclient.wire.core import (
     encode_packet,
 )
 
-from ._core_service import SERVER_VERSION, VERSION_MIN, CoreService
+from ._core_service import SERVER_VERSION, CoreService
 from ._core_session import CoreSession
 from ._link import Link
 
@@ -173,10 +173,11 @@ class CoreConnection:
 
     def _create_session(self, packet: CreateSession | CreateSessionV2) -> None:
         service = self.service
-        if not VERSION_MIN <= packet.version <= SERVER_VERSION:
+        version_min = service.kernel.config.client_version_min
+        if not version_min <= packet.version <= SERVER_VERSION:
             self._refuse(
                 ErrorCode.INCOMPATIBLE_CLIENT_SERVER_VERSIONS,
-                f"client version {packet.version} is not served, only {VERSION_MIN} to {SERVER_VERSION}",
+                f"client version {packet.version} is not served, only {version_min} to {SERVER_VERSION}",
             )
             return
         if not service.started:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from embedbroker.config import BrokerConfig
 from embedbroker.node import Level
 from embedclient.errors import ErrorCode
 from embedclient.wire.core import (
@@ -107,6 +108,18 @@ def test_the_oldest_topology_question_is_answered(stage: Stage) -> None:
 def test_versions_we_speak_get_a_session(stage: Stage, version: int) -> None:
     peer = stage.connect(version)
     peer.send(create(version), channel=1)
+    assert peer.clear() == [CreateSessionResponse(136)]
+
+
+@pytest.mark.parametrize("version", [122, 124, 125])
+def test_clients_older_than_artemis_come_only_where_they_are_let_in(version: int) -> None:
+    stage = Stage(client_version_min=BrokerConfig().client_version_min)
+    peer = stage.connect(126)
+    peer.send(create(version), channel=1)
+    refusal = peer.refusal()
+    assert refusal.code == ErrorCode.INCOMPATIBLE_CLIENT_SERVER_VERSIONS
+    assert refusal.message == f"client version {version} is not served, only 126 to 136"
+    peer.send(create(126), channel=1)
     assert peer.clear() == [CreateSessionResponse(136)]
 
 
