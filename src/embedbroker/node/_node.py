@@ -239,6 +239,7 @@ class Node:
         newcomer = self._newcomers.pop(closed.connection, None)
         if newcomer is not None:
             newcomer.link.alive = False
+            self._notice(Level.INFO, f"{newcomer.link.peer}: gone without a handshake, {len(newcomer.head)} bytes came")
             return
         connection = self._connections.pop(closed.connection, None)
         if connection is not None:

@@ -240,9 +240,12 @@ async def test_a_port_scan(caplog: pytest.LogCaptureFixture) -> None:
     async with guarded_broker(caplog) as guarded:
         for _ in range(50):
             intruder = await guarded.connect()
+            await intruder.send(b"ARTE")
             intruder.stream.close()
         await trio.testing.wait_all_tasks_blocked()
-        assert guarded.lines() == []
+        lines = guarded.lines()
+        assert len(lines) == 50
+        assert all("gone without a handshake, 4 bytes came" in line for line in lines)
 
 
 async def test_a_client_killed_in_the_middle_of_a_frame(caplog: pytest.LogCaptureFixture) -> None:
