@@ -40,6 +40,9 @@ from embedclient.errors import JMSException
 from embedclient.model import Instant, Xid
 from embedclient.wire.core import SessionStop
 
+# A search through all the seeds takes half a minute, and more on a machine that does something else, too.
+pytestmark = [pytest.mark.search, pytest.mark.timeout(300)]
+
 SEEDS_MAX = 200
 
 Bug = Callable[[pytest.MonkeyPatch], None]

@@ -70,7 +70,7 @@ def journal() -> None:
     """Look at the journal of a stopped broker."""
 
 
-@journal.command()
+@journal.command(short_help="Say whether a broker would start on it.")
 @_directory
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON.")
 def verify(directory: Path, as_json: bool) -> None:
@@ -124,7 +124,7 @@ def _finding_line(finding: Finding) -> str:
     return f"found: {finding.file} at offset {finding.offset}: {finding.text}"
 
 
-@journal.command()
+@journal.command(short_help="List its records and damage.")
 @_directory
 @click.option("--kind", callback=_kind_named, help="Only records of this kind, such as ADD_MESSAGE.")
 @click.option("--limit", type=click.IntRange(1), help="Stop after so many rows.")
@@ -148,7 +148,7 @@ def _row_line(row: RecordRow | Finding) -> str:
     return f"{row.file} {row.offset:>10} batch {row.batch:<7} {row.kind:<22} {row.size_bytes:>8} bytes  {row.text}"
 
 
-@journal.command()
+@journal.command(short_help="Save what can be read to a copy.")
 @_directory
 @click.argument("copy", type=click.Path(path_type=Path))
 def repair(directory: Path, copy: Path) -> None:
@@ -163,6 +163,8 @@ def repair(directory: Path, copy: Path) -> None:
             report = repair_directory(directory, copy, segment_size_bytes=BrokerConfig().segment_size_bytes)
         except ValueError as error:
             raise Refused(f"{copy}: {error}") from None
+        except DiskFault as fault:
+            raise CannotStart(f"the copy of {directory} in {copy} was not finished: {fault}") from None
     for finding in report.findings:
         click.echo(_finding_line(finding))
     click.echo(

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import BinaryIO
 
 import click
-import trio
 
 from embedclient import Connection, DeliveryMode
 
 from ._connection_options import connection_options, factory_for, run_client
 from ._message_text import KINDS, Value, message_from, property_from
+from ._stdin import lines_of_stdin, whole_stdin
 
 __all__ = ["send"]
 
@@ -68,7 +66,7 @@ def send(
             producer.delivery_mode = DeliveryMode.NON_PERSISTENT if non_persistent else DeliveryMode.PERSISTENT
             producer.priority = priority
             producer.time_to_live = ttl
-            async with aclosing(_given(bodies, lines)) as given:
+            async with aclosing(_given(bodies, lines, connection.settings.frame_size_bytes_max)) as given:
                 async for body in given:
                     message = message_from(kind, body, properties)
                     message.correlation_id = correlation_id
@@ -82,14 +80,14 @@ def send(
     run_client(factory_for(url, user, password, client_id), work)
 
 
-async def _given(bodies: tuple[str, ...], lines: bool) -> AsyncGenerator[str | bytes, None]:
-    """What stands on the command line; else stdin, read beside the connection, which stays alive meanwhile."""
-    source: BinaryIO = sys.stdin.buffer
+async def _given(bodies: tuple[str, ...], lines: bool, bytes_max: int) -> AsyncGenerator[str | bytes, None]:
+    """What stands on the command line; else stdin."""
     if bodies:
         for body in bodies:
             yield body
     elif lines:
-        async for line in trio.wrap_file(source):
-            yield line.rstrip(b"\r\n")
+        async with aclosing(lines_of_stdin(bytes_max)) as bodies_of_stdin:
+            async for line in bodies_of_stdin:
+                yield line
     else:
-        yield await trio.to_thread.run_sync(source.read)
+        yield await whole_stdin(bytes_max)

@@ -14,7 +14,7 @@ from embedclient.model import TransportConfiguration, did_you_mean
 
 from ._address_settings import AddressSettings, check_match
 from ._addresses import AddressConfiguration, as_addresses
-from ._checks import instance, named, optional, text, whole
+from ._checks import instance, named, optional, path, text, whole
 from ._cluster import DEFAULT_CLUSTER_PASSWORD, DEFAULT_CLUSTER_USER, ClusterConnection, as_connectors
 from ._ha_policy import HAPolicy, PrimaryOnly
 
@@ -102,6 +102,8 @@ class BrokerConfig:
     ``connectors`` are names for the places of brokers, as URLs or values: ``{"b": "tcp://host-b:61616"}``.
     ``cluster_connection`` makes the broker a member of a cluster, or of a live and backup group; its brokers know each
     other by ``cluster_user`` and ``cluster_password``, which must be the same everywhere.
+    ``client_version_min`` is the oldest level of the CORE protocol that is let in: 126 is Artemis 1.5, anything below
+    is HornetQ.
     ``address_settings`` maps match texts to settings; by default dead letters go to ``DLQ`` and expired messages to
     ``ExpiryQueue``, as in a broker that ``artemis create`` made. ``addresses`` are there from the start, with their
     queues: ``{"orders": AddressConfiguration(anycast={"orders": QueueConfiguration()})}``.
@@ -113,9 +115,9 @@ class BrokerConfig:
     name: str = field(default="embedbroker", validator=named)
     host: str = field(default="127.0.0.1", validator=text)
     port: int = field(default=0, validator=whole(0, 65_535))
-    data_directory: str | None = field(default=None, validator=optional(text))
+    data_directory: str | None = field(default=None, validator=optional(path))
     ha_policy: HAPolicy = field(factory=PrimaryOnly, validator=_ha_policy)
-    node_manager_lock_directory: str | None = field(default=None, validator=optional(named))
+    node_manager_lock_directory: str | None = field(default=None, validator=optional(path))
     journal_lock_acquisition_timeout_ms: int = field(default=-1, validator=_time)
     connectors: dict[str, TransportConfiguration] = field(factory=dict, converter=as_connectors)
     cluster_connection: ClusterConnection | None = field(default=None, validator=_cluster_connection)
@@ -132,6 +134,7 @@ class BrokerConfig:
     id_cache_size: int = field(default=20_000, validator=_whole)
     persist_id_cache: bool = field(default=True, validator=instance(bool))
     frame_size_bytes_max: int = field(default=100 * 1024 * 1024, validator=_positive)
+    client_version_min: int = field(default=126, validator=whole(122, 136))
     connection_ttl_ms: int = field(default=60_000, validator=_time)
     connection_check_interval_ms: int = field(default=2_000, validator=_positive)
     handshake_timeout_ms: int = field(default=10_000, validator=_whole)

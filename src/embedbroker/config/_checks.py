@@ -11,7 +11,7 @@ from typing import Any
 
 from attrs import Attribute
 
-__all__ = ["Check", "instance", "named", "optional", "text", "whole"]
+__all__ = ["Check", "instance", "named", "optional", "path", "text", "whole"]
 
 Check = Callable[[object, "Attribute[Any]", object], None]
 
@@ -43,10 +43,21 @@ text = instance(str)
 
 
 def named(instance: object, attribute: Attribute[Any], value: object) -> None:
-    """A text that something is called by."""
+    """A text that something is called by. It is written on wires and into files, so UTF-8 must have it."""
     text(instance, attribute, value)
     if not value:
         raise ValueError(f"{attribute.name} must not be empty")
+    try:
+        str(value).encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{attribute.name} must be Unicode text, not {value!r}") from None
+
+
+def path(instance: object, attribute: Attribute[Any], value: object) -> None:
+    """The path of a file or a directory. An empty one would mean the directory that the process happens to be in."""
+    text(instance, attribute, value)
+    if not value or "\0" in str(value):
+        raise ValueError(f"{attribute.name} must be a path, not {value!r}")
 
 
 def optional(check: Check) -> Check:

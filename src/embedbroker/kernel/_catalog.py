@@ -59,7 +59,7 @@ class Catalog:
         try:
             return self.selectors.find(text)
         except InvalidSelector as error:
-            return Refused(ErrorCode.INVALID_FILTER_EXPRESSION, f"invalid filter {text!r}: {error}")
+            return Refused(ErrorCode.INVALID_FILTER_EXPRESSION, str(error))
 
     # -- addresses -----------------------------------------------------------------------------------------------
 

@@ -16,19 +16,19 @@ __all__ = ["Chores"]
 
 
 class Chores:
-    """First in, first out. Each chore is an iterator whose steps cost about as much as one message."""
+    """First in, first out. Each chore is an iterator whose steps cost about as much as one message.
 
-    __slots__ = ("_waiting",)
+    ``waiting`` is for looking at: each step asks whether there are any.
+    """
+
+    __slots__ = ("waiting",)
 
     def __init__(self) -> None:
-        self._waiting: deque[Iterator[None]] = deque()
-
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
+        self.waiting: deque[Iterator[None]] = deque()
 
     def add(self, chore: Iterator[None]) -> None:
         """Do this behind everything that came before."""
-        self._waiting.append(chore)
+        self.waiting.append(chore)
 
     def add_action(self, action: Callable[[], None]) -> None:
         """The same for something that costs no more than one message."""
@@ -37,7 +37,7 @@ class Chores:
             action()
             yield
 
-        self._waiting.append(once())
+        self.waiting.append(once())
 
     def add_holding(self, queue: Queue, chore: Iterator[None]) -> None:
         """The same; the queue delivers nothing until it is done, so that order is kept."""
@@ -47,11 +47,11 @@ class Chores:
             yield from chore
             queue.let_go()
 
-        self._waiting.append(held())
+        self.waiting.append(held())
 
     def run(self, budget: int) -> int:
         """Do up to ``budget`` steps; returns how many."""
-        waiting, done = self._waiting, 0
+        waiting, done = self.waiting, 0
         while waiting and done < budget:
             for _ in islice(waiting[0], budget - done):
                 done += 1

@@ -24,6 +24,8 @@ __all__ = ["Departures"]
 
 _ROUTING_TYPE = "_AMQ_ROUTING_TYPE"
 _ORIGINAL_ROUTING_TYPE = "_AMQ_ORIG_ROUTING_TYPE"
+# Names of queues come from clients: what was said once is forgotten when it is too much.
+_SAID_MAX = 1000
 
 Changes = dict[str, PropertyValue | TypedValue]
 
@@ -110,9 +112,11 @@ class Departures:
             "_AMQ_ORIG_QUEUE": None,
             "_AMQ_ORIG_MESSAGE_ID": TypedValue(message.message_id, PropertyType.LONG),
         }
-        copy = message.copy_for(settings.dead_letter_address, changes=changes, removals=(_ROUTING_TYPE,), expiration=0)
+        name = settings.dead_letter_address
+        copy = message.copy_for(name, changes=changes, removals=(_ROUTING_TYPE,), expiration=0)
         copy.assign_id(message.message_id)
-        target = kernel.catalog.addresses.get(settings.dead_letter_address)
+        copy = with_expiry_settings(copy, kernel.settings.of(name), kernel.now_ms)
+        target = kernel.catalog.addresses.get(name)
         if target is not None and (queues := target.route(copy, None)):
             kernel.store_routed(copy, queues, transaction)
             self._record_duplicate_id(copy, target, transaction)
@@ -130,9 +134,6 @@ class Departures:
                 self._said.clear()
             self._said.add(key)
             self._kernel.log(text)
-
-
-_SAID_MAX = 1000
 
 
 def _copy_of(message: Message, target: str, queue_name: str, extra: Changes) -> Message:

@@ -5,6 +5,7 @@ Responsible for when that is due and for doing it in bounded slices. Refuses to 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -18,26 +19,30 @@ __all__ = ["Housekeeping"]
 
 # One move costs about as much as looking at a hundred messages.
 _SLICE = 250
+_NEVER = math.inf
 
 
 class Housekeeping:
     """Two periodic scans; a period of -1 switches one off. Times are monotonic seconds."""
 
-    __slots__ = ("_expiry_due", "_expiry_period", "_idle_due", "_idle_period", "_kernel", "_scan", "_sweep")
+    __slots__ = ("_due", "_expiry_due", "_expiry_period", "_idle_due", "_idle_period", "_kernel", "_scan", "_sweep")
 
     def __init__(self, kernel: Kernel, expiry_period_ms: int, idle_period_ms: int) -> None:
         self._kernel = kernel
         self._expiry_period = expiry_period_ms / 1000
         self._idle_period = idle_period_ms / 1000
-        self._expiry_due: float | None = None
-        self._idle_due: float | None = None
+        self._expiry_due = _NEVER
+        self._idle_due = _NEVER
+        # The earlier of the two: it is asked for at each step.
+        self._due = _NEVER
         self._scan: Iterator[bool] | None = None
         self._sweep: Iterator[bool] | None = None
 
     def start(self, now: float) -> None:
         """Count the periods from now."""
-        self._expiry_due = now + self._expiry_period if self._expiry_period > 0 else None
-        self._idle_due = now + self._idle_period if self._idle_period > 0 else None
+        self._expiry_due = now + self._expiry_period if self._expiry_period > 0 else _NEVER
+        self._idle_due = now + self._idle_period if self._idle_period > 0 else _NEVER
+        self._due = min(self._expiry_due, self._idle_due)
 
     def at_start(self) -> None:
         """What is done once, before clients come: drop what was auto-created and is empty, provide what is configured.
@@ -66,27 +71,28 @@ class Housekeeping:
         """Whether an address is of those that go when nobody uses them."""
         return address.definition.auto_created and bool(self._kernel.settings.of(address.name).auto_delete_addresses)
 
-    def next_deadline(self, now: float) -> float | None:
-        """When `run` has something to do."""
+    def next_deadline(self, now: float) -> float:
+        """When `run` has something to do; infinity: never."""
         if self._scan is not None or self._sweep is not None:
             return now
-        due = (self._expiry_due, self._idle_due, self._kernel.branches.next_deadline())
-        return min((each for each in due if each is not None), default=None)
+        due = self._kernel.branches.next_deadline()
+        return self._due if due is None or self._due < due else due
 
     def run(self, now: float) -> None:
         """Do what is due: at most one slice of an expiry scan, and one of a sweep."""
         self._kernel.branches.run(now)
-        if self._scan is None and self._expiry_due is not None and now >= self._expiry_due:
+        if self._scan is None and now >= self._expiry_due:
             self._expiry_due = now + self._expiry_period
             self._scan = self._expire_all(list(self._kernel.catalog.queues.values()), self._kernel.now_ms)
         if self._scan is not None and next(self._scan, None) is None:
             self._scan = None
-        if self._sweep is None and self._idle_due is not None and now >= self._idle_due:
+        if self._sweep is None and now >= self._idle_due:
             self._idle_due = now + self._idle_period
             catalog = self._kernel.catalog
             self._sweep = self._drop_idle(list(catalog.queues.values()), list(catalog.addresses.values()))
         if self._sweep is not None and next(self._sweep, None) is None:
             self._sweep = None
+        self._due = min(self._expiry_due, self._idle_due)
 
     def _expire_all(self, queues: list[Queue], before_ms: int) -> Iterator[bool]:
         """Move every waiting message whose time has passed; yields after each slice."""

@@ -96,11 +96,11 @@ class Kernel:
         """Do what the inputs made possible, about ``budget`` messages of it; see `has_work`."""
         # Nothing that goes on for long keeps the queues from their turn.
         share = max(budget // 3, 1) if self._woken else budget
-        if self.publications.is_due(self.store.reached):
+        if self.is_publishing:
             budget -= share - self.publications.publish(self.store.reached, share)
         for valve in list(self._relieved):
             valve.let_through()
-        if self.chores:
+        if self.chores.waiting:
             budget -= self.chores.run(min(share, budget))
         if self._woken:
             # One turn each: what wakes again goes on in the next step.
@@ -126,15 +126,15 @@ class Kernel:
     def has_work(self) -> bool:
         """Whether `run` would do something at once."""
         return (
-            bool(self._woken or self._expired or self.chores or self._relieved)
-            or self.publications.is_due(self.store.reached)
+            bool(self._woken or self._expired or self.chores.waiting or self._relieved)
+            or self.publications.next_point <= self.store.reached
             or self.memory.can_grant
         )
 
     @property
     def is_publishing(self) -> bool:
         """Whether messages that are safe still wait for their turn to become visible."""
-        return self.publications.is_due(self.store.reached)
+        return self.publications.next_point <= self.store.reached
 
     def make_valve(self) -> Valve:
         """For the consumers of one connection."""
@@ -173,26 +173,27 @@ class Kernel:
                     transaction.fail(refused.text)
                 return refused
             address = self.catalog.addresses.get(message.address)
+        # The address of ``address::queue`` is the sender's as much as one without a queue: its settings hold.
+        owner = address if address is not None else self.catalog.addresses.get(split_fqqn(message.address)[0])
         identified: Identified | None = None
-        if duplicate_id is not None:
-            owner = address or self.catalog.addresses.get(split_fqqn(message.address)[0])
-            if owner is not None:
+        if owner is not None:
+            if duplicate_id is not None:
                 admitted = self.duplicates.admit(message, owner, duplicate_id, transaction)
                 if not isinstance(admitted, Identified):
                     return admitted
                 identified = admitted
-        if address is None:
-            targets = self.catalog.qualified_queues(message, routing_type)
-        else:
-            if address.is_plain is not True:
-                adjusted = self._apply_settings(address, message)
+            if owner.is_plain is not True:
+                adjusted = self._apply_settings(owner, message)
                 if isinstance(adjusted, Refused):
                     if transaction is not None:
                         transaction.fail(adjusted.text)
                     return adjusted
                 message = adjusted
+            owner.routed_count += 1
+        if address is None:
+            targets = self.catalog.qualified_queues(message, routing_type)
+        else:
             targets = address.route(message, routing_type)
-            address.routed_count += 1
         if targets:
             self.store_routed(message, targets, transaction, identified)
         elif address is not None:

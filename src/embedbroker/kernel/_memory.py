@@ -35,6 +35,9 @@ CREDIT_COST = 4
 RESERVED_ADDRESSES_MAX = 1000
 """Addresses for which a session has room reserved; its client keeps credit for no more (core-protocol 7.4)."""
 
+# Each grant is a packet. When room comes back, a whole broker of producers may be waiting for it.
+GRANTS_AT_ONCE_MAX = 500
+
 
 @define(eq=False)
 class MemoryAccount:
@@ -136,12 +139,17 @@ class MemoryAccount:
             self._stale_count = 0
 
     def grant_waiting(self) -> None:
-        """Grant the requests for which there is room now, oldest first at each address."""
+        """Grant some requests for which there is room now, oldest first at each address; `can_grant` tells of more."""
+        left = GRANTS_AT_ONCE_MAX
         while self._relieved and self.used_bytes < self.limit_bytes:
             address = next(iter(self._relieved))
             del self._relieved[address]
             # A grant may end other owners, so nothing of this is kept over it.
             while requests := self._waiting.get(address):
+                if not left:
+                    self._relieved[address] = None
+                    return
+                left -= 1
                 owner, limit, grant = requests[0]
                 if owner in self._owners and self.is_full(address, limit):
                     break

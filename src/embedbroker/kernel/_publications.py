@@ -7,6 +7,7 @@ much it sent, so that committing a hundred thousand messages costs each step no 
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -34,10 +35,11 @@ def references_of(sent: Sent, first_position: int) -> Iterator[tuple[Queue, Refe
 class Publications:
     """First in, first out; each entry waits for its durability point.
 
-    ``dropped`` takes references whose queue was deleted in the meantime.
+    ``dropped`` takes references whose queue was deleted in the meantime. `publish` has something to show once
+    ``next_point`` is reached; it is infinite while nothing waits.
     """
 
-    __slots__ = ("_dropped", "_pending", "last_point")
+    __slots__ = ("_dropped", "_pending", "last_point", "next_point")
 
     def __init__(self, dropped: Callable[[Queue, Reference], None]) -> None:
         self._pending: deque[tuple[int, Queue, Reference] | tuple[int, Iterator[tuple[Queue, Reference]], None]] = (
@@ -45,6 +47,7 @@ class Publications:
         )
         self._dropped = dropped
         self.last_point = 0
+        self.next_point: float = math.inf
 
     def __bool__(self) -> bool:
         return bool(self._pending)
@@ -53,6 +56,8 @@ class Publications:
         """Show ``reference`` in ``queue`` once ``point`` is reached and everything added before was shown."""
         if point > self.last_point:
             self.last_point = point
+        if not self._pending:
+            self.next_point = self.last_point
         queue.expect(1)
         self._pending.append((self.last_point, queue, reference))
 
@@ -60,13 +65,11 @@ class Publications:
         """Show what a transaction sent; ``counts`` says how many messages each queue gets."""
         if point > self.last_point:
             self.last_point = point
+        if not self._pending:
+            self.next_point = self.last_point
         for queue, count in counts.items():
             queue.expect(count)
         self._pending.append((self.last_point, references_of(sent, first_position), None))
-
-    def is_due(self, reached: int) -> bool:
-        """Whether `publish` would show something."""
-        return bool(self._pending) and self._pending[0][0] <= reached
 
     def publish(self, reached: int, budget: int) -> int:
         """Show what is durable; returns what is left of the budget."""
@@ -85,6 +88,7 @@ class Publications:
                 budget -= 1
             if before == budget or budget > 0:
                 pending.popleft()
+        self.next_point = pending[0][0] if pending else math.inf
         return budget
 
     def _show(self, queue: Queue, reference: Reference) -> None:

@@ -60,7 +60,6 @@ class StoredTransaction(Protocol):
 class Recovery:
     """Portion by portion: `lock_some` until it is done, messages in any order, `send_some` until it is done.
 
-
     Then `finish` puts everything into queues and branches.
     """
 

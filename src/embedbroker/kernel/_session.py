@@ -138,13 +138,14 @@ class Session:
             return Refused(
                 ErrorCode.MAX_CONSUMER_LIMIT_EXCEEDED, f"the session has {limit} consumers, consumers_per_session_max"
             )
-        if replaced is not None:
-            self.kernel.detach(replaced, seen=False)
         consumer = Consumer(key, queue, port, selector, self.valve, browse=browse, priority=priority)
         consumer.pre_acknowledge = self.pre_acknowledge and not browse
         consumer.started = browse or self.started
         self.consumers[key] = consumer
         queue.add_consumer(consumer)
+        if replaced is not None:
+            # Not before the new one is there: a queue may live as long as it has a consumer.
+            self.kernel.detach(replaced, seen=False)
         return consumer
 
     def close_consumer(self, key: int) -> None:

@@ -121,6 +121,7 @@ class Connections:
         newcomer = self.newcomers.pop(closed.connection, None)
         if newcomer is not None:
             newcomer.link.alive = False
+            self._notice(Level.INFO, f"{newcomer.link.peer}: gone without a handshake, {len(newcomer.head)} bytes came")
             return
         connection = self.served.pop(closed.connection, None)
         if connection is not None:

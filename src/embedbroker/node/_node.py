@@ -211,9 +211,9 @@ class Node:
             return now
         earliest = self._check_due
         if self.state is NodeState.RUNNING:
-            due = self.kernel.housekeeping.next_deadline(now)
-            if due is not None and (earliest is None or due < earliest):
-                earliest = due
+            earliest = self.kernel.housekeeping.next_deadline(now)
+            if self._check_due is not None and self._check_due < earliest:
+                earliest = self._check_due
         if self.journal is not None and self.state is not NodeState.STOPPED:
             due = self.journal.next_deadline()
             if due is not None and (earliest is None or due < earliest):
@@ -357,7 +357,7 @@ class Node:
     def _is_flushed(self) -> bool:
         """Whether everything that was accepted is carried out and durable, or took too long."""
         journal = self.journal
-        if not self.kernel.chores and (journal is None or journal.point() <= journal.reached):
+        if not self.kernel.chores.waiting and (journal is None or journal.point() <= journal.reached):
             return True
         return self._check_due is not None and self._now.monotonic >= self._check_due
 
@@ -421,8 +421,7 @@ class Node:
             self.connections.check(now)
             self._schedule_check()
         if self.state is NodeState.RUNNING:
-            deadline = kernel.housekeeping.next_deadline(now.monotonic)
-            if deadline is not None and now.monotonic >= deadline:
+            if now.monotonic >= kernel.housekeeping.next_deadline(now.monotonic):
                 kernel.housekeeping.run(now.monotonic)
             if kernel.has_work:
                 kernel.run(self.config.work_per_step_max)
@@ -451,7 +450,7 @@ class Node:
         self._work_left = (
             self._restoration is not None
             or (self.state is NodeState.RUNNING and kernel.has_work)
-            or (self._flushing and bool(kernel.chores))
+            or (self._flushing and bool(kernel.chores.waiting))
         )
         outputs, self._outputs = self._outputs, []
         if journal is not None:

@@ -40,7 +40,7 @@ from embedclient.wire.core import (
     encode_packet,
 )
 
-from ._core_service import SERVER_VERSION, VERSION_MIN, CoreService
+from ._core_service import SERVER_VERSION, CoreService
 from ._core_session import CoreSession
 from ._link import Link
 
@@ -57,6 +57,7 @@ class CoreConnection:
     """A connection and its sessions by channel id."""
 
     __slots__ = (
+        "_has_dropped",
         "_last_heard",
         "_log",
         "_refused_reattach",
@@ -87,6 +88,7 @@ class CoreConnection:
         self.time_to_live = config.connection_ttl_ms / 1000 if config.connection_ttl_ms >= 0 else None
         self._last_heard = service.now.monotonic
         self._refused_reattach = False
+        self._has_dropped = False
         # The socket is gone, sessions wait for a reattachment.
         self.lost = False
 
@@ -122,7 +124,8 @@ class CoreConnection:
                     self.service.cluster.on_frame(self, channel_id, packet_type, buffer, start, end)
                 elif channel_id < _USER_CHANNEL:
                     self._on_packet(channel_id, decode_packet(buffer, start, end, self.version, True))
-                # A frame for a channel that is not open is dropped, as Artemis drops it.
+                else:
+                    self._drop(packet_type, channel_id)
                 start = end
                 if not self.link.alive:
                     break
@@ -151,6 +154,13 @@ class CoreConnection:
                 # but a packet that only brokers exchange means that this peer is no client.
                 if packet.TYPE in _BROKER_ONLY:
                     raise RemoteProtocolError(f"{PacketType(packet.TYPE).name} on channel {channel_id} is not served")
+                self._drop(packet.TYPE, channel_id)
+
+    def _drop(self, packet_type: int, channel_id: int) -> None:
+        """Nobody is there to take a frame: it is ignored, as Artemis ignores it, and the log says so once."""
+        if not self._has_dropped:
+            self._has_dropped = True
+            self.log(f"a packet of type {packet_type} for channel {channel_id} was dropped: no session is open there")
 
     def send(self, packet: Packet, channel_id: int) -> None:
         """Send a packet that belongs to no session."""
@@ -175,10 +185,11 @@ class CoreConnection:
 
     def _create_session(self, packet: CreateSession | CreateSessionV2) -> None:
         service = self.service
-        if not VERSION_MIN <= packet.version <= SERVER_VERSION:
+        version_min = service.kernel.config.client_version_min
+        if not version_min <= packet.version <= SERVER_VERSION:
             self._refuse(
                 ErrorCode.INCOMPATIBLE_CLIENT_SERVER_VERSIONS,
-                f"client version {packet.version} is not served, only {VERSION_MIN} to {SERVER_VERSION}",
+                f"client version {packet.version} is not served, only {version_min} to {SERVER_VERSION}",
             )
             return
         if not service.started:
@@ -292,6 +303,8 @@ class CoreConnection:
 
     def closed(self) -> None:
         """The peer's socket is gone."""
+        if self.partial_frame_size:
+            self.log(f"connection lost in the middle of a frame, of which {self.partial_frame_size} bytes came")
         self.link.alive = False
         self._splitter = FrameSplitter()
         self._leave_cluster()

@@ -20,9 +20,11 @@ _REPLY_TO, _CORRELATION_ID = "JMSReplyTo", "JMSCorrelationID"
 
 
 def refuse_request(kernel: Kernel, request: CoreMessage, *, sender_waits: bool) -> Refused:
-    """Refuse a request; when nobody waits for its send, whoever waits for the reply is told."""
+    """Refuse a request; when nobody waits for its send, whoever waits for the reply is told, while there is room."""
     reply_to = request.property(_REPLY_TO)
-    if not sender_waits and isinstance(reply_to, str) and reply_to:
+    memory = kernel.memory
+    has_room = memory.used_bytes < memory.limit_bytes
+    if not sender_waits and has_room and isinstance(reply_to, str) and reply_to:
         # JMS clients write temp-queue://NAME, core clients the name alone.
         kernel.send(_failure(request, reply_to.rpartition("://")[2]), None, None)
     return Refused(ErrorCode.NOT_IMPLEMTNED_EXCEPTION, _TEXT)

@@ -22,9 +22,6 @@ __all__ = ["SERVER_VERSION", "Cluster", "CoreService", "Gate", "Releasable"]
 SERVER_VERSION = 136
 """The protocol level the broker announces (core-protocol 3.1)."""
 
-VERSION_MIN = 122
-"""The oldest client level that is let in: HornetQ 2.4 speaks 124, Artemis 1.x begins at 126."""
-
 
 class Releasable(Protocol):
     """Something that holds replies until records are durable."""

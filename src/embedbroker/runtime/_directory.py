@@ -115,6 +115,7 @@ def open_directory(config: BrokerConfig, given: Disk | None, *, late: bool) -> O
     except DirectoryLocked as error:
         raise ResourceAllocationException(str(error)) from error
     except OSError as error:
+        directory.close()
         raise ResourceAllocationException(f"cannot use directory {config.data_directory}: {error}") from error
 
 

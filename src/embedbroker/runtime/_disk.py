@@ -14,7 +14,6 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 from embedbroker.storage import (
@@ -57,8 +56,9 @@ class FileDisk:
         self.directory = Path(directory)
         self._read_only = read_only
         self._guard = threading.Lock()
-        self._idle = threading.Condition(threading.Lock())
         self._under_way = 0
+        self._counting = threading.Lock()
+        self._idle = threading.Condition(self._counting)
         self._closed = False
         self._open: dict[str, int] = {}  # least recently used first
         self._unsynced: set[str] = set()
@@ -70,25 +70,24 @@ class FileDisk:
         Raises:
             DiskFault: an operation failed; those after it did not happen.
         """
-        with self._idle:
+        with self._counting:
             self._under_way += 1
+        results: list[object] = []
         try:
-            return tuple([self._attempt(operation) for operation in operations])
+            for operation in operations:
+                # Read without the lock: closing waits until nothing is under way, this operation included.
+                if self._closed:
+                    raise DiskFault(FaultKind.FAILED, _file_of(operation), "the disk was closed")
+                results.append(self._do(operation))
+        except OSError as error:
+            kind = _KINDS.get(error.errno or 0, FaultKind.FAILED)
+            raise DiskFault(kind, _file_of(operations[len(results)]), error.strerror or str(error)) from error
         finally:
-            with self._idle:
+            with self._counting:
                 self._under_way -= 1
                 if self._closed:
                     self._idle.notify_all()
-
-    def _attempt(self, operation: DiskOperation) -> object:
-        # Read without the lock: closing waits until nothing is under way, this operation included.
-        if self._closed:
-            raise DiskFault(FaultKind.FAILED, getattr(operation, "file", ""), "the disk was closed")
-        try:
-            return self._do(operation)
-        except OSError as error:
-            kind = _KINDS.get(error.errno or 0, FaultKind.FAILED)
-            raise DiskFault(kind, getattr(operation, "file", ""), error.strerror or str(error)) from error
+        return tuple(results)
 
     def close(self) -> None:
         """Close all files, behind the operations under way. What was not synced stays in doubt."""
@@ -142,7 +141,8 @@ class FileDisk:
         return None
 
     def _write(self, descriptor: int, offset: int, data: tuple[bytes, ...]) -> None:
-        for group in _groups(data):
+        while data:
+            group, data = data[:_BUFFERS_MAX], data[_BUFFERS_MAX:]
             total = sum(map(len, group))
             written = os.pwritev(descriptor, group, offset)
             if written < total:  # interrupted, or the disk is nearly full: then the next attempt says so
@@ -206,9 +206,5 @@ def _allocate(descriptor: int, size: int) -> None:
         raise
 
 
-def _groups(data: tuple[bytes, ...]) -> Iterator[tuple[bytes, ...]]:
-    if len(data) <= _BUFFERS_MAX:
-        yield data
-        return
-    for start in range(0, len(data), _BUFFERS_MAX):
-        yield data[start : start + _BUFFERS_MAX]
+def _file_of(operation: DiskOperation) -> str:
+    return getattr(operation, "file", "")

@@ -87,6 +87,7 @@ class EmbeddedBroker:
         self._manager: AbstractAsyncContextManager[trio.Nursery] | None = None
         self._nursery: trio.Nursery | None = None
         self._run: _Run | None = None
+        self._is_starting = False
 
     # -- where it is ---------------------------------------------------------------------------------------------
 
@@ -152,7 +153,7 @@ class EmbeddedBroker:
         self._nursery = await self._manager.__aenter__()
         try:
             await self.start()
-        except BaseException as error:
+        except BaseException as error:  # whatever it is, nobody leaves a scope that was not entered
             await self._leave(error)
             raise
         return self
@@ -197,13 +198,19 @@ class EmbeddedBroker:
             raise IllegalStateException("start() needs the scope of 'async with': enter the broker first")
         if self._run is not None:
             raise IllegalStateException("the broker is running already")
-        place = await take_place(self.config)
-        run = _Run(place, self._disk_given, self._locks_given, self._logger, self._watch)
+        if self._is_starting:
+            raise IllegalStateException("the broker is being started by another task")
+        self._is_starting = True
         try:
-            await run.start(self._nursery)
-        except BaseException:
-            run.close()
-            raise
+            place = await take_place(self.config)
+            run = _Run(place, self._disk_given, self._locks_given, self._logger, self._watch)
+            try:
+                await run.start(self._nursery)
+            except BaseException:  # a cancellation, too, must not leave the directory locked
+                run.close()
+                raise
+        finally:
+            self._is_starting = False
         self._run = run
 
     async def stop(self, *, failover: bool = False) -> None:

@@ -188,19 +188,20 @@ class Host:
         else:
             with _collector_paused():
                 self._step_inputs()
-        if self._work:
-            self._begin_work(input)
 
     def _step_inputs(self) -> None:
         self._stepping = True
         inputs, node, clock = self._inputs, self.node, self._clock
         try:
             while inputs:
-                for output in node.step(inputs.popleft(), clock.now()):
+                input = inputs.popleft()
+                for output in node.step(input, clock.now()):
                     if type(output) is SendBytes:
                         self._send(output.connection, output.data)
                     else:
                         self._deliver(output)
+                if self._work:
+                    self._begin_work(input)
         finally:
             self._stepping = False
         deadline = node.next_deadline()

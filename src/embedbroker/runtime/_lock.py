@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 __all__ = ["LOCK_FILE", "DirectoryLock", "DirectoryLocked"]
@@ -46,19 +48,16 @@ class DirectoryLock:
             OSError: the lock file cannot be made or written.
         """
         descriptor = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o640)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with _closed_unless_locked(descriptor):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                holder = "a reader of its journal" if _only_read(descriptor) else _holder(descriptor)
+                raise DirectoryLocked(directory, holder) from None
             # Shorten after writing, not before: a reader finds the old holder or the new one, never nobody.
             text = f"{os.getpid()} {name}\n".encode()
             os.pwrite(descriptor, text, 0)
             os.ftruncate(descriptor, len(text))
-        except BlockingIOError:
-            holder = "a reader of its journal" if _only_read(descriptor) else _holder(descriptor)
-            os.close(descriptor)
-            raise DirectoryLocked(directory, holder) from None
-        except BaseException:
-            os.close(descriptor)
-            raise
         return cls(directory, descriptor)
 
     @classmethod
@@ -75,15 +74,11 @@ class DirectoryLock:
             descriptor = os.open(directory / LOCK_FILE, os.O_RDONLY)
         except FileNotFoundError:
             return cls(directory, -1)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = _holder(descriptor)
-            os.close(descriptor)
-            raise DirectoryLocked(directory, holder) from None
-        except BaseException:
-            os.close(descriptor)
-            raise
+        with _closed_unless_locked(descriptor):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise DirectoryLocked(directory, _holder(descriptor)) from None
         return cls(directory, descriptor)
 
     def release(self) -> None:
@@ -93,6 +88,15 @@ class DirectoryLock:
             # Unlocked by name as well: a forked child may still hold a copy of the descriptor.
             fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.close(descriptor)
+
+
+@contextmanager
+def _closed_unless_locked(descriptor: int) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:  # Ctrl-C, too: a descriptor that stayed open could hold the lock for good
+        os.close(descriptor)
+        raise
 
 
 def _only_read(descriptor: int) -> bool:
@@ -107,7 +111,7 @@ def _only_read(descriptor: int) -> bool:
 def _holder(descriptor: int) -> str:
     content = os.pread(descriptor, _HOLDER_BYTES_MAX, 0)
     pid, _, name = content.decode(errors="replace").partition("\n")[0].partition(" ")
-    if not pid.isdigit():
+    if not (pid.isascii() and pid.isdigit()):
         return "another broker"
     place = f"this process ({pid})" if int(pid) == os.getpid() else f"process {pid}"
     return f"broker {name!r} in {place}"

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -26,6 +27,32 @@ __all__ = ["ThreadedBroker"]
 T = TypeVar("T")
 
 
+class _Life:
+    """What another thread can end at any moment, also before it has begun."""
+
+    def __init__(self) -> None:
+        self._scope = trio.CancelScope()
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._is_cancelled = False
+
+    def cancel(self) -> None:
+        """From the other thread. Of this and `entered`, each looks at what the other has written before."""
+        self._is_cancelled = True
+        if self._token is not None:
+            try:
+                self._token.run_sync_soon(self._scope.cancel)
+            except trio.RunFinishedError:
+                pass
+
+    @asynccontextmanager
+    async def entered(self) -> AsyncIterator[None]:
+        with self._scope:
+            self._token = trio.lowlevel.current_trio_token()
+            if self._is_cancelled:
+                self._scope.cancel()
+            yield
+
+
 class ThreadedBroker:
     """An `EmbeddedBroker` that blocks. Use it as ``with EmbeddedBroker.in_thread() as broker``.
 
@@ -38,6 +65,7 @@ class ThreadedBroker:
         self._token: trio.lowlevel.TrioToken | None = None
         self._begun = threading.Event()
         self._leave: trio.Event | None = None
+        self._life = _Life()
         self._error: BaseException | None = None
 
     @property
@@ -75,9 +103,15 @@ class ThreadedBroker:
             raise IllegalStateException("the broker is in use by another scope")
         self._begun.clear()
         self._error = None
+        self._life = _Life()
         self._thread = threading.Thread(target=self._run, name=f"embedbroker {self._broker.config.name}", daemon=True)
         self._thread.start()
-        self._begun.wait()
+        try:
+            self._begun.wait()
+        except BaseException:  # Ctrl-C while a journal is read: nobody would leave the scope that was not entered
+            self._life.cancel()
+            self._join(quiet=True)
+            raise
         if self._token is None:
             self._join()
         return self
@@ -166,7 +200,7 @@ class ThreadedBroker:
 
     async def _main(self) -> None:
         self._leave = trio.Event()
-        async with self._broker:
+        async with self._life.entered(), self._broker:
             self._token = trio.lowlevel.current_trio_token()
             self._begun.set()
             await self._leave.wait()

@@ -46,7 +46,6 @@ MAGIC = b"EBJB"
 HEADER = Struct("<4sBBHQQQqIIIIII")
 CHECKED = HEADER.size - 4
 BATCH_HEADER_BYTES = HEADER.size
-NUMBERS = Struct("<QQ")
 ZEROS = bytes(SECTOR_BYTES)
 _unpack = HEADER.unpack_from
 

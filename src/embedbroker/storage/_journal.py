@@ -324,8 +324,7 @@ class Journal:
 
     def take_work(self) -> list[DiskWork]:
         """Return the work to do next, at most one for each lane that is free."""
-        work: list[DiskWork] = []
-        state = self.state
+        work, state = list[DiskWork](), self.state
         if state is JournalState.RECOVERING:
             operations = self._recovery.take(0)
             if operations is not None:
@@ -342,10 +341,12 @@ class Journal:
             batch_work = self._write_next()
             if batch_work is not None:
                 work.append(batch_work)
-        operations = self._background.lane.take(self.reached) if state is JournalState.READY else None
-        if operations is not None:
-            self._background_work = self._number_work()
-            work.append(DiskWork(Lane.BACKGROUND, self._background_work, operations))
+        lane = self._background.lane
+        if lane.steps is not None and state is JournalState.READY:
+            operations = lane.take(self.reached)
+            if operations is not None:
+                self._background_work = self._number_work()
+                work.append(DiskWork(Lane.BACKGROUND, self._background_work, operations))
         return work
 
     def on_disk_done(self, batch: int, results: tuple[object, ...], now: Instant) -> None:

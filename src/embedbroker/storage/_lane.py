@@ -59,12 +59,11 @@ class StepLane:
             steps.close()
 
     def _advance(self, results: tuple[object, ...] | None) -> None:
-        steps = self.steps
+        # Put back only if there is more to come: work that has ended, or failed, leaves the lane idle.
+        steps, self.steps, self._request = self.steps, None, None
         assert steps is not None
         try:
             self._request = next(steps) if results is None else steps.send(results)
         except StopIteration:
-            self.steps = self._request = None
-        except BaseException:
-            self.steps = self._request = None
-            raise
+            return
+        self.steps = steps

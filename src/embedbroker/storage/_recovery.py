@@ -27,10 +27,12 @@ from ._replay import MalformedRecord, Replay
 from ._segments import (
     COMPACTING,
     FIRST_BATCH_OFFSET,
+    UNFINISHED_COPY,
     Segment,
     SegmentFlags,
     SegmentHeader,
     decode_header,
+    segment_name,
     segment_range,
     torn_name,
     torn_tail,
@@ -101,6 +103,8 @@ class Recovery:
         headers: list[tuple[SegmentHeader, int]] = []
         for name in names:
             extent = segment_range(name)
+            if name == UNFINISHED_COPY:
+                raise Corruption(name, 0, "a repair that wrote this copy did not finish it; messages are missing")
             if name == COMPACTING:
                 yield (Remove(name),)
             elif extent is not None or name.startswith("spare-"):
@@ -225,7 +229,7 @@ class Recovery:
             if holder is None:
                 # What was merged after the segment start was written is dropped as the merged range.
                 if not any(low <= first and last <= high for low, high in self.replay.dropped):
-                    raise Corruption("", 0, f"the segment file of generation {first} to {last} is missing")
+                    raise Corruption(segment_name(first, last), 0, "the file is missing, but its batches were synced")
             elif (holder.first, holder.last) == (first, last) and holder.extent[2] != number:
                 self._raise_missing(holder)
 

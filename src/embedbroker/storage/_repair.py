@@ -1,6 +1,7 @@
 """Writing a salvaged copy of a damaged journal to another directory.
 
-Responsible for turning what could be read into a clean journal. Refuses to touch the damaged one.
+Responsible for turning what could be read into a clean journal, on which no broker starts before it is complete.
+Refuses to touch the damaged one.
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ from attrs import frozen
 
 from embedclient.model import Instant
 
-from ._disk import Disk
+from ._disk import Disk, Remove, Sync, SyncDirectory, WriteAt
 from ._inspection import salvage
 from ._journal import Journal, JournalState
 from ._recovered import RecoveredMessage, RecoveredTransaction
 from ._salvage import Finding
-from ._segments import holds_journal
+from ._segments import UNFINISHED_COPY, holds_journal
 from ._settings import JournalSettings
 
 __all__ = ["RepairReport", "repair_journal"]
@@ -43,12 +44,15 @@ def repair_journal(damaged: Disk, copy: Disk, settings: JournalSettings, now: In
         DiskFault: reading or writing failed.
     """
     if holds_journal(copy):
-        raise ValueError("the directory for the copy holds a journal already")
+        raise ValueError("the directory for the copy holds a journal already, or the beginning of one")
     salvaged = salvage(damaged)
     state = salvaged.replay.finish(())
     journal = Journal(settings)
     journal.open(now)
     _write(journal, copy, now)
+    # A full disk or a kill must not leave a part of the journal that looks like all of it.
+    mark = WriteAt(UNFINISHED_COPY, 0, (b"The repair that writes this copy has not finished.\n",))
+    copy.run((mark, Sync(UNFINISHED_COPY), SyncDirectory()))
     journal.reserve_ids(salvaged.id_limit)
     for address in state.addresses:
         journal.add_address(address)
@@ -71,6 +75,7 @@ def repair_journal(damaged: Disk, copy: Disk, settings: JournalSettings, now: In
     journal.close(now)
     _write(journal, copy, now)
     assert journal.state is JournalState.CLOSED
+    copy.run((Remove(UNFINISHED_COPY), SyncDirectory()))
     return RepairReport(messages, len(state.queues), len(state.transactions), salvaged.findings)
 
 

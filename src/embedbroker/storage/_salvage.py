@@ -11,7 +11,7 @@ from attrs import Factory, define, frozen
 
 from ._batch import BatchExtent, BatchFlags, BatchWalk, find_header
 from ._disk import SECTOR_BYTES, ListFiles, Read, Stat
-from ._segments import FIRST_BATCH_OFFSET, Segment, SegmentFlags, decode_header, segment_range
+from ._segments import FIRST_BATCH_OFFSET, Segment, SegmentFlags, decode_header, segment_name, segment_range
 from ._steps import Steps, read
 
 __all__ = ["Finding", "Salvage"]
@@ -60,6 +60,10 @@ class Salvage:
         header = decode_header(data)
         if isinstance(header, str):
             self._find(name, 0, f"{header}; its batches cannot be read")
+            return
+        if segment_range(name) != (header.first, header.last):
+            own = segment_name(header.first, header.last)
+            self._find(name, 0, f"the name does not fit the segment header, which belongs to {own}; not read")
             return
         if self.identity is None:
             self.identity = header.identity

@@ -11,6 +11,7 @@ Names::
     spare-0000000017.journal               an empty place: a new file, or one whose content nobody needs
     compacting.journal                     compaction's work in progress, of no value until it is renamed
     torn-0000000042-<batch>.copy           a torn tail that recovery cut, for people to look at
+    unfinished.copy                        this is a salvaged copy, and part of it is still to be written
 
 Header, 4096 bytes, so that no later write touches its page::
 
@@ -39,6 +40,7 @@ from ._disk import Disk, ListFiles
 __all__ = [
     "COMPACTING",
     "FIRST_BATCH_OFFSET",
+    "UNFINISHED_COPY",
     "GatheredBatch",
     "Placement",
     "Segment",
@@ -55,6 +57,7 @@ __all__ = [
 
 FIRST_BATCH_OFFSET = 4096
 COMPACTING = "compacting.journal"
+UNFINISHED_COPY = "unfinished.copy"
 MAGIC = b"EBJS"
 HEADER = Struct("<4sBBHQQQQQQq")
 CHECKED = FIRST_BATCH_OFFSET - 4

@@ -315,7 +315,10 @@ class SimulatedConsumer:
             self.scene.world.note(self.name, "acknowledgement fails", f"{key} {error.error_code}")
             ledger.acknowledgement_in_doubt(self.subscription, key)
             ledger.interrupted(self.subscription)
+            # One that never left keeps the message with this consumer for as long as its session lives.
+            self._seen[delivery.message.message_id] = key
         else:
+            self._seen.pop(delivery.message.message_id, None)
             if self.host.failovers == failovers:
                 finding = ledger.acknowledged(self.subscription, key, self.scene.world.now)
                 self.scene.judge(finding, self.name, key)

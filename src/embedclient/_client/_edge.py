@@ -70,13 +70,10 @@ class Edge(Protocol):
         """Run `work` in a task of the connection's scope, which outlives no connection."""
 
 
-OpenEdge = Callable[[Agent, float], AbstractAsyncContextManager[Edge]]
-"""Opens the scope of one agent's tasks; the number bounds the orderly close, in seconds."""
-
-
 class Loop(Protocol):
     """The event loop's side of opening a connection: where an edge comes from, and its sources of time and chance."""
 
     entropy: Entropy
 
-    def open_edge(self, agent: Agent, close_timeout_s: float) -> AbstractAsyncContextManager[Edge]: ...
+    def open_edge(self, agent: Agent, close_timeout_s: float) -> AbstractAsyncContextManager[Edge]:
+        """The scope of one agent's tasks; its orderly close takes no longer than that."""

@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from types import TracebackType
 from typing import Generic, Protocol, TypeVar
 
+from embedclient.errors import IllegalStateException
+
 
 class Closeable(Protocol):
     def close(self) -> Awaitable[None]: ...
@@ -34,7 +36,8 @@ class Opening(Generic[C]):
         return self._open().__await__()
 
     async def __aenter__(self) -> C:
-        assert self._opened is None, "an Opening is used once"
+        if self._opened is not None:
+            raise IllegalStateException("this was opened before: every block needs a create_... call of its own")
         self._opened = await self._open()
         return self._opened
 

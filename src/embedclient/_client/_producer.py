@@ -22,6 +22,8 @@ from embedclient.errors import (
 from embedclient.model import DeliveryMode, Destination
 
 ENVELOPES_MAX = 1_000
+# What is added to the present milliseconds has to fit the wire's 64 bits; 31,000 years are long enough.
+LIFETIME_SECONDS_MAX = 1_000_000_000_000
 _PERSISTENT = DeliveryMode.PERSISTENT
 
 
@@ -195,12 +197,12 @@ class MessageProducer:
         if not is_durable:
             _check_non_persistent(mode)
         rank = self.priority if priority is None else priority
-        if not 0 <= rank <= 9:
-            raise JMSException(f"{rank} is no priority; they go from 0 to 9")
+        _check_priority(rank)
         lifetime = self.time_to_live if time_to_live is None else time_to_live
         delay = self.delivery_delay if delivery_delay is None else delivery_delay
-        if (lifetime or delay) and min(lifetime, delay) < 0:
-            raise JMSException(f"{min(lifetime, delay)} seconds: neither a lifetime nor a delay can be negative")
+        if lifetime or delay:
+            _check_seconds(lifetime)
+            _check_seconds(delay)
         return envelope.enclose(
             as_content(body),
             durable=is_durable,
@@ -216,3 +218,14 @@ def _check_non_persistent(mode: object) -> None:
     """A bool is none: `True` would be equal to NON_PERSISTENT, which is not what somebody meant by it."""
     if isinstance(mode, bool) or mode != DeliveryMode.NON_PERSISTENT:
         raise JMSException(f"{mode!r} is no delivery mode; PERSISTENT is 2, NON_PERSISTENT 1")
+
+
+def _check_priority(priority: object) -> None:
+    if not isinstance(priority, int) or not 0 <= priority <= 9:
+        raise JMSException(f"{priority!r} is no priority; they go from 0 to 9")
+
+
+def _check_seconds(seconds: object) -> None:
+    """NaN, too, is not between any two numbers."""
+    if not isinstance(seconds, int | float) or not 0 <= seconds <= LIFETIME_SECONDS_MAX:
+        raise JMSException(f"{seconds!r} is no lifetime or delay: seconds from 0 to {LIFETIME_SECONDS_MAX:,}")

@@ -1,6 +1,6 @@
 """The parameter names of Artemis URLs, where each value goes, and how its text is read.
 
-A table and four readers; refuses to know the grammar around them.
+A table and its readers; refuses to know the grammar around them.
 """
 
 from __future__ import annotations
@@ -23,6 +23,20 @@ def read_integer(text: str) -> int:
         return int(text)
     except ValueError:
         raise ValueError("expected a whole number") from None
+
+
+def read_port(text: str) -> int:
+    port = read_integer(text)
+    if not 0 <= port <= 65_535:
+        raise ValueError("expected a port, from 0 (any) to 65535")
+    return port
+
+
+def read_buffer_size(text: str) -> int:
+    size = read_integer(text)
+    if not -1 <= size < 2**31:
+        raise ValueError("expected a number of bytes, or -1 for what the system gives")
+    return size
 
 
 def read_number(text: str) -> float:
@@ -115,10 +129,10 @@ FACTORY_PARAMETERS |= dict.fromkeys(_WITHOUT_CONSEQUENCE.split(), ("", read_text
 TRANSPORT_PARAMETERS: dict[str, Callable[[str], bool | int | str]] = {
     "name": read_text,
     "localAddress": read_text,
-    "localPort": read_integer,
+    "localPort": read_port,
     "tcpNoDelay": read_boolean,
-    "tcpSendBufferSize": read_integer,
-    "tcpReceiveBufferSize": read_integer,
+    "tcpSendBufferSize": read_buffer_size,
+    "tcpReceiveBufferSize": read_buffer_size,
     "handshake-timeout": read_integer,
     "writeBufferLowWaterMark": read_integer,
     "writeBufferHighWaterMark": read_integer,

@@ -263,7 +263,8 @@ class AsyncioEdge:
         try:
             wire = await self._open(order)
         except (OSError, TimeoutError) as error:
-            self.pump.step(DialFailed(connection, str(error) or f"no answer within {order.timeout_s:g} s"))
+            reason = str(error) or f"no answer within {order.timeout_s:g} s"
+            self.pump.step(DialFailed(connection, f"cannot connect to {_place(order)}: {reason}"))
             return
         finally:
             self._dials.pop(connection, None)
@@ -274,17 +275,27 @@ class AsyncioEdge:
         configuration = order.configuration
         parameters = configuration.parameters
         if configuration.factory == IN_VM_CONNECTOR_FACTORY:
-            name = parameters["serverId"]
-            raise OSError(f"cannot connect to vm://{name}: vm:// works inside a trio program only; use broker.url")
+            raise OSError("vm:// works inside a trio program only; use broker.url")
         local = (str(parameters.get("localAddress", "")), int(parameters.get("localPort", 0)))
-        async with asyncio.timeout(order.timeout_s):
-            _, wire = await self._loop.create_connection(
-                lambda: AsyncioWire(self, order),
-                configuration.host,
-                configuration.port,
-                local_addr=local if any(local) else None,
-            )
+        try:
+            async with asyncio.timeout(order.timeout_s):
+                _, wire = await self._loop.create_connection(
+                    lambda: AsyncioWire(self, order),
+                    configuration.host,
+                    configuration.port,
+                    local_addr=local if any(local) else None,
+                )
+        except ValueError as error:  # from the codec of host names, before any name service is asked
+            names = " or ".join(repr(name) for name in (configuration.host, local[0]) if name)
+            raise OSError(f"{names} is not the name of a host") from error
         return wire
+
+
+def _place(order: Dial) -> str:
+    configuration = order.configuration
+    if configuration.factory == IN_VM_CONNECTOR_FACTORY:
+        return f"vm://{configuration.parameters['serverId']}"
+    return f"{configuration.host}:{configuration.port}"
 
 
 def _release(ended: asyncio.Future[None], _: Call[T]) -> None:

@@ -16,7 +16,7 @@ import outcome
 import trio
 
 from embedclient._client import ClientMessage, Closeable, Opening
-from embedclient.errors import ConnectionClosedException, IllegalStateException
+from embedclient.errors import ConnectionClosedException, IllegalStateException, ResourceAllocationException
 from embedclient.model import JMSMessage
 
 T = TypeVar("T")
@@ -141,6 +141,7 @@ class Portal:
 
     def __init__(self) -> None:
         self._ready = threading.Event()
+        self._start_failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="embedclient", daemon=True)
         self._token: trio.lowlevel.TrioToken | None = None
         self._nursery: trio.Nursery | None = None
@@ -151,9 +152,27 @@ class Portal:
 
     @classmethod
     def open(cls) -> Portal:
+        """Start the thread.
+
+        Raises:
+            ResourceAllocationException: the system has no descriptors left for an event loop.
+        """
         portal = cls()
         portal._thread.start()
-        portal._ready.wait()
+        try:
+            portal._ready.wait()
+        except BaseException:  # Ctrl-C: nobody has the portal, and nobody would end its thread
+            portal._ready.wait()
+            if portal._start_failure is None:
+                portal._stop()
+            raise
+        failure = portal._start_failure
+        if failure is not None:
+            portal._thread.join()
+        if isinstance(failure, OSError):
+            raise ResourceAllocationException(f"no event loop for the connection: {failure.strerror}") from failure
+        if failure is not None:
+            raise failure
         return portal
 
     def enter(self, manager: AbstractAsyncContextManager[T]) -> T:
@@ -161,7 +180,7 @@ class Portal:
         held = Held(self, manager)
         try:
             value = held.enter()
-        except BaseException:
+        except BaseException:  # Ctrl-C, too, must not leave the thread behind
             self._stop()
             raise
         self._connection_scope = held  # type: ignore[assignment]  # only left, never looked into
@@ -306,7 +325,12 @@ class Portal:
     # The thread
 
     def _run(self) -> None:
-        trio.run(self._serve)
+        result = outcome.capture(trio.run, self._serve)
+        if self._ready.is_set():
+            result.unwrap()  # threading reports what nobody waits for
+        elif isinstance(result, outcome.Error):
+            self._start_failure = result.error
+            self._ready.set()
 
     async def _serve(self) -> None:
         self._token = trio.lowlevel.current_trio_token()

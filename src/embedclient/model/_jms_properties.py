@@ -38,8 +38,8 @@ def _is_shown(name: str) -> bool:
     return not is_header_name(name) and not name.startswith(_HIDDEN_PREFIXES)
 
 
-def _check_name(name: str) -> None:
-    if not name.replace("$", "_").isidentifier():
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not name.replace("$", "_").isidentifier():
         raise MessageFormatException(f"{name!r} cannot name a property: it is no identifier")
     if name.upper() in _RESERVED:
         raise MessageFormatException(f"{name!r} cannot name a property: it is a word of selectors")

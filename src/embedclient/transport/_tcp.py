@@ -10,7 +10,7 @@ import errno
 import logging
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import trio
 
@@ -28,6 +28,7 @@ _PEER_GAVE_UP = frozenset(
 _SMALL_READ_BYTES = 65_536
 _log = logging.getLogger("embedclient")
 _SocketAddress = tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
+_Found = tuple[socket.AddressFamily, socket.SocketKind, int, str, _SocketAddress]
 
 
 def _address_text(address: Sequence[object]) -> str:
@@ -216,33 +217,29 @@ async def connect_tcp(
     where = f"{host}:{port}"
     try:
         with trio.fail_at(deadline):
-            found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            found = await _addresses(host, port)
     except trio.TooSlowError:
         raise TransportLost(f"cannot connect to {where}: looking up the name took over {timeout_s:g} s") from None
     except OSError as error:
         raise TransportLost(f"cannot connect to {where}: {_error_text(error)}") from error
+
+    def prepare(opened: socket.socket) -> None:
+        _prepare(opened, no_delay=no_delay)
+        _size_buffers(opened, send_buffer_bytes, receive_buffer_bytes)
+        if local_address is not None:
+            _bind_local(opened, local_address)
+
     failures: list[str] = []
     for index, (family, kind, protocol, _, address) in enumerate(found):
         # An address that never answers may use only its share, or the ones behind it would never be tried.
         share_s = (deadline - trio.current_time()) / (len(found) - index)
-        opened = socket.socket(family, kind, protocol)
         try:
-            _prepare(opened, no_delay=no_delay)
-            _size_buffers(opened, send_buffer_bytes, receive_buffer_bytes)
-            if local_address is not None:
-                opened.bind(local_address)
             with trio.fail_after(max(0.0, share_s)):
-                await _connect(opened, address)
-            return TcpStream(opened)
+                return TcpStream(await _connected(socket.socket(family, kind, protocol), prepare, address))
         except trio.TooSlowError:
             failures.append(f"{_address_text(address)}: no answer within {share_s:.3g} s")
-            opened.close()
         except OSError as error:
             failures.append(f"{_address_text(address)}: {_error_text(error)}")
-            opened.close()
-        except BaseException:
-            opened.close()
-            raise
     raise TransportLost(f"cannot connect to {where} ({'; '.join(failures)})")
 
 
@@ -267,7 +264,7 @@ async def reserve_tcp(host: str | None, port: int) -> TcpReservation:
         OSError: as `listen_tcp` does.
     """
     flags = socket.AI_PASSIVE if host is None else 0
-    found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
+    found = await _addresses(host, port, flags)
     reservation = TcpReservation()
     try:
         for family, kind, protocol, _, address in dict.fromkeys(found):
@@ -275,12 +272,31 @@ async def reserve_tcp(host: str | None, port: int) -> TcpReservation:
             bound = _bind((str(address[0]), shared_port, *address[2:]), family, kind, protocol)
             if bound is not None:
                 reservation.add(bound)
-    except BaseException:
+    except BaseException:  # a cancellation, too, must not leave ports taken
         reservation.close()
         raise
     if not reservation.port:
         raise OSError(errno.EADDRNOTAVAIL, f"cannot listen on {host}:{port}: no usable address")
     return reservation
+
+
+async def _addresses(host: str | None, port: int, flags: int = 0) -> Sequence[_Found]:
+    try:
+        return await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
+    except ValueError as error:
+        raise _no_host_name(host) from error
+
+
+def _bind_local(opened: socket.socket, local_address: tuple[str, int]) -> None:
+    try:
+        opened.bind(local_address)
+    except (TypeError, ValueError) as error:
+        raise _no_host_name(local_address[0]) from error
+
+
+def _no_host_name(host: str | None) -> OSError:
+    # A label that is empty or too long, a NUL: Python refuses these before anybody looks the name up.
+    return socket.gaierror(socket.EAI_NONAME, f"{host!r} is not the name of a host")
 
 
 def _bind(address: tuple[str | int | bytes, ...], family: int, kind: int, protocol: int) -> socket.socket | None:
@@ -305,6 +321,19 @@ def _bind(address: tuple[str | int | bytes, ...], family: int, kind: int, protoc
 
 def _unusable(address: tuple[str | int | bytes, ...], error: OSError) -> OSError:
     return OSError(error.errno, f"cannot listen on {_address_text(address)}: {_error_text(error)}")
+
+
+async def _connected(
+    opened: socket.socket, prepare: Callable[[socket.socket], None], address: _SocketAddress
+) -> socket.socket:
+    """The socket once it is connected; whatever goes wrong, it is closed."""
+    try:
+        prepare(opened)
+        await _connect(opened, address)
+    except BaseException:  # a cancellation, too, must not leave it open
+        opened.close()
+        raise
+    return opened
 
 
 async def _connect(opened: socket.socket, address: _SocketAddress) -> None:

@@ -54,10 +54,10 @@ class CommandProcess:
 
 
 @contextmanager
-def started(*arguments: str | Path, command: list[str] = COMMAND) -> Iterator[CommandProcess]:
+def started(*arguments: str | Path, command: list[str] = COMMAND, stdin: int | None = None) -> Iterator[CommandProcess]:
     """A command that runs; what is left of it at the end of the block is killed."""
     with subprocess.Popen(
-        [*command, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*command, *map(str, arguments)], stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         try:
             yield CommandProcess(process)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from embedbroker import EmbeddedBroker
 from embedbroker.cli._commands import commands
 from embedclient import TextMessage
 from embedclient.blocking import ConnectionFactory
+from tests.embedbroker.cli.command_processes import finished
 
 MESSAGES = 20
 
@@ -123,6 +125,21 @@ def test_a_salvaged_copy_holds_what_can_be_read(directory: Path, tmp_path: Path)
     again = journal("repair", directory, copy)
     assert again.exit_code == 6
     assert str(copy) in again.stderr
+
+
+def test_a_copy_for_which_there_is_no_room_is_named_and_refused(directory: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    code = (
+        "import resource, sys, embedbroker.cli\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))\n"
+        "embedbroker.cli.main()\n"
+    )
+    ended = finished("journal", "repair", directory, copy, command=[sys.executable, "-c", code])
+    assert (ended.returncode, ended.stdout) == (3, "")
+    assert f"the copy of {directory} in {copy} was not finished: " in ended.stderr
+    assert ended.stderr.count("\n") == 1
+    result = journal("verify", copy)
+    assert result.exit_code == 1 or result.stderr == f"embedbroker: there is no journal in {copy}\n"
 
 
 @pytest.mark.parametrize("was_used_here", [True, False])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -158,3 +159,14 @@ def test_an_interrupted_receive_ends_in_order(run: Command, url: str) -> None:
         assert process.exit_code() == 128 + signal.SIGINT
         assert process.rest_of_errors() == ""
     assert received(run, "q") == []
+
+
+def test_a_send_that_waits_for_stdin_is_ended_by_ctrl_c(run: Command, url: str) -> None:
+    with started("send", "--url", url, "q", "--lines", stdin=subprocess.PIPE) as process:
+        assert process.process.stdin is not None
+        process.process.stdin.write("one\n")
+        process.process.stdin.flush()
+        assert run("receive", "q").stdout == "one\n"  # so it is waiting for the next line now, or about to
+        process.send(signal.SIGINT)
+        assert process.exit_code() == 128 + signal.SIGINT
+        assert process.rest_of_errors() == ""

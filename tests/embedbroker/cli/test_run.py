@@ -115,6 +115,21 @@ def test_a_host_that_is_not_there_is_named() -> None:
     assert "192.0.2.1" in one_line(ended.stderr)
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--host", "no..host", "'no..host' is not the name of a host"),
+        ("--data", "", "data_directory must be a path, not ''"),
+        ("--name", "", "name must not be empty"),
+        ("--name", "\udcff", "name must be Unicode text"),
+    ],
+)
+def test_a_value_that_nothing_can_be_done_with_is_named(option: str, value: str, said: str) -> None:
+    ended = finished("run", "--port", "0", option, value)
+    assert ended.returncode == CANNOT_START
+    assert said in one_line(ended.stderr)
+
+
 def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a directory")
     directory = tmp_path / "file" / "data"

@@ -70,7 +70,10 @@ def test_wrong_values_are_refused_by_name(values: dict[str, object], error: type
         ({"port": 65_536}, "port must be from 0 to 65535, not 65536"),
         ({"host": None}, "host must be a str, not None"),
         ({"data_directory": 5}, "data_directory must be a str, not 5"),
+        ({"data_directory": ""}, "data_directory must be a path, not ''"),
+        ({"data_directory": "a\0b"}, "data_directory must be a path, not 'a\\x00b'"),
         ({"name": ""}, "name must not be empty"),
+        ({"name": "\udcff"}, "name must be Unicode text, not '\\udcff'"),
         # A broker without room for messages would let every producer wait for ever.
         ({"global_max_size_bytes": 0}, "global_max_size_bytes must be 1 or more, not 0"),
         ({"message_expiry_scan_period_ms": -2}, "message_expiry_scan_period_ms must be -1 or more, not -2"),

@@ -172,7 +172,7 @@ class Stage:
         """Let time go by, with every scan that falls due."""
         housekeeping, kernel = self.kernel.housekeeping, self.kernel
         end = self._seconds + seconds
-        while (due := housekeeping.next_deadline(self._seconds)) is not None and due <= end:
+        while (due := housekeeping.next_deadline(self._seconds)) <= end:
             later = max(due, self._seconds)
             kernel.now_ms += round((later - self._seconds) * 1000)
             self._seconds = later

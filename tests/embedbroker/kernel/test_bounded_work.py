@@ -160,7 +160,7 @@ def test_scans_of_many_queues_are_spread_also_when_all_are_empty() -> None:
         stage.queue(f"q{number}", auto_created=True)
     housekeeping = stage.kernel.housekeeping
     steps = 0
-    while (housekeeping.next_deadline(30.0) or 0.0) <= 30.0:
+    while housekeeping.next_deadline(30.0) <= 30.0:
         housekeeping.run(30.0)
         steps += 1
     assert steps >= 2 * 1000 // 250

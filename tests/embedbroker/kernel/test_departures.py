@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from embedbroker.config import AddressSettings
@@ -283,7 +285,7 @@ def test_a_scan_period_of_minus_one_switches_it_off() -> None:
     stage = Stage(message_expiry_scan_period_ms=-1, address_queue_scan_period_ms=-1)
     stage.queue("q")
     stage.send(expiring(stage, "m", "q"))
-    assert stage.kernel.housekeeping.next_deadline(0.0) is None
+    assert stage.kernel.housekeeping.next_deadline(0.0) == math.inf
     stage.pass_time(1000)
     assert stage.waiting("q") == ["m"]
 
@@ -352,6 +354,13 @@ def test_settings_change_expirations(settings: AddressSettings, given: int, expe
     assert only(stage, "q").expiration == (now + expected if expected else 0)
 
 
+def test_they_change_expirations_of_what_is_sent_to_a_fully_qualified_name() -> None:
+    stage = Stage({"a": AddressSettings(expiry_delay=500)})
+    stage.queue("q", "a")
+    stage.send(letter("m", "a::q"))
+    assert (only(stage, "q").address, only(stage, "q").expiration) == ("a::q", stage.kernel.now_ms + 500)
+
+
 def test_no_route_goes_to_the_dead_letter_address_where_wished() -> None:
     stage = Stage({"#": DEFAULT, "r.#": AddressSettings(send_to_dla_on_no_route=True)})
     for name in ("r.a", "other"):
@@ -361,6 +370,14 @@ def test_no_route_goes_to_the_dead_letter_address_where_wished() -> None:
     properties = only(stage, "DLQ").properties
     assert (properties["_AMQ_ORIG_ADDRESS"], properties["_AMQ_ORIG_QUEUE"]) == ("r.a", None)
     assert "_AMQ_ROUTING_TYPE" not in properties
+
+
+def test_what_had_no_route_expires_as_the_dead_letter_address_says() -> None:
+    dead = AddressSettings(expiry_delay=500)
+    stage = Stage({"#": DEFAULT, "r.#": AddressSettings(send_to_dla_on_no_route=True), "DLQ": dead})
+    stage.kernel.catalog.create_address("r.a", anycast=False, multicast=True, auto_created=False)
+    stage.send(letter("m", "r.a"), routing_type=MULTICAST)
+    assert only(stage, "DLQ").expiration == stage.kernel.now_ms + 500
 
 
 def test_no_route_in_a_transaction_waits_for_its_end() -> None:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from embedbroker.kernel import Refused, Scope, Session
 from embedbroker.kernel._memory import (
+    GRANTS_AT_ONCE_MAX,
     MESSAGE_OVERHEAD_BYTES,
     REFERENCE_BYTES,
     RESERVED_ADDRESSES_MAX,
@@ -108,6 +109,25 @@ def test_room_at_one_address_does_not_look_at_what_waits_at_another() -> None:
     assert not account.can_grant
     account.grant_waiting()
     assert looked_at == []
+
+
+def test_a_whole_broker_of_producers_is_granted_credit_in_portions() -> None:
+    account = MemoryAccount(1000)
+    account.hold(1, "a", 1000, 1)
+    granted: list[int] = []
+    count = 2 * GRANTS_AT_ONCE_MAX + 7
+    for number in range(count):
+        account.wait(number, f"a{number % 3}", -1, lambda number=number: granted.append(number))  # type: ignore[misc]
+    account.release(1, "a", 1000)
+    portions: list[int] = []
+    while account.can_grant:
+        before = len(granted)
+        account.grant_waiting()
+        portions.append(len(granted) - before)
+    assert portions == [GRANTS_AT_ONCE_MAX, GRANTS_AT_ONCE_MAX, 7]
+    assert [[number for number in granted if number % 3 == at] for at in range(3)] == [
+        list(range(at, count, 3)) for at in range(3)
+    ]
 
 
 def test_a_grant_that_ends_the_other_owners_leaves_nothing_behind() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from embedbroker.config import AddressSettings, BrokerConfig
-from embedbroker.kernel import AddressDefinition, Kernel, QueueDefinition
+from embedbroker.kernel import AddressDefinition, Consumer, Kernel, QueueDefinition
 from embedbroker.kernel._queue import Queue
 from embedbroker.protocols import restore_message
 
 from .cost import Cost, cost_of
 from .letters import letter
-from .stage import ANYCAST, MULTICAST, LaggingStore, Stage
+from .stage import ANYCAST, MULTICAST, LaggingStore, Stage, Taker
 
 SCAN_S = 30.0
 
@@ -106,6 +106,22 @@ def test_a_transient_queue_goes_with_its_last_consumer(stage: Stage, failed: boo
     first.close(failed=failed)
     assert exists(stage, "s")
     second.close(failed=failed)
+    assert not exists(stage, "s")
+    stage.assert_empty()
+
+
+def test_a_transient_queue_stays_for_a_consumer_that_takes_the_place_of_its_last_one(stage: Stage) -> None:
+    stage.queue("s", "t", MULTICAST, shared=True, durable=False)
+    session = stage.session()
+    replaced, _taker = stage.consumer(session, "s", credit=0)
+    stage.send(letter("m", "t"))
+    taker = Taker()
+    consumer = session.create_consumer(replaced.key, "s", None, taker, browse=False, priority=0)
+    assert isinstance(consumer, Consumer)
+    consumer.add_credit(10)
+    stage.run()
+    assert exists(stage, "s") and taker.texts == ["m"]
+    session.close(failed=False)
     assert not exists(stage, "s")
     stage.assert_empty()
 

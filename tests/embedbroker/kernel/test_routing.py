@@ -183,6 +183,17 @@ def test_a_full_address_with_policy_fail_refuses(stage: Stage) -> None:
     stage.send(letter("again", "f.q"))
 
 
+def test_a_fully_qualified_name_is_no_way_around_the_limit_of_its_address() -> None:
+    stage = Stage({"f.#": AddressSettings(max_size_bytes=1000, address_full_policy=AddressFullPolicy.FAIL)})
+    stage.queue("q", "f.a")
+    sent = 0
+    while stage.kernel.send(letter("x" * 100, "f.a::q"), None, None) is None:
+        sent += 1
+        assert sent < 100
+    assert sent == 3
+    assert refusal(stage, "f.a::q", ANYCAST).code == ErrorCode.ADDRESS_FULL
+
+
 def test_queues_are_created_by_the_rules(stage: Stage) -> None:
     assert stage.refused("", "a").code == ErrorCode.INVALID_QUEUE_CONFIGURATION
     assert stage.refused("x", "a", filter="colour = ").code == ErrorCode.INVALID_FILTER_EXPRESSION
@@ -191,6 +202,11 @@ def test_queues_are_created_by_the_rules(stage: Stage) -> None:
     assert stage.refused("x", "a").code == ErrorCode.QUEUE_EXISTS
     assert stage.refused("x", "b").code == ErrorCode.QUEUE_EXISTS
     assert stage.queue("x", "a", ignore_if_exists=True) is stage.kernel.catalog.queues["x"]
+
+
+def test_a_refused_filter_is_quoted_once_and_its_beginning_only(stage: Stage) -> None:
+    assert stage.refused("x", "a", filter="colour = ").text.count("colour") == 1
+    assert len(stage.refused("x", "a", filter="(" * 5000).text) < 400
 
 
 def test_names_may_be_fully_qualified(stage: Stage) -> None:

@@ -20,11 +20,13 @@ from embedclient.wire.core import (
     SessionXaStart,
 )
 
-from .scripted import CHANNEL, Peer
+from .scripted import CHANNEL, Peer, Stage
 
 __all__ = [
+    "another",
     "answer",
     "committed",
+    "fill",
     "in_doubt",
     "outcome",
     "prepared",
@@ -38,6 +40,19 @@ __all__ = [
 
 def xid(number: int = 1) -> Xid:
     return Xid(7, b"branch", b"transaction %d" % number)
+
+
+def another(stage: Stage, name: str = "t") -> Peer:
+    """A client with an XA session, on a connection of its own."""
+    return stage.connect().open_session(name, transacted=True, xa=True)
+
+
+def fill(stage: Stage, *texts: str) -> None:
+    """Durable messages in the queue, from a client that is gone by then."""
+    plain = stage.connect().open_session("plain")
+    plain.post(*texts, durable=True)
+    stage.settle_disk()
+    plain.lose()
 
 
 def answer(peer: Peer, packet: Packet, *, channel: int = CHANNEL) -> XaCode | int:

@@ -39,6 +39,7 @@ from embedclient.wire.core import (
     CreateQueueV2,
     CreateSession,
     CreateSessionResponse,
+    ExceptionResponse,
     FrameSplitter,
     NullResponse,
     Packet,
@@ -160,6 +161,13 @@ class Peer:
         self.received.clear()
         return packets
 
+    def refusal(self) -> ExceptionResponse:
+        """The only answer since the last time, an EXCEPTION; the connection lives on."""
+        (packet,) = self.clear()
+        assert isinstance(packet, ExceptionResponse), packet
+        assert packet.message is not None and self.closed is None
+        return packet
+
     def names(self) -> list[str]:
         return [type(packet).__name__ for packet in self.clear()]
 
@@ -237,10 +245,15 @@ class Peer:
 
 
 class Stage:
-    """One node. With ``durable`` it has a simulated disk whose work is done by `settle_disk`."""
+    """One node. With ``durable`` it has a simulated disk whose work is done by `settle_disk`.
 
-    def __init__(self, *, durable: bool = False, start: bool = True, **config: object) -> None:
-        self.config = BrokerConfig(**config)  # type: ignore[arg-type]  # tests name real fields
+    It lets HornetQ clients in, so that the forms for them are tested, too.
+    """
+
+    def __init__(
+        self, *, durable: bool = False, start: bool = True, client_version_min: int = 122, **config: object
+    ) -> None:
+        self.config = BrokerConfig(client_version_min=client_version_min, **config)  # type: ignore[arg-type]  # real fields
         self.disk = SimulatedDisk() if durable else None
         self.peers: dict[int, Peer] = {}
         self._numbers = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from embedbroker.config import BrokerConfig
 from embedbroker.node import Level
 from embedclient.errors import ErrorCode
 from embedclient.wire.core import (
@@ -18,7 +19,6 @@ from embedclient.wire.core import (
     ExceptionResponse,
     Packet,
     Ping,
-    SessionStart,
     SubscribeTopology,
     SubscribeTopologyV2,
     encode_packet,
@@ -111,6 +111,18 @@ def test_versions_we_speak_get_a_session(stage: Stage, version: int) -> None:
     assert peer.clear() == [CreateSessionResponse(136)]
 
 
+@pytest.mark.parametrize("version", [122, 124, 125])
+def test_clients_older_than_artemis_come_only_where_they_are_let_in(version: int) -> None:
+    stage = Stage(client_version_min=BrokerConfig().client_version_min)
+    peer = stage.connect(126)
+    peer.send(create(version), channel=1)
+    refusal = peer.refusal()
+    assert refusal.code == ErrorCode.INCOMPATIBLE_CLIENT_SERVER_VERSIONS
+    assert refusal.message == f"client version {version} is not served, only 126 to 136"
+    peer.send(create(126), channel=1)
+    assert peer.clear() == [CreateSessionResponse(136)]
+
+
 @pytest.mark.parametrize("version", [120, 121, 137, 999, 0, -1])
 def test_other_versions_are_refused_and_may_try_again(stage: Stage, version: int) -> None:
     peer = stage.accept()
@@ -179,7 +191,7 @@ def test_silence_beyond_the_time_to_live_ends_the_connection(stage: Stage) -> No
     peer = stage.connect()
     peer.send(Ping(1500), channel=0)
     stage.advance(1.4)
-    peer.send(SessionStart())  # any frame counts
+    peer.send(CheckForFailover(None), channel=1)  # any frame counts
     stage.advance(1.4)
     assert peer.state() == "open"
     stage.advance(2.1)

@@ -6,7 +6,9 @@ import pytest
 
 from embedbroker.node import BytesReceived
 from embedclient.errors import ErrorCode
+from embedclient.model import Properties, PropertyType
 from embedclient.wire.core import (
+    CoreMessage,
     CreateAddress,
     CreateQueueV2,
     CreateSession,
@@ -30,14 +32,6 @@ from .scripted import CHANNEL, Peer, Stage, letter
 
 DONE = NullResponse(-1)
 FRAME = encode_packet(SessionSend(letter("x" * 50_000), False, 0), CHANNEL, 136)
-
-
-def refusal(peer: Peer) -> ExceptionResponse:
-    """The only answer, an EXCEPTION; the connection lives on."""
-    (packet,) = peer.clear()
-    assert isinstance(packet, ExceptionResponse), packet
-    assert packet.message is not None and peer.closed is None
-    return packet
 
 
 # -- memory for messages ----------------------------------------------------------------------------------------------
@@ -65,7 +59,7 @@ def test_a_client_that_never_asks_for_credit_is_refused_when_the_margin_is_used_
     memory = stage.node.kernel.memory
     assert 20_000 < memory.used_bytes <= 30_000
     peer.post("x" * 1000, blocking=True)
-    assert refusal(peer).code == ErrorCode.ADDRESS_FULL
+    assert peer.refusal().code == ErrorCode.ADDRESS_FULL
     peer.consume()
     stage.run()
     assert len(peer.texts) == stage.node.kernel.catalog.queues["q"].message_count
@@ -93,7 +87,7 @@ def test_a_transaction_that_finds_no_room_is_told_at_its_commit() -> None:
     peer = stage.connect().open_session(transacted=True)
     peer.post(*["x" * 1000] * 50)
     peer.send(SessionCommit(-7))
-    answer = refusal(peer)
+    answer = peer.refusal()
     assert answer.code == ErrorCode.TRANSACTION_ROLLED_BACK and "full" in str(answer.message)
     assert stage.warnings() == []
 
@@ -109,6 +103,18 @@ def test_a_producer_that_keeps_to_its_credit_is_not_refused_when_others_fill_the
     polite.post("x" * 700, blocking=True)
     assert polite.clear() == [DONE]
     assert stage.node.kernel.memory.used_bytes <= 30_000
+
+
+def test_replies_to_management_requests_do_not_fill_a_broker_beyond_its_limit() -> None:
+    stage = full_stage()
+    peer = stage.connect().open_session()
+    peer.create_queue()
+    properties = Properties()
+    properties.set("JMSReplyTo", "q", PropertyType.STRING)
+    request = CoreMessage.build(address="activemq.management", durable=False, properties=properties)
+    peer.send(*[SessionSend(request, False, 0)] * 200)
+    assert 20_000 <= stage.node.kernel.memory.used_bytes < 21_000
+    assert peer.state() == "open"
 
 
 # -- frames that are not whole ----------------------------------------------------------------------------------------
@@ -214,7 +220,7 @@ def test_sessions_of_a_connection_are_limited() -> None:
         peer.send(session_request(f"s{channel}", channel), channel=1)
     peer.clear()
     peer.send(session_request("one-more", 12), channel=1)
-    answer = refusal(peer)
+    answer = peer.refusal()
     # 112 would make a Java client try again for ever.
     assert answer.code == ErrorCode.ILLEGAL_STATE and "sessions_per_connection_max" in str(answer.message)
     assert list(stage.node.core.sessions) == ["s10", "s11"]
@@ -235,7 +241,7 @@ def test_consumers_of_a_session_are_limited() -> None:
     peer.consume(consumer=0)
     peer.consume(consumer=1, browse=True)
     peer.send(SessionCreateConsumer(2, "q", None, False, True))
-    answer = refusal(peer)
+    answer = peer.refusal()
     assert answer.code == ErrorCode.MAX_CONSUMER_LIMIT_EXCEEDED and "consumers_per_session_max" in str(answer.message)
     # An id that is used again replaces its consumer.
     peer.consume(consumer=1)
@@ -251,9 +257,9 @@ def test_metadata_of_a_session_is_limited_in_bytes() -> None:
     peer.send(SessionAddMetadataV2("key", "x" * 47, True))
     assert peer.clear() == [DONE]
     peer.send(SessionAddMetadataV2("k", "", True))
-    assert "session_metadata_bytes_max" in str(refusal(peer).message)
+    assert "session_metadata_bytes_max" in str(peer.refusal().message)
     peer.send(SessionUniqueAddMetadata("k", "", True))
-    assert refusal(peer).code == ErrorCode.ILLEGAL_STATE
+    assert peer.refusal().code == ErrorCode.ILLEGAL_STATE
     # What is replaced does not count.
     peer.send(SessionAddMetadataV2("key", "y" * 46, True), SessionAddMetadataV2("k", "", True))
     assert peer.clear() == [DONE, DONE]
@@ -286,10 +292,10 @@ def test_queues_are_limited() -> None:
     before = set(catalog.addresses)
     for _ in range(2):
         peer.send(CreateQueueV2("c", "c", None, True, False, True, False, 1))
-        answer = refusal(peer)
+        answer = peer.refusal()
         assert answer.code == ErrorCode.ILLEGAL_STATE and "queues_max" in str(answer.message)
         peer.send(SessionSend(letter("x", "d"), True, -2))
-        assert "queues_max" in str(refusal(peer).message)
+        assert "queues_max" in str(peer.refusal().message)
     assert set(catalog.addresses) == before
     # What is there goes on, and a place that gets free is used.
     peer.send(SessionSend(letter("x", "a"), True, -3))
@@ -311,7 +317,7 @@ def test_addresses_are_limited() -> None:
         CreateQueueV2("f", "f", None, True, False, True, False, 1),
     ):
         peer.send(packet)
-        answer = refusal(peer)
+        answer = peer.refusal()
         assert answer.code == ErrorCode.ILLEGAL_STATE and "addresses_max" in str(answer.message)
     assert set(stage.node.kernel.catalog.addresses) == {"DLQ", "ExpiryQueue", "a", "b"}
 

@@ -37,21 +37,13 @@ def peer(stage: Stage) -> Peer:
     return peer
 
 
-def refusal(peer: Peer) -> ExceptionResponse:
-    """The only answer, an EXCEPTION; the connection lives on."""
-    (packet,) = peer.clear()
-    assert isinstance(packet, ExceptionResponse), packet
-    assert packet.message is not None and peer.closed is None
-    return packet
-
-
 def test_unique_metadata_is_unique_among_sessions(stage: Stage, peer: Peer) -> None:
     other = stage.connect().open_session()
     for each in (peer, peer):
         each.send(SessionUniqueAddMetadata("jms-client-id", "me", True))
         assert each.clear() == [DONE]
     other.send(SessionUniqueAddMetadata("jms-client-id", "me", True))
-    assert refusal(other).code == ErrorCode.DUPLICATE_METADATA
+    assert other.refusal().code == ErrorCode.DUPLICATE_METADATA
     peer.send(SessionClose())
     other.send(SessionUniqueAddMetadata("jms-client-id", "me", True))
     assert other.clear() == [DONE]
@@ -101,7 +93,7 @@ def test_metadata_is_bounded(peer: Peer) -> None:
         peer.send(SessionAddMetadataV2(f"key-{number}", "v", True))
     assert peer.clear() == [DONE] * 100
     peer.send(SessionAddMetadataV2("one too many", "v", True))
-    assert refusal(peer).code == ErrorCode.ILLEGAL_STATE
+    assert peer.refusal().code == ErrorCode.ILLEGAL_STATE
     peer.send(SessionAddMetadataV2("key-5", "again", False))
     assert peer.clear() == []
 
@@ -137,7 +129,7 @@ def test_credits_fail_and_come_later_with_policy_fail(stage: Stage) -> None:
     peer.send(SessionRequestProducerCredits(100, "q"))
     assert peer.clear() == [SessionProducerCreditsFail(100, "q")]
     peer.send(SessionSend(letter("y"), True, -2))
-    assert refusal(peer).code == ErrorCode.ADDRESS_FULL
+    assert peer.refusal().code == ErrorCode.ADDRESS_FULL
     peer.consume()
     stage.run()
     assert SessionProducerCredits(100, "q") in peer.clear()

@@ -64,14 +64,6 @@ def peer(stage: Stage) -> Peer:
     return peer
 
 
-def refusal(peer: Peer) -> ExceptionResponse:
-    """The only answer, an EXCEPTION; the connection lives on."""
-    (packet,) = peer.clear()
-    assert isinstance(packet, ExceptionResponse), packet
-    assert packet.message is not None and peer.closed is None
-    return packet
-
-
 # -- sends ------------------------------------------------------------------------------------------------------------
 
 
@@ -89,7 +81,7 @@ def test_a_refused_send_carries_its_number() -> None:
     stage = Stage(address_settings={"#": AddressSettings(auto_create_addresses=False)})
     peer = stage.connect().open_session()
     peer.send(SessionSend(letter("1", "nowhere"), True, -3))
-    refused = refusal(peer)
+    refused = peer.refusal()
     assert (refused.code, refused.correlation_id) == (ErrorCode.ADDRESS_DOES_NOT_EXIST, -3)
 
 
@@ -102,7 +94,7 @@ def test_a_refused_send_that_nobody_waits_for_is_logged() -> None:
 
 def test_the_first_address_is_the_default_of_the_session(peer: Peer) -> None:
     peer.send(SessionSend(letter("0", ""), True, -2))
-    assert refusal(peer).code == ErrorCode.ILLEGAL_STATE
+    assert peer.refusal().code == ErrorCode.ILLEGAL_STATE
     peer.send(SessionSend(letter("1", "q"), False), SessionSend(letter("2", ""), True, -3))
     assert peer.clear() == [NullResponse(-3)]
     peer.consume()
@@ -124,7 +116,7 @@ def test_features_that_are_not_there_yet_are_refused(peer: Peer, name: str, valu
     message = CoreMessage.build(address="q", properties=properties)
     peer.send(SessionSend(message, True, -2))
     if refused:
-        answer = refusal(peer)
+        answer = peer.refusal()
         assert (answer.code, answer.correlation_id) == (ErrorCode.NOT_IMPLEMTNED_EXCEPTION, -2)
         assert answer.message is not None and "not supported" in answer.message
     else:
@@ -135,7 +127,7 @@ def test_large_messages_are_refused_with_the_last_chunk(peer: Peer) -> None:
     peer.send(SessionSendLarge(letter("large")), SessionSendContinuation(b"x" * 100, True))
     assert peer.clear() == []
     peer.send(SessionSendContinuation(b"x", False, 101, True, -4))
-    refused = refusal(peer)
+    refused = peer.refusal()
     assert (refused.code, refused.correlation_id) == (ErrorCode.NOT_IMPLEMTNED_EXCEPTION, -4)
     peer.post("small", blocking=True)
     assert peer.clear() == [DONE]
@@ -143,14 +135,14 @@ def test_large_messages_are_refused_with_the_last_chunk(peer: Peer) -> None:
 
 def test_a_chunk_without_a_large_message_is_refused(peer: Peer) -> None:
     peer.send(SessionSendContinuation(b"x", False, 101, True, -4))
-    refused = refusal(peer)
+    refused = peer.refusal()
     assert (refused.code, refused.correlation_id) == (ErrorCode.ILLEGAL_STATE, -4)
 
 
 def test_a_large_message_spoils_its_transaction(stage: Stage) -> None:
     peer = stage.connect().open_session(transacted=True)
     peer.send(SessionSendLarge(letter("large")), SessionSendContinuation(b"x", False, 1), SessionCommit(-5))
-    assert refusal(peer).code == ErrorCode.TRANSACTION_ROLLED_BACK
+    assert peer.refusal().code == ErrorCode.TRANSACTION_ROLLED_BACK
 
 
 def test_a_message_may_have_properties_that_do_not_decode_only_once(peer: Peer) -> None:
@@ -180,13 +172,13 @@ def test_addresses_and_queues_are_created_and_deleted(stage: Stage, peer: Peer) 
 
 def test_deleting_a_missing_queue_has_an_empty_text(peer: Peer) -> None:
     peer.send(DeleteQueue("nowhere"))
-    assert refusal(peer) == ExceptionResponse(ErrorCode.QUEUE_DOES_NOT_EXIST, "", None)
+    assert peer.refusal() == ExceptionResponse(ErrorCode.QUEUE_DOES_NOT_EXIST, "", None)
 
 
 def test_a_queue_with_consumers_is_not_deleted(peer: Peer) -> None:
     peer.consume()
     peer.send(DeleteQueue("q"))
-    assert refusal(peer).code == ErrorCode.ILLEGAL_STATE
+    assert peer.refusal().code == ErrorCode.ILLEGAL_STATE
 
 
 def test_consumers_of_a_queue_that_goes_are_told(stage: Stage, peer: Peer) -> None:
@@ -208,7 +200,7 @@ def test_a_consumer_for_whom_there_is_no_room_is_told_even_if_nobody_waits_for_a
     other.clear()
     other.send(SessionCreateConsumer(7, "one", None, False, waits, 0))
     if waits:
-        assert refusal(other).code == ErrorCode.MAX_CONSUMER_LIMIT_EXCEEDED
+        assert other.refusal().code == ErrorCode.MAX_CONSUMER_LIMIT_EXCEEDED
         assert other.packets(DisconnectConsumer) == []
     else:
         assert other.clear() == [DisconnectConsumer(7)]
@@ -228,7 +220,7 @@ def test_without_a_flag_creating_an_existing_queue_is_silent(peer: Peer) -> None
     peer.send(CreateQueueV2("q", "q", None, True, False, False, False, 1))
     assert peer.clear() == []
     peer.send(CreateQueueV2("q", "q", None, True, False, True, False, 1))
-    assert refusal(peer).code == ErrorCode.QUEUE_EXISTS
+    assert peer.refusal().code == ErrorCode.QUEUE_EXISTS
 
 
 def test_shared_queues_are_created_once(peer: Peer) -> None:
@@ -236,7 +228,7 @@ def test_shared_queues_are_created_once(peer: Peer) -> None:
         peer.send(CreateSharedQueueV2("t", "s", None, False, 0, True))
     assert peer.clear() == [DONE, DONE]
     peer.send(CreateSharedQueueV2("t", "s", "a = 1", False, 0, True))
-    assert refusal(peer).code == ErrorCode.INVALID_TRANSIENT_QUEUE_USE
+    assert peer.refusal().code == ErrorCode.INVALID_TRANSIENT_QUEUE_USE
 
 
 @pytest.mark.parametrize(
@@ -315,7 +307,7 @@ def test_unknown_consumers(peer: Peer) -> None:
     assert peer.clear() == [DONE]
     for packet in (SessionAcknowledge(9, 1, True), SessionIndividualAcknowledge(9, 1, True)):
         peer.send(packet)
-        assert refusal(peer).code == ErrorCode.ILLEGAL_STATE
+        assert peer.refusal().code == ErrorCode.ILLEGAL_STATE
     peer.send(SessionAcknowledge(9, 1, False))
     assert peer.clear() == [] and len(peer.stage.warnings()) == 1
 
@@ -329,7 +321,7 @@ def test_acknowledgements_are_answered_when_asked(stage: Stage, peer: Peer) -> N
     peer.send(SessionIndividualAcknowledge(0, ids[1], True), SessionAcknowledge(0, ids[2], True))
     assert peer.clear() == [DONE, DONE]
     peer.send(SessionAcknowledge(0, ids[2], True))
-    assert refusal(peer).code == ErrorCode.ILLEGAL_STATE
+    assert peer.refusal().code == ErrorCode.ILLEGAL_STATE
 
 
 def test_a_rollback_returns_what_was_delivered(stage: Stage) -> None:

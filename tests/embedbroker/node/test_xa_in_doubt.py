@@ -18,8 +18,10 @@ from embedclient.wire.core import (
 )
 
 from .branches import (
+    another,
     answer,
     committed,
+    fill,
     in_doubt,
     prepared,
     query_count,
@@ -38,20 +40,9 @@ def stage() -> Stage:
 
 @pytest.fixture
 def peer(stage: Stage) -> Peer:
-    peer = stage.connect().open_session("s", transacted=True, xa=True)
+    peer = another(stage, "s")
     peer.create_queue()
     return peer
-
-
-def another(stage: Stage, name: str = "t") -> Peer:
-    return stage.connect().open_session(name, transacted=True, xa=True)
-
-
-def fill(stage: Stage, *texts: str) -> None:
-    plain = stage.connect().open_session("plain")
-    plain.post(*texts, durable=True)
-    stage.settle_disk()
-    plain.lose()
 
 
 # -- time -----------------------------------------------------------------------------------------------------------

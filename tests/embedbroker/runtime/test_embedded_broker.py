@@ -98,6 +98,24 @@ async def test_stopping_twice_is_fine_and_starting_twice_is_not() -> None:
         await broker.crash()
 
 
+async def test_two_tasks_do_not_start_it_at_once() -> None:
+    refused: list[str] = []
+
+    async def start(broker: EmbeddedBroker) -> None:
+        try:
+            await broker.start()
+        except IllegalStateException as error:
+            refused.append(str(error))
+
+    async with EmbeddedBroker() as broker:
+        await broker.stop()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(start, broker)
+            nursery.start_soon(start, broker)
+        assert refused == ["the broker is being started by another task"]
+        assert broker.is_running
+
+
 async def test_several_brokers_live_in_one_process() -> None:
     async with EmbeddedBroker() as one, EmbeddedBroker() as other:
         assert one.port != other.port and one.vm_url != other.vm_url
@@ -204,6 +222,26 @@ def test_a_broker_in_a_thread_tells_why_it_failed(tmp_path: Path) -> None:
     disk.close()
     with pytest.raises(IllegalStateException, match="scope"):
         broker.wait_failed()
+
+
+@pytest.mark.parametrize("when", ["before it begins", "after it has begun"])
+def test_ctrl_c_while_a_thread_starts_leaves_no_broker_behind(when: str, tmp_path: Path) -> None:
+    class Interrupted(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            if when == "after it has begun":
+                super().wait(timeout)
+            raise KeyboardInterrupt
+
+    broker = EmbeddedBroker.in_thread(data_directory=str(tmp_path), name="interrupted")
+    begun, broker._begun = broker._begun, Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        broker.__enter__()
+    assert "embedbroker interrupted" not in [thread.name for thread in threading.enumerate()]
+    broker._begun = begun
+    with broker:
+        assert broker.is_running
+    with EmbeddedBroker.in_thread(data_directory=str(tmp_path)) as other:
+        assert other.is_running
 
 
 def test_a_thread_that_cannot_start_says_why() -> None:

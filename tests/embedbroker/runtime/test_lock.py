@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from embedbroker.config import BrokerConfig
+from embedbroker.runtime._directory import open_directory
 from embedbroker.runtime._lock import LOCK_FILE, DirectoryLock, DirectoryLocked
+from embedclient.errors import ResourceAllocationException
 
 HOLD = """
 import sys
@@ -52,9 +56,10 @@ def test_a_broker_in_another_process_is_refused_until_that_one_is_killed(tmp_pat
     DirectoryLock.acquire(tmp_path, "mine").release()
 
 
-def test_a_holder_that_wrote_nothing_is_still_a_holder(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["", "\u00b2 squared", "\x00"])
+def test_a_holder_that_wrote_nothing_readable_is_still_a_holder(tmp_path: Path, text: str) -> None:
     lock = DirectoryLock.acquire(tmp_path, "first")
-    (tmp_path / LOCK_FILE).write_text("")
+    (tmp_path / LOCK_FILE).write_text(text)
     with pytest.raises(DirectoryLocked, match="is used by another broker"):
         DirectoryLock.acquire(tmp_path, "second")
     lock.release()
@@ -87,3 +92,17 @@ def test_a_reader_is_refused_with_the_name_of_the_broker(tmp_path: Path) -> None
 def test_a_reader_makes_no_lock_file(tmp_path: Path) -> None:
     DirectoryLock.acquire_to_read(tmp_path).release()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_whose_files_cannot_be_opened_is_not_left_locked(tmp_path: Path) -> None:
+    config = BrokerConfig(data_directory=str(tmp_path))
+    lowest = os.open(os.devnull, os.O_RDONLY)
+    os.close(lowest)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + 1, before[1]))  # one descriptor: that of the lock
+    try:
+        with pytest.raises(ResourceAllocationException, match=r"cannot use directory .*Too many open files"):
+            open_directory(config, None, late=False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    open_directory(config, None, late=False).close()

@@ -20,6 +20,8 @@ from tests.embedbroker.storage.journal_model import NOW, SMALL, ModelState, Reco
 from tests.embedbroker.storage.journal_workload import Workload
 from tests.embedbroker.storage.twin_disk import TwinDisk
 
+pytestmark = pytest.mark.search
+
 CASES = 160
 REAL_CASES = 16
 LIVES = 5

@@ -9,11 +9,14 @@ import pytest
 from embedbroker.kernel import AddressDefinition, HeuristicOutcome, QueueDefinition, xid_bytes
 from embedbroker.storage import (
     SECTOR_BYTES,
+    DiskFault,
     Finding,
     JournalSettings,
     ListFiles,
     RecordRow,
+    Rename,
     WriteAt,
+    holds_journal,
     inspect_journal,
     journal_rows,
     repair_journal,
@@ -75,6 +78,12 @@ def each_record_once() -> SimulatedDisk:
     recorded.call("remove_address", 1)
     recorded.close()
     return disk
+
+
+def segments_of(disk: SimulatedDisk) -> list[str]:
+    (names,) = disk.run((ListFiles(),))
+    assert isinstance(names, tuple)
+    return [name for name in names if name.startswith("segment-")]
 
 
 def test_rows_say_what_every_record_means() -> None:
@@ -169,9 +178,7 @@ def test_damage_is_found_with_file_and_offset_and_everything_else_is_still_read(
 
 def test_a_damaged_header_of_a_segment_is_found_and_other_segments_are_read() -> None:
     disk, _ = worked(4, 600)
-    (names,) = disk.run((ListFiles(),))
-    assert isinstance(names, tuple)
-    segments = [name for name in names if name.startswith("segment-")]
+    segments = segments_of(disk)
     disk.flip(segments[0], 40, 1)
     report = inspect_journal(disk)
     assert report.findings[0] == Finding(
@@ -180,6 +187,21 @@ def test_a_damaged_header_of_a_segment_is_found_and_other_segments_are_read() ->
     assert report.refusal is not None
     assert {segment.file for segment in report.segments} <= set(segments[1:])
     assert report.records
+
+
+def test_a_segment_under_a_wrong_name_is_found_and_other_segments_are_read() -> None:
+    disk, _ = worked(4, 600)
+    own = next(name for name in reversed(segments_of(disk)) if any(row.file == name for row in journal_rows(disk)))
+    wrong = "segment-5096135261.journal"
+    disk.run((Rename(own, wrong),))
+    found = Finding(wrong, 0, f"the name does not fit the segment header, which belongs to {own}; not read")
+    report = inspect_journal(disk)
+    assert report.refusal is not None and wrong in report.refusal
+    assert report.findings == (found,)
+    assert found in list(journal_rows(disk))
+    copy = SimulatedDisk()
+    assert repair_journal(disk, copy, COPY, NOW).findings == (found,)
+    assert inspect_journal(copy).sound
 
 
 def test_a_torn_tail_is_a_note_and_no_refusal() -> None:
@@ -233,3 +255,27 @@ def test_a_copy_is_never_written_over_a_journal() -> None:
     disk, _ = worked(1, 20)
     with pytest.raises(ValueError, match="holds a journal already"):
         repair_journal(disk, disk, COPY, NOW)
+
+
+def test_a_copy_that_was_not_finished_is_never_taken_for_the_journal() -> None:
+    disk, _ = worked(6, 300)
+    whole = SimulatedDisk()
+    saved = repair_journal(disk, whole, COPY, NOW)
+    assert saved.messages > 5
+    refused = 0
+    for operation in range(whole.operations):
+        copy = SimulatedDisk()
+        copy.fail_at(operation)
+        with pytest.raises(DiskFault):
+            repair_journal(disk, copy, COPY, NOW)
+        copy.crash(Random(operation))
+        report = inspect_journal(copy)
+        if report.refusal is None:
+            assert report.messages == saved.messages or not holds_journal(copy)
+        else:
+            assert "did not finish" in report.refusal
+            assert recover(copy).recovered is None
+            refused += 1
+    assert refused > 5
+    with pytest.raises(ValueError, match="holds a journal already, or the beginning of one"):
+        repair_journal(disk, whole, COPY, NOW)

@@ -76,6 +76,7 @@ def verdict(disk: SimulatedDisk) -> str:
     return "cut" if any("is cut" in note for note in journal.notes) else "unnoticed"
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("bit", range(8))
 def test_every_flipped_bit_of_a_sealed_journal_is_detected(bit: int) -> None:
     disk = SimulatedDisk()
@@ -264,7 +265,7 @@ def test_a_missing_segment_in_the_middle_is_refused() -> None:
         journal = recover(twin)
         assert journal.state is JournalState.FAILED, name
         assert journal.failure is not None
-        assert "missing" in journal.failure
+        assert f"{name} at offset" in journal.failure and "missing" in journal.failure
 
 
 def test_a_segment_of_another_journal_is_refused() -> None:

@@ -25,6 +25,7 @@ from embedclient.model import (
     ObjectMessage,
     Properties,
     PropertyType,
+    PropertyValue,
     Queue,
     StreamMessage,
     TemporaryQueue,
@@ -291,8 +292,13 @@ def test_sending_sets_the_headers() -> None:
 
 
 def test_a_received_message_is_passed_on_without_being_decoded() -> None:
-    malformed = core(body=b"\1\0\0\0\x7f")
-    malformed.amend(changes={"n": 1, "_AMQ_ROUTE_TO_x": b"route", "__AMQ_CID": "them", "JMSType": "t"})
+    brought: dict[str, PropertyValue | TypedValue] = {
+        "n": 1,
+        "_AMQ_ROUTE_TO_x": b"route",
+        "__AMQ_CID": "them",
+        "JMSType": "t",
+    }
+    malformed = core(body=b"\1\0\0\0\x7f").copy_for("a", changes=brought, removals=(), expiration=0)
     message = from_core(malformed, 1)
     sent = Envelope(Queue("b"), connection_id="me").enclose(message)
     assert bytes(sent.body) == bytes(malformed.body)

@@ -12,6 +12,7 @@ import trio.testing
 from embedbroker import EmbeddedBroker
 from embedclient import Connection, ConnectionFactory
 from embedclient.agent import Agent, BytesReceived, Input, Output
+from embedclient.errors import IllegalStateException
 from embedclient.model import Instant
 from tests.embedclient.client.conftest import connected_in_vm, relayed_broker
 
@@ -39,6 +40,17 @@ async def test_no_task_outlives_the_connection() -> None:
             assert tasks_now() > before
         await trio.testing.wait_all_tasks_blocked()
         assert tasks_now() == before
+
+
+async def test_a_second_block_over_the_same_opening_is_refused() -> None:
+    async with connected_in_vm() as connection:
+        opening = connection.session()
+        async with opening as session:
+            pass
+        assert session.closed
+        with pytest.raises(IllegalStateException, match="opened before"):
+            async with opening:
+                pass
 
 
 async def test_a_look_that_ends_in_its_middle_leaves_nothing_to_be_closed() -> None:

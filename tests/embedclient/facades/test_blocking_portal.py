@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import _thread
+import os
+import resource
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
 
@@ -12,7 +14,12 @@ import pytest
 
 from embedclient.blocking import ConnectionFactory
 from embedclient.blocking._portal import Portal, _Job
-from embedclient.errors import ConnectionClosedException, ConnectionLostException, IllegalStateException
+from embedclient.errors import (
+    ConnectionClosedException,
+    ConnectionLostException,
+    IllegalStateException,
+    ResourceAllocationException,
+)
 
 
 def portal_threads() -> list[threading.Thread]:
@@ -173,3 +180,43 @@ def test_a_blocking_call_in_the_event_loops_own_thread_is_refused() -> None:
     with pytest.raises(IllegalStateException, match="event loop's thread"):
         portal.call(call)
     portal._stop()
+
+
+@pytest.fixture
+def no_descriptors() -> Iterator[None]:
+    """Everything this process may open is open."""
+    lowest = os.open(os.devnull, os.O_RDONLY)
+    os.close(lowest)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.usefixtures("no_descriptors")
+def test_a_thread_that_gets_no_event_loop_says_so() -> None:
+    before = portal_threads()
+    with pytest.raises(ResourceAllocationException, match="no event loop for the connection: Too many open files"):
+        ConnectionFactory("tcp://127.0.0.1:1").connect()
+    assert portal_threads() == before
+
+
+def test_ctrl_c_while_the_thread_starts_leaves_no_thread_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = portal_threads()
+    waits = count()
+
+    class Interrupted(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            if next(waits) == 0:
+                raise KeyboardInterrupt
+            return super().wait(timeout)
+
+    def make(portal: Portal) -> None:
+        usual(portal)
+        portal._ready = Interrupted()
+
+    usual = Portal.__init__
+    monkeypatch.setattr(Portal, "__init__", make)
+    with pytest.raises(KeyboardInterrupt):
+        Portal.open()
+    assert portal_threads() == before

@@ -59,6 +59,13 @@ async def test_nobody_listening_is_told_with_the_address(client: Client) -> None
     assert isinstance(caught.value, ConnectionError)
 
 
+@pytest.mark.parametrize("host", ["a..b", "x" * 64 + ".invalid", "nul%00.invalid", "127.0.0.1:9?localAddress=a..b"])
+async def test_what_can_be_no_host_is_a_broker_that_cannot_be_reached(client: Client, host: str) -> None:
+    with pytest.raises(ConnectionLostException, match=r"cannot connect to .*(is not the name of a host|not known)"):
+        async with connected(client, f"tcp://{host}"):
+            pass
+
+
 async def test_the_next_broker_of_a_list_is_tried(client: Client, url: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         dead = f"tcp://127.0.0.1:{probe.getsockname()[1]}"

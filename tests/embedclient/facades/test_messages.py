@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from typing import Any
 
 import pytest
@@ -141,13 +143,22 @@ async def test_thousands_of_messages_keep_their_order(client: Client, url: str) 
         await client.together(send, receive)
 
 
-async def test_a_negative_time_is_refused(client: Client, url: str) -> None:
+async def test_a_time_that_is_none_is_refused(client: Client, url: str) -> None:
     async with connected(client, url) as connection, connection.session() as session:
         producer = session.create_producer("q")
-        with pytest.raises(JMSException, match="-1 seconds"):
-            await producer.send("x", time_to_live=-1)
+        for seconds in (-1, math.nan, math.inf, 1e300, "5"):
+            with pytest.raises(JMSException, match=re.escape(f"{seconds!r} is no lifetime or delay")):
+                await producer.send("x", time_to_live=seconds)  # type: ignore[arg-type]  # wrong on purpose
         producer.delivery_delay = -0.5
-        with pytest.raises(JMSException, match=r"-0\.5 seconds"):
+        with pytest.raises(JMSException, match=r"-0\.5 is no lifetime or delay"):
             producer.send_nowait("x")
         async with session.create_browser("q") as browser:
             assert await browser.next_message() is None
+
+
+async def test_a_priority_that_is_none_is_refused(client: Client, url: str) -> None:
+    async with connected(client, url) as connection, connection.session() as session:
+        producer = session.create_producer("q")
+        for priority in (-1, 10, 4.5, "4"):
+            with pytest.raises(JMSException, match=f"{priority!r} is no priority"):
+                await producer.send("x", priority=priority)  # type: ignore[arg-type]  # wrong on purpose

@@ -149,6 +149,11 @@ def test_a_name_that_selectors_could_not_use_is_refused(name: str) -> None:
         message.set_string_property(name, "x")
 
 
+def test_a_name_that_is_no_text_is_refused() -> None:
+    with pytest.raises(JMSException, match="1 cannot name a property"):
+        JMSMessage(properties={1: "x"})  # type: ignore[dict-item]  # wrong on purpose
+
+
 def test_names_of_jms_stand_for_names_of_the_broker() -> None:
     message = JMSMessage(properties={"JMSXGroupID": "g", "JMSXGroupSeq": "3", "JMSXUserID": "me"})
     assert dict(message.stored().items()) == {

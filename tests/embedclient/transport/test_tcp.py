@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import socket
+from typing import Any
 
 import pytest
 import trio
@@ -46,6 +47,46 @@ async def test_a_refused_connection_names_the_address() -> None:
 async def test_an_unknown_name_is_reported_as_lost() -> None:
     with pytest.raises(TransportLost, match=r"cannot connect to no-such-host\.invalid:1"):
         await connect_tcp("no-such-host.invalid", 1, timeout_s=30)
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 64 + ".invalid", "nul\0.invalid", "\udcff"])
+async def test_what_cannot_be_a_name_is_an_unknown_name(host: str) -> None:
+    with pytest.raises(TransportLost, match=r"cannot connect to .*(is not the name of a host|not known)"):
+        await connect_tcp(host, 1, timeout_s=30)
+    with pytest.raises(TransportLost, match=r"cannot connect to .*(is not the name of a host|not known)"):
+        await connect_tcp("127.0.0.1", 1, timeout_s=30, local_address=(host, 0))
+    with pytest.raises(OSError, match=r"is not the name of a host|not known"):
+        await listen_tcp(host, 0)
+
+
+class _Directory(trio.abc.HostnameResolver):
+    """Knows one name, with an address of a family that this kernel does not have in front of a good one."""
+
+    unusable = (12345, socket.SOCK_STREAM, 0, "", ("address of another kind", 1))
+
+    def __init__(self, *ports: int) -> None:
+        self._good = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", port)) for port in ports]
+
+    async def getaddrinfo(self, *_: object) -> list[Any]:
+        return [self.unusable, *self._good]
+
+    async def getnameinfo(self, *_: object) -> tuple[str, str]:
+        raise NotImplementedError
+
+
+async def test_an_address_that_this_machine_has_no_sockets_for_is_passed_over() -> None:
+    (listener,) = await listen_tcp("127.0.0.1", 0)
+    trio.socket.set_custom_hostname_resolver(_Directory(listener.port))
+    client = await connect_tcp("mixed.example", 1, timeout_s=5)
+    assert client.peer == listener.address
+    client.close()
+    listener.close()
+
+
+async def test_a_host_with_nothing_but_such_addresses_is_reported_as_lost() -> None:
+    trio.socket.set_custom_hostname_resolver(_Directory())
+    with pytest.raises(TransportLost, match="address of another kind:1: Address family not supported"):
+        await connect_tcp("unusable.example", 1, timeout_s=5)
 
 
 async def test_a_server_that_never_answers_costs_only_the_time_out() -> None:

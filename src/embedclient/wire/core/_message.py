@@ -303,14 +303,6 @@ class CoreMessage:
             raw += self.raw[flag_at:]
         return CoreMessage.parse(raw)
 
-    def amend(self, *, changes: Mapping[str, PropertyValue | TypedValue], removals: Collection[str] = ()) -> None:
-        """Change properties in place; everything else stays. Raises RemoteProtocolError."""
-        properties = changed_properties(self.properties, changes, removals)
-        raw = self.raw[: self.properties_at]
-        append_properties(raw, properties)
-        self.raw = raw
-        self._properties = properties
-
     # Below every @property: from here on the name means this method inside the class.
     def property(self, name: str) -> PropertyValue:
         """Return one property, None when it is missing. Raises RemoteProtocolError."""

@@ -194,16 +194,6 @@ def test_a_copy_without_changes_keeps_the_property_bytes() -> None:
     assert copy.raw[-20:] == message.raw[-20:]
 
 
-def test_properties_can_be_amended_in_place() -> None:
-    message = with_properties(a=1, b="x")
-    message.assign_id(9)
-    message.amend(changes={"_AMQ_LARGE_SIZE": TypedValue(5, PropertyType.LONG)}, removals=["a"])
-    assert message.property("_AMQ_LARGE_SIZE") == 5
-    again = CoreMessage.parse(bytearray(message.raw))
-    assert again.properties.items() == [("b", "x"), ("_AMQ_LARGE_SIZE", 5)]
-    assert again.message_id == 9
-
-
 def test_a_large_message_header_becomes_a_message_without_body() -> None:
     whole = CoreMessage.parse(bytearray(EXAMPLE))
     header = CoreMessage.parse_header(whole.header)

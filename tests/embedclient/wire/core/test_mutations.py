@@ -13,6 +13,7 @@ from tests.fuzz.mutations import mutations
 MUTATIONS = 100_000
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("family", families(), ids=lambda family: family.name)
 def test_mutations_are_read_or_refused(family: Family) -> None:
     outcome = run(family, MUTATIONS, seed=20_240_101)

@@ -66,6 +66,10 @@ final class Broker implements AutoCloseable {
       return connect(parameters).createSession(false, Session.AUTO_ACKNOWLEDGE);
    }
 
+   Session transacted(String... parameters) throws JMSException {
+      return connect(parameters).createSession(true, Session.SESSION_TRANSACTED);
+   }
+
    /** Asks whoever runs this program for something and waits until it is done. */
    void ask(String word) throws IOException {
       out.println("ask " + word);

@@ -84,8 +84,7 @@ final class DuplicateCases {
    }
 
    private static void afterRollback(Broker broker) throws Exception {
-      Connection connection = broker.connect();
-      Session session = connection.createSession(true, Session.SESSION_TRANSACTED);
+      Session session = broker.transacted();
       Queue queue = session.createQueue(broker.fresh("q"));
       sendWith(session, queue, "undone", "id");
       session.rollback();
@@ -100,8 +99,7 @@ final class DuplicateCases {
 
    /** A sender that repeats itself in one transaction means it. */
    private static void withinTransaction(Broker broker) throws Exception {
-      Connection connection = broker.connect();
-      Session session = connection.createSession(true, Session.SESSION_TRANSACTED);
+      Session session = broker.transacted();
       Queue queue = session.createQueue(broker.fresh("q"));
       sendWith(session, queue, "one", "id");
       sendWith(session, queue, "two", "id");

@@ -11,7 +11,6 @@ import static interop.SessionCases.send;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeSet;
-import javax.jms.Connection;
 import javax.jms.DeliveryMode;
 import javax.jms.JMSException;
 import javax.jms.Message;
@@ -125,8 +124,7 @@ final class QueueCases {
    }
 
    private static void deadLetterQueue(Broker broker) throws Exception {
-      Connection connection = broker.connect();
-      Session session = connection.createSession(true, Session.SESSION_TRANSACTED);
+      Session session = broker.transacted();
       String name = broker.fresh("q");
       send(session, session.createQueue(name), "poison");
       session.commit();

@@ -70,8 +70,7 @@ final class SessionCases {
    }
 
    private static void rollbackOfSends(Broker broker) throws Exception {
-      Connection connection = broker.connect();
-      Session session = connection.createSession(true, Session.SESSION_TRANSACTED);
+      Session session = broker.transacted();
       Queue queue = session.createQueue(broker.fresh("q"));
       send(session, queue, "lost");
       session.rollback();
@@ -84,8 +83,7 @@ final class SessionCases {
    }
 
    private static void rollbackOfReceives(Broker broker) throws Exception {
-      Connection connection = broker.connect();
-      Session session = connection.createSession(true, Session.SESSION_TRANSACTED);
+      Session session = broker.transacted();
       Queue queue = session.createQueue(broker.fresh("q"));
       send(session, queue, "a", "b");
       session.commit();
@@ -106,8 +104,7 @@ final class SessionCases {
    }
 
    private static void transactionOf1000(Broker broker) throws Exception {
-      Connection connection = broker.connect();
-      Session session = connection.createSession(true, Session.SESSION_TRANSACTED);
+      Session session = broker.transacted();
       Queue queue = session.createQueue(broker.fresh("q"));
       MessageProducer producer = session.createProducer(queue);
       for (int i = 0; i < 1000; i++) {
@@ -221,8 +218,7 @@ final class SessionCases {
 
    /** With the default of ten attempts the eleventh delivery does not come; the next message does. */
    private static void deliveryAttempts(Broker broker) throws Exception {
-      Connection connection = broker.connect();
-      Session session = connection.createSession(true, Session.SESSION_TRANSACTED);
+      Session session = broker.transacted();
       Queue queue = session.createQueue(broker.fresh("q"));
       send(session, queue, "poison");
       session.commit();
@@ -284,8 +280,7 @@ final class SessionCases {
    }
 
    private static void redeliveredInOrder(Broker broker) throws Exception {
-      Connection connection = broker.connect();
-      Session session = connection.createSession(true, Session.SESSION_TRANSACTED);
+      Session session = broker.transacted();
       Queue queue = session.createQueue(broker.fresh("q"));
       for (int i = 0; i < 50; i++) {
          send(session, queue, "" + i);

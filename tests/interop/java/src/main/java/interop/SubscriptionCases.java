@@ -102,8 +102,7 @@ final class SubscriptionCases {
    }
 
    private static void noLocal(Broker broker) throws Exception {
-      Connection connection = broker.connect();
-      Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+      Session session = broker.session();
       Topic topic = session.createTopic(broker.fresh("t"));
       MessageConsumer consumer = session.createConsumer(topic, null, true);
       Session other = broker.session();
@@ -183,8 +182,7 @@ final class SubscriptionCases {
    }
 
    private static void sharedDurableSubscription(Broker broker) throws Exception {
-      Connection connection = broker.connect();
-      Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+      Session session = broker.session();
       Topic topic = session.createTopic(broker.fresh("t"));
       String name = broker.fresh("shared");
       MessageConsumer first = session.createSharedDurableConsumer(topic, name);
@@ -209,8 +207,7 @@ final class SubscriptionCases {
    }
 
    private static void requestReply(Broker broker) throws Exception {
-      Connection connection = broker.connect();
-      Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+      Session session = broker.session();
       Queue requests = session.createQueue(broker.fresh("requests"));
       Session server = broker.session();
       server.createConsumer(requests).setMessageListener(message -> {

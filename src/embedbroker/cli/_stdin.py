@@ -1,0 +1,66 @@
+"""Stdin as bodies of messages, read in threads: a connection stays alive meanwhile, and Ctrl-C ends the wait at once.
+
+Responsible for what is one body, and for how much of it is read. Refuses to know messages.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import trio
+
+from ._failure import Refused
+
+__all__ = ["lines_of_stdin", "whole_stdin"]
+
+_READ_BYTES = 64 * 1024
+
+
+async def whole_stdin(bytes_max: int) -> bytes:
+    """Everything up to the end of stdin.
+
+    Raises:
+        Refused: it is more than ``bytes_max``, and perhaps without end.
+    """
+    body = bytearray()
+    async with aclosing(_chunks()) as chunks:
+        async for chunk in chunks:
+            body += chunk
+            _check_size(body, bytes_max)
+    return bytes(body)
+
+
+async def lines_of_stdin(bytes_max: int) -> AsyncGenerator[bytes, None]:
+    """Each line of stdin as it comes, without its end.
+
+    Raises:
+        Refused: a line is longer than ``bytes_max``.
+    """
+    line = bytearray()
+    async with aclosing(_chunks()) as chunks:
+        async for chunk in chunks:
+            head, *following = chunk.split(b"\n")
+            line += head
+            for beginning in following:
+                yield bytes(line).rstrip(b"\r")
+                line = bytearray(beginning)
+            _check_size(line, bytes_max)
+    if line:
+        yield bytes(line).rstrip(b"\r")
+
+
+def _check_size(body: bytearray, bytes_max: int) -> None:
+    if len(body) > bytes_max:
+        raise Refused(f"no message holds what stdin has: it is more than {bytes_max:,} bytes")
+
+
+async def _chunks() -> AsyncGenerator[bytes, None]:
+    source = sys.stdin.buffer
+    # Past the buffer: its lock would be in the hands of the thread that an interrupted command leaves behind, and
+    # Python wants it when it ends.
+    raw = source.raw if isinstance(source, io.BufferedReader) else source
+    while chunk := await trio.to_thread.run_sync(raw.read, _READ_BYTES, abandon_on_cancel=True):
+        yield chunk
