@@ -84,7 +84,7 @@ REFUSED: list[tuple[type, dict[str, object], str]] = [
         "ha_policy must be one of PrimaryOnly, SharedStorePrimary, SharedStoreBackup, ReplicationPrimary,"
         " ReplicationBackup, not 'shared-store'",
     ),
-    (BrokerConfig, {"node_manager_lock_directory": ""}, "node_manager_lock_directory must not be empty"),
+    (BrokerConfig, {"node_manager_lock_directory": ""}, "node_manager_lock_directory must be a path, not ''"),
     (
         BrokerConfig,
         {"journal_lock_acquisition_timeout_ms": -2},
