@@ -36,7 +36,7 @@ DEFAULT_PORT = 61616
 @click.option("--name", default="embedbroker", show_default=True, help="The broker's name.")
 @click.option("--json", "as_json", is_flag=True, help="Events on stdout as JSON lines; the first is 'ready'.")
 @click.option("--until-eof", is_flag=True, help="Stop when stdin ends, too: with the program that holds its other end.")
-@click.option("-v", "--verbose", is_flag=True, help="Log connections and housekeeping on stderr, too.")
+@click.option("-v", "--verbose", is_flag=True, help="Log connections that come to nothing on stderr, too.")
 def run(host: str, port: int, data: str | None, name: str, as_json: bool, until_eof: bool, verbose: bool) -> None:
     """Run a broker until Ctrl-C or SIGTERM. A second signal stops it at once."""
     try:
