@@ -91,6 +91,8 @@ class SimulatedConsumer:
     _lives: int = field(default=0, init=False)
     _batches: int = field(default=0, init=False)
     _forwarded: int = field(default=0, init=False)
+    #: When the client gave the message that is being taken: it had not expired then.
+    _handed_at: float = field(default=0.0, init=False)
     #: Broker's id and key of what was seen and not yet asked to be acknowledged: given back in order if the consumer
     #: leaves in order. Copies of a message that was sent twice share a key, not an id.
     _seen: dict[int, str] = field(factory=dict, init=False)
@@ -197,6 +199,7 @@ class SimulatedConsumer:
                 delivery = yield from self._receive(consumer)
                 if delivery is None:
                     continue
+            self._handed_at = scene.world.now
             yield from self._take(session, producer, delivery)
             # In the end everybody settles what he sees: who still sits on something leaves, and comes again.
             if scene.chance(plan.leave_chance) if scene.phase is Phase.WORK else self._is_over():
@@ -261,7 +264,7 @@ class SimulatedConsumer:
         finding = ledger.delivered(
             self.subscription,
             key,
-            scene.world.now,
+            self._handed_at,
             redelivered=delivery.redelivered,
             consumer=f"{self.name}/{self._lives}",
             stale=stale,
