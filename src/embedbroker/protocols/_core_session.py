@@ -267,7 +267,9 @@ class CoreSession:
 
     def refuse(self, refused: Refused, correlation_id: int | None) -> None:
         """Answer a request with EXCEPTION."""
-        self.reply(ExceptionResponse(refused.code, refused.text, correlation_id), durable=False)
+        # To those who send again what was in doubt, a duplicate is the promise that the first one held.
+        promises = refused.code == ErrorCode.DUPLICATE_ID_REJECTED
+        self.reply(ExceptionResponse(refused.code, refused.text, correlation_id), durable=promises)
 
     def reply_on_connection(self, frame: bytes) -> None:
         """Send a frame of channel 1 once everything processed so far is durable.
