@@ -45,6 +45,7 @@ from ._old_names import MODERN_NAMES_SINCE, old_message, plain_message, said_rou
 
 if TYPE_CHECKING:
     from ._core_connection import CoreConnection
+    from ._link import Link
 
 __all__ = ["CoreSession"]
 
@@ -67,6 +68,8 @@ _UNRECORDED = 1 << 63
 class _HeldReply:
     point: int
     frame: bytes
+    #: Of an answer on channel 1: who asked. What the session's own channel carries moves with the session.
+    link: Link | None = None
 
 
 class CoreSession:
@@ -239,18 +242,17 @@ class CoreSession:
         if not self._held and point <= self.service.kernel.store.reached:
             self.transmit(frame, packet.TYPE)
         else:
-            self._hold(point, frame)
+            self._hold(_HeldReply(point, frame))
 
     def _point(self) -> int:
         return _UNRECORDED if self.kernel_session.unfinished else self.service.kernel.store.point()
 
-    def _hold(self, point: int, frame: bytes) -> None:
+    def _hold(self, reply: _HeldReply) -> None:
         limit = self.service.kernel.config.held_replies_max
         if len(self._held) >= limit:
             self.connection.fail(f"{limit} replies of session {self.name} wait for the disk, held_replies_max")
             return
-        reply = _HeldReply(point, frame)
-        if point == _UNRECORDED:
+        if reply.point == _UNRECORDED:
             self.service.kernel.chores.add_action(lambda: self._recorded(reply))
         elif not self._held:
             self.service.gate.hold(self)
@@ -265,23 +267,37 @@ class CoreSession:
 
     def refuse(self, refused: Refused, correlation_id: int | None) -> None:
         """Answer a request with EXCEPTION."""
-        self.reply(ExceptionResponse(refused.code, refused.text, correlation_id), durable=False)
+        # To those who send again what was in doubt, a duplicate is the promise that the first one held.
+        promises = refused.code == ErrorCode.DUPLICATE_ID_REJECTED
+        self.reply(ExceptionResponse(refused.code, refused.text, correlation_id), durable=promises)
 
     def reply_on_connection(self, frame: bytes) -> None:
-        """Send a frame of channel 1 once everything processed so far is durable."""
+        """Send a frame of channel 1 once everything processed so far is durable.
+
+        It goes to the connection that asked, or nowhere. Suppose it went where the session is by then:
+
+        1. A client reattaches a session whose replies wait for the disk; the connection is lost before the answer.
+        2. It reattaches the session over the next connection, which is sent both answers.
+        3. Answers carry no name: it takes the second for that of its next session, and for a count of what arrived
+           there. The count is too low, so it sends again what has arrived, and consumers get it twice.
+        """
         point = self._point()
+        link = self.connection.link
         if not self._held and point <= self.service.kernel.store.reached:
-            self.connection.link.write(frame)
+            link.write(frame)
         else:
-            self._hold(point, frame)
+            self._hold(_HeldReply(point, frame, link))
 
     def release(self, reached: int) -> bool:
         """Send the replies that became durable; returns whether any is still held."""
         held = self._held
         while held and held[0].point <= reached:
-            frame = held.popleft().frame
-            packet_type = frame[4]
-            self.transmit(frame, packet_type if packet_type < 128 else packet_type - 256)
+            reply = held.popleft()
+            if reply.link is not None:
+                reply.link.write(reply.frame)
+                continue
+            packet_type = reply.frame[4]
+            self.transmit(reply.frame, packet_type if packet_type < 128 else packet_type - 256)
         return bool(held)
 
     def transmit(self, frame: bytes, packet_type: int) -> None:

@@ -91,6 +91,8 @@ class SimulatedConsumer:
     _lives: int = field(default=0, init=False)
     _batches: int = field(default=0, init=False)
     _forwarded: int = field(default=0, init=False)
+    #: When the client gave the message that is being taken: it had not expired then.
+    _handed_at: float = field(default=0.0, init=False)
     #: Broker's id and key of what was seen and not yet asked to be acknowledged: given back in order if the consumer
     #: leaves in order. Copies of a message that was sent twice share a key, not an id.
     _seen: dict[int, str] = field(factory=dict, init=False)
@@ -98,6 +100,8 @@ class SimulatedConsumer:
     _rebuilds_before_failure: int = field(default=0, init=False)
     #: What the present session has shown, settled or not.
     _shown: list[str] = field(factory=list, init=False)
+    #: Of these, the ones whose acknowledgement is asked for and not transacted, until it is known how that ends.
+    _asked: list[str] = field(factory=list, init=False)
     _transaction: str | None = field(default=None, init=False)
     _in_batch: int = field(default=0, init=False)
     _committing: bool = field(default=False, init=False)
@@ -147,6 +151,7 @@ class SimulatedConsumer:
                 self.scene.hit(Moment.COMMIT_IN_DOUBT)
             else:
                 ledger.rolled_back(self._transaction)
+        self._asked.clear()
         self._transaction = None
         self._committing = False
         self._in_batch = 0
@@ -197,6 +202,7 @@ class SimulatedConsumer:
                 delivery = yield from self._receive(consumer)
                 if delivery is None:
                     continue
+            self._handed_at = scene.world.now
             yield from self._take(session, producer, delivery)
             # In the end everybody settles what he sees: who still sits on something leaves, and comes again.
             if scene.chance(plan.leave_chance) if scene.phase is Phase.WORK else self._is_over():
@@ -261,7 +267,7 @@ class SimulatedConsumer:
         finding = ledger.delivered(
             self.subscription,
             key,
-            scene.world.now,
+            self._handed_at,
             redelivered=delivery.redelivered,
             consumer=f"{self.name}/{self._lives}",
             stale=stale,
@@ -293,6 +299,7 @@ class SimulatedConsumer:
                     ledger.acknowledging(self.subscription, key, transaction=self._transaction)
                 else:
                     ledger.acknowledging(self.subscription, key, batch=self._transaction)
+                    self._asked.append(key)
                 yield session.consumed(delivery)
                 self._in_batch += 1
                 if producer is not None:
@@ -344,6 +351,7 @@ class SimulatedConsumer:
         self._transaction = f"{self.name}#{self._batches}"
         self._seen.pop(delivery.message.message_id, None)
         ledger.acknowledging(self.subscription, key, batch=self._transaction)
+        self._asked.append(key)
         yield from self._finish(session, delivery)
 
     def _end_batch(self, session: Session, delivery: Delivery | None) -> Steps:
@@ -361,6 +369,7 @@ class SimulatedConsumer:
             scene.hit(Moment.ROLLBACK)
             scene.ledger.rolled_back(transaction)
             scene.ledger.interrupted(self.subscription)
+            self._asked.clear()
             self._transaction = None
             yield from self._undo(session)
             return
@@ -381,8 +390,9 @@ class SimulatedConsumer:
                 yield session.acknowledge(delivery)
         except JMSException as error:
             scene.world.note(self.name, "commit fails", f"{transaction} {error.error_code}")
-            # The client has rolled the session back: what its user held and had not acknowledged is given back.
-            scene.ledger.interrupted(self.subscription, self._seen.values())
+            # The client has rolled the session back: what its user held and had not acknowledged is given back, and
+            # what he asked to be acknowledged, too, if that never left.
+            scene.ledger.interrupted(self.subscription, [*self._seen.values(), *self._asked])
             self._seen.clear()
             if error.error_code == ErrorCode.TRANSACTION_ROLLED_BACK:
                 scene.ledger.rolled_back(transaction)
@@ -395,6 +405,7 @@ class SimulatedConsumer:
                 scene.ledger.transaction_in_doubt(transaction)
             else:
                 scene.judge(scene.ledger.committed(transaction, scene.world.now), self.name, transaction)
+        self._asked.clear()
         self._transaction = None
         self._committing = False
 

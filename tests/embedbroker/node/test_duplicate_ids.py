@@ -97,6 +97,20 @@ def test_a_duplicate_makes_a_transaction_fail_with_its_code(stage: Stage, peer: 
     assert queued(stage) == ["1", "4"]
 
 
+def test_a_commit_is_rejected_as_a_duplicate_when_the_one_it_repeats_is_on_disk(stage: Stage, peer: Peer) -> None:
+    """1. A commit is on its way to the disk. 2. Its client comes back and repeats it, with the same ids. 3. Told that
+    this is a duplicate it would never send again, and a crash now would lose the message."""
+    first = stage.connect().open_session("first", transacted=True)
+    again = stage.connect().open_session("again", transacted=True)
+    first.send(SessionSend(identified("1", "id"), False, -1), SessionCommit(-7))
+    again.send(SessionSend(identified("1", "id"), False, -1), SessionCommit(-8))
+    assert first.received == again.received == []
+    stage.settle_disk()
+    assert first.clear() == [NullResponse(-7)]
+    assert again.refusal().code == ErrorCode.DUPLICATE_ID_REJECTED
+    assert queued(stage) == ["1"]
+
+
 def test_ids_survive_a_restart_in_their_order_and_the_oldest_leave_first() -> None:
     stage = Stage(durable=True, id_cache_size=3, work_per_step_max=2)
     peer = stage.connect().open_session("s")

@@ -135,6 +135,26 @@ def test_the_answer_to_a_reattachment_waits_for_the_disk(stage: Stage) -> None:
     assert again.clear() == [NullResponse(-1), ReattachSessionResponse(2, True)]
 
 
+def test_the_answer_to_a_reattachment_goes_to_the_connection_that_asked(stage: Stage) -> None:
+    """1. A client reattaches session s; the answer waits. 2. It comes back once more, the broker may not have noticed
+    why. 3. It asks for session t: a second answer for s would be taken for that of t, whose send would be repeated."""
+    peer = stage.connect().open_session("s", window=1_000_000).open_session("t", channel=11, window=1_000_000)
+    peer.create_queue()
+    peer.post("1", durable=True, blocking=True)
+    peer.lose()
+    lost, half_open, again = stage.connect(), stage.connect(), stage.connect()
+    lost.send(ReattachSession("s", 0), channel=1)
+    lost.lose()
+    half_open.send(ReattachSession("s", 0), channel=1)
+    again.send(ReattachSession("s", 0), channel=1)
+    stage.settle_disk()
+    assert lost.received == []
+    assert half_open.clear() == [ReattachSessionResponse(2, True)]
+    assert again.clear() == [NullResponse(-1), ReattachSessionResponse(2, True)]
+    again.send(ReattachSession("t", -1), channel=1)
+    assert again.clear() == [ReattachSessionResponse(0, True)]
+
+
 def test_several_senders_share_one_sync(stage: Stage, peer: Peer) -> None:
     senders = [stage.connect().open_session() for _ in range(5)]
     peer.post("0", durable=True, blocking=True)

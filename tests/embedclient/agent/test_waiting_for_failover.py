@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from embedclient.agent import FailoverCompleted, LocatorSettings, SessionMode
+from embedbroker.node import Node
+from embedclient.agent import BytesReceived, FailoverCompleted, LocatorSettings, SessionMode
 from embedclient.errors import ErrorCode
-from embedclient.wire.core import HANDSHAKE, FrameSplitter, SessionConsumerClose, SessionRollback, SessionStart
+from embedclient.wire.core import (
+    HANDSHAKE,
+    FrameSplitter,
+    ReattachSession,
+    SessionConsumerClose,
+    SessionRollback,
+    SessionStart,
+)
 from tests.embedclient.agent.node_pair import NodePair, count_of, open_queue, open_session, take, text_message, text_of
 
 RECONNECTING = LocatorSettings(reconnect_attempts=-1, retry_interval_ms=200)
@@ -194,3 +202,34 @@ def test_a_consumer_closed_during_a_failover_is_closed_in_a_session_that_is_reat
     pair.finish(producer.send(text_message("one", "q")))
     other = pair.finish(session.open_queue_consumer("q"))
     assert take(pair, session, other) == ["one"]
+
+
+def test_a_session_closed_while_its_reattachment_is_answered_is_closed_at_the_broker() -> None:
+    """1. A close waits for the failover. 2. REATTACH_SESSION leaves. 3. The close gives up. 4. The answer comes."""
+    pair = NodePair(evolve(REATTACHING, call_failover_timeout_ms=3000))
+    session, other = open_session(pair), open_session(pair)
+    producer, consumer = open_queue(pair, other)
+    pair.refuse_dials = True
+    pair.cut()
+    close = session.close()
+    pair.advance(2.5)
+    pair.client_bytes.clear()
+    answers: list[bytes] = []
+
+    def hold(sender: str, data: bytes) -> bytes:
+        if sender == "client" or ReattachSession.TYPE not in sent_kinds(pair):
+            return data
+        answers.append(data)
+        return b""
+
+    pair.filter = hold
+    pair.refuse_dials = False
+    pair.advance(1)
+    assert close.done and len(answers) == 1
+    pair.filter = lambda sender, data: data
+    pair.handle(pair.agent.step(BytesReceived(pair.dials[-1].connection, answers[0]), pair.now))
+    pair.settle()
+    assert isinstance(pair.node, Node)
+    assert list(pair.node.core.sessions) == [other.name]
+    pair.finish(producer.send(text_message("one", "q")))
+    assert take(pair, other, consumer) == ["one"]
