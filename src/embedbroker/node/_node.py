@@ -52,6 +52,8 @@ __all__ = ["Node", "NodeState"]
 
 # How long an orderly stop waits for the disk before it tells the clients. A sync takes milliseconds.
 FLUSH_SECONDS_MAX = 5.0
+# How long a live backup waits for a primary to announce itself in the cluster before it gives way anyhow.
+ANNOUNCED_WITHIN_S = 60.0
 
 
 class NodeState(Enum):
@@ -115,6 +117,7 @@ class Node:
         self._farewell: locks.LiveState | None = None
         # The node id that the cluster knows of this backup, and whether it was announced under it.
         self._stood_by: tuple[str, bool] | None = None
+        self._restarts = False
         self._said_stopped = False
 
     def _join_cluster(self) -> Membership | None:
@@ -336,8 +339,17 @@ class Node:
             self._become_activating()
         elif standing is locks.Standing.LIVE and state is NodeState.RECOVERING:
             self._become_live()
-        elif claim.gives_way:
+        elif claim.wanted_by is not None and state is NodeState.RUNNING and self._is_announced(claim.wanted_since):
+            self._notice(Level.INFO, f"gives way to {claim.wanted_by}")
+            self._restarts = claim.restarts
             self._stop(locks.LiveState.FAILING_BACK)
+
+    def _is_announced(self, since: float) -> bool:
+        """Whether clients were told where they will find the primary that waits: else they could not follow."""
+        if self.cluster is None or self._now.monotonic >= since + ANNOUNCED_WITHIN_S:
+            return True
+        member = self.cluster.topology.members.get(self.core.node_id)
+        return member is not None and member.backup is not None
 
     def _stop(self, farewell: locks.LiveState | None) -> None:
         if self.state in (NodeState.STOPPING, NodeState.STOPPED):
@@ -462,7 +474,7 @@ class Node:
                 outputs.append(work)
         if self.state is NodeState.STOPPED and not self._said_stopped:
             self._said_stopped = True
-            outputs.append(Stopped(self._failure, self._claim is not None and self._claim.restarts))
+            outputs.append(Stopped(self._failure, self._restarts and self._failure is None))
         return outputs
 
     def _say_notes(self, notes: list[str]) -> None:
