@@ -165,6 +165,24 @@ def test_a_live_backup_gives_way_in_order_its_clients_are_told(restarts: bool) -
     assert record_of(locks) == NodeRecord(LiveState.FAILING_BACK, "the node", 7)
 
 
+def test_a_stop_is_a_stop_although_a_primary_waits() -> None:
+    """1. It is asked to stop. 2. The answer comes that a primary waits. 3. It must not wait as backup again."""
+    locks = SimulatedLocks()
+    other(locks).close()
+    stage = on(locks, BACKUP)
+    stage.advance(0.05)
+    stage.settle_disk()
+    stage.connect().open_session().post("m", durable=True)
+    locks.open("primary 'p'").run((Acquire(Lock.FAILBACK),))
+    stage.advance(0.5)
+    assert stage.lock_work is not None
+    stage.step(Command(CommandKind.STOP))
+    stage.finish_lock_work()
+    stage.settle_disk()
+    assert stage.stopped is not None and not stage.stopped.restarts
+    assert record_of(locks).state is LiveState.PAUSED
+
+
 def test_a_backup_that_is_stopped_while_it_waits_leaves_everything_as_it_is() -> None:
     locks = SimulatedLocks()
     other(locks)
