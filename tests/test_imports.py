@@ -16,7 +16,8 @@ EVERYWHERE = """
 """
 BROKER = """
     embedbroker.kernel._selector_evaluation embedbroker.kernel._selector_grammar embedbroker.kernel._selector_tokens
-    embedbroker.runtime._directory embedbroker.runtime._disk embedbroker.runtime._journal_directory
+    embedbroker.locks._ embedbroker.runtime._directory embedbroker.runtime._disk embedbroker.runtime._file_locks
+    embedbroker.runtime._journal_directory
     embedbroker.runtime._lock embedbroker.runtime._threaded embedbroker.storage._
     embedclient._client embedclient.agent embedclient.model._jms_
 """
@@ -76,5 +77,5 @@ trio.run(main)
 print(*sorted(set(sys.modules) - before))
 """
     run = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
-    later = f"{EVERYWHERE} embedbroker.storage._ embedbroker.kernel._selector_grammar".split()
+    later = f"{EVERYWHERE} embedbroker.storage._ embedbroker.locks._ embedbroker.kernel._selector_grammar".split()
     assert [name for name in run.stdout.split() if any(of_family(name, family) for family in later)] == []

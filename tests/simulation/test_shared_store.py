@@ -192,7 +192,7 @@ def test_a_stop_that_does_not_say_so_is_noticed(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_backup_that_never_gives_way_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Claim, "gives_way", property(lambda self: False, lambda self, value: None), raising=False)
+    monkeypatch.setattr(Claim, "wanted_by", property(lambda self: None, lambda self, value: None), raising=False)
     with pytest.raises(AssertionError):
         run_seeds()
 

@@ -107,14 +107,18 @@ _LOOK = (Verify(Lock.LIVE), Holder(Lock.FAILBACK))
 
 
 class Claim:
-    """The claim of one life of a broker. ``failure`` is set when it must end; ``gives_way`` when it should."""
+    """The claim of one life of a broker. ``failure`` is set when it must end.
+
+    ``wanted_by`` names a primary that waits, if this broker is to give way to one, and ``wanted_since`` when it came.
+    """
 
     def __init__(self, policy: HAPolicy, acquisition_timeout_ms: int) -> None:
         assert isinstance(policy, PrimaryOnly | SharedStorePrimary | SharedStoreBackup), policy
         self.standing = Standing.NEW
         self.record = NodeRecord()
         self.failure: str | None = None
-        self.gives_way = False
+        self.wanted_by: str | None = None
+        self.wanted_since = 0.0
         self.notes: list[Note] = []
         self._policy = policy
         self._timeout_s = acquisition_timeout_ms / 1000 if acquisition_timeout_ms >= 0 else None
@@ -179,8 +183,8 @@ class Claim:
 
     @property
     def restarts(self) -> bool:
-        """Whether it gave way and its broker is to wait as backup again."""
-        return self.gives_way and isinstance(self._policy, SharedStoreBackup) and self._policy.restart_backup
+        """Whether its broker, having given way, is to wait as backup again."""
+        return isinstance(self._policy, SharedStoreBackup) and self._policy.restart_backup
 
     # -- work ----------------------------------------------------------------------------------------------------
 
@@ -351,11 +355,12 @@ class Claim:
 
     def _on_look(self, results: tuple[object, ...], now: float) -> None:
         held, waiting = results
+        assert waiting is None or isinstance(waiting, str), waiting
         if not held:
             self._fail("the live lock is lost: another broker may be live")
             return
         self._due = now + self._look_every_s
-        allowed = isinstance(self._policy, SharedStoreBackup) and self._policy.allow_failback
-        if allowed and self.standing is Standing.LIVE and waiting is not None and not self.gives_way:
-            self.gives_way = True
-            self.notes.append(Note(False, f"gives way to {waiting}"))
+        if isinstance(self._policy, SharedStoreBackup) and self._policy.allow_failback:
+            if waiting != self.wanted_by:
+                self.wanted_since = now
+            self.wanted_by = waiting

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from attrs import evolve
 
-from embedbroker import locks, storage
+from embedbroker import storage
 from embedbroker.config import BrokerConfig, ReplicationBackup, ReplicationPrimary, Role
 from embedbroker.kernel import Kernel
 from embedbroker.protocols import SERVER_VERSION, CoreService, ResendAccount, restore_message
@@ -44,6 +44,7 @@ from ._inputs import (
 )
 from ._outputs import Level, Notice, Output, Ready, RoleChanged, Stopped
 from ._restoration import Restoration
+from ._tenure import Tenure
 
 if TYPE_CHECKING:
     from embedbroker.cluster import Membership
@@ -110,11 +111,8 @@ class Node:
         self._flushing = False
         self._failure: str | None = None
         self._restoration: Restoration | None = None
-        self._claim = locks.Claim(config.ha_policy, config.journal_lock_acquisition_timeout_ms) if has_locks else None
-        # What the record of the lock store is to say after an orderly stop; None: nothing new.
-        self._farewell: locks.LiveState | None = None
-        # The node id that the cluster knows of this backup, and whether it was announced under it.
-        self._stood_by: tuple[str, bool] | None = None
+        self._tenure = Tenure(config, self.cluster) if has_locks else None
+        self._fails_over = False
         self._said_stopped = False
 
     def _join_cluster(self) -> Membership | None:
@@ -174,14 +172,10 @@ class Node:
                 assert self.journal is not None
                 self.journal.on_disk_failed(input.batch, input.fault, now)
                 self._after_disk()
-            case LockDone():
-                assert self._claim is not None
-                self._claim.on_done(input.batch, input.results, now.monotonic)
-                self._follow_claim()
-            case LockFailed():
-                assert self._claim is not None
-                self._claim.on_failed(input.batch, input.fault, now.monotonic)
-                self._follow_claim()
+            case LockDone() | LockFailed():
+                assert self._tenure is not None
+                self._tenure.on_answer(input, now)
+                self._follow_tenure()
             case Tick():
                 pass
             case Accepted():
@@ -222,8 +216,8 @@ class Node:
             due = self.cluster.next_deadline()
             if due is not None and (earliest is None or due < earliest):
                 earliest = due
-        if self._claim is not None:
-            due = self._claim.next_deadline()
+        if self._tenure is not None:
+            due = self._tenure.next_deadline()
             if due is not None and (earliest is None or due < earliest):
                 earliest = due
         return earliest
@@ -235,14 +229,15 @@ class Node:
             case CommandKind.START:
                 assert self.state is NodeState.NEW, self.state
                 self._warn_of_scale_down()
-                if self._claim is None:
+                if self._tenure is None:
                     self._become_activating()
                 else:
-                    self._claim.begin(self._now.monotonic)
+                    self._tenure.begin(self._now)
             case CommandKind.STOP:
-                self._stop(self._claim.farewell if self._claim is not None else None)
+                self._stop()
             case CommandKind.FAIL_OVER:
-                self._stop(None)
+                self._fails_over = True
+                self._stop()
             case _:
                 assert_never(command.kind)
 
@@ -258,13 +253,6 @@ class Node:
         self.state = NodeState.WAITING
         self._outputs.append(RoleChanged(Role.BACKUP))
 
-    def _stand_by(self, node_id: str, *, next_in_line: bool) -> None:
-        """Look for the live broker; who takes over next is announced under the node id of that one."""
-        place = (node_id, next_in_line and bool(node_id))
-        if self.cluster is not None and place != self._stood_by:
-            self._stood_by = place
-            self.cluster.become_backup(node_id, announce=place[1])
-
     def _become_activating(self) -> None:
         self.state = NodeState.RECOVERING
         self._schedule_check()
@@ -272,7 +260,7 @@ class Node:
         if self.journal is None:
             self._settle(None)
             return
-        known = self._claim.record.journal_identity if self._claim is not None else None
+        known = self._tenure.journal_identity if self._tenure is not None else None
         if known is not None:
             self.journal.settings = evolve(self.journal.settings, identity=known)
         self.journal.open(self._now)
@@ -294,56 +282,53 @@ class Node:
         self._check_due = None
         self._flushing = False
         self._restoration = None
-        if self._claim is not None:
-            self._claim.leave(None)
+        if self._tenure is not None:
+            self._tenure.end()
 
     def _settle(self, journal_identity: int | None) -> None:
         """The kernel is ready to serve: be live, as soon as the lock store has heard of it."""
-        claim = self._claim
-        if claim is not None:
-            claim.meet_journal(journal_identity)
-            if claim.failure is None:
-                self.core.node_id = claim.record.node_id or self._make_node_id()
-                claim.settle(self.core.node_id, journal_identity)
-            self._follow_claim()
-        else:
+        tenure = self._tenure
+        if tenure is None:
             self.core.node_id = self._make_node_id()
             self._become_live()
+            return
+        tenure.meet_journal(journal_identity)
+        if tenure.failure is None:
+            self.core.node_id = tenure.node_id or self._make_node_id()
+            tenure.settle(self.core.node_id, journal_identity)
+        self._follow_tenure()
 
     def _make_node_id(self) -> str:
         return uuid_text(make_uuid(self.entropy, self._now))
 
-    def _follow_claim(self) -> None:
-        """The lock store answered: be what it makes of this broker."""
-        claim = self._claim
-        assert claim is not None
-        for note in claim.notes:
+    def _follow_tenure(self) -> None:
+        """The lock store answered: be what that makes of this broker."""
+        tenure = self._tenure
+        assert tenure is not None
+        stopping = self.state is NodeState.STOPPING
+        role = Role.LIVE if stopping and not tenure.is_over else tenure.role_after(self.role, self._now)
+        for note in tenure.take_notes():
             self._notice(Level.WARNING if note.warning else Level.INFO, note.text)
-        claim.notes.clear()
-        if claim.failure is not None:
-            self._fail_stop(claim.failure)
-            return
-        state, standing = self.state, claim.standing
-        if state is NodeState.STOPPING:
-            if standing is locks.Standing.OVER:
+        match role:
+            case Role.BACKUP if self.state in (NodeState.NEW, NodeState.WAITING):
+                self.core.node_id = tenure.node_id
+                if self.state is NodeState.NEW:
+                    self._become_backup()
+            case Role.ACTIVATING if self.state in (NodeState.NEW, NodeState.WAITING):
+                self._become_activating()
+            case Role.LIVE if self.state is NodeState.RECOVERING:
+                self._become_live()
+            case Role.STOPPED if tenure.failure is not None:
+                self._fail_stop(tenure.failure)
+            case Role.STOPPED if stopping:
                 self._become_stopped(None)
-        elif standing in (locks.Standing.QUEUED, locks.Standing.WAITING):
-            self.core.node_id = claim.record.node_id or ""
-            if state is NodeState.NEW:
-                self._become_backup()
-            self._stand_by(self.core.node_id, next_in_line=standing is locks.Standing.WAITING)
-        elif standing is locks.Standing.GRANTED and state is not NodeState.RECOVERING:
-            self._become_activating()
-        elif standing is locks.Standing.LIVE and state is NodeState.RECOVERING:
-            self._become_live()
-        elif claim.gives_way:
-            self._stop(locks.LiveState.FAILING_BACK)
+            case Role.STOPPED:
+                self._stop()
 
-    def _stop(self, farewell: locks.LiveState | None) -> None:
+    def _stop(self) -> None:
         if self.state in (NodeState.STOPPING, NodeState.STOPPED):
             return
         was, self.state = self.state, NodeState.STOPPING
-        self._farewell = farewell
         self._check_due = None
         if was is not NodeState.RUNNING:
             self._restoration = None
@@ -384,11 +369,11 @@ class Node:
 
     def _depart(self) -> None:
         """Nothing is written any more: the lock store hears how this life ended, and then it is over."""
-        if self._claim is None:
+        if self._tenure is None:
             self._become_stopped(None)
         else:
-            self._claim.leave(self._farewell)
-            self._follow_claim()
+            self._tenure.leave(fails_over=self._fails_over)
+            self._follow_tenure()
 
     def _after_disk(self) -> None:
         """The journal moved on: recovered, more durable, failed or closed."""
@@ -455,13 +440,13 @@ class Node:
         outputs, self._outputs = self._outputs, []
         if journal is not None:
             outputs.extend(journal.take_work())
-        if self._claim is not None:
-            work = self._claim.take_work(now.monotonic)
+        if self._tenure is not None:
+            work = self._tenure.take_work(now)
             if work is not None:
                 outputs.append(work)
         if self.state is NodeState.STOPPED and not self._said_stopped:
             self._said_stopped = True
-            outputs.append(Stopped(self._failure, self._claim is not None and self._claim.restarts))
+            outputs.append(Stopped(self._failure, self._tenure is not None and self._tenure.restarts))
         return outputs
 
     def _say_notes(self, notes: list[str]) -> None:

@@ -119,7 +119,7 @@ class EmbeddedBroker:
 
     def _serving(self) -> Life:
         life = self._running()
-        if not life.port:
+        if not life.port or self.role in (Role.BACKUP, Role.ACTIVATING):
             raise IllegalStateException(f"the broker is not live, it has no address: its role is {self.role.value}")
         return life
 

@@ -119,7 +119,9 @@ class Life:
         if role is Role.STOPPED:
             # Nobody has to ask a broker that stopped by itself for what another one waits for.
             self.close()
-            if not self.host.restarts:
+            if self.host.restarts:
+                self._watch.become(Role.BACKUP)
+            else:
                 self._watch.become(role, self.host.failure or (str(self.refusal) if self.refusal else None))
         elif role is not Role.LIVE:
             self._watch.become(role)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from embedbroker.config import Role, SharedStoreBackup, SharedStorePrimary
+from embedbroker.node._tenure import ANNOUNCED_WITHIN_S
 from embedbroker.testing._node_host import NodeHost
 from embedclient.wire.core import ClusterTopologyV4, DisconnectV3
 
@@ -63,6 +64,35 @@ def test_a_pair_is_told_of_through_failover_and_failback() -> None:
     client = town.visit("A")
     assert told(client) == [("A", "B")]
     assert town.node_id("B") == town.node_id("A") == node_id
+
+
+def test_a_live_backup_gives_way_when_its_clients_know_where_the_primary_is() -> None:
+    """1. A returns and waits. 2. Its announcement is held up. 3. B stays live until it has heard it."""
+    town, primary, backup = pair()
+    primary.crash()
+    town.run(SETTLED_S)
+    client = town.visit("B")
+    assert told(client) == [("B", None)]
+    town.network.hold("A", "B")
+    primary.start()
+    town.run(20.0)
+    assert (role(primary), role(backup)) == (Role.BACKUP, Role.LIVE)
+    town.network.release("A", "B")
+    town.run(SETTLED_S)
+    assert told(client) == [("B", "A")]
+    assert (role(primary), role(backup)) == (Role.LIVE, Role.BACKUP)
+
+
+def test_a_primary_that_nobody_hears_of_is_given_way_to_in_the_end() -> None:
+    town, primary, backup = pair()
+    primary.crash()
+    town.run(SETTLED_S)
+    town.network.hold("A", "B")
+    primary.start()
+    town.run(ANNOUNCED_WITHIN_S - 1.0)
+    assert role(backup) is Role.LIVE
+    town.run(3.0)
+    assert (role(primary), role(backup)) == (Role.LIVE, Role.BACKUP)
 
 
 def test_event_ids_grow_with_every_change_although_the_clock_of_the_backup_is_behind() -> None:

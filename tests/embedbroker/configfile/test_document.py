@@ -139,6 +139,7 @@ def test_a_file_without_core_is_refused(tmp_path: Path) -> None:
         ("${node}", "from-properties"),
         ("${BOTH}", "properties-win"),
         ("${ nowhere : a default }", "a default"),
+        ("${ node }|${ node : a default }", "from-properties|from-properties"),
         ("${nowhere:tcp://a:1}", "tcp://a:1"),
         ("a-${node}-${NODE}-${node}", "a-from-properties-from-environment-from-properties"),
         ("${outer}", "from-properties"),

@@ -37,6 +37,7 @@ class Broker:
     timeout_ms: int = -1
     journal: int = 7
     settles: bool = True
+    gives_way: bool = True
     claim: Claim = field(init=False)
     session: LockSession = field(init=False)
     work: LockWork | None = field(init=False, default=None)
@@ -75,7 +76,7 @@ class Broker:
                 claim.on_done(work.batch, results, now)
         if claim.standing is Standing.OVER and self in self.group.living:
             self.die()
-        elif claim.gives_way and claim.standing is Standing.LIVE:
+        elif self.gives_way and claim.wanted_by is not None and claim.standing is Standing.LIVE:
             self.claim.leave(LiveState.FAILING_BACK)
         return work is not None
 
@@ -238,7 +239,7 @@ def test_a_live_backup_gives_way_to_a_primary_that_returns() -> None:
     assert first.stands(Standing.LIVE)
     primary = group.primary()
     group.wait(1)
-    assert first.stands(Standing.OVER) and first.notes[-1] == "gives way to primary 'p'"
+    assert first.stands(Standing.OVER) and first.claim.wanted_by == "primary 'p'"
     assert (primary.standing, second.standing) == (Standing.LIVE, Standing.WAITING)
     assert [group.locks.holder(lock) for lock in Lock] == ["primary 'p'", "backup 'b'", None]
 
@@ -297,6 +298,23 @@ def test_a_primary_that_dies_while_the_live_backup_gives_way_leaves_it_to_the_ne
     returning.die()
     group.wait()
     assert second.stands(Standing.LIVE)
+
+
+def test_a_live_backup_hears_when_a_primary_comes_and_when_it_goes() -> None:
+    group = Group()
+    group.primary().die()
+    backup = group.backup()
+    group.wait()
+    assert backup.stands(Standing.LIVE)
+    backup.gives_way = False
+    primary = group.primary()
+    group.wait(1)
+    came = backup.claim.wanted_since
+    group.wait(1)
+    assert (backup.claim.wanted_by, backup.claim.wanted_since) == ("primary 'p'", came)
+    primary.die()
+    group.wait(1)
+    assert backup.claim.wanted_by is None
 
 
 def test_a_primary_that_dies_while_it_waits_changes_nothing() -> None:

@@ -10,7 +10,8 @@ from typing import TypeVar
 
 from attrs import Factory, define
 
-from embedbroker.config import BrokerConfig
+from embedbroker.config import BrokerConfig, Role
+from embedbroker.locks import LockFault, Locks, LockSession, LockWork, called
 from embedbroker.node import (
     Accepted,
     BytesReceived,
@@ -21,11 +22,14 @@ from embedbroker.node import (
     DiskFailed,
     Input,
     Level,
+    LockDone,
+    LockFailed,
     Node,
     Notice,
     Output,
     PeerClosed,
     Ready,
+    RoleChanged,
     SendBytes,
     Stopped,
     Tick,
@@ -245,19 +249,29 @@ class Peer:
 
 
 class Stage:
-    """One node. With ``durable`` it has a simulated disk whose work is done by `settle_disk`.
+    """One node. With ``durable`` it has a simulated disk; `settle_disk` does the work of that, and of ``locks``.
 
     It lets HornetQ clients in, so that the forms for them are tested, too.
     """
 
     def __init__(
-        self, *, durable: bool = False, start: bool = True, client_version_min: int = 122, **config: object
+        self,
+        *,
+        durable: bool = False,
+        start: bool = True,
+        locks: Locks | None = None,
+        client_version_min: int = 122,
+        **config: object,
     ) -> None:
         self.config = BrokerConfig(client_version_min=client_version_min, **config)  # type: ignore[arg-type]  # real fields
         self.disk = SimulatedDisk() if durable else None
         self.peers: dict[int, Peer] = {}
         self._numbers = 0
         self.work: list[DiskWork] = []
+        self.locks = locks
+        self.session: LockSession | None = None
+        self.lock_work: LockWork | None = None
+        self.roles: list[Role] = []
         self.seconds = 100.0
         self.wall_offset_ms = 0
         self.boot(start=start)
@@ -265,19 +279,26 @@ class Stage:
     def boot(self, *, start: bool = True) -> None:
         """A new life on the same disk."""
         settings = JournalSettings(identity=7, segment_size_bytes=64 * 1024) if self.disk is not None else None
-        self.node = Node(self.config, SeededEntropy(), MEMORY_LIMIT_BYTES, settings)
+        if self.session is not None:
+            self.session.close()
+        if self.locks is not None:
+            self.session = self.locks.open(called(self.config.ha_policy, self.config.name))
+        has_locks = self.session is not None
+        self.node = Node(self.config, SeededEntropy(), MEMORY_LIMIT_BYTES, settings, has_locks=has_locks)
         self.notices: list[tuple[Level, str]] = []
         self.outputs: list[Output] = []
         self.ready = False
         self.stopped: Stopped | None = None
         self.work.clear()
+        self.lock_work = None
+        self.roles.clear()
         for peer in self.peers.values():
             peer.closed = peer.closed or "the broker is gone"
         self.peers.clear()
         if start:
             self.step(Command(CommandKind.START))
             self.settle_disk()
-            assert self.ready
+            assert self.ready or self.roles == [Role.BACKUP]
 
     @property
     def now(self) -> Instant:
@@ -303,6 +324,10 @@ class Stage:
                 self.peers[output.connection].closed = output.reason
             case DiskWork():
                 self.work.append(output)
+            case LockWork():
+                self.lock_work = output
+            case RoleChanged():
+                self.roles.append(output.role)
             case Notice():
                 self.notices.append((output.level, output.text))
             case Ready():
@@ -342,9 +367,23 @@ class Stage:
     def settle_disk(self) -> None:
         """Do all disk work and what follows from it."""
         self.run()
-        while self.work:
-            self.finish_work(self.work[0])
+        while self.work or self.lock_work is not None:
+            if self.work:
+                self.finish_work(self.work[0])
+            else:
+                self.finish_lock_work()
             self.run()
+
+    def finish_lock_work(self) -> None:
+        """The lock store answers."""
+        work, self.lock_work = self.lock_work, None
+        assert work is not None and self.session is not None
+        try:
+            results = self.session.run(work.operations)
+        except LockFault as fault:
+            self.step(LockFailed(work.batch, fault))
+        else:
+            self.step(LockDone(work.batch, results))
 
     # -- peers ---------------------------------------------------------------------------------------------------
 

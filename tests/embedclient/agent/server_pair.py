@@ -6,7 +6,7 @@ They share their queues: what a server had, the other one has when it takes over
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from embedbroker.node import Accepted, BytesReceived, PeerClosed, SendBytes, Written
 from embedbroker.node import Input as NodeInput
@@ -45,8 +45,8 @@ class Server(ArtemisDouble):
         self.up = True
         self.silent = False
         self.takes_over = True
-        # So many more sessions are refused, as while a broker starts.
-        self.refusals_left = 0
+        # Which of the next sessions are refused, as while a broker starts; those behind are not.
+        self.refusals: Iterator[bool] = iter(())
         self.tells: Sequence[tuple[str, TransportConfiguration | None, TransportConfiguration | None]] = PAIR_OF_A_AND_B
 
     def _on_packet(self, connection: int, packet: Packet) -> None:
@@ -58,8 +58,7 @@ class Server(ArtemisDouble):
                     self._send(connection, news, 0)
             case CheckForFailover():
                 self._send(connection, CheckForFailoverReply(self.takes_over), 1)
-            case CreateSession() | CreateSessionV2() if self.refusals_left:
-                self.refusals_left -= 1
+            case CreateSession() | CreateSessionV2() if next(self.refusals, False):
                 self._send(connection, ExceptionResponse(ErrorCode.SESSION_CREATION_REJECTED, "still starting"), 1)
             case _:
                 super()._on_packet(connection, packet)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import pairwise, repeat
 
 import pytest
 from attrs import evolve
@@ -93,7 +93,7 @@ def test_sessions_wait_for_a_backup_that_is_still_starting() -> None:
     pair = ServerPair()
     session = pair.session()
     pair.crash(pair.a)
-    pair.b.up, pair.b.refusals_left = True, 3
+    pair.b.up, pair.b.refusals = True, repeat(True, 3)
     waiting = session.create_producer("q").send(text_message("x", "q"))
     pair.settle()
     assert not waiting.done
@@ -106,7 +106,7 @@ def test_a_broker_that_never_takes_sessions_does_not_hold_the_client() -> None:
     pair = ServerPair(evolve(FAILING_OVER, call_timeout_ms=500))
     pair.session()
     pair.crash(pair.a)
-    pair.b.up, pair.b.refusals_left = True, 1_000_000
+    pair.b.up, pair.b.refusals = True, repeat(True)
     pair.advance(0.3)
     pair.a.up = True
     pair.advance(1)

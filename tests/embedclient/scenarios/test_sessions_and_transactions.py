@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import repeat
+
 import pytest
 from attrs import evolve
 
 from embedclient.agent import Call, Session, SessionMode
 from embedclient.errors import ErrorCode, XAException
 from embedclient.model import RoutingType, XaCode, Xid
-from tests.embedclient.agent.node_pair import text_of
+from embedclient.wire.core import CreateSession
+from tests.embedclient.agent.node_pair import text_message, text_of
+from tests.embedclient.agent.server_pair import ServerPair
 from tests.embedclient.agent.simulated_pair import FAILING_OVER
 from tests.embedclient.scenarios.stage import QUEUE, Stage, message, numbered
 
@@ -363,6 +367,33 @@ def test_failover_multiple_sessions_with_consumers(stage: Stage) -> None:
         stage.send(sender.create_producer(queue), *numbered(0, 10))
     for session, _, consumer in everybody:
         assert stage.receive(session, consumer) == numbered(0, 10)
+
+
+def test_multiple_session_failover() -> None:
+    """Two sessions, and a backup that refuses the second one twice: it is asked again, and both work."""
+    pair = ServerPair()
+    producers = [pair.session().create_producer("q") for _ in range(2)]
+    pair.b.refusals = iter((False, True, True))
+    pair.fail_over()
+    for producer in producers:
+        pair.finish(producer.send(text_message("x", "q")))
+    assert len(pair.b.said(CreateSession)) == 4
+    assert pair.dialed.count("b") == 2  # one of them before it was up
+
+
+def test_channel_state_during_failover() -> None:
+    """Three sessions are refused: what the session has to say waits until the fourth is made, and there is no fifth."""
+    pair = ServerPair()
+    session = pair.session()
+    pair.b.refusals = repeat(True, 3)
+    pair.crash(pair.a)
+    pair.b.up = True
+    send = session.create_producer("q").send(text_message("x", "q"))
+    while len(pair.b.said(CreateSession)) < 4:
+        assert not send.done and not pair.b.received
+        pair.advance(0.01)
+    pair.finish(send)
+    assert len(pair.b.said(CreateSession)) == 4
 
 
 @pytest.mark.parametrize("delivers", [True, False])
