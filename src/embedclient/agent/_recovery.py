@@ -52,7 +52,7 @@ def recover_sessions(
         answer = yield from wait(connection.request(request, ReattachSessionResponse))
         assert isinstance(answer, ReattachSessionResponse)
         if answer.reattached:
-            if line.closed_error is not None:
+            if session.closed_error is not None:
                 # Its user gave up waiting in this moment. The answer goes to a channel without receiver.
                 connection.receivers.pop(line.channel_id, None)
                 connection.send_packet(SessionClose(), line.channel_id)
