@@ -70,6 +70,8 @@ class SessionLine:
         self._backlog: deque[Request | Send] = deque()
         self._pumping = False
         self._in_flight: Request | None = None
+        # The broker has the request in flight, has had time for it twice, and says nothing.
+        self._stuck = False
         self.async_sends = AsyncSends(self._peer_count)
         self._next_blocking_id = _FIRST_BLOCKING_ID
 
@@ -125,8 +127,11 @@ class SessionLine:
 
         False when the peer's count leaves open which packets those are (see PeerCount); nothing is sent then and the
         session has to be rebuilt, because a second cumulative acknowledgement or a left out send would lose messages.
+        False, too, when the peer does not answer a request: what waits behind that would wait for ever.
         """
         assert self.connection is not None
+        if self._stuck:
+            return False
         channel = self._channel
         unanswered = channel.next_command_id
         if self._in_flight is not None:
@@ -142,11 +147,16 @@ class SessionLine:
             self.connection.write(frame)
         self._complete_confirmed(low)
         self.speak()
+        request = self._in_flight
+        if request is not None and request.call.done:
+            # Its caller has gone; those behind it still wait for the reply.
+            self._deadlines.start(request, lambda: self._on_silence(request))
         return True
 
     def restart(self, cause: JMSException) -> None:
         """The peer has forgotten the session: numbers start again, and calls in flight are released with UNBLOCKED."""
         request, self._in_flight = self._in_flight, None
+        self._stuck = False
         sends = self.async_sends.forget()
         if request is not None:
             self._deadlines.stop(request)
@@ -391,13 +401,22 @@ class SessionLine:
 
     def _on_timeout(self, request: Request) -> None:
         """A call without reply means a connection that cannot be trusted (core-protocol 7.2)."""
-        milliseconds = self._settings.call_timeout_ms
-        name = "a send" if request.packet is None else type(request.packet).__name__
-        error = exception_for(ErrorCode.CONNECTION_TIMEDOUT, f"no reply to {name} within {milliseconds} ms")
+        error = self._no_reply(request)
         # The reply may still come after a reattachment: the request keeps its place, only its caller goes on.
         request.call.fail(error)
         if self.connection is not None:
             self.connection.fail(error)
+
+    def _on_silence(self, request: Request) -> None:
+        """The reply did not come after a reattachment either: only a session made again helps those behind it."""
+        self._stuck = True
+        if self.connection is not None:
+            self.connection.fail(self._no_reply(request))
+
+    def _no_reply(self, request: Request) -> JMSException:
+        name = "a send" if request.packet is None else type(request.packet).__name__
+        milliseconds = self._settings.call_timeout_ms
+        return exception_for(ErrorCode.CONNECTION_TIMEDOUT, f"no reply to {name} within {milliseconds} ms")
 
     # --- replies ---
 

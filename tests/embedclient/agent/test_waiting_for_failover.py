@@ -12,8 +12,10 @@ from embedclient.wire.core import (
     FrameSplitter,
     ReattachSession,
     SessionConsumerClose,
+    SessionQueueQuery,
     SessionRollback,
     SessionStart,
+    encode_packet,
 )
 from tests.embedclient.agent.node_pair import NodePair, count_of, open_queue, open_session, take, text_message, text_of
 
@@ -233,3 +235,23 @@ def test_a_session_closed_while_its_reattachment_is_answered_is_closed_at_the_br
     assert list(pair.node.core.sessions) == [other.name]
     pair.finish(producer.send(text_message("one", "q")))
     assert take(pair, other, consumer) == ["one"]
+
+
+def test_a_request_that_is_never_answered_does_not_keep_those_behind_it_waiting_for_ever() -> None:
+    """1. A query is lost on its way, over and over. 2. Its caller gives up; the session is reattached and repeats it.
+    3. Everything else of the session waits for the reply."""
+    pair = NodePair(REATTACHING)
+    session = open_session(pair)
+    query = encode_packet(SessionQueueQuery("lost"), session.channel_id, 136)
+
+    def lose(sender: str, data: bytes) -> bytes:
+        return data.replace(query, b"") if sender == "client" else data
+
+    pair.filter = lose
+    first, second = session.query_queue("lost"), session.query_queue("other")
+    pair.advance(31)
+    assert pair.error_code(first) == ErrorCode.CONNECTION_TIMEDOUT
+    assert FailoverCompleted(True) in pair.notifications and not second.done
+    pair.advance(31)
+    assert not pair.finish(second).exists
+    assert session.rebuilds == 1
