@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.interop.programs import Program
 from tests.interop.registry import artemis_home
 
-START_SECONDS_MAX = 60
+START_SECONDS_MAX = 120
 READY = r"AMQ2210(07|10): (Backup )?Server is now (active|live)"
 # A backup that could take over: announced (shared store) or synchronised (replication).
 READY_AS_BACKUP = r"AMQ221031: backup announced|AMQ221024: Backup server .* is synchronized"

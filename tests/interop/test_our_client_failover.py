@@ -33,7 +33,7 @@ from embedclient.errors import (
 )
 from tests.interop.artemis_pair import ArtemisPair
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(400)]
 
 WAIT = 30.0
 FAILING_OVER = "ha=true&reconnectAttempts=-1&retryInterval=100"

@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import trio
 from trio.lowlevel import enable_ki_protection
@@ -34,8 +35,6 @@ from embedbroker.node import (
     DiskFailed,
     Input,
     Level,
-    LockDone,
-    LockFailed,
     Node,
     Notice,
     PeerClosed,
@@ -51,6 +50,9 @@ from embedclient.transport import ByteStream, Listener, TransportLost, dial
 
 from ._clock import EdgeClock
 from ._decisions import Decisions
+
+if TYPE_CHECKING:
+    from ._lock_lane import LockLane
 
 __all__ = ["Host"]
 
@@ -92,7 +94,7 @@ class Host:
         node: Node,
         nursery: trio.Nursery,
         disk: storage.Disk | None,
-        session: locks.LockSession | None,
+        lock_lane: LockLane | None,
         logger: logging.Logger,
         on_role: Callable[[Role], None],
     ) -> None:
@@ -104,7 +106,7 @@ class Host:
         self._nursery = nursery
         self._disk = disk
         self._logger = logger
-        self._session = session
+        self._lock_lane = lock_lane
         self._on_role = on_role
         self._clock = EdgeClock()
         self._inputs: deque[Input] = deque()
@@ -238,8 +240,8 @@ class Host:
                 else:
                     self._background.append(output)
                     self._background_waiting.set()
-            case locks.LockWork() if self._session is not None:
-                self._ask(self._session, output)
+            case locks.LockWork() if self._lock_lane is not None:
+                self._ask(self._lock_lane, output)
             case _:
                 raise AssertionError(output)
 
@@ -386,15 +388,15 @@ class Host:
 
     # -- locks ---------------------------------------------------------------------------------------------------
 
-    def _ask(self, session: locks.LockSession, work: locks.LockWork) -> None:
-        if session.immediate:
-            self._inputs.append(_answer(session, work))
+    def _ask(self, lane: LockLane, work: locks.LockWork) -> None:
+        if lane.is_quick(work):
+            self._inputs.append(lane.run(work))
         else:
-            self._nursery.start_soon(self._ask_in_thread, session, work)
+            self._nursery.start_soon(self._ask_in_thread, lane, work)
 
     @enable_ki_protection
-    async def _ask_in_thread(self, session: locks.LockSession, work: locks.LockWork) -> None:
-        answer = await trio.to_thread.run_sync(_answer, session, work, limiter=self._threads)
+    async def _ask_in_thread(self, lane: LockLane, work: locks.LockWork) -> None:
+        answer = await trio.to_thread.run_sync(lane.run, work, limiter=self._threads)
         if not self._given_up:
             self.feed(answer)
 
@@ -472,13 +474,6 @@ class Host:
         if work.lane is storage.Lane.JOURNAL:
             self._sync_seconds += 0.1 * (time.perf_counter() - begin - self._sync_seconds)
         return results
-
-
-def _answer(session: locks.LockSession, work: locks.LockWork) -> LockDone | LockFailed:
-    try:
-        return LockDone(work.batch, session.run(work.operations))
-    except locks.LockFault as fault:
-        return LockFailed(work.batch, fault)
 
 
 @contextmanager

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from embedbroker.storage import Disk, JournalSettings
 
     from ._directory import OpenDirectory
+    from ._lock_lane import LockLane
 
 __all__ = ["Life", "leaves"]
 
@@ -54,6 +55,7 @@ class Life:
         self._listeners: list[Listener] = []
         self._directory: OpenDirectory | None = None
         self._session: LockSession | None = None
+        self._lane: LockLane | None = None
         # Shielded: a cancellation around the broker must not end its disk before it has stopped in order.
         self._scope = trio.CancelScope(shield=True)
         self._inner: trio.Nursery
@@ -80,8 +82,10 @@ class Life:
                 disk, settings = opened.disk, opened.settings
             if config.data_directory is not None or locks is not None:
                 from ._directory import open_locks
+                from ._lock_lane import LockLane
 
                 self._session = open_locks(config, locks)
+                self._lane = LockLane(self._session)
         except BaseException:
             self._give_back()
             raise
@@ -97,7 +101,7 @@ class Life:
             with self._scope:
                 async with trio.open_nursery() as nursery:
                     self._inner = nursery
-                    self.host = Host(self._node, nursery, self._disk, self._session, self._logger, self._on_role)
+                    self.host = Host(self._node, nursery, self._disk, self._lane, self._logger, self._on_role)
                     nursery.start_soon(self._serve)
                     self.host.start()
         except BaseExceptionGroup as group:

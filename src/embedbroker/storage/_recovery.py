@@ -244,6 +244,10 @@ class Recovery:
                 data = yield from read(tail.segment.name, offset, self.settings.recovery_slice_bytes)
                 if not data:
                     break
+                if data == bytes(len(data)):
+                    # Never written to: most of the last segment, and a backup that takes over waits for this.
+                    offset += len(data)
+                    continue
                 later = find_header(
                     data, offset, identity=self.identity, generation=tail.segment.generation, above=self.number + 1
                 )
