@@ -55,10 +55,10 @@ class Connections:
         self._core = core
         self._log = log
         self._notice = notice
-        self._dirty: list[Link] = []
+        self.dirty: list[Link] = []
 
     def on_accepted(self, accepted: Accepted, now: Instant, *, serving: bool) -> None:
-        link = Link(accepted.connection, accepted.peer, self._config.output_high_water_bytes, self._dirty)
+        link = Link(accepted.connection, accepted.peer, self._config.output_high_water_bytes, self.dirty)
         if not serving:
             link.close("the broker is not running")
         elif len(self.served) + len(self.newcomers) >= self._config.connections_max:
@@ -158,9 +158,7 @@ class Connections:
 
     def collect(self, outputs: list[Output]) -> None:
         """Turn what connections gathered into one SendBytes each."""
-        dirty = self._dirty
-        if not dirty:
-            return
+        dirty = self.dirty
         bytes_max = self._config.output_bytes_max
         for link in dirty:
             if link.out:

@@ -17,23 +17,23 @@ __all__ = ["Decisions"]
 
 
 class Decisions:
-    """Those that are not answered yet, in order."""
+    """Those that are not answered yet, in order: ``waiting``, which is for looking at."""
 
-    __slots__ = ("_kernel", "_waiting")
+    __slots__ = ("_kernel", "waiting")
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
-        self._waiting: deque[tuple[int, BranchDecided]] = deque()
+        self.waiting: deque[tuple[int, BranchDecided]] = deque()
 
     def take(self, wanted: DecideBranch) -> None:
         """Decide; the answer says whether there was such a branch."""
-        kernel, waiting = self._kernel, self._waiting
+        kernel, waiting = self._kernel, self.waiting
         answer = BranchDecided(wanted.request, kernel.branches.decide(wanted.xid, commit=wanted.commit))
         # Behind what it took, which may be carried out over several steps.
         kernel.chores.add_action(lambda: waiting.append((kernel.store.point(), answer)))
 
     def answers(self) -> Iterator[BranchDecided]:
         """Those that are durable now."""
-        waiting, reached = self._waiting, self._kernel.store.reached
+        waiting, reached = self.waiting, self._kernel.store.reached
         while waiting and waiting[0][0] <= reached:
             yield waiting.popleft()[1]

@@ -25,8 +25,6 @@ class DurabilityGate:
 
     def open(self, reached: int) -> None:
         """Everything up to ``reached`` is durable."""
-        if reached == self.reached:
-            return
         self.reached = reached
         for holder in list(self._holders):
             if not holder.release(reached):

@@ -416,7 +416,8 @@ class Node:
             identity, self._restoration = self._restoration.identity, None
             self._settle(identity)
         if journal is not None:
-            self.gate.open(journal.reached)
+            if self.gate.reached != journal.reached:
+                self.gate.open(journal.reached)
             due = journal.next_deadline()
             if due is not None and now.monotonic >= due:
                 journal.on_tick(now)
@@ -428,9 +429,11 @@ class Node:
             due = self.cluster.next_deadline()
             if due is not None and now.monotonic >= due:
                 self.cluster.on_time()
-        self._outputs.extend(self._decisions.answers())
-        self.connections.collect(self._outputs)
-        self.dials.collect(self._outputs, now)
+            self.dials.collect(self._outputs, now)
+        if self._decisions.waiting:
+            self._outputs.extend(self._decisions.answers())
+        if self.connections.dirty:
+            self.connections.collect(self._outputs)
         # Looked at last: peers that were given up on the way leave messages to others.
         self._work_left = (
             self._restoration is not None
