@@ -291,7 +291,10 @@ class Membership:
     def _on_link_packet(self, link: ControlLink, packet: Packet) -> None:
         match change_in(packet):
             case MemberUp(member):
-                self._hear(member)
+                verdict = self._hear(member)
+                if verdict is Verdict.REMOVED and member.live is not None and member.live.leads_where(link.connector):
+                    # It is there and says so itself. A backup, which nobody connects to, has no other way to learn it.
+                    self.topology.revive(member)
             case MemberDown(node_id, event_id):
                 self._hear_down(link, node_id, event_id)
             case None:

@@ -139,6 +139,10 @@ class Topology:
         """This broker has seen that a member's live broker is gone."""
         self.remove(node_id, self._newer(node_id, now_ms))
 
+    def revive(self, news: Member) -> None:
+        """This broker has seen that a member that was removed is there."""
+        self._store(evolve(news, event_id=self._newer(news.node_id, news.event_id)))
+
     def _newer(self, node_id: str, now_ms: int) -> int:
         """An event id for now, above all that is known of a member."""
         known = self.members.get(node_id)

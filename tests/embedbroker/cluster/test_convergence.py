@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from embedbroker.config import SharedStoreBackup, SharedStorePrimary
 from embedclient.agent._topology import Topology as ClientTopology
 from embedclient.wire.core import ClusterTopologyV2, ClusterTopologyV4
 
@@ -78,3 +79,28 @@ def test_members_agree_when_everything_is_healed(seed: int) -> None:
     assert {name: known(town, name) for name in NAMES} == dict.fromkeys(NAMES, truth(town))
     if visitor is not None and visitor.closed is None and witness is not None:
         assert as_a_client_sees_it(visitor, witness) == truth(town)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_everybody_knows_which_of_a_pair_is_live_and_which_stands_by(seed: int) -> None:
+    chance = Random(seed)
+    town = Town(seed)
+    patience = {"check_period_ms": 2_000, "connection_ttl_ms": 5_000}
+    town.build("A", "B", ha_policy=SharedStorePrimary(), **patience)
+    town.build("B", "A", ha_policy=SharedStoreBackup(), **patience)
+    town.build("C", "AB", **patience)
+    town.build("D", "C", **patience)
+    for name in NAMES:
+        town.hosts[name].start()
+        town.run(5.0)
+    for _ in range(chance.randint(5, 30)):
+        disturb(town, chance)
+        town.run(chance.choice((0.001, 0.01, 0.3, 3.0, 10.0)))
+    heal(town)
+    # The primary came back at the latest with the healing, and its backup gave way.
+    assert town.node_id("A") == town.node_id("B")
+    lives = {town.node_id(name): name for name in "ACD"}
+    assert {name: known(town, name) for name in NAMES} == dict.fromkeys(NAMES, lives)
+    for name in NAMES:
+        backup = town.member(name, "A").backup
+        assert backup is not None and backup.name == "B", name

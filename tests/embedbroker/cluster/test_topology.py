@@ -167,7 +167,14 @@ def test_what_this_broker_sees_itself_is_newer_than_what_it_knew() -> None:
     changes = told(topology)
     topology.drop("other", 400)
     topology.put_backup("other", C, None, 400)
-    assert changes == [MemberDown("other", 501), MemberUp(Member("other", 502, None, C))]
+    topology.drop("other", 400)
+    topology.revive(OTHER)
+    assert changes == [
+        MemberDown("other", 501),
+        MemberUp(Member("other", 502, None, C)),
+        MemberDown("other", 503),
+        MemberUp(evolve(OTHER, event_id=504)),
+    ]
 
 
 def test_news_without_an_id_is_never_too_old_for_a_removal() -> None:
