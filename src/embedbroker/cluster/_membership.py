@@ -30,6 +30,10 @@ from ._topology import Member, MemberDown, MemberUp, Topology, Verdict
 __all__ = ["Membership"]
 
 _SAID_MAX = 100
+# A member that is gone is looked for at its place for so long: two brokers that lost each other find each other again,
+# also when neither was told of the other by its configuration.
+_DEPARTED_SOUGHT_S = 600.0
+_DEPARTED_MAX = 100
 
 
 class Membership:
@@ -56,6 +60,8 @@ class Membership:
         self.handlers: dict[type[Packet], Callable[[ControlLink, Packet], None]] = {}
         self.on_link: Callable[[ControlLink], None] | None = None
         self._contacts: list[Contact] = []
+        # Where members were live that are gone, and until when they are looked for there.
+        self._departed: list[tuple[TransportConfiguration, float]] = []
         self._announces_backup = False
         self._group_name: str | None = None
         self._repeats: list[float] = []
@@ -131,6 +137,7 @@ class Membership:
         self.role = Role.STOPPED
         self.rearm()
         self._repeats.clear()
+        self._departed.clear()
         for contact in self._contacts:
             contact.give_up(reason)
         self._contacts.clear()
@@ -151,6 +158,9 @@ class Membership:
     def on_time(self) -> None:
         """Dial, ping, repeat what was announced: whatever is due."""
         self.rearm()
+        if self._departed and self._departed[0][1] <= self.now.monotonic:
+            del self._departed[0]
+            self._review()
         while self._repeats and self._repeats[0] <= self.now.monotonic:
             del self._repeats[0]
             self.topology.repeat(self.node_id, self.now.wall_ms)
@@ -166,7 +176,7 @@ class Membership:
         """Where others are to be looked for.
 
         A backup looks wherever it was told to, since its live broker may be anywhere there. A live broker goes to the
-        other members, and to places that nobody it knows stands for.
+        other members, to places that nobody it knows stands for, and to where members were that are gone.
         """
         if self.role not in (Role.LIVE, Role.BACKUP):
             return []
@@ -175,6 +185,7 @@ class Membership:
         for member in topology.members.values():
             if member.live is not None and (member.node_id != self.node_id or self.role is Role.BACKUP):
                 wanted.append(member.live)
+        wanted += [place for place, _until in self._departed]
         places: list[TransportConfiguration] = []
         for one in wanted:
             if not can_be_dialled(one):
@@ -240,7 +251,15 @@ class Membership:
 
     def _remove(self, member: Member) -> None:
         if member.node_id != self.node_id and self.role is not Role.STOPPED:
-            self.topology.remove(member.node_id, max(self.now.wall_ms, member.event_id))
+            self.topology.drop(member.node_id, self.now.wall_ms)
+            self._seek(member)
+
+    def _seek(self, member: Member) -> None:
+        """Whoever was live there may come back."""
+        if member.live is not None:
+            until = self.now.monotonic + _DEPARTED_SOUGHT_S
+            self._departed = [each for each in self._departed if not each[0].leads_where(member.live)]
+            self._departed = [*self._departed[1 - _DEPARTED_MAX :], (member.live, until)]
 
     # -- announcements and news ----------------------------------------------------------------------------------
 
@@ -272,7 +291,10 @@ class Membership:
     def _on_link_packet(self, link: ControlLink, packet: Packet) -> None:
         match change_in(packet):
             case MemberUp(member):
-                self._hear(member)
+                verdict = self._hear(member)
+                if verdict is Verdict.REMOVED and member.live is not None and member.live.leads_where(link.connector):
+                    # It is there and says so itself. A backup, which nobody connects to, has no other way to learn it.
+                    self.topology.revive(member)
             case MemberDown(node_id, event_id):
                 self._hear_down(link, node_id, event_id)
             case None:
@@ -305,8 +327,8 @@ class Membership:
             # We talk to it at this moment, so it is the news that is wrong.
             if event_id >= member.event_id:
                 self.topology.repeat(node_id, max(self.now.wall_ms, event_id + 1))
-        else:
-            self.topology.remove(node_id, event_id)
+        elif self.topology.remove(node_id, event_id) and member is not None:
+            self._seek(member)
 
     def _say(self, text: str) -> None:
         """What an operator has to mend is said once in the life of a broker."""

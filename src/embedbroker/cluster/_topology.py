@@ -3,7 +3,9 @@
 Responsible for which news counts, and for telling whoever listens. Refuses to know connections, packets and clocks.
 
 Every change carries an event id, the wall time in milliseconds of the broker that made it. The rules are Artemis', with
-one addition: an event of our own is newer than whatever it changes, even when our clock is behind.
+three additions. An event of our own is newer than whatever it changes, even when our clock is behind. Of a removal and
+an announcement with the same id the removal counts, in whichever order they are heard: brokers that tell each other of
+both would never come to an end. And one place has one live broker, the latest.
 """
 
 from __future__ import annotations
@@ -98,14 +100,12 @@ class Topology:
 
     def become_live(self, member: Member) -> Member:
         """This broker is live: its entry replaces whatever was known of its node id, its backup too."""
-        known = self.members.get(member.node_id)
-        removed = self._removals.pop(member.node_id, member.event_id - 1)
-        at_least = max(removed, known.event_id if known is not None else removed) + 1
-        own = evolve(member, event_id=max(member.event_id, at_least))
+        own = evolve(member, event_id=self._newer(member.node_id, member.event_id))
         # First among the members, as it is on the wire of a broker that has just started.
         self.members = {own.node_id: own} | {key: value for key, value in self.members.items() if key != own.node_id}
         self._own = own.node_id
         self._tell(MemberUp(own))
+        self._displace(own)
         return own
 
     def become_backup(self, node_id: str) -> None:
@@ -116,7 +116,7 @@ class Topology:
     def repeat(self, node_id: str, now_ms: int) -> Member:
         """Tell everybody of a member once more, as news."""
         member = self.members[node_id]
-        self.members[node_id] = member = evolve(member, event_id=max(now_ms, member.event_id + 1))
+        self.members[node_id] = member = evolve(member, event_id=self._newer(node_id, now_ms))
         self._tell(MemberUp(member))
         return member
 
@@ -128,22 +128,37 @@ class Topology:
         if known is None:
             if len(self.members) >= MEMBERS_MAX:
                 return Verdict.FULL
-            member = Member(node_id, now_ms, None, backup, backup_group_name)
+            member = Member(node_id, self._newer(node_id, now_ms), None, backup, backup_group_name)
         else:
-            member = evolve(known, backup=backup, event_id=max(now_ms, known.event_id + 1))
+            member = evolve(known, backup=backup, event_id=self._newer(node_id, now_ms))
         self.members[node_id] = member
         self._tell(MemberUp(member))
         return Verdict.TAKEN
+
+    def drop(self, node_id: str, now_ms: int) -> None:
+        """This broker has seen that a member's live broker is gone."""
+        self.remove(node_id, self._newer(node_id, now_ms))
+
+    def revive(self, news: Member) -> None:
+        """This broker has seen that a member that was removed is there."""
+        self._store(evolve(news, event_id=self._newer(news.node_id, news.event_id)))
+
+    def _newer(self, node_id: str, now_ms: int) -> int:
+        """An event id for now, above all that is known of a member."""
+        known = self.members.get(node_id)
+        return max(now_ms, self._removals.get(node_id, -1) + 1, known.event_id + 1 if known is not None else 0)
 
     # -- what others say -----------------------------------------------------------------------------------------
 
     def update(self, news: Member) -> Verdict:
         """Another broker tells of a member."""
         removed = self._removals.get(news.node_id)
-        if removed is not None and 0 != news.event_id < removed:
+        if removed is not None and 0 != news.event_id <= removed:
             return Verdict.REMOVED
         known = self.members.get(news.node_id)
         if known is None:
+            if self._is_at_own_place(news) or any(other.event_id > news.event_id for other in self._at_place_of(news)):
+                return Verdict.OLD
             if len(self.members) >= MEMBERS_MAX:
                 return Verdict.FULL
             self._store(news)
@@ -173,6 +188,26 @@ class Topology:
     def _store(self, member: Member) -> None:
         self.members[member.node_id] = member
         self._tell(MemberUp(member))
+        self._displace(member)
+
+    def _displace(self, member: Member) -> None:
+        for former in self._at_place_of(member):
+            self.remove(former.node_id, max(member.event_id, former.event_id))
+
+    def _is_at_own_place(self, news: Member) -> bool:
+        own = self.members.get(self._own) if self._own is not None else None
+        return own is not None and own.live is not None and news.live is not None and own.live.leads_where(news.live)
+
+    def _at_place_of(self, news: Member) -> list[Member]:
+        """Who else is said to be live where this one is.
+
+        One of them is gone: a broker that keeps nothing has another node id each time it starts, and nobody else
+        remembers the last one.
+        """
+        if news.live is None:
+            return []
+        others = [each for each in self.members.values() if each.node_id not in (news.node_id, self._own)]
+        return [each for each in others if each.live is not None and each.live.leads_where(news.live)]
 
     def remove(self, node_id: str, event_id: int) -> bool:
         """A member's live broker is gone. False when that is old news, or about this broker itself."""

@@ -83,6 +83,8 @@ class Dials:
 
     def collect(self, outputs: list[Output], now: Instant) -> None:
         """What was asked for and gathered since the last time."""
+        if not self._dirty and not self._orders:
+            return
         bytes_max = self._config.output_bytes_max
         for link in self._dirty:
             if link.out:

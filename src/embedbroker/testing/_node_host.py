@@ -334,7 +334,7 @@ class NodeHost:
                     for tell in self.on_stopped:
                         tell(failure)
                     if restarts:
-                        self.start()
+                        self._start_again()
         return written
 
     def _begin(self, work: DiskWork) -> None:
@@ -365,6 +365,15 @@ class NodeHost:
             self.step(LockFailed(work.batch, fault))
         else:
             self.step(LockDone(work.batch, results))
+
+    def _start_again(self) -> None:
+        """It gave way, and waits as backup from now on; without a lock store it cannot."""
+        try:
+            self.start()
+        except LockFault as fault:
+            self.world.note(self.name, "cannot start again", fault)
+            for tell in self.on_stopped:
+                tell(str(fault))
 
     def _give_locks_back(self) -> None:
         session, self._session = self._session, None

@@ -66,7 +66,7 @@ def test_becoming_live_is_newer_than_a_removal() -> None:
     topology = Topology()
     topology.remove("own", 700)
     assert topology.become_live(OWN).event_id == 701
-    assert topology.update(evolve(OTHER, node_id="own", live=A, event_id=650)) is Verdict.OLD
+    assert topology.update(evolve(OTHER, node_id="own", live=A, event_id=650)) is Verdict.REMOVED
 
 
 def test_repeating_tells_the_same_with_a_newer_id() -> None:
@@ -146,10 +146,35 @@ def test_a_member_that_was_removed_comes_back_with_newer_news_only() -> None:
     topology.update(OTHER)
     changes = told(topology)
     assert topology.remove("other", 80)
-    assert topology.update(evolve(OTHER, event_id=79)) is Verdict.REMOVED
+    assert topology.update(evolve(OTHER, event_id=80)) is Verdict.REMOVED
     assert topology.removal_of("other") == 80
-    assert topology.update(evolve(OTHER, event_id=80)) is Verdict.TAKEN
-    assert changes == [MemberDown("other", 80), MemberUp(evolve(OTHER, event_id=80))]
+    assert topology.update(evolve(OTHER, event_id=81)) is Verdict.TAKEN
+    assert changes == [MemberDown("other", 80), MemberUp(evolve(OTHER, event_id=81))]
+
+
+def test_of_a_removal_and_an_announcement_with_one_id_the_removal_counts_in_any_order() -> None:
+    first, second = live(), live()
+    first.update(OTHER)
+    first.remove("other", 50)
+    second.remove("other", 50)
+    second.update(OTHER)
+    assert first.members.keys() == second.members.keys() == {"own"}
+
+
+def test_what_this_broker_sees_itself_is_newer_than_what_it_knew() -> None:
+    topology = live()
+    topology.update(evolve(OTHER, event_id=500))
+    changes = told(topology)
+    topology.drop("other", 400)
+    topology.put_backup("other", C, None, 400)
+    topology.drop("other", 400)
+    topology.revive(OTHER)
+    assert changes == [
+        MemberDown("other", 501),
+        MemberUp(Member("other", 502, None, C)),
+        MemberDown("other", 503),
+        MemberUp(evolve(OTHER, event_id=504)),
+    ]
 
 
 def test_news_without_an_id_is_never_too_old_for_a_removal() -> None:
@@ -167,6 +192,18 @@ def test_an_old_removal_is_ignored() -> None:
     assert topology.members["other"] == OTHER
     assert topology.removal_of("other") is None
     assert changes == []
+
+
+def test_a_place_has_one_live_broker_the_latest() -> None:
+    topology = live()
+    topology.update(OTHER)
+    changes = told(topology)
+    assert topology.update(Member("later", 60, B)) is Verdict.TAKEN
+    assert changes == [MemberUp(Member("later", 60, B)), MemberDown("other", 60)]
+    assert topology.update(evolve(OTHER, node_id="earlier", event_id=59)) is Verdict.OLD
+    assert topology.members.keys() == {"own", "later"}
+    assert topology.update(Member("my id before I started again", 70, A)) is Verdict.OLD
+    assert topology.members.keys() == {"own", "later"}
 
 
 # -- about this broker itself ------------------------------------------------------------------------------------------
@@ -195,7 +232,7 @@ def test_another_broker_is_not_live_in_place_of_this_one() -> None:
 
 def test_members_and_removals_have_a_limit() -> None:
     topology = live()
-    verdicts = [topology.update(Member(f"node-{number}", 1, B)) for number in range(MEMBERS_MAX)]
+    verdicts = [topology.update(Member(f"node-{number}", 1, connector(f"B{number}"))) for number in range(MEMBERS_MAX)]
     assert verdicts == [Verdict.TAKEN] * (MEMBERS_MAX - 1) + [Verdict.FULL]
     assert topology.put_backup("one more", C, None, 1) is Verdict.FULL
     assert len(topology.members) == MEMBERS_MAX

@@ -13,7 +13,7 @@ from embedbroker.node import Node, Tick
 from embedbroker.storage import JournalSettings
 from embedbroker.testing._disk import SimulatedDisk
 from embedbroker.testing._locks import SimulatedLocks
-from embedbroker.testing._network import Link, Network
+from embedbroker.testing._network import Dialer, Link, Network
 from embedbroker.testing._node_host import MEMORY_LIMIT_BYTES, NodeHost
 from embedbroker.testing._world import World
 from embedclient.model import TransportConfiguration
@@ -106,12 +106,24 @@ class Visitor:
         return told
 
 
+class _Network(Network):
+    """Remembers who dialled whom."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.dialled: list[tuple[str, str]] = []
+
+    def dial(self, dialer: Dialer, connection: int, name: str, timeout_s: float) -> None:
+        self.dialled.append((dialer.name, name))
+        super().dial(dialer, connection, name, timeout_s)
+
+
 class Town:
     """Brokers named by single letters; each static list is a word of names."""
 
     def __init__(self, seed: int = 1) -> None:
         self.world = World(seed)
-        self.network = Network(self.world)
+        self.network = _Network(self.world)
         self.hosts: dict[str, NodeHost] = {}
         # Of brokers with a policy that shares them.
         self.disk = SimulatedDisk()
@@ -162,6 +174,10 @@ class Town:
         self.network.dial(visitor, 1, name, 1.0)
         self.run(0.1)
         return visitor
+
+    def dials(self, name: str, to: str | None = None) -> int:
+        """How often a broker has dialled another one, or anybody."""
+        return sum(one == name and to in (None, other) for one, other in self.network.dialled)
 
     def run(self, seconds: float) -> None:
         self.world.run(self.world.now + seconds)

@@ -35,13 +35,17 @@ class News:
     def up(
         self, node_id: str, primary: TransportConfiguration | None, backup: TransportConfiguration | None = None
     ) -> None:
-        self._event_id += 1
-        used = self.pair.current
-        assert used is not None
-        packet = ClusterTopologyV4(False, node_id, self._event_id, primary, backup, True, None, None, 136)
-        self.topology.on_packet(packet, used, True)
+        self.hear(node_id, primary, backup)
         self.told[node_id] = None
         self.pair.on_news(self.told)
+
+    def hear(
+        self, node_id: str, primary: TransportConfiguration | None, backup: TransportConfiguration | None = None
+    ) -> None:
+        """The topology has it, the pair was not told yet."""
+        self._event_id += 1
+        packet = ClusterTopologyV4(False, node_id, self._event_id, primary, backup, True, None, None, 136)
+        self.topology.on_packet(packet, A, True)
 
     def down(self, node_id: str) -> None:
         self._event_id += 1
@@ -87,6 +91,18 @@ def test_a_backup_that_became_live_is_recognised_by_older_news_and_by_its_own() 
     news.up("n", B)
     news.up("n", B, C)
     assert news.lose() == ["b", "c", "a"]
+
+
+def test_the_servers_of_before_are_tried_last() -> None:
+    news = News(A, ha=False)
+    news.connect(A)
+    news.up("n", A, B)
+    news.connect(B)
+    news.up("n", B, C)
+    assert news.lose() == ["b", "c", "a"]
+    news.connect(C)
+    news.up("n", C, D)
+    assert news.lose() == ["c", "d", "b", "a"]
 
 
 def test_a_backup_that_went_is_still_looked_for() -> None:
@@ -142,8 +158,11 @@ def test_brokers_that_know_nothing_of_each_other_can_stand_in_for_each_other() -
     news.up("one", A)
     assert news.lose() == ["a", "b"]
     for used, node_id, tried in ((B, "two", ["b", "a"]), (A, "three", ["a", "b"]), (B, "four", ["b", "a"])):
-        news.connect(used)
-        news.up(node_id, used)
+        # While sessions come back, the news is there before the connection counts.
+        news.hear(node_id, used)
+        news.pair.on_connected(used)
+        news.told = {node_id: None}
+        news.pair.on_news(news.told)
         assert (news.pair.node_id, news.lose()) == (node_id, tried)
 
 
