@@ -16,7 +16,6 @@ queue.orders = warehouse.orders
 
 
 async def main(file: Path) -> None:
-    file.write_text(PROPERTIES)
     names = InitialContext(file)
     orders = names.destination("orders")
     async with (
@@ -30,4 +29,6 @@ async def main(file: Path) -> None:
 
 
 with tempfile.TemporaryDirectory() as directory:
-    trio.run(main, Path(directory) / "jndi.properties")
+    file = Path(directory) / "jndi.properties"
+    file.write_text(PROPERTIES)
+    trio.run(main, file)
