@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import select
 import shutil
 import signal
 import socket
@@ -28,6 +30,7 @@ from embedbroker.cli.drill._stage import BACKLOG_MAX, QUEUE, Stage
 from embedbroker.cli.drill._tables import progress_line
 from embedbroker.cli.drill._transaction import Outcome, run_transaction
 from embedbroker.ledger import Kill, Tally, Timeline, TimelineBucket, Verdict
+from embedbroker.runtime._lock import LOCK_FILE
 from tests.embedbroker.cli.command_processes import started
 
 PLAN = DrillPlan(seconds=3, producers=2, consumers=2, size_bytes=200, kills=1, seed=7)
@@ -83,6 +86,8 @@ def test_a_drill_that_is_stopped_leaves_no_broker_behind(number: signal.Signals)
         found = re.search(r"tcp://(.+):(\d+), in (\S+)", process.error_line())
         assert found is not None
         place, directory = (found[1], int(found[2])), Path(found[3])
+        pid = int((directory / "data" / LOCK_FILE).read_text().split()[0])
+        broker = os.pidfd_open(pid)
         with socket.create_connection(place) as seen:
             process.send(number)
             # The broker closes it when it ends; with a reset, if it had no time to accept it.
@@ -91,6 +96,8 @@ def test_a_drill_that_is_stopped_leaves_no_broker_behind(number: signal.Signals)
                     pass
         assert process.exit_code() == (128 + number if number is signal.SIGINT else -number)
         assert "Traceback" not in process.rest_of_errors()
+    select.select([broker], [], [])  # it has ended
+    os.close(broker)
     shutil.rmtree(directory)
 
 
