@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from attrs import define, field
+from attrs import define
 
 from embedbroker.config import HAPolicy, PrimaryOnly, SharedStoreBackup, SharedStorePrimary
 from embedbroker.locks import (
@@ -11,125 +11,15 @@ from embedbroker.locks import (
     Claim,
     LiveState,
     Lock,
-    LockFault,
     LockOperation,
     LockSession,
-    LockWork,
     MemoryLocks,
     NodeRecord,
-    ReadRecord,
     Standing,
     WriteRecord,
-    called,
 )
-from embedbroker.testing._locks import SimulatedLocks
 
-PRIMARY, BACKUP = SharedStorePrimary(), SharedStoreBackup()
-
-
-@define(eq=False)
-class Broker:
-    """A claim with its session; it settles as soon as it is granted, like a broker whose journal is empty."""
-
-    group: Group
-    name: str
-    policy: HAPolicy
-    timeout_ms: int = -1
-    journal: int = 7
-    settles: bool = True
-    gives_way: bool = True
-    claim: Claim = field(init=False)
-    session: LockSession = field(init=False)
-    work: LockWork | None = field(init=False, default=None)
-
-    def start(self) -> Broker:
-        self.claim = Claim(self.policy, self.timeout_ms)
-        self.session = self.group.locks.open(called(self.policy, self.name))
-        self.claim.begin(self.group.now)
-        self.group.living.append(self)
-        self.group.settle()
-        return self
-
-    def die(self) -> None:
-        """Killed: its locks are free, the record stays."""
-        self.session.close()
-        self.group.living.remove(self)
-
-    def stop(self) -> None:
-        self.claim.leave(self.claim.farewell)
-        self.group.settle()
-
-    def turn(self) -> bool:
-        """One batch, if there is one."""
-        claim, now = self.claim, self.group.now
-        if claim.standing is Standing.GRANTED and self.settles:
-            claim.meet_journal(self.journal)
-            if claim.failure is None:
-                claim.settle(claim.record.node_id or f"node of {self.name}", self.journal)
-        work = claim.take_work(now)
-        if work is not None:
-            try:
-                results = self.session.run(work.operations)
-            except LockFault as fault:
-                claim.on_failed(work.batch, fault, now)
-            else:
-                claim.on_done(work.batch, results, now)
-        if claim.standing is Standing.OVER and self in self.group.living:
-            self.die()
-        elif self.gives_way and claim.wanted_by is not None and claim.standing is Standing.LIVE:
-            self.claim.leave(LiveState.FAILING_BACK)
-        return work is not None
-
-    @property
-    def standing(self) -> Standing:
-        return self.claim.standing
-
-    def stands(self, standing: Standing) -> bool:
-        return self.claim.standing is standing
-
-    @property
-    def failure(self) -> str:
-        return self.claim.failure or ""
-
-    @property
-    def notes(self) -> list[str]:
-        return [note.text for note in self.claim.notes]
-
-
-@define(eq=False)
-class Group:
-    """Brokers on one store."""
-
-    locks: SimulatedLocks = field(factory=SimulatedLocks)
-    now: float = 0.0
-    living: list[Broker] = field(factory=list)
-
-    def settle(self) -> None:
-        """Everything that happens at this moment, in turns."""
-        while sum(broker.turn() for broker in list(self.living)):
-            pass
-
-    def wait(self, seconds: float = 2.5) -> None:
-        """Time passes."""
-        end = self.now + seconds
-        while (due := [broker.claim.next_deadline() for broker in self.living]) and self.now <= end:
-            moments = [moment for moment in due if moment is not None]
-            if not moments or min(moments) > end:
-                break
-            self.now = max(self.now, min(moments))
-            self.settle()
-        self.now = end
-
-    def primary(self, name: str = "p", policy: HAPolicy = PRIMARY) -> Broker:
-        return Broker(self, name, policy).start()
-
-    def backup(self, name: str = "a", policy: HAPolicy = BACKUP) -> Broker:
-        return Broker(self, name, policy).start()
-
-    def record(self) -> NodeRecord:
-        (record,) = self.locks.open("test").run((ReadRecord(),))
-        assert isinstance(record, NodeRecord)
-        return record
+from .claimants import BACKUP, PRIMARY, Broker, Group
 
 
 def test_a_primary_of_a_new_store_is_live_at_once_and_says_so() -> None:

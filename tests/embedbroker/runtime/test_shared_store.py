@@ -25,7 +25,7 @@ from embedbroker import (
     SharedStorePrimary,
 )
 from embedbroker.config import ReplicationPrimary
-from embedbroker.locks import Locks
+from embedbroker.locks import LockFault, Locks, LockSession
 from embedbroker.testing._disk import SimulatedDisk
 from embedbroker.testing._locks import SimulatedLocks
 from embedclient import ConnectionFactory, Queue
@@ -314,6 +314,36 @@ async def test_brokers_of_one_process_share_a_lock_store_in_memory(locks: Locks)
         await live.crash()
         await becomes(backup, Role.LIVE)
         assert await take(backup, 1) == ["kept"]
+
+
+class Door:
+    """A lock store that lets in only so many more."""
+
+    def __init__(self) -> None:
+        self.store = SimulatedLocks()
+        self.places = 100
+
+    def open(self, holder: str) -> LockSession:
+        self.places -= 1
+        if self.places < 0:
+            raise LockFault("the door is shut")
+        return self.store.open(holder)
+
+
+async def test_a_backup_that_gave_way_and_finds_no_lock_store_has_stopped_and_says_why() -> None:
+    disk, door = SimulatedDisk(), Door()
+    async with in_memory("p", PRIMARY, disk, door) as primary, in_memory("b", BACKUP, disk, door) as backup:
+        await primary.crash()
+        await becomes(backup, Role.LIVE)
+        door.places = 1
+        with trio.fail_after(PATIENCE_S):
+            await primary.start()
+            assert await backup.wait_failed() == "the door is shut"
+        assert (primary.role, backup.role, backup.is_running) == (Role.LIVE, Role.STOPPED, False)
+        door.places = 1
+        await backup.stop()
+        await backup.start()
+        assert backup.role is Role.BACKUP
 
 
 async def test_a_group_without_anything_shared_is_refused() -> None:
