@@ -9,11 +9,13 @@ from ._consumer import UNLIMITED_CREDIT, Consumer, ConsumerPort
 from ._definitions import AddressDefinition, QueueDefinition
 from ._duplicate_ids import DuplicateId
 from ._kernel import Kernel
+from ._outcome import Outcome
 from ._queue import Queue
 from ._recovery import Recovery, StoredMessage, StoredTransaction
 from ._refusal import Refused, Scope
 from ._selector import InvalidSelector, Selector, SelectorCache, parse_selector
 from ._session import Session
+from ._settlement import Settlement
 from ._store import MemoryStore, Store
 from ._transaction import Transaction, TransactionState
 from ._valve import Valve
@@ -34,6 +36,7 @@ __all__ = [
     "InvalidSelector",
     "Kernel",
     "MemoryStore",
+    "Outcome",
     "Queue",
     "QueueDefinition",
     "QueueRequest",
@@ -46,6 +49,7 @@ __all__ = [
     "Selector",
     "SelectorCache",
     "Session",
+    "Settlement",
     "Store",
     "StoredMessage",
     "StoredTransaction",

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Protocol
 
+from embedclient.model import Message
+
 from ._backlog import Cursor, Reference
 from ._selector import Selector
 from ._valve import Valve
@@ -32,6 +34,21 @@ class ConsumerPort(Protocol):
 
     def closed_by_broker(self, consumer: Consumer) -> None:
         """The queue was deleted under the consumer."""
+
+
+class Remaining:
+    """The filter of a consumer for which messages turned out to be undeliverable: what it wants, without those."""
+
+    __slots__ = ("declined", "wanted")
+
+    def __init__(self, wanted: Selector | None) -> None:
+        self.wanted = wanted
+        # Ids of messages that are still in the queue, or delivered to others from it.
+        self.declined: set[int] = set()
+
+    def matches(self, message: Message) -> bool:
+        """Whether the consumer may get this message."""
+        return message.message_id not in self.declined and (self.wanted is None or self.wanted.matches(message))
 
 
 class Consumer:
@@ -73,7 +90,7 @@ class Consumer:
         self.key = key
         self.queue = queue
         self.port = port
-        self.selector = selector
+        self.selector: Selector | Remaining | None = selector
         self.valve = valve
         self.browse = browse
         self.priority = priority
@@ -102,3 +119,14 @@ class Consumer:
             self.credit += amount
         if self.credit > 0:
             self.queue.consumer_ready(self)
+
+    def decline(self, message_id: int) -> None:
+        """Never take this message again."""
+        if not isinstance(self.selector, Remaining):
+            self.selector = Remaining(self.selector)
+        self.selector.declined.add(message_id)
+
+    @property
+    def declined(self) -> set[int]:
+        """Ids of messages that are undeliverable to it and have not left the queue."""
+        return self.selector.declined if isinstance(self.selector, Remaining) else set()

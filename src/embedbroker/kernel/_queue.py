@@ -73,6 +73,7 @@ class Queue:
         "backlog",
         "browsers",
         "consumers",
+        "decliners",
         "definition",
         "deleted",
         "delivering_count",
@@ -100,6 +101,8 @@ class Queue:
         self.backlog = Backlog(restore)
         self.consumers: dict[Consumer, None] = {}
         self.browsers: dict[Consumer, None] = {}
+        # Consumers for which some of its messages are undeliverable.
+        self.decliners: dict[Consumer, None] = {}
         self._levels: list[_ConsumerLevel] = []
         # Consumers that asked for a marker behind everything that can be delivered.
         self._marked: dict[Consumer, None] = {}
@@ -198,6 +201,7 @@ class Queue:
             self.browsers.pop(consumer, None)
             return
         self.consumers.pop(consumer, None)
+        self.decliners.pop(consumer, None)
         self._leave_level(consumer)
         self.used = True
         self.idle_since_ms = self.owner.now_ms
@@ -222,6 +226,17 @@ class Queue:
             consumer.in_ready = True
         if self.backlog.size or consumer.marker is not None:
             self.owner.wake(self)
+
+    def decline(self, consumer: Consumer, message_id: int) -> None:
+        """A message is undeliverable to a consumer; others may get it."""
+        if not consumer.closed:
+            consumer.decline(message_id)
+            self.decliners[consumer] = None
+
+    def forget_declined(self, message_id: int) -> None:
+        """A message has left."""
+        for consumer in self.decliners:
+            consumer.declined.discard(message_id)
 
     def _leave_level(self, consumer: Consumer) -> None:
         for level in self._levels:
