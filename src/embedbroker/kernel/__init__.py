@@ -8,6 +8,7 @@ from ._catalog import Catalog, split_fqqn
 from ._consumer import UNLIMITED_CREDIT, Consumer, ConsumerPort
 from ._definitions import AddressDefinition, QueueDefinition
 from ._duplicate_ids import DuplicateId
+from ._events import Events
 from ._kernel import Kernel
 from ._outcome import Outcome
 from ._queue import Queue
@@ -32,6 +33,7 @@ __all__ = [
     "Consumer",
     "ConsumerPort",
     "DuplicateId",
+    "Events",
     "HeuristicOutcome",
     "InvalidSelector",
     "Kernel",

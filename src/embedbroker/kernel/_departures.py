@@ -60,7 +60,7 @@ class Departures:
                 f"expiry:{queue.name}",
                 f"queue {queue.name!r}: expired messages are dropped, there is no expiry address",
             )
-            self._drop(queue, reference, transaction)
+            self._drop(queue, reference, Outcome.EXPIRED, transaction)
             return
         expiry: Changes = {"_AMQ_ACTUAL_EXPIRY": TypedValue(kernel.now_ms, PropertyType.LONG)}
         self._move(queue, reference, target, expiry, Outcome.EXPIRED, transaction)
@@ -77,7 +77,7 @@ class Departures:
                 f"dead:{queue.name}",
                 f"queue {queue.name!r}: undeliverable messages are dropped, there is no dead letter address",
             )
-            self._drop(queue, reference, transaction)
+            self._drop(queue, reference, Outcome.REJECTED, transaction)
             return
         kernel.log(
             f"queue {queue.name!r}: message {message.message_id} goes to {target!r} "
@@ -85,10 +85,10 @@ class Departures:
         )
         self._move(queue, reference, target, {}, Outcome.REJECTED, transaction)
 
-    def _drop(self, queue: Queue, reference: Reference, transaction: Transaction | None) -> None:
+    def _drop(self, queue: Queue, reference: Reference, outcome: Outcome, transaction: Transaction | None) -> None:
         settlement = self._kernel.settlement
         if transaction is None:
-            settlement.discard(queue, reference)
+            settlement.discard(queue, reference, outcome)
         else:
             settlement.record(transaction, queue, reference.message)
 
@@ -107,7 +107,7 @@ class Departures:
             copy = _copy_of(message, target, queue.name, extra)
         except RemoteProtocolError as error:
             kernel.log(f"queue {queue.name!r}: message {message.message_id} is dropped, it cannot be copied: {error}")
-            self._drop(queue, reference, transaction)
+            self._drop(queue, reference, outcome, transaction)
             return
         address = kernel.catalog.addresses.get(target)
         copy.assign_id(kernel.ids.take())
@@ -115,7 +115,7 @@ class Departures:
         targets = address.route(copy, None) if address is not None else []
         if not targets:
             self._say_once(f"move:{target}", f"messages for {target!r} are dropped: no queue is bound there")
-            self._drop(queue, reference, transaction)
+            self._drop(queue, reference, outcome, transaction)
             return
         alone = transaction is None
         if transaction is None:

@@ -23,6 +23,7 @@ from ._chores import AT_ONCE_MAX, Chores
 from ._consumer import Consumer
 from ._departures import Departures
 from ._duplicate_ids import DuplicateIds, Identified
+from ._events import Events
 from ._expiry_settings import adjusts_expiration, with_expiry_settings
 from ._housekeeping import Housekeeping
 from ._ids import Ids
@@ -69,6 +70,8 @@ class Kernel:
         self.settings = AddressSettingsRepository(config.address_settings)
         self.duplicates = DuplicateIds(config, self.settings, self.store, self.ids, log, shares.duplicate_ids)
         self.selectors = SelectorCache()
+        self.chores = Chores()
+        self.events = Events(self.chores)
         self.catalog = Catalog(
             self.settings,
             self.store,
@@ -78,6 +81,7 @@ class Kernel:
             self.selectors,
             config.addresses_max,
             config.queues_max,
+            self.events,
         )
         self.housekeeping = Housekeeping(
             self, config.message_expiry_scan_period_ms, config.address_queue_scan_period_ms
@@ -85,7 +89,6 @@ class Kernel:
         self._woken: dict[Queue, None] = {}
         self._expired: list[tuple[Queue, Reference]] = []
         self._relieved: dict[Valve, None] = {}
-        self.chores = Chores()
         self.departures = Departures(self)
         self.settlement = Settlement(self)
         # Without a call in between: each acknowledgement comes this way.
@@ -249,6 +252,9 @@ class Kernel:
             transaction.recorded = transaction.recorded or durable
             transaction.add(message, targets)
             return
+        events = self.events
+        if events.routed:
+            events.tell(events.routed, message, targets, None)
         publications = self.publications
         if durable:
             point = self.store.point()
@@ -299,6 +305,7 @@ class Kernel:
         if transaction.recorded:
             positions = [(queue.id, first) for queue in counts if queue.durable and not queue.deleted]
             self.store.commit(transaction.id, positions)
+        self.events.tell_committed(transaction)
         acknowledged = transaction.acknowledged
         if transaction.outcomes:
             acknowledged = self.settlement.give_back_decided(transaction)

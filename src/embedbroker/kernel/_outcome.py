@@ -29,6 +29,11 @@ class Outcome(Enum):
         self.delivery_failed = delivery_failed
         self.undeliverable_here = undeliverable_here
 
+    @property
+    def leaves(self) -> bool:
+        """Whether the message leaves its queue."""
+        return self in (Outcome.ACCEPTED, Outcome.REJECTED, Outcome.EXPIRED)
+
     @classmethod
     def modified(cls, *, delivery_failed: bool, undeliverable_here: bool) -> Outcome:
         """The outcome ``modified`` with these fields; with neither it is the same as released."""

@@ -197,24 +197,24 @@ class Session:
         kernel, queue = self.kernel, consumer.queue
         transaction = self._current() if transacted else None
         if not through:
-            kernel.settle(queue, (unsettled.pop(message_id),), outcome, transaction, consumer=consumer)
+            kernel.settle(queue, (unsettled.pop(message_id),), outcome, transaction, consumer)
             return None
         current, reference = unsettled.popitem(last=False)
         if current == message_id:
-            kernel.settle(queue, (reference,), outcome, transaction, consumer=consumer)
+            kernel.settle(queue, (reference,), outcome, transaction, consumer)
             return None
         taken = [reference]
         for _ in range(AT_ONCE_MAX - 1):
             current, reference = unsettled.popitem(last=False)
             taken.append(reference)
             if current == message_id:
-                kernel.settle(queue, taken, outcome, transaction, consumer=consumer)
+                kernel.settle(queue, taken, outcome, transaction, consumer)
                 return None
-        kernel.settle(queue, taken, outcome, transaction, consumer=consumer)
+        kernel.settle(queue, taken, outcome, transaction, consumer)
         # A large one is put off: what is asked for behind it has to wait for it.
         self.unfinished += 1
         rest = _up_to(consumer, message_id)
-        kernel.settle(queue, rest, outcome, transaction, consumer=consumer, finished=self._finish)
+        kernel.settle(queue, rest, outcome, transaction, consumer, finished=self._finish)
         return None
 
     def _finish(self) -> None:

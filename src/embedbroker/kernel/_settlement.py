@@ -29,12 +29,14 @@ _ACCEPTED, _REJECTED, _EXPIRED = Outcome.ACCEPTED, Outcome.REJECTED, Outcome.EXP
 class Settlement:
     """The one command, `settle`, and what it is made of."""
 
-    __slots__ = ("_kernel", "_memory", "_store")
+    __slots__ = ("_events", "_followers", "_kernel", "_memory", "_store")
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         self._memory = kernel.memory
         self._store = kernel.store
+        self._events = kernel.events
+        self._followers = kernel.events.settled
 
     def settle(
         self,
@@ -42,7 +44,6 @@ class Settlement:
         references: Collection[Reference],
         outcome: Outcome,
         transaction: Transaction | None = None,
-        *,
         consumer: Consumer | None = None,
         finished: Callable[[], None] | None = None,
     ) -> None:
@@ -82,6 +83,9 @@ class Settlement:
             queue.acknowledged_count += len(references)
             queue.used = True
             assert queue.delivering_count >= 0, queue.name
+            if self._followers:
+                for reference in references:
+                    self._events.tell(self._followers, queue, reference, outcome, None)
 
     def _settle_over_steps(
         self,
@@ -138,7 +142,7 @@ class Settlement:
             queue.forget_declined(message.message_id)
         assert queue.delivering_count >= 0, queue.name
 
-    def discard(self, queue: Queue, reference: Reference) -> None:
+    def discard(self, queue: Queue, reference: Reference, outcome: Outcome = Outcome.ACCEPTED) -> None:
         """Drop a message that is in no list any more and was not in delivery."""
         message = reference.message
         if message.durable and queue.durable:
@@ -147,6 +151,7 @@ class Settlement:
         self._memory.release(message.message_id, queue.definition.address, len(message.raw))
         if queue.decliners:
             queue.forget_declined(message.message_id)
+        self._events.tell(self._followers, queue, reference, outcome, None)
 
     def all_gone(self, acknowledged: Collection[tuple[Queue, Reference]]) -> Iterator[None]:
         """What a committed transaction was given has left."""
@@ -181,6 +186,7 @@ class Settlement:
 
     def give_back(self, queue: Queue, reference: Reference, outcome: Outcome, consumer: Consumer | None) -> None:
         """A message that is not in delivery any more returns to its place, unless it was delivered too often."""
+        self._events.tell(self._followers, queue, reference, outcome, None)
         message = reference.message
         attempts_max = self._kernel.settings.of(queue.definition.address).max_delivery_attempts
         assert attempts_max is not None
@@ -203,7 +209,7 @@ class Settlement:
         returning: dict[tuple[Queue, Outcome, Consumer | None], list[Reference]] = {}
         for queue, reference in transaction.acknowledged:
             outcome, consumer = transaction.outcomes.get(reference, (_ACCEPTED, None))
-            if outcome in (_ACCEPTED, _REJECTED, _EXPIRED):
+            if outcome.leaves:
                 leaving.append((queue, reference))
             else:
                 returning.setdefault((queue, outcome, consumer), []).append(reference)
