@@ -5,7 +5,8 @@ from ._backlog import Reference, Restore
 from ._branch import Branch, HeuristicOutcome, XaRefused, xid_bytes, xid_of
 from ._branches import BranchTable, name_of
 from ._catalog import Catalog, split_fqqn
-from ._consumer import UNLIMITED_CREDIT, Consumer, ConsumerPort
+from ._consumer import Consumer, ConsumerPort
+from ._credit import UNLIMITED_CREDIT, ByteCredit, CountCredit, Credit
 from ._definitions import AddressDefinition, QueueDefinition
 from ._duplicate_ids import DuplicateId
 from ._events import Events
@@ -29,9 +30,12 @@ __all__ = [
     "AddressView",
     "Branch",
     "BranchTable",
+    "ByteCredit",
     "Catalog",
     "Consumer",
     "ConsumerPort",
+    "CountCredit",
+    "Credit",
     "DuplicateId",
     "Events",
     "HeuristicOutcome",

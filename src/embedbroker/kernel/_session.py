@@ -17,6 +17,7 @@ from ._branch import Branch
 from ._catalog import split_fqqn
 from ._chores import AT_ONCE_MAX
 from ._consumer import Consumer, ConsumerPort
+from ._credit import ByteCredit, Credit
 from ._kernel import Kernel
 from ._memory import Reservation
 from ._outcome import Outcome
@@ -118,9 +119,20 @@ class Session:
     # -- consumers -----------------------------------------------------------------------------------------------
 
     def create_consumer(
-        self, key: int, queue_name: str, filter_text: str | None, port: ConsumerPort, *, browse: bool, priority: int
+        self,
+        key: int,
+        queue_name: str,
+        filter_text: str | None,
+        port: ConsumerPort,
+        *,
+        browse: bool,
+        priority: int,
+        credit: Credit | None = None,
     ) -> Consumer | Refused:
-        """Attach a consumer or a browser to a queue. A key that is in use is replaced by the new consumer."""
+        """Attach a consumer or a browser to a queue. A key that is in use is replaced by the new consumer.
+
+        Without a ``credit``, it is of bytes.
+        """
         _address, qualified = split_fqqn(queue_name)
         name = qualified if qualified is not None else queue_name
         queue = self.kernel.catalog.queues.get(name)
@@ -140,7 +152,8 @@ class Session:
             return Refused(
                 ErrorCode.MAX_CONSUMER_LIMIT_EXCEEDED, f"the session has {limit} consumers, consumers_per_session_max"
             )
-        consumer = Consumer(key, queue, port, selector, self.valve, browse=browse, priority=priority)
+        credit = credit if credit is not None else ByteCredit()
+        consumer = Consumer(key, queue, port, selector, self.valve, credit, browse=browse, priority=priority)
         consumer.pre_acknowledge = self.pre_acknowledge and not browse
         consumer.started = browse or self.started
         self.consumers[key] = consumer
