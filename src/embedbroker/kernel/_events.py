@@ -36,9 +36,9 @@ class Events:
 
     ``settled(queue, reference, outcome, transaction)``: a queue is done with a delivery. That, too, is told when its
     record is appended; in a transaction behind the commit, and behind what the transaction routed. What goes back
-    (released, modified, rolled back) is told when it does, without a transaction, and was one delivery too many: then
-    the same message is rejected next. What leaves a queue without a delivery is expired or, when a queue without
-    consumers is purged, accepted.
+    (released, modified, rolled back) is told when it does, and without a transaction; if that was one delivery too
+    many, the same message is rejected next. A message may also leave its queue without a delivery: expired, or accepted
+    when a queue without consumers is purged.
 
     ``queue_added``, ``queue_removed``, ``address_added`` (also when it changed) and ``address_removed`` are told one
     thing: the queue or the address. What is in a queue that is removed goes untold, and so does what a restart brings.
