@@ -5,7 +5,7 @@ No scenario is written for a bug. A bug that the first two hundred seeds do not 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from itertools import count
 from typing import Any
 
@@ -15,11 +15,13 @@ from embedbroker.kernel import (
     BranchTable,
     Consumer,
     Kernel,
+    Outcome,
     Queue,
     Recovery,
     Reference,
     Refused,
     Session,
+    Settlement,
     Transaction,
     XaRefused,
 )
@@ -114,12 +116,12 @@ def show_what_was_rolled_back(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_to_count_a_redelivery(patch: pytest.MonkeyPatch) -> None:
-    give_back = Kernel.give_back
+    give_back = Settlement.give_back
 
-    def unseen(self: Kernel, queue: Queue, reference: Reference, *, seen: bool) -> None:
-        give_back(self, queue, reference, seen=False)
+    def unseen(self: Settlement, queue: Queue, reference: Reference, outcome: Outcome, consumer: Any) -> None:
+        give_back(self, queue, reference, Outcome.RELEASED if outcome is Outcome.FAILED else outcome, consumer)
 
-    patch.setattr(Kernel, "give_back", unseen)
+    patch.setattr(Settlement, "give_back", unseen)
 
 
 def count_a_delivery_twice(patch: pytest.MonkeyPatch) -> None:
@@ -133,18 +135,29 @@ def count_a_delivery_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def settle_the_message_of_another_consumer(patch: pytest.MonkeyPatch) -> None:
-    settle = Kernel.settle
+    settle = Settlement.settle
 
-    def confused(self: Kernel, queue: Queue, reference: Reference) -> None:
+    def confused(
+        self: Settlement,
+        queue: Queue,
+        references: Collection[Reference],
+        outcome: Outcome,
+        transaction: Transaction | None = None,
+        **more: Any,
+    ) -> None:
+        confuses = outcome is Outcome.ACCEPTED and transaction is None
+        mistaken = [taken_instead(queue, reference) if confuses else reference for reference in references]
+        settle(self, queue, mistaken, outcome, transaction, **more)
+
+    def taken_instead(queue: Queue, reference: Reference) -> Reference:
         for other in queue.consumers:
             if other.unsettled:
                 _, taken = other.unsettled.popitem(last=False)
                 other.unsettled[reference.message.message_id] = reference
-                settle(self, queue, taken)
-                return
-        settle(self, queue, reference)
+                return taken
+        return reference
 
-    patch.setattr(Kernel, "settle", confused)
+    patch.setattr(Settlement, "settle", confused)
 
 
 def swap_two_messages(patch: pytest.MonkeyPatch) -> None:
@@ -371,7 +384,7 @@ def commit_half_of_a_branch(patch: pytest.MonkeyPatch) -> None:
         branch = self._branches.get(xid)
         if branch is not None and len(branch.transaction.acknowledged) > 1:
             queue, reference = branch.transaction.acknowledged.pop()
-            self._kernel.give_back(queue, reference, seen=True)
+            self._kernel.settle(queue, (reference,), Outcome.FAILED)
         return commit(self, session, xid, one_phase=one_phase)
 
     patch.setattr(BranchTable, "commit", halved)

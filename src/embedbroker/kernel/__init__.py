@@ -5,15 +5,19 @@ from ._backlog import Reference, Restore
 from ._branch import Branch, HeuristicOutcome, XaRefused, xid_bytes, xid_of
 from ._branches import BranchTable, name_of
 from ._catalog import Catalog, split_fqqn
-from ._consumer import UNLIMITED_CREDIT, Consumer, ConsumerPort
+from ._consumer import Consumer, ConsumerPort
+from ._credit import UNLIMITED_CREDIT, ByteCredit, CountCredit, Credit
 from ._definitions import AddressDefinition, QueueDefinition
 from ._duplicate_ids import DuplicateId
+from ._events import Events
 from ._kernel import Kernel
+from ._outcome import Outcome
 from ._queue import Queue
 from ._recovery import Recovery, StoredMessage, StoredTransaction
 from ._refusal import Refused, Scope
 from ._selector import InvalidSelector, Selector, SelectorCache, parse_selector
 from ._session import Session
+from ._settlement import Settlement
 from ._store import MemoryStore, Store
 from ._transaction import Transaction, TransactionState
 from ._valve import Valve
@@ -26,14 +30,19 @@ __all__ = [
     "AddressView",
     "Branch",
     "BranchTable",
+    "ByteCredit",
     "Catalog",
     "Consumer",
     "ConsumerPort",
+    "CountCredit",
+    "Credit",
     "DuplicateId",
+    "Events",
     "HeuristicOutcome",
     "InvalidSelector",
     "Kernel",
     "MemoryStore",
+    "Outcome",
     "Queue",
     "QueueDefinition",
     "QueueRequest",
@@ -46,6 +55,7 @@ __all__ = [
     "Selector",
     "SelectorCache",
     "Session",
+    "Settlement",
     "Store",
     "StoredMessage",
     "StoredTransaction",

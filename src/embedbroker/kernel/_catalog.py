@@ -17,6 +17,7 @@ from embedclient.model import Message
 from ._address import Address
 from ._backlog import Restore
 from ._definitions import AddressDefinition, QueueDefinition
+from ._events import Events
 from ._ids import Ids
 from ._queue import Queue, QueueOwner
 from ._refusal import Refused
@@ -49,6 +50,7 @@ class Catalog:
     selectors: SelectorCache
     addresses_max: int
     queues_max: int
+    events: Events
     addresses: dict[str, Address] = field(factory=dict)
     queues: dict[str, Queue] = field(factory=dict)
 
@@ -73,7 +75,7 @@ class Catalog:
         existing = self.addresses.get(name)
         if existing is not None:
             existing.definition = evolve(existing.definition, anycast=anycast, multicast=multicast)
-            self.store.add_address(existing.definition)
+            self._note(existing)
             return existing
         if limited and len(self.addresses) >= self.addresses_max:
             return self._too_many_addresses(name)
@@ -90,8 +92,13 @@ class Catalog:
     def _add_address(self, definition: AddressDefinition) -> Address:
         address = self.addresses[definition.name] = Address(definition)
         address.idle_since_ms = self.owner.now_ms
-        self.store.add_address(definition)
+        self._note(address)
         return address
+
+    def _note(self, address: Address) -> None:
+        """An address is there, or changed."""
+        self.store.add_address(address.definition)
+        self.events.tell(self.events.address_added, address)
 
     def restore_address(self, definition: AddressDefinition) -> None:
         """Bring back an address from the journal, without writing it again."""
@@ -105,6 +112,7 @@ class Catalog:
         if address.duplicate_ids is not None:
             address.duplicate_ids.owner.clear(address.duplicate_ids)
         self.store.remove_address(address.definition.id)
+        self.events.tell(self.events.address_removed, address)
 
     def drop_idle_address(self, queue: QueueDefinition) -> None:
         """Forget the address of a deleted queue if that was its last one, and if it was made with it."""
@@ -138,7 +146,7 @@ class Catalog:
             anycast=address.definition.anycast or anycast,
             multicast=address.definition.multicast or not anycast,
         )
-        self.store.add_address(address.definition)
+        self._note(address)
         return address
 
     # -- queues --------------------------------------------------------------------------------------------------
@@ -175,6 +183,7 @@ class Catalog:
         address.bind(queue)
         if queue.durable:
             self.store.add_queue(definition)
+        self.events.tell(self.events.queue_added, queue)
         return queue
 
     def declare(self, name: str, wanted: AddressConfiguration) -> list[Refused]:
@@ -191,7 +200,7 @@ class Catalog:
             definition = evolve(existing.definition, anycast=anycast, multicast=multicast, auto_created=False)
             if definition != existing.definition:
                 existing.definition = definition
-                self.store.add_address(definition)
+                self._note(existing)
         requests = [
             QueueRequest(
                 name,
@@ -280,6 +289,7 @@ class Catalog:
             address.unbind(queue, self.owner.now_ms)
         if queue.durable:
             self.store.remove_queue(queue.id)
+        self.events.tell(self.events.queue_removed, queue)
 
     def restore_queue(self, definition: QueueDefinition) -> Queue:
         """Bring back a queue from the journal, without writing it again."""

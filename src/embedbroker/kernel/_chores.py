@@ -12,7 +12,10 @@ from itertools import islice
 
 from ._queue import Queue
 
-__all__ = ["Chores"]
+__all__ = ["AT_ONCE_MAX", "Chores"]
+
+# Up to this many effects of one request are carried out at once; the rest of a larger one is spread over steps.
+AT_ONCE_MAX = 64
 
 
 class Chores:

@@ -14,6 +14,7 @@ from embedclient.model import Message, PropertyType, PropertyValue, TypedValue
 from ._address import Address
 from ._backlog import Reference
 from ._expiry_settings import with_expiry_settings
+from ._outcome import Outcome
 from ._queue import Queue
 from ._transaction import Transaction
 
@@ -44,8 +45,11 @@ class Departures:
         address = queue.definition.address
         return self._kernel.settings.of(address).expiry_address != address
 
-    def move_expired(self, queue: Queue, reference: Reference) -> None:
-        """Move an expired message that is in no list any more to the expiry address, or drop it."""
+    def move_expired(self, queue: Queue, reference: Reference, transaction: Transaction | None = None) -> None:
+        """Move an expired message that is in no list any more to the expiry address, or drop it.
+
+        In a ``transaction`` that has taken it, it goes with the commit.
+        """
         kernel, message = self._kernel, reference.message
         if queue.deleted:
             kernel.memory.release(message.message_id, queue.definition.address, len(message.raw))
@@ -56,12 +60,16 @@ class Departures:
                 f"expiry:{queue.name}",
                 f"queue {queue.name!r}: expired messages are dropped, there is no expiry address",
             )
-            kernel.discard(queue, reference)
+            self._drop(queue, reference, Outcome.EXPIRED, transaction)
             return
-        self._move(queue, reference, target, {"_AMQ_ACTUAL_EXPIRY": TypedValue(kernel.now_ms, PropertyType.LONG)})
+        expiry: Changes = {"_AMQ_ACTUAL_EXPIRY": TypedValue(kernel.now_ms, PropertyType.LONG)}
+        self._move(queue, reference, target, expiry, Outcome.EXPIRED, transaction)
 
-    def move_dead(self, queue: Queue, reference: Reference) -> None:
-        """Move a message that came back too often to the dead letter address, or drop it."""
+    def move_dead(self, queue: Queue, reference: Reference, transaction: Transaction | None = None) -> None:
+        """Move a message that came back too often, or was rejected, to the dead letter address, or drop it.
+
+        In a ``transaction`` that has taken it, it goes with the commit.
+        """
         kernel, message = self._kernel, reference.message
         target = kernel.settings.of(queue.definition.address).dead_letter_address
         if not target:
@@ -69,22 +77,37 @@ class Departures:
                 f"dead:{queue.name}",
                 f"queue {queue.name!r}: undeliverable messages are dropped, there is no dead letter address",
             )
-            kernel.discard(queue, reference)
+            self._drop(queue, reference, Outcome.REJECTED, transaction)
             return
         kernel.log(
             f"queue {queue.name!r}: message {message.message_id} goes to {target!r} "
             f"after {reference.delivery_count} deliveries"
         )
-        self._move(queue, reference, target, {})
+        self._move(queue, reference, target, {}, Outcome.REJECTED, transaction)
 
-    def _move(self, queue: Queue, reference: Reference, target: str, extra: Changes) -> None:
-        """Copy to another address and be done with the original, as one transaction."""
+    def _drop(self, queue: Queue, reference: Reference, outcome: Outcome, transaction: Transaction | None) -> None:
+        settlement = self._kernel.settlement
+        if transaction is None:
+            settlement.discard(queue, reference, outcome)
+        else:
+            settlement.record(transaction, queue, reference.message)
+
+    def _move(
+        self,
+        queue: Queue,
+        reference: Reference,
+        target: str,
+        extra: Changes,
+        outcome: Outcome,
+        transaction: Transaction | None,
+    ) -> None:
+        """Copy to another address and be done with the original, as one transaction: a given one, or its own."""
         kernel, message = self._kernel, reference.message
         try:
             copy = _copy_of(message, target, queue.name, extra)
         except RemoteProtocolError as error:
             kernel.log(f"queue {queue.name!r}: message {message.message_id} is dropped, it cannot be copied: {error}")
-            kernel.discard(queue, reference)
+            self._drop(queue, reference, outcome, transaction)
             return
         address = kernel.catalog.addresses.get(target)
         copy.assign_id(kernel.ids.take())
@@ -92,14 +115,18 @@ class Departures:
         targets = address.route(copy, None) if address is not None else []
         if not targets:
             self._say_once(f"move:{target}", f"messages for {target!r} are dropped: no queue is bound there")
-            kernel.discard(queue, reference)
+            self._drop(queue, reference, outcome, transaction)
             return
-        queue.delivering_count += 1
-        transaction = kernel.begin()
+        alone = transaction is None
+        if transaction is None:
+            queue.delivering_count += 1
+            transaction = kernel.begin()
+            transaction.take(queue, (reference,), outcome)
         kernel.store_routed(copy, targets, transaction)
         self._record_duplicate_id(copy, address, transaction)
-        kernel.settle_in(transaction, queue, reference)
-        kernel.commit(transaction)
+        kernel.settlement.record(transaction, queue, message)
+        if alone:
+            kernel.commit(transaction)
 
     def unrouted(self, message: Message, address: Address, transaction: Transaction | None) -> None:
         """A message met an address without queues: to the dead letter address where the settings say so."""

@@ -9,8 +9,7 @@ The hot path (send, route, deliver, acknowledge) is plain method calls on slotte
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
-from itertools import repeat
+from collections.abc import Callable, Iterator
 
 from embedbroker.config import AddressFullPolicy, AddressSettingsRepository, BrokerConfig
 from embedclient.errors import ErrorCode
@@ -20,26 +19,27 @@ from ._address import Address
 from ._backlog import Reference, Restore
 from ._branches import BranchTable
 from ._catalog import Catalog, split_fqqn
-from ._chores import Chores
+from ._chores import AT_ONCE_MAX, Chores
 from ._consumer import Consumer
 from ._departures import Departures
 from ._duplicate_ids import DuplicateIds, Identified
+from ._events import Events
 from ._expiry_settings import adjusts_expiration, with_expiry_settings
 from ._housekeeping import Housekeeping
 from ._ids import Ids
 from ._memory import MemoryAccount
+from ._outcome import Outcome
 from ._publications import Publications, references_of
 from ._queue import Queue
 from ._refusal import Refused
 from ._selector import SelectorCache
+from ._settlement import Settlement
 from ._store import MemoryStore, Store
 from ._transaction import Transaction, TransactionState
 from ._valve import Valve
 
-__all__ = ["AT_ONCE_MAX", "Kernel"]
+__all__ = ["Kernel"]
 
-# Up to this many effects of one request are carried out at once; the rest of a larger one is spread over steps.
-AT_ONCE_MAX = 64
 # Expired messages that one step moves: each is copied.
 _MOVES_MAX = 250
 
@@ -70,6 +70,8 @@ class Kernel:
         self.settings = AddressSettingsRepository(config.address_settings)
         self.duplicates = DuplicateIds(config, self.settings, self.store, self.ids, log, shares.duplicate_ids)
         self.selectors = SelectorCache()
+        self.chores = Chores()
+        self.events = Events(self.chores)
         self.catalog = Catalog(
             self.settings,
             self.store,
@@ -79,6 +81,7 @@ class Kernel:
             self.selectors,
             config.addresses_max,
             config.queues_max,
+            self.events,
         )
         self.housekeeping = Housekeeping(
             self, config.message_expiry_scan_period_ms, config.address_queue_scan_period_ms
@@ -86,8 +89,10 @@ class Kernel:
         self._woken: dict[Queue, None] = {}
         self._expired: list[tuple[Queue, Reference]] = []
         self._relieved: dict[Valve, None] = {}
-        self.chores = Chores()
         self.departures = Departures(self)
+        self.settlement = Settlement(self)
+        # Without a call in between: each acknowledgement comes this way.
+        self.settle = self.settlement.settle
         self.branches = BranchTable(self)
 
     # -- stepping ------------------------------------------------------------------------------------------------
@@ -247,6 +252,9 @@ class Kernel:
             transaction.recorded = transaction.recorded or durable
             transaction.add(message, targets)
             return
+        events = self.events
+        if events.routed:
+            events.tell(events.routed, message, targets, None)
         publications = self.publications
         if durable:
             point = self.store.point()
@@ -264,102 +272,11 @@ class Kernel:
         for queue in targets:
             queue.publish(Reference(message, message_id))
 
-    # -- settling ------------------------------------------------------------------------------------------------
-
-    def settle(self, queue: Queue, reference: Reference) -> None:
-        """One queue is done with a delivered message, outside a transaction."""
-        message = reference.message
-        if message.durable and queue.durable:
-            self.store.acknowledge(message.message_id, queue.id, 0)
-        self._gone(queue, message)
+    # -- for queues ----------------------------------------------------------------------------------------------
 
     def settle_delivered(self, queue: Queue, reference: Reference) -> None:
         """A consumer with pre-acknowledge took a message."""
-        self.settle(queue, reference)
-
-    def _gone(self, queue: Queue, message: Message) -> None:
-        queue.delivering_count -= 1
-        queue.acknowledged_count += 1
-        queue.used = True
-        self.memory.release(message.message_id, queue.definition.address, len(message.raw))
-        assert queue.delivering_count >= 0, queue.name
-
-    def _all_gone(self, acknowledged: list[tuple[Queue, Reference]]) -> Iterator[None]:
-        for queue, reference in acknowledged:
-            self._gone(queue, reference.message)
-            yield
-
-    def settle_in(self, transaction: Transaction, queue: Queue, reference: Reference) -> None:
-        """One queue will be done with a delivered message when the transaction commits."""
-        self._record_in(transaction, queue, reference.message)
-        transaction.acknowledged.append((queue, reference))
-
-    def _record_in(self, transaction: Transaction, queue: Queue, message: Message) -> None:
-        if message.durable and queue.durable:
-            self.store.acknowledge(message.message_id, queue.id, transaction.id)
-            transaction.recorded = True
-
-    def settle_later(
-        self,
-        queue: Queue,
-        references: Collection[Reference],
-        transaction: Transaction | None,
-        finished: Callable[[], None],
-    ) -> None:
-        """`settle` or `settle_in` of many delivered messages, in order, over the next steps.
-
-        The transaction may be rolled back at any time, but committed only behind this, as another chore.
-        """
-        if transaction is not None:
-            transaction.acknowledged.extend(zip(repeat(queue), references))
-
-        def settlements() -> Iterator[None]:
-            for reference in references:
-                if transaction is not None:
-                    if transaction.state is TransactionState.ENDED:
-                        break
-                    if not queue.deleted:
-                        self._record_in(transaction, queue, reference.message)
-                elif queue.deleted:
-                    self._gone(queue, reference.message)
-                else:
-                    self.settle(queue, reference)
-                yield
-            finished()
-
-        self.chores.add(settlements())
-
-    def discard(self, queue: Queue, reference: Reference) -> None:
-        """Drop a message that is in no list any more and was not in delivery."""
-        message = reference.message
-        if message.durable and queue.durable:
-            self.store.acknowledge(message.message_id, queue.id, 0)
-        queue.used = True
-        self.memory.release(message.message_id, queue.definition.address, len(message.raw))
-
-    # -- coming back ---------------------------------------------------------------------------------------------
-
-    def give_back(self, queue: Queue, reference: Reference, *, seen: bool) -> None:
-        """A delivered message returns: to its old place, or to the dead letter address after too many deliveries.
-
-        ``seen`` False undoes the delivery count: the application never had the message.
-        """
-        queue.delivering_count -= 1
-        if not seen:
-            reference.delivery_count -= 1
-        message = reference.message
-        if queue.deleted:
-            self.memory.release(message.message_id, queue.definition.address, len(message.raw))
-            return
-        attempts_max = self.settings.of(queue.definition.address).max_delivery_attempts
-        assert attempts_max is not None
-        if seen and message.durable and queue.durable:
-            self.store.update_delivery_count(message.message_id, queue.id, reference.delivery_count)
-        if 0 < attempts_max <= reference.delivery_count:
-            self.departures.move_dead(queue, reference)
-            return
-        queue.backlog.give_back(reference)
-        self.wake(queue)
+        self.settle(queue, (reference,), Outcome.ACCEPTED)
 
     def expire(self, queue: Queue, reference: Reference) -> bool:
         """Remember a message that was found expired; it moves when the current dispatch is over.
@@ -388,7 +305,11 @@ class Kernel:
         if transaction.recorded:
             positions = [(queue.id, first) for queue in counts if queue.durable and not queue.deleted]
             self.store.commit(transaction.id, positions)
-        self._carry_out(self._all_gone(transaction.acknowledged), len(transaction.acknowledged))
+        self.events.tell_committed(transaction)
+        acknowledged = transaction.acknowledged
+        if transaction.outcomes:
+            acknowledged = self.settlement.give_back_decided(transaction)
+        self._carry_out(self.settlement.all_gone(acknowledged), len(acknowledged))
         point = self.store.point() if transaction.recorded else 0
         if len(sent) > AT_ONCE_MAX or point > self.store.reached or self.publications:
             self.publications.add_commit(point, sent, counts, first)
@@ -411,7 +332,7 @@ class Kernel:
         for queue, reference in transaction.acknowledged:
             returning.setdefault(queue, []).append(reference)
         for queue, references in returning.items():
-            self.give_back_all(queue, references, seen=True)
+            self.settle(queue, references, Outcome.FAILED)
 
     def _carry_out(self, effects: Iterator[None], count: int) -> None:
         """At once if they are few, over the next steps otherwise."""
@@ -426,19 +347,6 @@ class Kernel:
                 self.memory.release(message.message_id, queue.definition.address, len(message.raw))
             yield
 
-    def give_back_all(self, queue: Queue, references: list[Reference], *, seen: bool, first_seen: bool = False) -> None:
-        """Return delivered messages to their queue; ``first_seen`` makes an exception of the first."""
-
-        def returns() -> Iterator[None]:
-            for index, reference in enumerate(references):
-                self.give_back(queue, reference, seen=seen or (first_seen and index == 0))
-                yield
-
-        if len(references) <= AT_ONCE_MAX:
-            deque(returns(), maxlen=0)
-        else:
-            self.chores.add_holding(queue, returns())
-
     # -- queues --------------------------------------------------------------------------------------------------
 
     def delete_queue(self, queue: Queue, *, keep_address: bool = False) -> None:
@@ -449,7 +357,7 @@ class Kernel:
         # From here on, what consumers give back is gone.
         queue.deleted = True
         for consumer in [*queue.consumers, *queue.browsers]:
-            self._take_back(consumer, seen=True)
+            self._take_back(consumer, Outcome.FAILED)
             consumer.port.closed_by_broker(consumer)
         self._woken.pop(queue, None)
         self.catalog.drop_queue(queue)
@@ -477,24 +385,24 @@ class Kernel:
         message = reference.message
         self.memory.release(message.message_id, queue.definition.address, len(message.raw))
 
-    def detach(self, consumer: Consumer, *, seen: bool) -> None:
-        """Remove a consumer and return what it had not settled.
+    def detach(self, consumer: Consumer, outcome: Outcome) -> None:
+        """Remove a consumer; what it had not settled goes back.
 
-        ``seen`` is False when the client closed it in an orderly way and True when its connection was lost.
+        It is released when the client closed it in an orderly way, and has failed when its connection was lost.
         """
         queue = consumer.queue
-        self._take_back(consumer, seen=seen)
+        self._take_back(consumer, outcome)
         if consumer.browse or queue.consumers or queue.deleted:
             return
         if queue.definition.transient:
             self.delete_queue(queue)
         elif queue.definition.purge_on_no_consumers:
-            self._remove_waiting(queue, self.discard)
+            self._remove_waiting(queue, self.settlement.discard)
 
-    def _take_back(self, consumer: Consumer, *, seen: bool) -> None:
+    def _take_back(self, consumer: Consumer, outcome: Outcome) -> None:
         """Remove a consumer from its queue, with what it had not settled."""
         queue = consumer.queue
         queue.remove_consumer(consumer)
         unsettled = list(consumer.unsettled.values())
         consumer.unsettled.clear()
-        self.give_back_all(queue, unsettled, seen=seen)
+        self.settle(queue, unsettled, outcome)

@@ -73,6 +73,7 @@ class Queue:
         "backlog",
         "browsers",
         "consumers",
+        "decliners",
         "definition",
         "deleted",
         "delivering_count",
@@ -100,6 +101,8 @@ class Queue:
         self.backlog = Backlog(restore)
         self.consumers: dict[Consumer, None] = {}
         self.browsers: dict[Consumer, None] = {}
+        # Consumers for which some of its messages are undeliverable.
+        self.decliners: dict[Consumer, None] = {}
         self._levels: list[_ConsumerLevel] = []
         # Consumers that asked for a marker behind everything that can be delivered.
         self._marked: dict[Consumer, None] = {}
@@ -198,6 +201,7 @@ class Queue:
             self.browsers.pop(consumer, None)
             return
         self.consumers.pop(consumer, None)
+        self.decliners.pop(consumer, None)
         self._leave_level(consumer)
         self.used = True
         self.idle_since_ms = self.owner.now_ms
@@ -223,6 +227,17 @@ class Queue:
         if self.backlog.size or consumer.marker is not None:
             self.owner.wake(self)
 
+    def decline(self, consumer: Consumer, message_id: int) -> None:
+        """A message is undeliverable to a consumer; others may get it."""
+        if not consumer.closed:
+            consumer.decline(message_id)
+            self.decliners[consumer] = None
+
+    def forget_declined(self, message_id: int) -> None:
+        """A message has left."""
+        for consumer in self.decliners:
+            consumer.declined.discard(message_id)
+
     def _leave_level(self, consumer: Consumer) -> None:
         for level in self._levels:
             if level.priority == consumer.priority:
@@ -246,13 +261,23 @@ class Queue:
         levels.append(created)
         return created
 
-    def _usable(self, level: _ConsumerLevel) -> Consumer | None:
-        """The consumer of this level whose turn it is, dropping those that cannot take any more."""
+    def _usable(self, level: _ConsumerLevel, size: int) -> Consumer | None:
+        """The consumer of this level whose turn it is, dropping those that cannot take any more.
+
+        ``size`` is that of the message, 0 where it is not known yet.
+        """
         ready = level.ready
         holder = self.exclusive_holder
         while ready:
             consumer = ready[0]
-            if consumer.ready and (holder is None or consumer is holder):
+            # `Consumer.ready`, written out: this is asked for each message.
+            if (
+                consumer.started
+                and not consumer.valve.is_shut
+                and not consumer.closed
+                and consumer.credit.can_take(size)
+                and (holder is None or consumer is holder)
+            ):
                 return consumer
             ready.popleft()
             consumer.in_ready = False
@@ -265,8 +290,9 @@ class Queue:
     def _take_ready(self, level: _ConsumerLevel, reference: Reference) -> Consumer | None:
         """The next consumer of the level whose filter lets this message pass; it moves to the end of the turn."""
         ready = level.ready
+        size = len(reference.message.raw)
         for _ in range(len(ready)):
-            consumer = self._usable(level)
+            consumer = self._usable(level, size)
             if consumer is None:
                 return None
             if len(ready) > 1:
@@ -283,11 +309,11 @@ class Queue:
         reference.delivery_count += 1
         self.delivering_count += 1
         if consumer.pre_acknowledge:
-            consumer.credit -= consumer.port.deliver(consumer, reference)
+            consumer.credit.left -= consumer.port.deliver(consumer, reference)
             self.owner.settle_delivered(self, reference)
             return
         consumer.unsettled[reference.message.message_id] = reference
-        consumer.credit -= consumer.port.deliver(consumer, reference)
+        consumer.credit.left -= consumer.port.deliver(consumer, reference)
 
     def _expired(self, reference: Reference) -> bool:
         owner = self.owner
@@ -325,7 +351,7 @@ class Queue:
         """One message for each consumer of a level, in turn."""
         taken = False
         for _ in range(len(level.ready)):
-            consumer = self._usable(level)
+            consumer = self._usable(level, 0)
             if consumer is None or budget <= 0 or not self.backlog.size:
                 break
             if len(level.ready) > 1:
@@ -350,7 +376,7 @@ class Queue:
                 break
             if matches is None or matches(reference.message):
                 # Looking is no delivery: the count stays as it is, 0 for a message that nobody was given.
-                browser.credit -= browser.port.deliver(browser, reference)
+                browser.credit.left -= browser.port.deliver(browser, reference)
         if browser.valve.is_shut:
             browser.valve.wait(browser)
         elif budget > 0 and browser.marker is not None:
@@ -361,9 +387,10 @@ class Queue:
         return budget
 
     def force_delivery(self, consumer: Consumer, sequence: int) -> None:
-        """Answer with a marker once everything that can be delivered now was delivered."""
+        """Answer with a marker once everything that can be delivered now was delivered; see `Credit.on_marker`, too."""
         nothing_waits = self.backlog.size == 0 and not self._waiting_visible and not self._holds
         if consumer.marker is None and not consumer.browse and nothing_waits:
+            consumer.credit.on_marker()
             consumer.port.deliver_marker(consumer, sequence)
             return
         consumer.marker = sequence
@@ -375,4 +402,5 @@ class Queue:
         self._marked.pop(consumer, None)
         sequence, consumer.marker = consumer.marker, None
         assert sequence is not None
+        consumer.credit.on_marker()
         consumer.port.deliver_marker(consumer, sequence)

@@ -15,9 +15,12 @@ from embedclient.model import Message, Xid
 from ._backlog import Reference
 from ._branch import Branch
 from ._catalog import split_fqqn
+from ._chores import AT_ONCE_MAX
 from ._consumer import Consumer, ConsumerPort
-from ._kernel import AT_ONCE_MAX, Kernel
+from ._credit import ByteCredit, Credit
+from ._kernel import Kernel
 from ._memory import Reservation
+from ._outcome import Outcome
 from ._refusal import Refused
 from ._transaction import Transaction, TransactionState
 from ._valve import Valve
@@ -116,9 +119,20 @@ class Session:
     # -- consumers -----------------------------------------------------------------------------------------------
 
     def create_consumer(
-        self, key: int, queue_name: str, filter_text: str | None, port: ConsumerPort, *, browse: bool, priority: int
+        self,
+        key: int,
+        queue_name: str,
+        filter_text: str | None,
+        port: ConsumerPort,
+        *,
+        browse: bool,
+        priority: int,
+        credit: Credit | None = None,
     ) -> Consumer | Refused:
-        """Attach a consumer or a browser to a queue. A key that is in use is replaced by the new consumer."""
+        """Attach a consumer or a browser to a queue. A key that is in use is replaced by the new consumer.
+
+        Without a ``credit``, it is of bytes.
+        """
         _address, qualified = split_fqqn(queue_name)
         name = qualified if qualified is not None else queue_name
         queue = self.kernel.catalog.queues.get(name)
@@ -138,21 +152,22 @@ class Session:
             return Refused(
                 ErrorCode.MAX_CONSUMER_LIMIT_EXCEEDED, f"the session has {limit} consumers, consumers_per_session_max"
             )
-        consumer = Consumer(key, queue, port, selector, self.valve, browse=browse, priority=priority)
+        credit = credit if credit is not None else ByteCredit()
+        consumer = Consumer(key, queue, port, selector, self.valve, credit, browse=browse, priority=priority)
         consumer.pre_acknowledge = self.pre_acknowledge and not browse
         consumer.started = browse or self.started
         self.consumers[key] = consumer
         queue.add_consumer(consumer)
         if replaced is not None:
             # Not before the new one is there: a queue may live as long as it has a consumer.
-            self.kernel.detach(replaced, seen=False)
+            self.kernel.detach(replaced, Outcome.RELEASED)
         return consumer
 
     def close_consumer(self, key: int) -> None:
         """Detach a consumer; what it had not settled returns as if never delivered. Unknown keys are ignored."""
         consumer = self.consumers.pop(key, None)
         if consumer is not None and not consumer.closed:
-            self.kernel.detach(consumer, seen=False)
+            self.kernel.detach(consumer, Outcome.RELEASED)
 
     def start(self) -> None:
         """Let messages flow."""
@@ -177,74 +192,64 @@ class Session:
 
     # -- settling ------------------------------------------------------------------------------------------------
 
-    def acknowledge(self, key: int, message_id: int) -> Refused | None:
-        """Acknowledge everything a consumer got up to and including a message."""
+    def settle(
+        self, key: int, message_id: int, outcome: Outcome = Outcome.ACCEPTED, *, through: bool = False
+    ) -> Refused | None:
+        """Say what became of a message that a consumer was given; ``through`` it: of everything given before, too.
+
+        That belongs to the transaction unless acknowledgements commit by themselves. What a client found expired never
+        does, as in Artemis: no rollback makes it fresh.
+        """
+        transacted = not (self.auto_commit_acknowledges or outcome is Outcome.EXPIRED)
         consumer = self.consumers.get(key)
         if consumer is None:
-            return self._no_consumer(key)
+            return self._no_consumer(key, transacted)
         unsettled = consumer.unsettled
         if message_id not in unsettled:
-            return self._unknown(consumer, message_id)
+            return self._unknown(consumer, message_id, transacted)
         kernel, queue = self.kernel, consumer.queue
-        transaction = None if self.auto_commit_acknowledges else self._current()
-        for _ in range(AT_ONCE_MAX):
+        transaction = self._current() if transacted else None
+        if not through:
+            kernel.settle(queue, (unsettled.pop(message_id),), outcome, transaction, consumer)
+            return None
+        current, reference = unsettled.popitem(last=False)
+        if current == message_id:
+            kernel.settle(queue, (reference,), outcome, transaction, consumer)
+            return None
+        taken = [reference]
+        for _ in range(AT_ONCE_MAX - 1):
             current, reference = unsettled.popitem(last=False)
-            if transaction is None:
-                kernel.settle(queue, reference)
-            else:
-                kernel.settle_in(transaction, queue, reference)
+            taken.append(reference)
             if current == message_id:
+                kernel.settle(queue, taken, outcome, transaction, consumer)
                 return None
+        kernel.settle(queue, taken, outcome, transaction, consumer)
+        # A large one is put off: what is asked for behind it has to wait for it.
+        self.unfinished += 1
         rest = _up_to(consumer, message_id)
-        self._defer(transaction, 1)
-        kernel.settle_later(queue, rest, transaction, lambda: self._defer(transaction, -1))
+        kernel.settle(queue, rest, outcome, transaction, consumer, finished=self._finish)
         return None
 
-    def _defer(self, transaction: Transaction | None, change: int) -> None:
-        """A large acknowledgement is put off, or done: what is asked for behind it has to wait for it."""
-        self.unfinished += change
-        if transaction is not None:
-            transaction.unsettled += change
+    def _finish(self) -> None:
+        self.unfinished -= 1
 
-    def acknowledge_individually(self, key: int, message_id: int) -> Refused | None:
-        """Acknowledge just one message."""
-        consumer = self.consumers.get(key)
-        if consumer is None:
-            return self._no_consumer(key)
-        reference = consumer.unsettled.pop(message_id, None)
-        if reference is None:
-            return self._unknown(consumer, message_id)
-        if self.auto_commit_acknowledges:
-            self.kernel.settle(consumer.queue, reference)
-        else:
-            self.kernel.settle_in(self._current(), consumer.queue, reference)
-        return None
-
-    def _no_consumer(self, key: int) -> Refused:
+    def _no_consumer(self, key: int, transacted: bool) -> Refused:
         """What it was given is back in its queue: a transaction that counts on it must not commit."""
         text = f"session {self.name} has no consumer {key}"
-        if not self.auto_commit_acknowledges:
+        if transacted:
             self._current().fail(text)
         return Refused(ErrorCode.ILLEGAL_STATE, text)
 
-    def _unknown(self, consumer: Consumer, message_id: int) -> Refused | None:
+    def _unknown(self, consumer: Consumer, message_id: int, transacted: bool) -> Refused | None:
         if consumer.browse or consumer.pre_acknowledge:
             return None
         text = (
             f"consumer {consumer.key} of queue {consumer.queue.name!r} was not given message {message_id}, "
             "or settled it before"
         )
-        if not self.auto_commit_acknowledges:
+        if transacted:
             self._current().fail(text)
         return Refused(ErrorCode.ILLEGAL_STATE, text)
-
-    def expire(self, key: int, message_id: int) -> None:
-        """The client found a delivered message expired."""
-        consumer = self.consumers.get(key)
-        reference = consumer.unsettled.pop(message_id, None) if consumer is not None else None
-        if consumer is not None and reference is not None:
-            consumer.queue.delivering_count -= 1
-            self.kernel.departures.move_expired(consumer.queue, reference)
 
     # -- transactions --------------------------------------------------------------------------------------------
 
@@ -294,7 +299,10 @@ class Session:
         held = [(consumer, list(consumer.unsettled.values())) for consumer in self.consumers.values()]
         for consumer, references in held:
             consumer.unsettled.clear()
-            self.kernel.give_back_all(consumer.queue, references, seen=False, first_seen=last_delivered)
+            if last_delivered and references:
+                self.kernel.settle(consumer.queue, references[:1], Outcome.FAILED)
+                del references[0]
+            self.kernel.settle(consumer.queue, references, Outcome.RELEASED)
 
     def close(self, *, failed: bool) -> None:
         """End the session. After a lost connection (``failed``) deliveries stay counted."""
@@ -303,7 +311,7 @@ class Session:
         self.closed = True
         for consumer in list(self.consumers.values()):
             if not consumer.closed:
-                self.kernel.detach(consumer, seen=failed)
+                self.kernel.detach(consumer, Outcome.FAILED if failed else Outcome.RELEASED)
         self.consumers.clear()
         self.kernel.branches.on_closed(self, failed=failed)
         transaction, self.transaction = self.transaction, None

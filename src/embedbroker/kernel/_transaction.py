@@ -5,13 +5,17 @@ Responsible for the list of effects and for the records' transaction id. Refuses
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import Enum
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from embedclient.errors import ErrorCode
 from embedclient.model import Message
 
 from ._backlog import Reference
+from ._consumer import Consumer
+from ._outcome import Outcome
 from ._queue import Queue
 
 if TYPE_CHECKING:
@@ -39,6 +43,7 @@ class Transaction:
         "failure_code",
         "id",
         "identified",
+        "outcomes",
         "recorded",
         "sent",
         "state",
@@ -51,7 +56,9 @@ class Transaction:
         self.sent: list[tuple[Message, list[Queue]]] = []
         # How many messages it sent to each queue.
         self.counts: dict[Queue, int] = {}
+        # The deliveries it decides about, and what is to become of those that it does not accept.
         self.acknowledged: list[tuple[Queue, Reference]] = []
+        self.outcomes: dict[Reference, tuple[Outcome, Consumer | None]] = {}
         # The duplicate ids of what it sent.
         self.identified: list[Identified] = []
         self.recorded = False
@@ -66,6 +73,14 @@ class Transaction:
         counts = self.counts
         for queue in targets:
             counts[queue] = counts.get(queue, 0) + 1
+
+    def take(
+        self, queue: Queue, references: Collection[Reference], outcome: Outcome, consumer: Consumer | None = None
+    ) -> None:
+        """Decide about deliveries when this is committed."""
+        self.acknowledged.extend(zip(repeat(queue), references))
+        if outcome is not Outcome.ACCEPTED:
+            self.outcomes.update(zip(references, repeat((outcome, consumer))))
 
     def fail(self, reason: str, code: int = ErrorCode.TRANSACTION_ROLLED_BACK) -> None:
         """Only a rollback is possible from now on; the first reason is kept, and the code that a commit answers."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from embedbroker.config import AddressFullPolicy
-from embedbroker.kernel import Consumer, QueueRequest, Refused, split_fqqn
+from embedbroker.kernel import Consumer, Outcome, QueueRequest, Refused, split_fqqn
 from embedclient.errors import ErrorCode, RemoteProtocolError
 from embedclient.wire.core import (
     CreateAddress,
@@ -293,7 +293,8 @@ def _force_delivery(session: CoreSession, packet: SessionForceConsumerDelivery) 
 
 
 def _expire(session: CoreSession, packet: SessionExpire) -> None:
-    session.kernel_session.expire(packet.consumer_id, packet.message_id)
+    # Without an answer: what the consumer does not hold any more is none of its business.
+    session.kernel_session.settle(packet.consumer_id, packet.message_id, Outcome.EXPIRED)
 
 
 # -- session ----------------------------------------------------------------------------------------------------------

@@ -136,7 +136,7 @@ class CoreSession:
             self._on_send(buffer, start, end)
         elif packet_type == _ACKNOWLEDGE and end - start >= _HEADER_SIZE + 17:
             key, message_id, wants_reply = ACKNOWLEDGE_BODY.unpack_from(buffer, start + _HEADER_SIZE)
-            self._on_settled(self.kernel_session.acknowledge(key, message_id), wants_reply)
+            self._on_settled(self.kernel_session.settle(key, message_id, through=True), wants_reply)
         elif packet_type == _FLOWTOKEN and end - start >= _HEADER_SIZE + 12:
             key, amount = CREDIT_BODY.unpack_from(buffer, start + _HEADER_SIZE)
             consumer = self.kernel_session.consumers.get(key)
@@ -144,7 +144,7 @@ class CoreSession:
                 consumer.add_credit(amount)
         elif packet_type == _INDIVIDUAL_ACKNOWLEDGE and end - start >= _HEADER_SIZE + 17:
             key, message_id, wants_reply = ACKNOWLEDGE_BODY.unpack_from(buffer, start + _HEADER_SIZE)
-            self._on_settled(self.kernel_session.acknowledge_individually(key, message_id), wants_reply)
+            self._on_settled(self.kernel_session.settle(key, message_id), wants_reply)
         else:
             packet = decode_packet(buffer, start, end, self.version, True)
             if packet_type == _PACKETS_CONFIRMED:

@@ -152,10 +152,10 @@ class QueueChecker:
         best: int | None = None
         for consumer in queue.consumers:
             ready, credit = self._ranked.get(consumer, (False, 0))
-            steady = ready and consumer.ready and consumer.credit == credit
+            steady = ready and consumer.ready and consumer.credit.left == credit
             if steady and consumer.selector is None and (consumer not in served or credit > UNLIMITED_CREDIT // 2):
                 best = consumer.priority if best is None else max(best, consumer.priority)
-            ranked[consumer] = (consumer.ready, consumer.credit)
+            ranked[consumer] = (consumer.ready, consumer.credit.left)
         if self.broker.config.output_high_water_bytes < _NOBODY_FALLS_BEHIND_BYTES:
             return
         for consumer in queue.consumers:

@@ -66,7 +66,7 @@ def test_large_acknowledgements_are_spread(stage: Stage) -> None:
     session = stage.session(transacted=True)
     consumer, taker = stage.consumer(session, "q")
     stage.run_all()
-    session.acknowledge(consumer.key, taker.messages[-1].message_id)
+    session.settle(consumer.key, taker.messages[-1].message_id, through=True)
     session.commit()
     assert steps_with_traffic(stage) > MANY / BUDGET
     stage.assert_empty()
@@ -79,7 +79,7 @@ def test_large_returns_are_spread_and_keep_their_order(stage: Stage, how: str) -
     consumer, taker = stage.consumer(session, "q", credit=MANY)
     stage.run_all()
     if how == "rollback acknowledged":
-        session.acknowledge(consumer.key, taker.messages[-1].message_id)
+        session.settle(consumer.key, taker.messages[-1].message_id, through=True)
     if how.startswith("rollback"):
         session.rollback(last_delivered=True)
     else:

@@ -114,10 +114,7 @@ def test_a_filter_that_is_none_is_logged_and_the_others_are_made() -> None:
     queues = {"wrong": QueueConfiguration(filter="colour ="), "right": QUEUE}
     stage = Stage({}, addresses={"a": AddressConfiguration(multicast=queues)})
     assert list(definitions(stage)) == ["right"]
-    assert any(
-        line.startswith("address 'a' of the configuration: invalid selector") and "'colour ='" in line
-        for line in stage.log
-    )
+    assert any(line.startswith("address 'a' of the configuration: invalid selector: ") for line in stage.log)
 
 
 @pytest.mark.parametrize("limit", ["addresses_max", "queues_max"])

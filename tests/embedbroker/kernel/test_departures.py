@@ -7,6 +7,7 @@ import math
 import pytest
 
 from embedbroker.config import AddressSettings
+from embedbroker.kernel import Outcome
 from embedclient.model import PropertyType, RoutingType
 from embedclient.wire.core import CoreMessage
 
@@ -85,7 +86,7 @@ def test_a_rolled_back_acknowledgement_counts_and_a_prefetched_message_does_not(
         session = stage.session(transacted=True)
         consumer, taker = stage.consumer(session, "twice.q")
         stage.run()
-        session.acknowledge(consumer.key, taker.messages[0].message_id)
+        session.settle(consumer.key, taker.messages[0].message_id, through=True)
         session.rollback(last_delivered=False)
         session.close(failed=False)
     assert (stage.waiting("twice.q"), stage.waiting("DLQ")) == (["b"], ["a"])
@@ -296,9 +297,9 @@ def test_a_client_may_report_a_message_as_expired(stage: Stage) -> None:
     session = stage.session()
     consumer, taker = stage.consumer(session, "q")
     stage.run()
-    session.expire(consumer.key, taker.messages[0].message_id)
-    session.expire(consumer.key, 4711)
-    session.expire(99, 4711)
+    session.settle(consumer.key, taker.messages[0].message_id, Outcome.EXPIRED)
+    session.settle(consumer.key, 4711, Outcome.EXPIRED)
+    session.settle(99, 4711, Outcome.EXPIRED)
     assert (queue.message_count, stage.waiting("ExpiryQueue")) == (0, ["m"])
 
 
@@ -310,7 +311,7 @@ def test_nothing_expires_on_the_expiry_address(stage: Stage) -> None:
     stage.run_all()
     assert taker.texts == ["m"]
     # A client that finds it expired gets it back as a message that never expires.
-    session.expire(consumer.key, taker.messages[0].message_id)
+    session.settle(consumer.key, taker.messages[0].message_id, Outcome.EXPIRED)
     stage.run_all()
     assert taker.texts == ["m", "m"]
     assert taker.messages[1].expiration == 0

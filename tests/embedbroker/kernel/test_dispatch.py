@@ -162,13 +162,13 @@ def test_credit_is_charged_and_the_last_message_may_exceed_it(stage: Stage) -> N
     stage.queue("q")
     consumer, taker = stage.consumer(stage.session(), "q", credit=150, cost=100)
     send_all(stage, "abcd")
-    assert (taker.texts, consumer.credit) == (["a", "b"], -50)
+    assert (taker.texts, consumer.credit.left) == (["a", "b"], -50)
     consumer.add_credit(50)
     stage.run()
     assert taker.texts == ["a", "b"]
     consumer.add_credit(1)
     stage.run()
-    assert (taker.texts, consumer.credit) == (["a", "b", "c"], -99)
+    assert (taker.texts, consumer.credit.left) == (["a", "b", "c"], -99)
 
 
 def test_credit_zero_takes_everything_away_and_minus_one_switches_it_off(stage: Stage) -> None:

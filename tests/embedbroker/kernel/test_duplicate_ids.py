@@ -125,7 +125,7 @@ def test_a_duplicate_in_a_transaction_undoes_all_of_it(stage: Stage) -> None:
     session = stage.session(transacted=True)
     consumer, taker = stage.consumer(session, "work")
     stage.run()
-    session.acknowledge(consumer.key, taker.messages[0].message_id)
+    session.settle(consumer.key, taker.messages[0].message_id, through=True)
     assert send(stage, "new", b"new", session) is None
     assert send(stage, "second", b"id", session) is None
     refused = session.commit()
@@ -352,7 +352,7 @@ def test_an_address_with_ids_is_there_after_a_restart_and_goes_when_nobody_uses_
     stage = Stage(PLAIN)
     for _ in range(2):
         send(stage, "m", b"id", address="made", routing_type=ANYCAST)
-    stage.kernel._remove_waiting(stage.kernel.catalog.queues["made"], stage.kernel.discard)
+    stage.kernel._remove_waiting(stage.kernel.catalog.queues["made"], stage.kernel.settlement.discard)
     stage.kernel.housekeeping.at_start()
     assert "made" not in stage.kernel.catalog.queues
     send(stage, "m", b"id", address="made")
@@ -370,7 +370,7 @@ def test_dead_letters_are_not_checked_but_their_ids_are_kept_where_they_go() -> 
     session = stage.session(transacted=True)
     consumer, taker = stage.consumer(session, "orders")
     stage.run()
-    session.acknowledge(consumer.key, taker.messages[-1].message_id)
+    session.settle(consumer.key, taker.messages[-1].message_id, through=True)
     session.rollback(last_delivered=False)
     stage.run()
     assert stage.waiting("DLQ") == ["one", "two"] and ids_of(stage, "DLQ") == [b"id"]

@@ -38,7 +38,7 @@ def acknowledged(stage: Stage) -> list[object]:
 def test_it_is_spread_and_keeps_its_order(stage: Stage, last: int) -> None:
     session = stage.session()
     key, ids = all_delivered(stage, session)
-    session.acknowledge(key, ids[last])
+    session.settle(key, ids[last], through=True)
     done = len(acknowledged(stage))
     assert done < BUDGET, "so much in one go"
     while stage.kernel.has_work:
@@ -48,14 +48,14 @@ def test_it_is_spread_and_keeps_its_order(stage: Stage, last: int) -> None:
     assert acknowledged(stage) == ids[: last + 1]
     assert not session.unfinished
     assert stage.kernel.catalog.queues["q"].message_count == MANY - 1 - last
-    session.acknowledge(key, ids[-1])
+    session.settle(key, ids[-1], through=True)
     stage.assert_empty()
 
 
 def test_what_comes_behind_the_acknowledged_is_still_held_by_its_consumer(stage: Stage) -> None:
     session = stage.session()
     key, ids = all_delivered(stage, session)
-    session.acknowledge(key, ids[-101])
+    session.settle(key, ids[-101], through=True)
     session.close(failed=True)
     _consumer, taker = stage.consumer(stage.session(), "q")
     stage.run_all(BUDGET)
@@ -67,7 +67,7 @@ def test_a_commit_waits_for_the_acknowledgements_it_commits(stage: Stage) -> Non
     key, ids = all_delivered(stage, session)
     stage.queue("out")
     stage.send(letter("answer", "out", durable=True), session=session)
-    session.acknowledge(key, ids[-1])
+    session.settle(key, ids[-1], through=True)
     session.commit()
     # The next transaction of the session may not be committed before.
     stage.send(letter("later", "out", durable=True), session=session)
@@ -88,7 +88,7 @@ def test_a_commit_waits_for_the_acknowledgements_it_commits(stage: Stage) -> Non
 def test_a_rollback_does_not_wait_and_no_record_of_the_transaction_follows_it(stage: Stage, how: str) -> None:
     session = stage.session(transacted=True)
     key, ids = all_delivered(stage, session)
-    session.acknowledge(key, ids[-1])
+    session.settle(key, ids[-1], through=True)
     stage.run(BUDGET)
     if how == "rollback":
         session.rollback(last_delivered=False)
@@ -108,7 +108,7 @@ def test_a_rollback_does_not_wait_and_no_record_of_the_transaction_follows_it(st
 def test_its_queue_may_be_deleted_in_the_middle(stage: Stage, transacted: bool) -> None:
     session = stage.session(transacted=transacted)
     key, ids = all_delivered(stage, session)
-    session.acknowledge(key, ids[-1])
+    session.settle(key, ids[-1], through=True)
     stage.run(BUDGET)
     stage.kernel.delete_queue(stage.kernel.catalog.queues["q"])
     at = len(stage.store.records)

@@ -276,7 +276,7 @@ def test_whatever_happens_nothing_is_left_at_the_end(actions: list[str], data: s
             stage.send(letter("m", "t", durable=True), session=session)
         elif action in ("ack", "ack one") and held:
             key, message_id = data.draw(st.sampled_from(held))
-            (session.acknowledge if action == "ack" else session.acknowledge_individually)(key, message_id)
+            session.settle(key, message_id, through=action == "ack")
         elif action == "commit":
             session.commit()
         elif action == "rollback":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from embedbroker.kernel import Refused
@@ -35,7 +37,7 @@ def test_a_cumulative_acknowledgement_takes_everything_before_it(stage: Stage) -
     session = stage.session()
     consumer, taker = stage.consumer(session, "q")
     stage.run()
-    assert session.acknowledge(consumer.key, id_of(taker, 2)) is None
+    assert session.settle(consumer.key, id_of(taker, 2), through=True) is None
     session.close(failed=False)
     assert stage.waiting("q") == ["d"]
 
@@ -45,7 +47,7 @@ def test_an_individual_acknowledgement_takes_one(stage: Stage) -> None:
     session = stage.session()
     consumer, taker = stage.consumer(session, "q")
     stage.run()
-    assert session.acknowledge_individually(consumer.key, id_of(taker, 1)) is None
+    assert session.settle(consumer.key, id_of(taker, 1)) is None
     session.close(failed=False)
     assert stage.waiting("q") == ["a", "c"]
 
@@ -56,7 +58,7 @@ def test_unknown_messages_and_consumers_are_refused(stage: Stage, individually: 
     session = stage.session()
     consumer, taker = stage.consumer(session, "q")
     stage.run()
-    acknowledge = session.acknowledge_individually if individually else session.acknowledge
+    acknowledge = partial(session.settle, through=not individually)
     assert code(acknowledge(consumer.key, 999_999)) == ErrorCode.ILLEGAL_STATE
     assert code(acknowledge(77, id_of(taker, 0))) == ErrorCode.ILLEGAL_STATE
     assert acknowledge(consumer.key, id_of(taker, 0)) is None
@@ -70,7 +72,7 @@ def test_messages_of_another_consumer_cannot_be_acknowledged(stage: Stage) -> No
     one, first = stage.consumer(session, "q")
     other, _second = stage.consumer(session, "q")
     stage.run()
-    assert code(session.acknowledge(other.key, id_of(first, 0))) == ErrorCode.ILLEGAL_STATE
+    assert code(session.settle(other.key, id_of(first, 0), through=True)) == ErrorCode.ILLEGAL_STATE
     assert len(one.unsettled) == len(other.unsettled) == 1
 
 
@@ -79,7 +81,7 @@ def test_browsers_acknowledge_nothing(stage: Stage) -> None:
     session = stage.session()
     browser, taker = stage.consumer(session, "q", browse=True)
     stage.run()
-    assert session.acknowledge(browser.key, id_of(taker, 0)) is None
+    assert session.settle(browser.key, id_of(taker, 0), through=True) is None
     assert stage.waiting("q") == ["a"]
 
 
@@ -136,7 +138,7 @@ def test_a_rollback_forgets_sends_and_returns_acknowledged_messages_as_redeliver
     consumer, taker = stage.consumer(session, "q", credit=3)
     stage.run()
     stage.send(letter("sent", "q"), session=session)
-    session.acknowledge(consumer.key, id_of(taker, 0))
+    session.settle(consumer.key, id_of(taker, 0), through=True)
     session.rollback(last_delivered=False)
     consumer.add_credit(10)
     stage.run()
@@ -148,7 +150,7 @@ def test_with_last_delivered_the_first_message_not_acknowledged_counts(stage: St
     session = stage.session(transacted=True)
     consumer, taker = stage.consumer(session, "q", credit=4)
     stage.run()
-    session.acknowledge(consumer.key, id_of(taker, 0))
+    session.settle(consumer.key, id_of(taker, 0), through=True)
     session.rollback(last_delivered=True)
     consumer.add_credit(10)
     stage.run()
@@ -161,7 +163,7 @@ def test_priority_comes_before_the_old_order_after_a_rollback(stage: Stage) -> N
     session = stage.session(transacted=True)
     consumer, taker = stage.consumer(session, "q", credit=5)
     stage.run()
-    session.acknowledge(consumer.key, id_of(taker, 4))
+    session.settle(consumer.key, id_of(taker, 4), through=True)
     session.rollback(last_delivered=False)
     assert stage.waiting("q") == ["1", "3", "10", "0", "2"]
 
@@ -172,8 +174,8 @@ def test_a_failed_acknowledgement_leaves_only_rollback(stage: Stage) -> None:
     consumer, taker = stage.consumer(session, "q", credit=1)
     stage.run()
     stage.send(letter("sent", "q"), session=session)
-    assert session.acknowledge(consumer.key, id_of(taker, 0)) is None
-    assert code(session.acknowledge(consumer.key, 4711)) == ErrorCode.ILLEGAL_STATE
+    assert session.settle(consumer.key, id_of(taker, 0), through=True) is None
+    assert code(session.settle(consumer.key, 4711, through=True)) == ErrorCode.ILLEGAL_STATE
     refused = session.commit()
     assert refused is not None and refused.code == ErrorCode.TRANSACTION_ROLLED_BACK and "4711" in refused.text
     assert stage.waiting("q") == ["a"]
@@ -193,7 +195,7 @@ def test_acknowledgements_alone_may_be_transacted(stage: Stage) -> None:
     consumer, taker = stage.consumer(session, "q", credit=2)
     stage.run()
     stage.send(letter("c", "q"), session=session)
-    session.acknowledge(consumer.key, id_of(taker, 1))
+    session.settle(consumer.key, id_of(taker, 1), through=True)
     assert stage.waiting("q") == ["c"]
     session.rollback(last_delivered=True)
     assert stage.waiting("q") == ["a", "b", "c"]
@@ -204,7 +206,7 @@ def test_closing_a_session_rolls_back(stage: Stage) -> None:
     session = stage.session(transacted=True)
     consumer, taker = stage.consumer(session, "q", credit=1)
     stage.run()
-    session.acknowledge(consumer.key, id_of(taker, 0))
+    session.settle(consumer.key, id_of(taker, 0), through=True)
     stage.send(letter("b", "q"), session=session)
     session.close(failed=False)
     session.close(failed=True)
@@ -220,7 +222,7 @@ def test_a_message_in_several_queues_is_settled_in_each(stage: Stage) -> None:
         session = stage.session()
         consumer, taker = stage.consumer(session, name)
         stage.run()
-        assert session.acknowledge(consumer.key, id_of(taker, 0)) is None
+        assert session.settle(consumer.key, id_of(taker, 0), through=True) is None
     stage.assert_empty()
 
 
@@ -231,7 +233,7 @@ def test_records_of_durable_work_carry_transaction_and_positions(stage: Stage) -
     session = stage.session(transacted=True)
     consumer, taker = stage.consumer(session, "q", credit=1)
     stage.run()
-    session.acknowledge(consumer.key, id_of(taker, 0))
+    session.settle(consumer.key, id_of(taker, 0), through=True)
     stage.send(letter("b", "q", durable=True), session=session)
     session.commit()
     message_id = id_of(taker, 0)
@@ -254,10 +256,10 @@ def test_nothing_is_recorded_for_what_is_not_durable(stage: Stage) -> None:
         session.commit()
         consumer, taker = stage.consumer(session, queue)
         stage.run()
-        session.acknowledge(consumer.key, id_of(taker, 0))
+        session.settle(consumer.key, id_of(taker, 0), through=True)
         session.rollback(last_delivered=False)
         stage.run()
-        session.acknowledge(consumer.key, id_of(taker, 1))
+        session.settle(consumer.key, id_of(taker, 1), through=True)
         session.commit()
     assert stage.store.records == []
     stage.assert_empty()
@@ -268,7 +270,7 @@ def test_a_rollback_of_durable_work_is_recorded_with_the_counts(stage: Stage) ->
     session = stage.session(transacted=True)
     consumer, taker = stage.consumer(session, "q", credit=2)
     stage.run()
-    session.acknowledge(consumer.key, id_of(taker, 0))
+    session.settle(consumer.key, id_of(taker, 0), through=True)
     stage.store.records.clear()
     session.rollback(last_delivered=False)
     assert [record[0] for record in stage.store.records] == ["rollback", "count"]
@@ -294,7 +296,7 @@ def test_acknowledgements_on_a_queue_that_was_deleted_meanwhile_leave_nothing(st
     session = stage.session(transacted=True)
     consumer, taker = stage.consumer(session, "q", credit=2)
     stage.run()
-    session.acknowledge(consumer.key, id_of(taker, 0))
+    session.settle(consumer.key, id_of(taker, 0), through=True)
     stage.kernel.delete_queue(stage.kernel.catalog.queues["q"])
     assert taker.closed == [consumer.key]
     if commit:
@@ -323,7 +325,7 @@ def test_a_transaction_does_not_commit_without_an_acknowledgement_of_a_closed_co
     send_all(stage, "a")
     stage.run_all()
     session.close_consumer(consumer.key)
-    acknowledge = session.acknowledge_individually if individually else session.acknowledge
+    acknowledge = partial(session.settle, through=not individually)
     assert code(acknowledge(consumer.key, id_of(taker, 0))) == ErrorCode.ILLEGAL_STATE
     assert code(session.commit()) == ErrorCode.TRANSACTION_ROLLED_BACK
     assert stage.waiting("q") == ["a"]

@@ -1,0 +1,218 @@
+"""Settling: what becomes of deliveries, inside and outside transactions, one or a hundred thousand at once.
+
+Responsible for the records, counters and memory of what leaves its queue, and for what goes back. Refuses to know who
+decided and why (sessions do), and where dead and expired messages go (departures do).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import TYPE_CHECKING
+
+from embedclient.model import Message
+
+from ._backlog import Reference
+from ._chores import AT_ONCE_MAX
+from ._consumer import Consumer
+from ._outcome import Outcome
+from ._queue import Queue
+from ._transaction import Transaction, TransactionState
+
+if TYPE_CHECKING:
+    from ._kernel import Kernel
+
+__all__ = ["Settlement"]
+
+_ACCEPTED, _REJECTED, _EXPIRED = Outcome.ACCEPTED, Outcome.REJECTED, Outcome.EXPIRED
+
+
+class Settlement:
+    """The one command, `settle`, and what it is made of."""
+
+    __slots__ = ("_events", "_followers", "_kernel", "_memory", "_store")
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._memory = kernel.memory
+        self._store = kernel.store
+        self._events = kernel.events
+        self._followers = kernel.events.settled
+
+    def settle(
+        self,
+        queue: Queue,
+        references: Collection[Reference],
+        outcome: Outcome,
+        transaction: Transaction | None = None,
+        consumer: Consumer | None = None,
+        finished: Callable[[], None] | None = None,
+    ) -> None:
+        """Decide about deliveries that their consumer does not hold any more, in order.
+
+        In a transaction the decision takes effect with the commit: what is accepted leaves its queue, what is rejected
+        or expired moves together with everything else the transaction does, and the others go back. A rollback takes
+        all of them back as failed deliveries.
+
+        Many are settled over the next steps, and so are the rest of a large request, for which ``finished`` is called
+        in the end. The transaction may be rolled back at any time, but committed only behind this, as another chore.
+        ``consumer`` is the one for which they are undeliverable.
+        """
+        if finished is not None or len(references) > AT_ONCE_MAX:
+            self._settle_over_steps(queue, references, outcome, transaction, consumer, finished)
+        elif outcome is not _ACCEPTED:
+            if transaction is not None:
+                transaction.take(queue, references, outcome, consumer)
+            for reference in references:
+                self._settle_other(queue, reference, outcome, transaction, consumer)
+        elif transaction is not None:
+            for reference in references:
+                transaction.acknowledged.append((queue, reference))
+                message = reference.message
+                if message.durable and queue.durable:
+                    self._store.acknowledge(message.message_id, queue.id, transaction.id)
+                    transaction.recorded = True
+        else:
+            for reference in references:
+                message = reference.message
+                if message.durable and queue.durable:
+                    self._store.acknowledge(message.message_id, queue.id, 0)
+                self._memory.release(message.message_id, queue.definition.address, len(message.raw))
+                if queue.decliners:
+                    queue.forget_declined(message.message_id)
+            queue.delivering_count -= len(references)
+            queue.acknowledged_count += len(references)
+            queue.used = True
+            assert queue.delivering_count >= 0, queue.name
+            if self._followers:
+                for reference in references:
+                    self._events.tell(self._followers, queue, reference, outcome, None)
+
+    def _settle_over_steps(
+        self,
+        queue: Queue,
+        references: Collection[Reference],
+        outcome: Outcome,
+        transaction: Transaction | None,
+        consumer: Consumer | None,
+        finished: Callable[[], None] | None,
+    ) -> None:
+        chores = self._kernel.chores
+        if transaction is not None:
+            transaction.take(queue, references, outcome, consumer)
+            transaction.unsettled += 1
+
+        def settlements() -> Iterator[None]:
+            for reference in references:
+                if transaction is not None and transaction.state is TransactionState.ENDED:
+                    break
+                if outcome is not _ACCEPTED:
+                    self._settle_other(queue, reference, outcome, transaction, consumer)
+                elif transaction is not None:
+                    self.record(transaction, queue, reference.message)
+                elif queue.deleted:
+                    self.gone(queue, reference.message)
+                else:
+                    self.settle(queue, (reference,), outcome)
+                yield
+            if transaction is not None:
+                transaction.unsettled -= 1
+            if finished is not None:
+                finished()
+
+        if transaction is None and outcome is not _ACCEPTED:
+            chores.add_holding(queue, settlements())
+        else:
+            chores.add(settlements())
+
+    # -- leaving -------------------------------------------------------------------------------------------------
+
+    def record(self, transaction: Transaction, queue: Queue, message: Message) -> None:
+        """One queue will be done with a message when the transaction commits."""
+        if message.durable and queue.durable and not queue.deleted:
+            self._store.acknowledge(message.message_id, queue.id, transaction.id)
+            transaction.recorded = True
+
+    def gone(self, queue: Queue, message: Message) -> None:
+        """A delivered message has left its queue for good."""
+        queue.delivering_count -= 1
+        queue.acknowledged_count += 1
+        queue.used = True
+        self._memory.release(message.message_id, queue.definition.address, len(message.raw))
+        if queue.decliners:
+            queue.forget_declined(message.message_id)
+        assert queue.delivering_count >= 0, queue.name
+
+    def discard(self, queue: Queue, reference: Reference, outcome: Outcome = Outcome.ACCEPTED) -> None:
+        """Drop a message that is in no list any more and was not in delivery."""
+        message = reference.message
+        if message.durable and queue.durable:
+            self._store.acknowledge(message.message_id, queue.id, 0)
+        queue.used = True
+        self._memory.release(message.message_id, queue.definition.address, len(message.raw))
+        if queue.decliners:
+            queue.forget_declined(message.message_id)
+        self._events.tell(self._followers, queue, reference, outcome, None)
+
+    def all_gone(self, acknowledged: Collection[tuple[Queue, Reference]]) -> Iterator[None]:
+        """What a committed transaction was given has left."""
+        for queue, reference in acknowledged:
+            self.gone(queue, reference.message)
+            yield
+
+    # -- other outcomes ------------------------------------------------------------------------------------------
+
+    def _settle_other(
+        self,
+        queue: Queue,
+        reference: Reference,
+        outcome: Outcome,
+        transaction: Transaction | None,
+        consumer: Consumer | None,
+    ) -> None:
+        departures = self._kernel.departures
+        if transaction is None:
+            queue.delivering_count -= 1
+        if queue.deleted:
+            if transaction is None:
+                message = reference.message
+                self._memory.release(message.message_id, queue.definition.address, len(message.raw))
+        elif outcome is _EXPIRED:
+            departures.move_expired(queue, reference, transaction)
+        elif outcome is _REJECTED:
+            departures.move_dead(queue, reference, transaction)
+        elif transaction is None:
+            self.give_back(queue, reference, outcome, consumer)
+        # In a transaction, what goes back needs no record: after a crash it is where it was.
+
+    def give_back(self, queue: Queue, reference: Reference, outcome: Outcome, consumer: Consumer | None) -> None:
+        """A message that is not in delivery any more returns to its place, unless it was delivered too often."""
+        self._events.tell(self._followers, queue, reference, outcome, None)
+        message = reference.message
+        attempts_max = self._kernel.settings.of(queue.definition.address).max_delivery_attempts
+        assert attempts_max is not None
+        if not outcome.delivery_failed:
+            reference.delivery_count -= 1
+        elif message.durable and queue.durable:
+            self._store.update_delivery_count(message.message_id, queue.id, reference.delivery_count)
+        if 0 < attempts_max <= reference.delivery_count:
+            self._kernel.departures.move_dead(queue, reference)
+            return
+        if outcome.undeliverable_here:
+            assert consumer is not None
+            queue.decline(consumer, message.message_id)
+        queue.backlog.give_back(reference)
+        self._kernel.wake(queue)
+
+    def give_back_decided(self, transaction: Transaction) -> list[tuple[Queue, Reference]]:
+        """Return what a committed transaction decided to; the others are returned to the caller."""
+        leaving: list[tuple[Queue, Reference]] = []
+        returning: dict[tuple[Queue, Outcome, Consumer | None], list[Reference]] = {}
+        for queue, reference in transaction.acknowledged:
+            outcome, consumer = transaction.outcomes.get(reference, (_ACCEPTED, None))
+            if outcome.leaves:
+                leaving.append((queue, reference))
+            else:
+                returning.setdefault((queue, outcome, consumer), []).append(reference)
+        for (queue, outcome, consumer), references in returning.items():
+            self.settle(queue, references, outcome, consumer=consumer)
+        return leaving

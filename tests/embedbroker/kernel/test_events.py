@@ -1,0 +1,217 @@
+"""Those who follow a broker hear of everything, once, and in the order in which it happened."""
+
+from __future__ import annotations
+
+import pytest
+from attrs import Factory, define
+
+from embedbroker.config import AddressSettings
+from embedbroker.kernel import Address, Events, Outcome, Queue, Reference, Transaction
+from embedclient.model import Message
+
+from .letters import letter, text_of
+from .stage import MULTICAST, Stage
+
+MANY = 1000
+BUDGET = 100
+
+
+@define(eq=False)
+class Follower:
+    """Notes what it is told, with the id of the transaction, None without one."""
+
+    events: Events
+    heard: list[tuple[object, ...]] = Factory(list)
+
+    def __attrs_post_init__(self) -> None:
+        self.events.routed.append(self.on_routed)
+        self.events.settled.append(self.on_settled)
+        self.events.queue_added.append(lambda queue: self.heard.append(("queue", queue.name)))
+        self.events.queue_removed.append(lambda queue: self.heard.append(("no queue", queue.name)))
+        self.events.address_added.append(self.on_address)
+        self.events.address_removed.append(lambda address: self.heard.append(("no address", address.name)))
+
+    def on_routed(self, message: Message, queues: list[Queue], transaction: Transaction | None) -> None:
+        self.heard.append(("routed", text_of(message), [queue.name for queue in queues], number(transaction)))
+
+    def on_settled(self, queue: Queue, reference: Reference, outcome: Outcome, transaction: Transaction | None) -> None:
+        self.heard.append(("settled", text_of(reference.message), queue.name, outcome, number(transaction)))
+
+    def on_address(self, address: Address) -> None:
+        self.heard.append(("address", address.name, address.definition.anycast, address.definition.multicast))
+
+    def take(self) -> list[tuple[object, ...]]:
+        taken, self.heard = self.heard, []
+        return taken
+
+
+def number(transaction: Transaction | None) -> int | None:
+    return transaction.id if transaction is not None else None
+
+
+@pytest.fixture
+def stage() -> Stage:
+    stage = Stage()
+    stage.queue("q")
+    return stage
+
+
+@pytest.fixture
+def follower(stage: Stage) -> Follower:
+    return Follower(stage.kernel.events)
+
+
+def test_a_send_and_its_acknowledgement_are_told_at_once(stage: Stage, follower: Follower) -> None:
+    session = stage.session()
+    consumer, taker = stage.consumer(session, "q")
+    stage.send(letter("a", "q", durable=True))
+    assert follower.take() == [("routed", "a", ["q"], None)]
+    stage.run_all()
+    assert follower.take() == []
+    session.settle(consumer.key, taker.messages[0].message_id)
+    assert follower.take() == [("settled", "a", "q", Outcome.ACCEPTED, None)]
+
+
+def test_one_message_for_several_queues_is_one_event(stage: Stage, follower: Follower) -> None:
+    for name in ("x", "y"):
+        stage.queue(name, "t", MULTICAST)
+    follower.take()
+    stage.send(letter("a", "t"), letter("b", "nobody"))
+    assert follower.take() == [("routed", "a", ["x", "y"], None)]
+
+
+def test_a_message_is_told_before_anybody_has_it(stage: Stage, follower: Follower) -> None:
+    stage.consumer(stage.session(pre_acknowledge=True), "q")
+    stage.send(letter("a", "q"))
+    assert follower.take() == [("routed", "a", ["q"], None), ("settled", "a", "q", Outcome.ACCEPTED, None)]
+
+
+def test_a_transaction_is_told_behind_its_commit(stage: Stage, follower: Follower) -> None:
+    stage.send(letter("a", "q"), letter("r", "q"))
+    session = stage.session(transacted=True)
+    consumer, taker = stage.consumer(session, "q")
+    stage.run_all()
+    follower.take()
+    session.settle(consumer.key, taker.messages[0].message_id)
+    session.settle(consumer.key, taker.messages[1].message_id, Outcome.REJECTED)
+    stage.send(letter("b", "q", durable=True), session=session)
+    transaction = session.transaction
+    assert transaction is not None and follower.take() == []
+    session.commit()
+    assert stage.store.records[-1][0] == "commit"
+    assert follower.take() == [
+        ("routed", "r", ["DLQ"], transaction.id),
+        ("routed", "b", ["q"], transaction.id),
+        ("settled", "a", "q", Outcome.ACCEPTED, transaction.id),
+        ("settled", "r", "q", Outcome.REJECTED, transaction.id),
+    ]
+
+
+def test_a_rollback_tells_only_what_goes_back(stage: Stage, follower: Follower) -> None:
+    stage.send(letter("a", "q"))
+    session = stage.session(transacted=True)
+    consumer, taker = stage.consumer(session, "q", credit=1)
+    stage.run_all()
+    follower.take()
+    session.settle(consumer.key, taker.messages[0].message_id)
+    stage.send(letter("b", "q"), session=session)
+    session.rollback(last_delivered=False)
+    assert follower.take() == [("settled", "a", "q", Outcome.FAILED, None)]
+
+
+@pytest.mark.parametrize("transacted", [False, True])
+@pytest.mark.parametrize("outcome", [Outcome.RELEASED, Outcome.FAILED, Outcome.UNDELIVERABLE_HERE])
+def test_what_goes_back_is_told_once(stage: Stage, follower: Follower, outcome: Outcome, transacted: bool) -> None:
+    stage.send(letter("a", "q"))
+    session = stage.session(transacted=transacted)
+    consumer, taker = stage.consumer(session, "q", credit=1)
+    stage.run_all()
+    follower.take()
+    session.settle(consumer.key, taker.messages[0].message_id, outcome)
+    session.commit()
+    assert follower.take() == [("settled", "a", "q", outcome, None)]
+
+
+@pytest.mark.parametrize("address", [None, "DLQ"])
+def test_one_delivery_too_many_is_a_failure_and_then_a_rejection(address: str | None) -> None:
+    stage = Stage({"#": AddressSettings(max_delivery_attempts=1, dead_letter_address=address)})
+    stage.queue("q")
+    follower = Follower(stage.kernel.events)
+    stage.send(letter("a", "q"))
+    session = stage.session()
+    stage.consumer(session, "q")
+    stage.run_all()
+    follower.take()
+    session.close(failed=True)
+    heard = [event[:4] for event in follower.take()]
+    moved = [("routed", "a", ["DLQ"])] if address else []
+    assert [event[:3] if event[0] == "routed" else event for event in heard] == [
+        ("settled", "a", "q", Outcome.FAILED),
+        *moved,
+        ("settled", "a", "q", Outcome.REJECTED),
+    ]
+
+
+def test_what_expires_or_is_purged_is_told_although_nobody_had_it(stage: Stage, follower: Follower) -> None:
+    stage.queue("p", purge_on_no_consumers=True)
+    session = stage.session()
+    consumer, _taker = stage.consumer(session, "p", credit=0)
+    stage.send(letter("a", "p"), letter("e", "q", expiration=stage.kernel.now_ms + 10))
+    follower.take()
+    session.close_consumer(consumer.key)
+    assert follower.take() == [("settled", "a", "p", Outcome.ACCEPTED, None)]
+    stage.pass_time(100)
+    assert [event[:2] for event in follower.take()] == [("routed", "e"), ("settled", "e")]
+
+
+def test_queues_and_addresses_come_and_go(stage: Stage, follower: Follower) -> None:
+    queue = stage.queue("new", auto_created=True)
+    assert follower.take() == [("address", "new", True, False), ("queue", "new")]
+    stage.queue("other", "new", MULTICAST)
+    assert follower.take() == [("address", "new", True, True), ("queue", "other")]
+    stage.send(letter("a", "new"))
+    follower.take()
+    for each in (stage.kernel.catalog.queues["other"], queue):
+        stage.kernel.delete_queue(each, keep_address=True)
+    stage.kernel.catalog.remove_address(stage.kernel.catalog.addresses["new"])
+    assert follower.take() == [("no queue", "other"), ("no queue", "new"), ("no address", "new")]
+
+
+def test_a_large_commit_is_told_over_several_steps_and_what_follows_stays_behind_it(
+    stage: Stage, follower: Follower
+) -> None:
+    session = stage.session(transacted=True)
+    _consumer, _taker = stage.consumer(stage.session(pre_acknowledge=True), "q")
+    texts = [str(number) for number in range(MANY)]
+    stage.send(*[letter(text, "q") for text in texts], session=session)
+    session.commit()
+    stage.send(letter("behind", "q"))
+    stage.queue("later")
+    while stage.kernel.has_work:
+        before = len(follower.heard)
+        stage.run(BUDGET)
+        assert len(follower.heard) - before <= 2 * BUDGET
+    heard = follower.take()
+    assert [event[1] for event in heard if event[0] == "routed"] == [*texts, "behind"]
+    assert [event[1] for event in heard if event[0] == "settled"] == [*texts, "behind"]
+    assert ("queue", "later") in heard[MANY:]
+    for text in texts:
+        routed = next(at for at, event in enumerate(heard) if event[:2] == ("routed", text))
+        assert heard.index(("settled", text, "q", Outcome.ACCEPTED, None)) > routed
+    stage.assert_empty()
+
+
+def test_a_mirror_may_send_what_it_hears(stage: Stage) -> None:
+    stage.queue("mirror")
+
+    def copy(message: Message, queues: list[Queue], _transaction: Transaction | None) -> None:
+        if queues[0].name != "mirror":
+            stage.send(letter(text_of(message), "mirror", durable=message.durable))
+
+    stage.kernel.events.routed.append(copy)
+    session = stage.session(transacted=True)
+    stage.send(letter("a", "q", durable=True))
+    stage.send(letter("b", "q", durable=True), letter("c", "q"), session=session)
+    session.commit()
+    stage.run_all()
+    assert (stage.waiting("q"), stage.waiting("mirror")) == (["a", "b", "c"], ["a", "b", "c"])
