@@ -24,6 +24,8 @@ SEGMENT_BYTES = 256 * 1024
 DISK_BYTES = 2 * SEGMENT_BYTES + SEGMENT_BYTES // 2
 BODY = b"x" * 2000
 SENDS_MAX = 5 * SEGMENT_BYTES // len(BODY)
+# What one message takes on the disk, alone in its batch.
+STORED_BYTES = 2560
 
 
 class Warnings(logging.Handler):
@@ -33,9 +35,11 @@ class Warnings(logging.Handler):
         super().__init__(logging.WARNING)
         self.confirmed = 0
         self.lines: list[tuple[int, str]] = []
+        self.came = trio.Event()
 
     def emit(self, record: logging.LogRecord) -> None:
         self.lines.append((self.confirmed, record.getMessage()))
+        self.came.set()
 
 
 def shrink(folder: str, how: str) -> None:
@@ -57,8 +61,14 @@ def widen(folder: str, how: str) -> None:
 
 
 async def fill(folder: str, how: str, warnings: Warnings) -> tuple[str, str]:
-    """Send until a send is not confirmed; returns the client's error and the broker's reason."""
+    """Send until a send is not confirmed; returns the client's error and the broker's reason.
+
+    The next segment is tried in the background once half of the last one is used. Somewhat later this waits for what
+    comes of it: a busy machine may take longer for that than for all the sends that still fit.
+    """
     error = ""
+    segments = 2 if how == "tmpfs" else 1
+    waits_at = int((segments - 0.4) * SEGMENT_BYTES / STORED_BYTES)
     async with (
         EmbeddedBroker(data_directory=folder, segment_size_bytes=SEGMENT_BYTES) as broker,
         ConnectionFactory(f"{broker.url}?reconnectAttempts=0").connect() as connection,
@@ -71,6 +81,8 @@ async def fill(folder: str, how: str, warnings: Warnings) -> tuple[str, str]:
                 warnings.confirmed += 1
                 if warnings.confirmed == 1:
                     limit(how)
+                if warnings.confirmed == waits_at:
+                    await warnings.came.wait()
         except JMSException as failure:
             error = type(failure).__name__
         reason = await broker.wait_failed()
