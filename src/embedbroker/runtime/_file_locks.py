@@ -123,15 +123,18 @@ class _FileSession:
         descriptor = self._descriptor(lock)
         if not _try_lock(descriptor, fcntl.LOCK_EX):
             return False
-        if not self._is_named(lock):
-            # Somebody removed the file between opening and locking it: the next attempt makes a new one.
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
-            return False
-        text = self._holder.encode()
-        os.pwrite(descriptor, text, 0)
-        os.ftruncate(descriptor, len(text))
-        self._held.add(lock)
-        return True
+        try:
+            if self._is_named(lock):
+                text = self._holder.encode()
+                os.pwrite(descriptor, text, 0)
+                os.ftruncate(descriptor, len(text))
+                self._held.add(lock)
+        finally:
+            # Somebody removed the file between opening and locking it, and the next attempt makes a new one; or it
+            # cannot be written. A lock of which this session does not know would keep everybody out.
+            if lock not in self._held:
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+        return lock in self._held
 
     def _release(self, lock: Lock) -> None:
         if lock in self._held:

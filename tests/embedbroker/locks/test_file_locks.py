@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
@@ -133,3 +134,18 @@ def test_a_file_system_without_locks_is_said_so(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(LockFault, match="Operation not supported; its file system has no locks, node_manager_lock_dir"):
         session.run((Acquire(Lock.LIVE),))
     session.close()
+
+
+@pytest.mark.parametrize("call", ["pwrite", "ftruncate", "fstat"])
+def test_a_lock_that_cannot_be_noted_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    def full(*_arguments: object) -> None:
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    first, second = FileLocks(tmp_path).open("first"), FileLocks(tmp_path).open("second")
+    with monkeypatch.context() as patched, pytest.raises(LockFault, match="Disk quota exceeded"):
+        patched.setattr(os, call, full)
+        first.run((Acquire(Lock.LIVE),))
+    assert second.run((Holder(Lock.LIVE), Acquire(Lock.LIVE))) == (None, True)
+    assert first.run((Verify(Lock.LIVE),)) == (False,)
+    first.close()
+    second.close()
