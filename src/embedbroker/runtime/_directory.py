@@ -13,6 +13,7 @@ from embedclient.errors import ResourceAllocationException
 
 from ._clock import SystemEntropy
 from ._disk import FileDisk
+from ._disk_gate import GatedDisk
 from ._file_locks import FileLocks
 from ._lock import DirectoryLock, DirectoryLocked
 
@@ -26,15 +27,14 @@ _TRY_EVERY_S = 0.005
 class OpenDirectory:
     """A disk with what has to be given back when the broker's life ends."""
 
-    def __init__(self, disk: Disk, settings: JournalSettings, owned: _Directory | None) -> None:
+    def __init__(self, disk: Disk, settings: JournalSettings, owned: _Directory | GatedDisk) -> None:
         self.disk = disk
         self.settings = settings
         self._owned = owned
 
     def close(self) -> None:
-        """Close the files and let another broker in. A disk that was handed in stays open."""
-        if self._owned is not None:
-            self._owned.close()
+        """Close the files and let another broker in. A disk that was handed in stays open, but not to this life."""
+        self._owned.close()
 
 
 class _Directory:
@@ -105,7 +105,8 @@ def open_directory(config: BrokerConfig, given: Disk | None, *, late: bool) -> O
     identity = int.from_bytes(SystemEntropy().random_bytes(8), "big") >> 1
     settings = JournalSettings(identity=identity, segment_size_bytes=config.segment_size_bytes)
     if given is not None:
-        return OpenDirectory(given, settings, None)
+        gated = GatedDisk(given)
+        return OpenDirectory(gated, settings, gated)
     assert config.data_directory is not None
     directory = _Directory(Path(config.data_directory), config.name)
     if late:

@@ -32,6 +32,8 @@ from embedbroker.storage import (
     WriteAt,
 )
 
+from ._disk_gate import DiskGate
+
 __all__ = ["FileDisk"]
 
 _OPEN_FILES_MAX = 16
@@ -56,10 +58,7 @@ class FileDisk:
         self.directory = Path(directory)
         self._read_only = read_only
         self._guard = threading.Lock()
-        self._under_way = 0
-        self._counting = threading.Lock()
-        self._idle = threading.Condition(self._counting)
-        self._closed = False
+        self._gate = DiskGate()
         self._open: dict[str, int] = {}  # least recently used first
         self._unsynced: set[str] = set()
         self._directory = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
@@ -70,30 +69,20 @@ class FileDisk:
         Raises:
             DiskFault: an operation failed; those after it did not happen.
         """
-        with self._counting:
-            self._under_way += 1
         results: list[object] = []
         try:
-            for operation in operations:
-                # Read without the lock: closing waits until nothing is under way, this operation included.
-                if self._closed:
-                    raise DiskFault(FaultKind.FAILED, _file_of(operation), "the disk was closed")
-                results.append(self._do(operation))
+            with self._gate:
+                for operation in operations:
+                    self._gate.check(_file_of(operation))
+                    results.append(self._do(operation))
         except OSError as error:
             kind = _KINDS.get(error.errno or 0, FaultKind.FAILED)
             raise DiskFault(kind, _file_of(operations[len(results)]), error.strerror or str(error)) from error
-        finally:
-            with self._counting:
-                self._under_way -= 1
-                if self._closed:
-                    self._idle.notify_all()
         return tuple(results)
 
     def close(self) -> None:
         """Close all files, behind the operations under way. What was not synced stays in doubt."""
-        with self._idle:
-            self._closed = True
-            self._idle.wait_for(lambda: not self._under_way)
+        self._gate.shut()
         with self._guard:
             descriptors = [*self._open.values(), self._directory]
             self._open.clear()
