@@ -9,6 +9,8 @@ import threading
 
 from embedbroker.storage import Disk, DiskFault, DiskOperation, FaultKind
 
+from ._forks import ends_in_child
+
 __all__ = ["DiskGate", "GatedDisk"]
 
 
@@ -19,6 +21,7 @@ class DiskGate:
         self._under_way = 0
         self._idle = threading.Condition(threading.Lock())
         self._shut = False
+        ends_in_child(self)
 
     def __enter__(self) -> None:
         with self._idle:
@@ -44,6 +47,11 @@ class DiskGate:
         with self._idle:
             self._shut = True
             self._idle.wait_for(lambda: not self._under_way)
+
+    def end_in_child(self) -> None:
+        self._under_way = 0
+        self._idle = threading.Condition(threading.Lock())
+        self._shut = True
 
 
 class GatedDisk:

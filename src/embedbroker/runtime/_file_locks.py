@@ -36,6 +36,8 @@ from embedbroker.locks import (
     WriteRecord,
 )
 
+from ._forks import ends_in_child
+
 __all__ = ["RECORD_FILE", "FileLocks"]
 
 RECORD_FILE = "node.state"
@@ -74,6 +76,7 @@ class _FileSession:
         self._held: set[Lock] = set()
         self._closed = False
         self._guard = threading.Lock()
+        ends_in_child(self)
 
     def run(self, operations: tuple[LockOperation, ...]) -> tuple[object, ...]:
         with self._guard:
@@ -86,9 +89,18 @@ class _FileSession:
             self._closed = True
             for lock in Lock:
                 self._release(lock)
-            for descriptor in self._open.values():
-                os.close(descriptor)
-            self._open.clear()
+            self._close_files()
+
+    def end_in_child(self) -> None:
+        self._guard = threading.Lock()
+        self._closed = True
+        self._held.clear()
+        self._close_files()
+
+    def _close_files(self) -> None:
+        while self._open:
+            _lock, descriptor = self._open.popitem()
+            os.close(descriptor)
 
     def _attempt(self, operation: LockOperation) -> object:
         try:
@@ -139,7 +151,7 @@ class _FileSession:
     def _release(self, lock: Lock) -> None:
         if lock in self._held:
             self._held.discard(lock)
-            # Unlocked by name as well: a forked child may still hold a copy of the descriptor.
+            # Unlocked by name as well: a child that was not forked by Python may still hold a copy of the descriptor.
             fcntl.flock(self._open[lock], fcntl.LOCK_UN)
 
     def _holder_of(self, lock: Lock) -> str | None:

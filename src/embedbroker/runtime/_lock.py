@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ._forks import ends_in_child
+
 __all__ = ["LOCK_FILE", "DirectoryLock", "DirectoryLocked"]
 
 LOCK_FILE = "broker.lock"
@@ -38,6 +40,7 @@ class DirectoryLock:
     def __init__(self, directory: Path, descriptor: int) -> None:
         self.directory = directory
         self._descriptor = descriptor
+        ends_in_child(self)
 
     @classmethod
     def acquire(cls, directory: Path, name: str) -> DirectoryLock:
@@ -85,8 +88,13 @@ class DirectoryLock:
         """Let the next broker in. Releasing twice is no error."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
-            # Unlocked by name as well: a forked child may still hold a copy of the descriptor.
+            # Unlocked by name as well: a child that was not forked by Python may still hold a copy of the descriptor.
             fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)
+
+    def end_in_child(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
             os.close(descriptor)
 
 

@@ -1,0 +1,66 @@
+"""A forked child has nothing of what its parent's brokers hold: it can neither keep it nor give it back."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from embedbroker.locks import Acquire, Holder, Lock
+from embedbroker.runtime._file_locks import FileLocks
+from embedbroker.runtime._lock import DirectoryLock, DirectoryLocked
+
+# The child answers for itself, and leaves by _exit: an error of it must not run the rest of somebody else's program.
+PARENT = """
+import os, sys
+from pathlib import Path
+from embedbroker.config import BrokerConfig
+from embedbroker.locks import Acquire, Lock, LockFault, Verify
+from embedbroker.runtime._directory import open_directory
+from embedbroker.runtime._file_locks import FileLocks
+from embedbroker.storage import DiskFault, WriteAt
+from embedbroker.testing._disk import SimulatedDisk
+
+opened = open_directory(BrokerConfig(data_directory=sys.argv[1]), None, late=False)
+given = open_directory(BrokerConfig(), SimulatedDisk(), late=False)
+session = FileLocks(sys.argv[1]).open("the parent")
+session.run((Acquire(Lock.LIVE),))
+if (child := os.fork()) == 0:
+    refused = 0
+    for attempt, fault in (
+        (lambda: session.run((Verify(Lock.LIVE),)), LockFault),
+        (lambda: opened.disk.run((WriteAt("a", 0, (b"x",)),)), DiskFault),
+        (lambda: given.disk.run((WriteAt("a", 0, (b"x",)),)), DiskFault),
+    ):
+        try:
+            attempt()
+        except fault:
+            refused += 1
+    given.close()
+    opened.close()
+    session.close()
+    print(refused, "refused", flush=True)
+    sys.stdin.read()
+    os._exit(0)
+sys.stdin.read()
+"""
+
+
+def test_locks_are_held_as_long_as_the_parent_lives(tmp_path: Path) -> None:
+    """Not shorter, although the child closes all it sees, and not longer, although the child lives on."""
+    mine = FileLocks(tmp_path).open("mine")
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == "3 refused\n"
+        assert mine.run((Acquire(Lock.LIVE), Holder(Lock.LIVE))) == (False, f"the parent in process {parent.pid}")
+        with pytest.raises(DirectoryLocked, match=f"in process {parent.pid}"):
+            DirectoryLock.acquire(tmp_path, "mine")
+        parent.kill()
+        parent.wait()
+        assert mine.run((Acquire(Lock.LIVE),)) == (True,)
+        DirectoryLock.acquire(tmp_path, "mine").release()
+    mine.close()
