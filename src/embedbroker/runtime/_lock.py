@@ -50,18 +50,22 @@ class DirectoryLock:
             DirectoryLocked: another broker has it, in this process or in another.
             OSError: the lock file cannot be made or written.
         """
-        descriptor = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o640)
-        with _closed_unless_locked(descriptor):
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                holder = "a reader of its journal" if _only_read(descriptor) else _holder(descriptor)
-                raise DirectoryLocked(directory, holder) from None
-            # Shorten after writing, not before: a reader finds the old holder or the new one, never nobody.
-            text = f"{os.getpid()} {name}\n".encode()
-            os.pwrite(descriptor, text, 0)
-            os.ftruncate(descriptor, len(text))
-        return cls(directory, descriptor)
+        while True:
+            descriptor = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o640)
+            with _closed_unless_locked(descriptor):
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    holder = "a reader of its journal" if _only_read(descriptor) else _holder(descriptor)
+                    raise DirectoryLocked(directory, holder) from None
+                if _is_named(directory, descriptor):
+                    # Shorten after writing, not before: a reader finds the old holder or the new one, never nobody.
+                    text = f"{os.getpid()} {name}\n".encode()
+                    os.pwrite(descriptor, text, 0)
+                    os.ftruncate(descriptor, len(text))
+                    return cls(directory, descriptor)
+            # Somebody removed the file between opening and locking it: whoever comes next locks another one.
+            os.close(descriptor)
 
     @classmethod
     def acquire_to_read(cls, directory: Path) -> DirectoryLock:
@@ -73,16 +77,19 @@ class DirectoryLock:
             DirectoryLocked: a broker has it, in this process or in another.
             OSError: the lock file cannot be read.
         """
-        try:
-            descriptor = os.open(directory / LOCK_FILE, os.O_RDONLY)
-        except FileNotFoundError:
-            return cls(directory, -1)
-        with _closed_unless_locked(descriptor):
+        while True:
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise DirectoryLocked(directory, _holder(descriptor)) from None
-        return cls(directory, descriptor)
+                descriptor = os.open(directory / LOCK_FILE, os.O_RDONLY)
+            except FileNotFoundError:
+                return cls(directory, -1)
+            with _closed_unless_locked(descriptor):
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise DirectoryLocked(directory, _holder(descriptor)) from None
+                if _is_named(directory, descriptor):
+                    return cls(directory, descriptor)
+            os.close(descriptor)
 
     def release(self) -> None:
         """Let the next broker in. Releasing twice is no error."""
@@ -105,6 +112,14 @@ def _closed_unless_locked(descriptor: int) -> Iterator[None]:
     except BaseException:  # Ctrl-C, too: a descriptor that stayed open could hold the lock for good
         os.close(descriptor)
         raise
+
+
+def _is_named(directory: Path, descriptor: int) -> bool:
+    """Whether the open file is still the lock file: a lock on one without a name keeps nobody out."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(directory / LOCK_FILE))
+    except FileNotFoundError:
+        return False
 
 
 def _only_read(descriptor: int) -> bool:

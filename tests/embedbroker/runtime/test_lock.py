@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import resource
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -106,3 +108,22 @@ def test_a_directory_whose_files_cannot_be_opened_is_not_left_locked(tmp_path: P
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
     open_directory(config, None, late=False).close()
+
+
+@pytest.mark.parametrize("acquire", [lambda path: DirectoryLock.acquire(path, "mine"), DirectoryLock.acquire_to_read])
+def test_a_lock_file_that_is_replaced_while_it_is_locked_does_not_let_a_second_one_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, acquire: Callable[[Path], DirectoryLock]
+) -> None:
+    (tmp_path / LOCK_FILE).write_text("")
+    others: list[DirectoryLock] = []
+
+    def overtaken(descriptor: int, kind: int) -> None:
+        monkeypatch.undo()
+        (tmp_path / LOCK_FILE).unlink()
+        others.append(DirectoryLock.acquire(tmp_path, "faster"))
+        fcntl.flock(descriptor, kind)
+
+    monkeypatch.setattr("fcntl.flock", overtaken)
+    with pytest.raises(DirectoryLocked, match="is used by broker 'faster'"):
+        acquire(tmp_path)
+    others[0].release()
