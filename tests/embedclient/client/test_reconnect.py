@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import trio
 
-from embedclient import AcknowledgeMode, ConnectionFactory, ServerLocator
+from embedclient import AcknowledgeMode, ClientMessage, ConnectionFactory, ServerLocator
+from embedclient.agent import ConnectionFailed, Notification
 from embedclient.errors import (
     ConnectionClosedException,
     ConnectionLostException,
@@ -171,3 +172,43 @@ async def test_a_listener_of_the_factory_that_fails_is_logged_and_the_factory_go
             await session.create_producer("q").send(session.create_message())
         assert heard == ["FailureDetected", "FailoverCompleted", "ConnectionFailed"]
         assert caplog.text.count("a listener of the session factory failed") == 3
+
+
+@pytest.mark.parametrize("acknowledged", ["before the loss", "after the loss"])
+@pytest.mark.parametrize("individually", [False, True])
+async def test_a_core_transaction_that_lost_an_acknowledgement_can_only_be_rolled_back(
+    acknowledged: str, individually: bool
+) -> None:
+    async with (
+        relayed_broker() as relay,
+        ServerLocator(f"{relay.url}?{RECONNECT}").create_session_factory() as factory,
+        factory.create_session(auto_commit_sends=False, auto_commit_acks=False) as session,
+    ):
+        reconnected = trio.Event()
+        factory.on_notification(lambda notification: _set_when_back(reconnected, notification))
+        await session.create_queue("q")
+        await session.create_producer("q").send(ClientMessage(b"one"))
+        await session.commit()
+        await session.start()
+        async with session.create_consumer("q") as consumer:
+            message = await consumer.receive(timeout=1)
+            assert message is not None
+            acknowledge = message.acknowledge_individually if individually else message.acknowledge
+            if acknowledged == "before the loss":
+                await acknowledge()
+            relay.cut()
+            await reconnected.wait()
+            if acknowledged == "after the loss":
+                await acknowledge()
+            with pytest.raises(TransactionRolledBackException):
+                await session.commit()
+            again = await consumer.receive(timeout=1)
+            assert again is not None and again.body == b"one"
+            await again.acknowledge()
+            await session.commit()
+            assert await consumer.receive_nowait() is None
+
+
+def _set_when_back(reconnected: trio.Event, notification: Notification) -> None:
+    if isinstance(notification, ConnectionFailed) and notification.failed_over:
+        reconnected.set()
