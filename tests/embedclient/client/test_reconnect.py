@@ -174,6 +174,32 @@ async def test_a_listener_of_the_factory_that_fails_is_logged_and_the_factory_go
         assert caplog.text.count("a listener of the session factory failed") == 3
 
 
+@pytest.mark.parametrize("nowait", [False, True])
+@pytest.mark.parametrize("cut", [False, True])
+async def test_a_receive_ends_in_time_while_the_broker_is_away_or_silent(cut: bool, nowait: bool) -> None:
+    async with (
+        relayed_broker() as relay,
+        ServerLocator(f"{relay.url}?{RECONNECT}&callTimeout=50").create_session_factory() as factory,
+        factory.create_session() as session,
+    ):
+        await session.create_queue("q")
+        await session.start()
+        async with session.create_consumer("q") as consumer:
+            lost = trio.Event()
+            factory.on_notification(lambda _: lost.set())
+            relay.hold("up")
+            relay.hold("down")
+            if cut:
+                relay.cut()
+                await lost.wait()
+            with trio.fail_after(5):
+                assert await (consumer.receive_nowait() if nowait else consumer.receive(timeout=0.01)) is None
+            relay.release()
+            await session.create_producer("q").send(ClientMessage(b"after"))
+            message = await consumer.receive(timeout=5)
+            assert message is not None and message.body == b"after"
+
+
 @pytest.mark.parametrize("acknowledged", ["before the loss", "after the loss"])
 @pytest.mark.parametrize("individually", [False, True])
 async def test_a_core_transaction_that_lost_an_acknowledgement_can_only_be_rolled_back(
