@@ -200,6 +200,31 @@ async def test_a_receive_ends_in_time_while_the_broker_is_away_or_silent(cut: bo
             assert message is not None and message.body == b"after"
 
 
+async def test_a_browser_does_not_take_an_absent_broker_for_the_end_of_its_queue() -> None:
+    async with (
+        relayed_broker() as relay,
+        ConnectionFactory(f"{relay.url}?{RECONNECT}").connect() as connection,
+        connection.session() as session,
+    ):
+        await session.create_producer("q").send("x")
+        async with session.create_browser("q") as browser:
+            first = await browser.next_message()
+            relay.hold("down")
+            relay.cut()
+            await trio.testing.wait_all_tasks_blocked()
+            async with trio.open_nursery() as nursery:
+
+                async def come_back() -> None:
+                    await trio.testing.wait_all_tasks_blocked()
+                    relay.release()
+
+                nursery.start_soon(come_back)
+                # The look begins again with the session.
+                again = await browser.next_message()
+            assert first is not None and again is not None
+            assert (first.body, again.body) == ("x", "x")
+
+
 @pytest.mark.parametrize("acknowledged", ["before the loss", "after the loss"])
 @pytest.mark.parametrize("individually", [False, True])
 async def test_a_core_transaction_that_lost_an_acknowledgement_can_only_be_rolled_back(
