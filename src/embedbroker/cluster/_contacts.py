@@ -89,7 +89,7 @@ class Contact:
         self._log = log
         self._now = now
         self._number: int | None = None
-        self._attempts = 0
+        self._interval_ms: float = settings.retry_interval_ms
         self._due = now.monotonic
         self._unreached_since: float | None = now.monotonic
 
@@ -132,11 +132,11 @@ class Contact:
         self._owner.rearm()
 
     def _pause_before_retry(self) -> None:
-        settings = self._settings
-        # The exponent stops growing long before the interval could overflow.
-        pause_ms = settings.retry_interval_ms * settings.retry_interval_multiplier ** min(self._attempts, 64)
-        self._attempts += 1
-        self._pause(min(pause_ms, max(settings.max_retry_interval_ms, settings.retry_interval_ms)) / 1000)
+        settings, pause_ms = self._settings, self._interval_ms
+        longest_ms = max(settings.max_retry_interval_ms, settings.retry_interval_ms)
+        # Bounded before it is multiplied again: any number of attempts must not overflow.
+        self._interval_ms = min(pause_ms * settings.retry_interval_multiplier, longest_ms)
+        self._pause(pause_ms / 1000)
 
     # -- what becomes of an attempt ------------------------------------------------------------------------------
 
@@ -170,7 +170,7 @@ class Contact:
             self.link.lost(reason)
 
     def _on_authorized(self, link: ControlLink) -> None:
-        self._attempts = 0
+        self._interval_ms = self._settings.retry_interval_ms
         self._unreached_since = None
         self._owner.on_authorized(link)
 

@@ -51,7 +51,7 @@ class QueueBrowser:
             raise ConnectionClosedException("the browser is closed")
         if self._inbox is None:
             self._inbox = await self._open()
-        delivery = await self._inbox.take_now()
+        delivery = await self._inbox.take_now(patient=True)
         if delivery is None:
             await self._end_look()
             return None

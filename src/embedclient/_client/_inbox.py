@@ -99,8 +99,11 @@ class Inbox:
                 self._give_up_without(delivery)
         return delivery
 
-    async def take_now(self) -> Delivery | None:
-        """What is there, asking the broker if nothing is buffered."""
+    async def take_now(self, *, patient: bool = False) -> Delivery | None:
+        """What is there, asking the broker if nothing is buffered.
+
+        `patient` waits for its answer through every failover, for those who must not take silence for the end.
+        """
         edge, consumer = self.edge, self.agent_consumer
         self.one_task.check()
         await edge.pause()
@@ -110,7 +113,7 @@ class Inbox:
         with self.one_task:
             consumer.want()
             try:
-                delivery = await self._ask_and_take()
+                delivery = await self._ask_and_take(patient=patient)
             finally:
                 self._give_up_without(delivery)
         return delivery
@@ -130,16 +133,26 @@ class Inbox:
             if delivery is not None:
                 return delivery
             if not in_time:
-                return await self._ask_and_take()
+                return await self._ask_and_take(patient=False)
         self._raise_failure()
         return None
 
-    async def _ask_and_take(self) -> Delivery | None:
-        """A forced delivery: the broker first sends everything it can, then its mark (core-protocol 7.6)."""
+    async def _ask_and_take(self, *, patient: bool) -> Delivery | None:
+        """A forced delivery: the broker first sends everything it can, then its mark (core-protocol 7.6).
+
+        Nobody who is away is asked, and nobody who is silent is waited for longer than for any other answer.
+        """
         edge, consumer = self.edge, self.agent_consumer
-        try:
-            await edge.wait(consumer.force_delivery())
-        except JMSException:
+        if patient or self._agent_session.line.speaking:
+            forced = consumer.force_delivery()
+            edge.flush_soon()
+            answer_timeout_s = edge.agent.settings.call_timeout_ms / 1000
+            deadline = None if patient else edge.now().monotonic + answer_timeout_s
+            while not forced.done:
+                remaining_s = None if deadline is None else max(0.0, deadline - edge.now().monotonic)
+                if not await self._signal.wait(remaining_s):
+                    break
+        if consumer.closed:
             # Lost with its connection. What a new connection brings is for the next receive, unless this is the end.
             self._raise_failure()
         return consumer.next(edge.now())

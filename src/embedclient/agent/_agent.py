@@ -338,7 +338,8 @@ class Agent:
     # --- end ---
 
     def close(self) -> Call[None]:
-        """Closes the sessions, then the connection. Never fails."""
+        """Closes the sessions, then the connection. Never fails; a connection that breaks meanwhile is its end."""
+        self._lifeline.closing = True
         return run_sequence(self._close_steps(), self._due)
 
     def _close_steps(self) -> Steps[None]:

@@ -64,11 +64,13 @@ class Consumer:
         "_large_bytes_max",
         "_line",
         "_on_end",
+        "_on_work",
         "_pending_ack",
         "_pending_ack_bytes",
         "_prefetch",
         "_rate",
         "_ready_due",
+        "_rebuilt_from",
         "_sequence",
         "_stopped",
         "_timers",
@@ -103,8 +105,10 @@ class Consumer:
         started: bool,
         large_bytes_max: int,
         max_rate: int,
+        on_work: Callable[[bool], None] | None,
         on_end: Callable[["Consumer"], None],
     ) -> None:
+        """`on_work` is told of every acknowledgement, and whether it comes too late: what it is for was lost."""
         self.consumer_id = consumer_id
         self.queue = queue
         self.queue_state = queue_state
@@ -119,6 +123,7 @@ class Consumer:
         self._due = due
         self._timers = timers
         self._rate = rate_limit(max_rate)
+        self._on_work = on_work
         self._on_end = on_end
         self._acknowledges = not browse_only and not flags.pre_acknowledge
         self._ack_batch_size = flags.ack_batch_size
@@ -132,6 +137,8 @@ class Consumer:
         self._sequence = 0
         # Deliveries before this one belong to a session that was rebuilt, or were rolled back.
         self._valid_from = 0
+        # Deliveries before this one came in a session that the broker forgot.
+        self._rebuilt_from = 0
         self._individual = False
         self._pending_ack: Delivery | None = None
         self._pending_ack_bytes = 0
@@ -283,10 +290,10 @@ class Consumer:
         Without a batch size an acknowledgement leaves with the next output. The packet is cumulative, so of all that
         would leave together only the last one is made.
         """
-        if not self._acknowledges or delivery.sequence < self._valid_from:
+        if not self._has_effect(delivery):
             return DONE
         if self._individual:
-            return self.acknowledge_individually(delivery)
+            return self._acknowledge_alone(delivery)
         pending = self._pending_ack
         if pending is None or delivery.sequence > pending.sequence:
             self._pending_ack = delivery
@@ -302,13 +309,24 @@ class Consumer:
 
     def acknowledge_individually(self, delivery: Delivery) -> Call[None]:
         """Acknowledges this delivery only."""
-        if not self._acknowledges or delivery.sequence < self._valid_from:
+        if not self._has_effect(delivery):
             return DONE
+        return self._acknowledge_alone(delivery)
+
+    def _acknowledge_alone(self, delivery: Delivery) -> Call[None]:
         message_id = delivery.message.message_id
         if self._blocks_on_acknowledge:
             return self._answered(SessionIndividualAcknowledge(self.consumer_id, message_id, True))
         self._post_acknowledgement(message_id, individual=True)
         return DONE
+
+    def _has_effect(self, delivery: Delivery) -> bool:
+        """Whether the broker can be told. In a transaction it is work either way, which is lost if it cannot."""
+        if not self._acknowledges:
+            return False
+        if self._on_work is not None:
+            self._on_work(delivery.sequence < self._rebuilt_from)
+        return delivery.sequence >= self._valid_from
 
     def gave_back(self, delivery: Delivery) -> bool:
         """Whether the broker has it back, with a session it forgot or with a rollback: it is going to come again."""
@@ -380,7 +398,7 @@ class Consumer:
         self._stopped = True
         self._pending_ack = None
         self._pending_ack_bytes = 0
-        self._valid_from = self._sequence
+        self._valid_from = self._rebuilt_from = self._sequence
         line = self._line
         line.post_rebuilding(
             SessionCreateConsumer(self.consumer_id, self.queue, self.filter, self.browse_only, False, self.priority)

@@ -75,6 +75,8 @@ class Lifeline:
         notify: Callable[[Notification], None],
     ) -> None:
         self.state = AgentState.IDLE
+        # Set when the sessions are being closed: a connection that is lost now is not made again.
+        self.closing = False
         self.sessions: list[Session] = []
         self.topology = topology
         self.pair = Pair(connectors, topology, settings.ha)
@@ -232,6 +234,8 @@ class Lifeline:
         self._try_next()
 
     def _recovery_attempts(self, redirect: TransportConfiguration | None) -> Iterator[Attempt]:
+        if self.closing:
+            return
         if redirect is not None:
             yield Attempt(0.0, redirect)
         yield from reconnect_attempts(self._settings, self.pair.servers, self._everywhere, self._policy)

@@ -259,6 +259,7 @@ class Session:
                 started=self.flow.started,
                 large_bytes_max=self._settings.frame_size_bytes_max,
                 max_rate=self._settings.consumer_max_rate,
+                on_work=None if self._commits_acks else self._on_acknowledgement,
                 on_end=self._on_consumer_end,
             )
             if self.closed:
@@ -299,6 +300,12 @@ class Session:
     def _on_work(self) -> None:
         self.work_done = True
 
+    def _on_acknowledgement(self, too_late: bool) -> None:
+        self.work_done = True
+        if too_late:
+            # Its message comes again: a commit must not say that it was consumed.
+            self.rollback_only = True
+
     # --- transactions and acknowledgement by mode ---
 
     def commit(self) -> Call[None]:
@@ -317,8 +324,6 @@ class Session:
         """What the session's mode does when a message is handed to the program."""
         if not self._acknowledges_on_receipt:
             return DONE
-        if not self._commits_acks:
-            self.work_done = True
         return delivery.consumer.acknowledge(delivery)
 
     def acknowledge(self, delivery: Delivery) -> Call[None]:
@@ -327,7 +332,6 @@ class Session:
         if mode is SessionMode.INDIVIDUAL:
             if delivery.consumer.gave_back(delivery):
                 return failed_call(given_back())
-            self.work_done = True
             delivery.consumer.acknowledge_individually(delivery)
         return self.commit() if mode in (SessionMode.CLIENT, SessionMode.INDIVIDUAL) else DONE
 

@@ -134,6 +134,15 @@ def test_a_broker_that_starts_later_is_dialled_until_it_answers() -> None:
     assert town.known("A") == {"A": None, "B": None}
 
 
+def test_however_fast_the_pauses_grow_they_stay_under_their_maximum() -> None:
+    town = Town()
+    town.build("B", "")
+    town.start("A", "B", retry_interval_ms=100, retry_interval_multiplier=1e300, max_retry_interval_ms=1000)
+    town.run(15.0)
+    # At once, then after 0.1 and every second.
+    assert town.dials("A", "B") in range(15, 18)
+
+
 @pytest.mark.parametrize("way", ["crash", "stop"])
 def test_clients_are_told_of_a_live_broker_that_is_gone_and_of_its_return(way: str) -> None:
     town = Town()

@@ -327,6 +327,26 @@ def test_closing_the_agent_during_a_failover_ends_everything() -> None:
     assert pair.agent.next_deadline() is None
 
 
+def test_a_connection_that_breaks_while_the_agent_is_closed_is_the_end() -> None:
+    pair = NodePair(RECONNECTING)
+    session = open_session(pair)
+    producer, _ = open_queue(pair, session)
+    pair.filter = lose_server
+    send = producer.send(text_message("in flight", "q"))
+    pair.settle()
+    closing = pair.agent.close()
+    pair.settle()
+    assert not closing.done
+    dials = len(pair.dials)
+    pair.refuse_dials = True
+    pair.cut()
+    pair.finish(closing)
+    assert (pair.agent.state, session.closed) == (AgentState.CLOSED, True)
+    assert pair.error_code(send) == ErrorCode.UNBLOCKED
+    assert len(pair.dials) == dials
+    assert pair.agent.next_deadline() is None
+
+
 def test_a_rollback_that_waits_for_the_failover_takes_back_the_sends_in_front_of_it() -> None:
     """1. Connection lost. 2. A send and the rollback wait. 3. The rebuilt session delivers nothing in between."""
     pair = NodePair(RECONNECTING)

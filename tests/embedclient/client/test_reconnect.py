@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import trio
 
-from embedclient import AcknowledgeMode, ConnectionFactory, ServerLocator
+from embedclient import AcknowledgeMode, ClientMessage, ConnectionFactory, ServerLocator
+from embedclient.agent import ConnectionFailed, Notification
 from embedclient.errors import (
     ConnectionClosedException,
     ConnectionLostException,
@@ -171,3 +172,94 @@ async def test_a_listener_of_the_factory_that_fails_is_logged_and_the_factory_go
             await session.create_producer("q").send(session.create_message())
         assert heard == ["FailureDetected", "FailoverCompleted", "ConnectionFailed"]
         assert caplog.text.count("a listener of the session factory failed") == 3
+
+
+@pytest.mark.parametrize("nowait", [False, True])
+@pytest.mark.parametrize("cut", [False, True])
+async def test_a_receive_ends_in_time_while_the_broker_is_away_or_silent(cut: bool, nowait: bool) -> None:
+    async with (
+        relayed_broker() as relay,
+        ServerLocator(f"{relay.url}?{RECONNECT}&callTimeout=50").create_session_factory() as factory,
+        factory.create_session() as session,
+    ):
+        await session.create_queue("q")
+        await session.start()
+        async with session.create_consumer("q") as consumer:
+            lost = trio.Event()
+            factory.on_notification(lambda _: lost.set())
+            relay.hold("up")
+            relay.hold("down")
+            if cut:
+                relay.cut()
+                await lost.wait()
+            with trio.fail_after(5):
+                assert await (consumer.receive_nowait() if nowait else consumer.receive(timeout=0.01)) is None
+            relay.release()
+            await session.create_producer("q").send(ClientMessage(b"after"))
+            message = await consumer.receive(timeout=5)
+            assert message is not None and message.body == b"after"
+
+
+async def test_a_browser_does_not_take_an_absent_broker_for_the_end_of_its_queue() -> None:
+    async with (
+        relayed_broker() as relay,
+        ConnectionFactory(f"{relay.url}?{RECONNECT}").connect() as connection,
+        connection.session() as session,
+    ):
+        await session.create_producer("q").send("x")
+        async with session.create_browser("q") as browser:
+            first = await browser.next_message()
+            relay.hold("down")
+            relay.cut()
+            await trio.testing.wait_all_tasks_blocked()
+            async with trio.open_nursery() as nursery:
+
+                async def come_back() -> None:
+                    await trio.testing.wait_all_tasks_blocked()
+                    relay.release()
+
+                nursery.start_soon(come_back)
+                # The look begins again with the session.
+                again = await browser.next_message()
+            assert first is not None and again is not None
+            assert (first.body, again.body) == ("x", "x")
+
+
+@pytest.mark.parametrize("acknowledged", ["before the loss", "after the loss"])
+@pytest.mark.parametrize("individually", [False, True])
+async def test_a_core_transaction_that_lost_an_acknowledgement_can_only_be_rolled_back(
+    acknowledged: str, individually: bool
+) -> None:
+    async with (
+        relayed_broker() as relay,
+        ServerLocator(f"{relay.url}?{RECONNECT}").create_session_factory() as factory,
+        factory.create_session(auto_commit_sends=False, auto_commit_acks=False) as session,
+    ):
+        reconnected = trio.Event()
+        factory.on_notification(lambda notification: _set_when_back(reconnected, notification))
+        await session.create_queue("q")
+        await session.create_producer("q").send(ClientMessage(b"one"))
+        await session.commit()
+        await session.start()
+        async with session.create_consumer("q") as consumer:
+            message = await consumer.receive(timeout=1)
+            assert message is not None
+            acknowledge = message.acknowledge_individually if individually else message.acknowledge
+            if acknowledged == "before the loss":
+                await acknowledge()
+            relay.cut()
+            await reconnected.wait()
+            if acknowledged == "after the loss":
+                await acknowledge()
+            with pytest.raises(TransactionRolledBackException):
+                await session.commit()
+            again = await consumer.receive(timeout=1)
+            assert again is not None and again.body == b"one"
+            await again.acknowledge()
+            await session.commit()
+            assert await consumer.receive_nowait() is None
+
+
+def _set_when_back(reconnected: trio.Event, notification: Notification) -> None:
+    if isinstance(notification, ConnectionFailed) and notification.failed_over:
+        reconnected.set()
