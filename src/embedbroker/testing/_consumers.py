@@ -102,6 +102,8 @@ class SimulatedConsumer:
     _shown: list[str] = field(factory=list, init=False)
     #: Of these, the ones whose acknowledgement is asked for and not transacted, until it is known how that ends.
     _asked: list[str] = field(factory=list, init=False)
+    #: What the ledger was told to expect again because of a failure during the commit, or acknowledgement, under way.
+    _foretold: list[str] = field(factory=list, init=False)
     _transaction: str | None = field(default=None, init=False)
     _in_batch: int = field(default=0, init=False)
     _committing: bool = field(default=False, init=False)
@@ -152,6 +154,7 @@ class SimulatedConsumer:
             else:
                 ledger.rolled_back(self._transaction)
         self._asked.clear()
+        self._foretold.clear()
         self._transaction = None
         self._committing = False
         self._in_batch = 0
@@ -392,7 +395,8 @@ class SimulatedConsumer:
             scene.world.note(self.name, "commit fails", f"{transaction} {error.error_code}")
             # The client has rolled the session back: what its user held and had not acknowledged is given back, and
             # what he asked to be acknowledged, too, if that never left.
-            scene.ledger.interrupted(self.subscription, [*self._seen.values(), *self._asked])
+            held = [*self._seen.values(), *self._asked]
+            scene.ledger.interrupted(self.subscription, [key for key in held if key not in self._foretold])
             self._seen.clear()
             if error.error_code == ErrorCode.TRANSACTION_ROLLED_BACK:
                 scene.ledger.rolled_back(transaction)
@@ -406,6 +410,7 @@ class SimulatedConsumer:
             else:
                 scene.judge(scene.ledger.committed(transaction, scene.world.now), self.name, transaction)
         self._asked.clear()
+        self._foretold.clear()
         self._transaction = None
         self._committing = False
 
@@ -437,6 +442,10 @@ class SimulatedConsumer:
 
     def _on_notification(self, notification: Notification) -> None:
         if isinstance(notification, FailureDetected):
+            if self._committing:
+                # The client may roll back in order, and others get what that returns, before its user hears of it.
+                self._foretold = [*self._seen.values(), *self._asked]
+                self.scene.ledger.interrupted(self.subscription, self._foretold)
             self._seen_before_failure = list(self._seen)
             self._rebuilds_before_failure = self._rebuilds()
         elif isinstance(notification, FailoverCompleted) and self._rebuilds() != self._rebuilds_before_failure:
