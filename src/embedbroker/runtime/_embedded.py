@@ -299,7 +299,7 @@ class _Run:
         watch.become(Role.ACTIVATING if isinstance(config.ha_policy, PrimaryOnly) else Role.BACKUP)
         try:
             self.life = self._begin_life()
-        except BaseException:
+        except BaseException:  # whatever it is, nobody waits for a role that never comes, and the port is free again
             watch.become(Role.STOPPED)
             place.give_back()
             raise

@@ -86,7 +86,7 @@ class Life:
 
                 self._session = open_locks(config, locks)
                 self._lane = LockLane(self._session)
-        except BaseException:
+        except BaseException:  # Ctrl-C, too: nobody has this life yet, and nobody would give back what it took
             self._give_back()
             raise
         limit = config.global_max_size_bytes

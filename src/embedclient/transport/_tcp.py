@@ -252,7 +252,7 @@ async def listen_tcp(host: str | None, port: int, backlog: int = 128, *, no_dela
     reservation = await reserve_tcp(host, port)
     try:
         return reservation.listen(backlog, no_delay=no_delay)
-    except BaseException:
+    except BaseException:  # Ctrl-C, too, must not leave ports taken
         reservation.close()
         raise
 
