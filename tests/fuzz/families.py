@@ -8,26 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from zlib import crc32
 
 from attrs import frozen
 
 from embedclient.errors import RemoteProtocolError
 from embedclient.wire.core import (
+    FRAME_HEADER_SIZE,
     ROUTING_TYPE_KEY,
     CoreMessage,
     FrameSplitter,
+    OperationCode,
     Packet,
     PacketType,
     SessionReceiveLarge,
     SessionReceiveMessage,
     SessionSend,
     SessionSendLarge,
+    StreamOperation,
+    StreamWork,
     decode_map,
     decode_object,
     decode_packet,
     decode_stream,
     decode_text,
+    decode_work,
     encode_packet,
+    encode_work,
     from_1x,
     to_1x,
 )
@@ -111,6 +118,33 @@ def _check_bodies(index: int, data: bytes) -> bool:
     return accepted
 
 
+def _check_work(index: int, body: bytes) -> bool:
+    """A body behind its checksum: what is read can be written, and is read again."""
+    frame = bytearray(FRAME_HEADER_SIZE) + crc32(body).to_bytes(4, "big") + body
+    try:
+        work = decode_work(frame, 0, len(frame))
+    except RemoteProtocolError:
+        return False
+    again = b"".join(encode_work(work, 2))
+    assert again[FRAME_HEADER_SIZE + 4 :] == body
+    return decode_work(again, 0, len(again)) == work
+
+
+def _works() -> tuple[bytes, ...]:
+    """Bodies of works, with operations of all kinds among them."""
+    every = [
+        StreamOperation(OperationCode.WRITE, "a", 512, (b"data", b"and more")),
+        StreamOperation(OperationCode.SYNC, "a"),
+        StreamOperation(OperationCode.RENAME, "a", other="b"),
+        StreamOperation(OperationCode.ALLOCATE, "b", 4096),
+        StreamOperation(OperationCode.TRUNCATE, "b", 1),
+        StreamOperation(OperationCode.REMOVE, "b"),
+        StreamOperation(OperationCode.SYNC_NAMES, ""),
+    ]
+    works = [StreamWork(0, number, (1, number), every[number:]) for number in range(len(every))]
+    return tuple([b"".join(encode_work(work, 2))[FRAME_HEADER_SIZE + 4 :] for work in works])
+
+
 def _check_stream(index: int, data: bytes) -> bool:
     """Feed a stream whole and in pieces: the same frames, or both broken."""
     whole = _cut(data, len(data) or 1)
@@ -147,6 +181,7 @@ _QUEUES = {
     *(-7, -8, -10, -11, -12, -13, -14, -15, -22),
 }
 _CLUSTER = {111, 115, 116, 125, 126, 127, -1, -2, -3, -6, -16}
+_REPLICATION = set(range(-109, -99))
 _CONNECTION = {10, 11, 20, 21, 22, 30, 31, 32, 33, 110, 112, 113, 114, 122, 124, -4, -5, -17, -18, -19}
 
 
@@ -157,6 +192,7 @@ def _family_of(packet_type: int) -> str:
         ("queues", _QUEUES),
         ("cluster", _CLUSTER),
         ("connection", _CONNECTION),
+        ("replication", _REPLICATION),
     ):
         if packet_type in types:
             return name
@@ -187,6 +223,7 @@ def families() -> list[Family]:
         Family("messages", tuple(messages), _check_message),
         Family("1.x messages", tuple(old), _check_old_message),
         Family("bodies", tuple(body for body in bodies if body), _check_bodies),
+        Family("disk work", _works(), _check_work),
         Family("framing", tuple(stream[:600] for stream in streams), _check_stream),
     ]
 

@@ -8,6 +8,9 @@ from embedclient.wire.core import (
     BackupRequestResponse,
     ClusterTopology,
     ClusterTopologyV3,
+    CopiedFile,
+    CopyBegin,
+    CopyMark,
     CreateSharedQueue,
     Disconnect,
     DisconnectV2,
@@ -21,8 +24,15 @@ from embedclient.wire.core import (
     FederationQueuePolicy,
     FederationStream,
     FederationTransformer,
+    HeldFile,
     Packet,
+    ReplicaAccepted,
+    ReplicaInventory,
+    ReplicaRefused,
+    ReplicaRegistration,
     SessionAddMetadata,
+    StreamAnswer,
+    StreamFarewell,
     encode_packet,
 )
 from tests.vectors.captures import CapturedFrame
@@ -55,6 +65,14 @@ RARE: list[tuple[Packet, bool]] = [
     (BackupRequest(5, "j", "b", None, "p", "n1"), True),
     (BackupRequestResponse(True), False),
     (FEDERATION, True),
+    (ReplicaRegistration(1, "n1", "g", True, CONNECTOR), True),
+    (ReplicaAccepted(1, "n1", 2, 3, True), False),
+    (ReplicaRefused(2, "it has one"), False),
+    (ReplicaInventory(5, "b", (HeldFile("a", 9, b"digest"), HeldFile("b", 1 << 40, b""))), True),
+    (CopyBegin(True, (CopiedFile("a", 1, 9), CopiedFile("b", 0, 16))), False),
+    (CopyMark(2, 7), False),
+    (StreamAnswer(1, 300), True),
+    (StreamFarewell(3, "the disk failed"), False),
 ]
 
 

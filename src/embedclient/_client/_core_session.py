@@ -7,10 +7,12 @@ receive. Refuses to know JMS: destinations are addresses and queues here, messag
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from embedclient._client._core_message import ClientMessage
 from embedclient._client._edge import Edge
+from embedclient._client._endings import Endings
 from embedclient._client._inbox import CLOSE_TIMEOUT_S, Inbox, OneTask, post
 from embedclient._client._opening import Opening
 from embedclient._client._ownership import own
@@ -119,6 +121,7 @@ class ClientSession:
         self._edge = edge
         self._agent_session = agent_session
         self._one_task = OneTask("the session")
+        self._endings = Endings(edge, edge.agent.settings.call_timeout_ms / 1000)
 
     @property
     def name(self) -> str:
@@ -149,15 +152,22 @@ class ClientSession:
         Raises:
             IllegalStateException: it is an XA session.
             TransactionRolledBackException: work was lost with a connection, so everything was rolled back.
-            TransactionOutcomeUnknownException: the connection was lost while the broker was committing.
+            TransactionOutcomeUnknownException: the connection was lost, or an earlier commit was cancelled, while the
+                broker was committing.
         """
         self._check_own_transactions()
-        await self._request(self._agent_session.commit)
+        with self._one_task:
+            await self._edge.pause()
+            await self._endings.commit(self._agent_session.commit)
 
     async def rollback(self, *, last_message_as_delivered: bool = False) -> None:
         """Undo the transaction. The flag keeps the delivery count of the first message of each consumer."""
         self._check_own_transactions()
-        await self._request(lambda: self._agent_session.rollback(last_message_as_delivered=last_message_as_delivered))
+        with self._one_task:
+            await self._edge.pause()
+            await self._endings.roll_back(
+                partial(self._agent_session.rollback, last_message_as_delivered=last_message_as_delivered)
+            )
 
     async def query_queue(self, name: str) -> QueueState:
         """Ask what a queue is like, or would be: `exists`, `message_count`, `consumer_count`, `attributes` and more."""

@@ -26,7 +26,6 @@ from embedclient.errors import (
     ConnectionClosedException,
     IllegalStateException,
     InvalidDestinationException,
-    TransactionOutcomeUnknownException,
 )
 from embedclient.model import (
     Destination,
@@ -50,7 +49,6 @@ class Session:
         self._client_id = client_id
         self._on_close = on_close
         self._listeners = Listeners(context)
-        self._in_doubt: Call[None] | None = None
 
     @property
     def transacted(self) -> bool:
@@ -183,29 +181,43 @@ class Session:
         self._check_transacted("commit")
         with self._context.one_task:
             await self._context.edge.pause()
-            await self._resolve_doubt()
-            await self._finish_transaction(self._context.agent_session.commit())
+            await self._context.endings.commit(self._context.agent_session.commit)
 
     async def rollback(self) -> None:
         """Undo what was sent and received since the last commit; messages received will come again."""
         self._check_transacted("roll back")
         with self._context.one_task:
             await self._context.edge.pause()
-            await self._finish_transaction(self._context.agent_session.rollback())
+            await self._context.endings.roll_back(self._context.agent_session.rollback)
 
     async def recover(self) -> None:
         """Have every unacknowledged message delivered again."""
         if self.transacted:
             raise IllegalStateException("a transacted session cannot recover; roll it back")
-        await self._context.request(lambda: self._context.agent_session.rollback(last_message_as_delivered=True))
+        with self._context.one_task:
+            await self._context.edge.pause()
+            await self._context.endings.roll_back(
+                partial(self._context.agent_session.rollback, last_message_as_delivered=True)
+            )
 
     def transaction(self) -> AbstractAsyncContextManager[None]:
-        """A block that commits at its end, and rolls back if an exception leaves it."""
+        """A block that commits at its end, and rolls back if an exception leaves it.
+
+        It begins when an earlier commit or rollback, whose caller did not wait for it, has ended.
+
+        Raises:
+            TransactionRolledBackException: as `commit` does, at the end.
+            TransactionOutcomeUnknownException: as `commit` does, at the end; and in front of the block, which is not
+                run then, for an earlier commit that was cancelled.
+        """
         self._check_transacted("open a transaction")
         return self._transaction()
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[None]:
+        with self._context.one_task:
+            await self._context.edge.pause()
+            await self._context.endings.begin()
         committing = False
         try:
             yield
@@ -214,7 +226,7 @@ class Session:
         finally:
             if not committing and not self.closed:
                 # Bounded and not cancelled: the exception that got us here goes on in any case.
-                await self._context.edge.settle(self._context.agent_session.rollback(), self._context.call_timeout_s)
+                await self._context.endings.roll_back_in_time(self._context.agent_session.rollback())
 
     async def close(self) -> None:
         """Close producers, consumers and the session; an open transaction is rolled back. Closing twice is fine."""
@@ -230,7 +242,9 @@ class Session:
 
     async def _acknowledge_received(self) -> None:
         if self._context.mode is SessionMode.CLIENT:
-            await self._context.request(self._context.agent_session.commit)
+            with self._context.one_task:
+                await self._context.edge.pause()
+                await self._context.endings.commit(self._context.agent_session.commit)
         else:
             await self._context.edge.pause()
 
@@ -291,22 +305,3 @@ class Session:
     def _check_transacted(self, action: str) -> None:
         if not self.transacted:
             raise IllegalStateException(f"only a transacted session can {action}")
-
-    async def _finish_transaction(self, call: Call[None]) -> None:
-        """Wait for the end of a transaction; a cancellation that finds it on its way leaves it in doubt."""
-        try:
-            await self._context.edge.wait(call)
-        finally:
-            if not call.done:
-                self._in_doubt = call
-
-    async def _resolve_doubt(self) -> None:
-        """An earlier commit was cancelled on its way: learn how it ended before the next one builds on it."""
-        call, self._in_doubt = self._in_doubt, None
-        if call is None:
-            return
-        await self._context.edge.settle(call, self._context.call_timeout_s)
-        if not call.done or call.error is not None:
-            raise TransactionOutcomeUnknownException(
-                "the outcome of a commit that was cancelled is unknown", linked_exception=call.error
-            )

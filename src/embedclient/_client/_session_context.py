@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from embedclient._client._destinations import Place, place_of
 from embedclient._client._edge import Edge
+from embedclient._client._endings import Endings
 from embedclient._client._inbox import OneTask
 from embedclient._client._message_ids import MessageIds
 from embedclient._client._ownership import own
@@ -42,6 +43,7 @@ class SessionContext:
         self.entropy = entropy
         self.connection_id = connection_id
         self.call_timeout_s = settings.call_timeout_ms / 1000
+        self.endings = Endings(edge, self.call_timeout_s)
         self.one_task = OneTask("the session")
         self.message_ids = MessageIds(entropy)
         # Destinations that were looked up or created already; a dict, because it forgets the oldest first.
@@ -87,11 +89,8 @@ class SessionContext:
         """What `message.acknowledge()` does."""
         with self.one_task:
             await self.edge.pause()
-            call = self.agent_session.acknowledge(delivery)
-            if call.done and call.error is None:
-                self.edge.flush_soon()
-            else:
-                await self.edge.wait(call)
+            if self.mode in (SessionMode.CLIENT, SessionMode.INDIVIDUAL):
+                await self.endings.commit(lambda: self.agent_session.acknowledge(delivery))
 
 
 def _queue_of(destination: Destination, place: Place) -> str | None:

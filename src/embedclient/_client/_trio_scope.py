@@ -6,7 +6,6 @@ and complete in any case. Refuses to know what the tasks do.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
@@ -38,8 +37,10 @@ async def open_trio_edge(agent: Agent, close_timeout_s: float) -> AsyncIterator[
             own.start_soon(edge.run_flusher)
             try:
                 yield edge
+            except BaseException as error:  # not what the caller may be handling around this block
+                failure = error
+                raise
             finally:
-                failure = sys.exc_info()[1]
                 await edge.settle(agent.close(), close_timeout_s)
                 agent.abort("closed")
                 edge.pump.flush()

@@ -2,6 +2,13 @@
 
 Responsible for what is said to the broker and to the consumers, and for what a reconnect takes up again. Refuses to
 know transactions: it is told when a pause begins and ends.
+
+History of the fault that `_rebuilding` avoids:
+
+1. The session is rebuilt, and its broker delivers; the reconnect goes on with other sessions.
+2. The program stops and starts the session: its consumers give out what came.
+3. The program hears that the reconnect is complete, takes what it holds for lost, and waits for the message to come
+   again. The broker waits for its acknowledgement.
 """
 
 from embedclient.agent._addressing import Addressing
@@ -15,7 +22,7 @@ from embedclient.wire.core import NullResponse, SessionStart, SessionStop
 class DeliveryFlow:
     """The flow of one session. `consumers` is the session's own table of those that are open."""
 
-    __slots__ = ("_addressing", "_consumers", "_line", "_suspended", "started")
+    __slots__ = ("_addressing", "_consumers", "_line", "_rebuilding", "_suspended", "started")
 
     def __init__(self, line: SessionLine, addressing: Addressing, consumers: dict[int, Consumer]) -> None:
         self._line = line
@@ -24,6 +31,8 @@ class DeliveryFlow:
         self.started = False
         # Between the stop and the start of a rollback.
         self._suspended = False
+        # Made again, in a reconnect that is not complete.
+        self._rebuilding = False
 
     def _open_consumers(self) -> list[Consumer]:
         return list(self._consumers.values())
@@ -39,8 +48,9 @@ class DeliveryFlow:
         # The start overtakes what waits: a stop from before would hold deliveries for good.
         self._line.fail_waiting(SessionStop, JMSException("the session was started again"))
         self._line.post(SessionStart())
-        for consumer in self._open_consumers():
-            consumer.start()
+        if not self._rebuilding:  # the end of the reconnect starts them
+            for consumer in self._open_consumers():
+                consumer.start()
 
     def stop(self) -> Call[None]:
         """Holds deliveries; consumers give nothing out from now on."""
@@ -68,11 +78,13 @@ class DeliveryFlow:
 
     def rebuild(self) -> None:
         """In a session that is made again: deliveries begin, unless a rollback is under way."""
+        self._rebuilding = True
         if self.started and not self._suspended:
             self._line.post_rebuilding(SessionStart())
 
     def resume(self) -> None:
         """The reconnect is complete: rebuilt consumers may give out what came meanwhile."""
+        self._rebuilding = False
         if not self._suspended:
             for consumer in self._open_consumers():
                 if self.started:

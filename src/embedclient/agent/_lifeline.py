@@ -10,6 +10,7 @@ while somebody may wait for their outcome.
 
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
+from typing import Final
 
 from attrs import define
 
@@ -34,7 +35,18 @@ from embedclient.agent._timers import Timers
 from embedclient.agent._topology import TOPOLOGY_PACKETS, Topology, distinct_servers
 from embedclient.errors import ConnectionClosedException, ErrorCode, JMSException, exception_for
 from embedclient.model import Instant, TransportConfiguration
-from embedclient.wire.core import DisconnectReason, DisconnectV2, DisconnectV3, Packet
+from embedclient.wire.core import (
+    CheckForFailover,
+    CheckForFailoverReply,
+    Disconnect,
+    DisconnectReason,
+    DisconnectV2,
+    DisconnectV3,
+    Packet,
+)
+
+CANDIDATES_MAX: Final = 100
+"""A broker is asked about no more nodes than that."""
 
 
 class AgentState(Enum):
@@ -179,6 +191,7 @@ class Lifeline:
         if self.state is AgentState.CONNECTED:
             self.pair.on_news(self._told)
         if not packet.exit and packet.last:
+            self.topology.forget_former(self._told)
             connection.on_topology_complete()
             if self.state is AgentState.CONNECTING:
                 self._become_connected(connection)
@@ -188,9 +201,26 @@ class Lifeline:
         self._attempts = None
         self.pair.on_connected(connection.configuration)
         self.pair.on_news(self._told)
+        self._identify(connection)
         ready, self.ready = self.ready, None
         if ready is not None:
             ready.succeed(None)
+
+    def _identify(self, connection: Connection) -> None:
+        """Asks the broker for which of the nodes it speaks, where that is needed and cannot be told otherwise."""
+        candidates = list(self.pair.candidates)[:CANDIDATES_MAX]
+        asked = {
+            node_id: connection.request(CheckForFailover(node_id), CheckForFailoverReply) for node_id in candidates
+        }
+        replies = list(asked.values())
+
+        def conclude() -> None:
+            if connection is self.connection and all(reply.done and reply.error is None for reply in replies):
+                taken_over = [node_id for node_id, reply in asked.items() if _is_ok(reply.result)]
+                self.pair.on_answers(taken_over)
+
+        if replies:
+            replies[-1].when_done(conclude)
 
     def _flush_confirmations(self) -> None:
         for session in self.sessions:
@@ -228,7 +258,10 @@ class Lifeline:
         elif isinstance(disconnect, DisconnectV2):
             target = disconnect.scale_down_node_id
         silent = error.error_code == ErrorCode.CONNECTION_TIMEDOUT
-        self.pair.on_lost(away=silent or (disconnect is not None and redirect is None), heir=target)
+        node_id = disconnect.node_id if isinstance(disconnect, (Disconnect, DisconnectV2, DisconnectV3)) else None
+        self.pair.on_lost(
+            away=silent or (disconnect is not None and redirect is None), heir=target, node_id=node_id or None
+        )
         self._notify(FailureDetected(error))
         self._attempts = Attempts(self._recovery_attempts(redirect), error, scale_down_target=target)
         self._try_next()
@@ -317,3 +350,8 @@ class Lifeline:
         ready, self.ready = self.ready, None
         if ready is not None:
             ready.fail(error)
+
+
+def _is_ok(packet: Packet) -> bool:
+    assert isinstance(packet, CheckForFailoverReply), packet
+    return packet.ok_to_failover

@@ -7,7 +7,10 @@ An Artemis client looks at the present connector, its backup, the one before, an
 which it never gets any further with endless attempts, or only after long waits:
 
 1. The connection breaks before the broker has told of its backup. The user has named the backup, but the client tries
-   nothing but the lost server. Here a named connector that no other node claims may be the other one of the pair.
+   nothing but the lost server. Here a named connector that no other node claims may be the other one of the pair, if
+   it can be asked whether it stands in for the node (CHECK_FOR_FAILOVER). Where addresses are translated, nobody can
+   tell from them which of several nodes the present one is: it is asked itself, and may say so when it stops. As long
+   as that is not known, sessions stay away from servers that they have never been on, which may be another node's.
 2. The server is there, and silent: a frozen process, or a host that is gone without a word. Each attempt to reach it
    costs a whole time-out, in front of the one that would succeed. Here such a server comes last, and so does one that
    has said that it stops.
@@ -49,10 +52,34 @@ class Pair:
         self._away = False
         self._heir = None
 
-    def on_lost(self, *, away: bool, heir: str | None) -> None:
-        """The connection is gone. `away`: the server is silent or stops; `heir`: the node that has its messages."""
+    def on_lost(self, *, away: bool, heir: str | None, node_id: str | None = None) -> None:
+        """The connection is gone. `away`: the server is silent or stops; `heir`: the node that has its messages.
+
+        `node_id`: the name that the server gave itself in the end.
+        """
         self._away = away
         self._heir = heir
+        self._identify(node_id)
+
+    @property
+    def candidates(self) -> Collection[str]:
+        """The nodes of which the present one is one, while it is not known which; none where that is no use."""
+        unused = [named for named in self._connectors if not self._is_current(named)]
+        return () if self._is_certain or not self._ha or not unused else self._told
+
+    def on_answers(self, taken_over: Sequence[str]) -> None:
+        """The present broker says of these `candidates` that it stands in for them; some brokers say it of all."""
+        if len(taken_over) == 1:
+            self._identify(taken_over[0])
+
+    def _identify(self, node_id: str | None) -> None:
+        if self.node_id is None and node_id is not None:
+            self.node_id = node_id
+            self._look_for_backup(self._topology.nodes.get(node_id))
+
+    @property
+    def _is_certain(self) -> bool:
+        return self.node_id is not None or len(self._told) <= 1
 
     def on_news(self, told: Collection[str]) -> None:
         """The topology has changed; `told` are the nodes that the present broker has spoken of."""
@@ -61,6 +88,11 @@ class Pair:
         if node is None:
             return
         self.node_id = node.node_id
+        self._look_for_backup(node)
+
+    def _look_for_backup(self, node: TopologyNode | None) -> None:
+        if node is None:
+            return
         stands_in = node.primary if node.backup is not None and self._is_current(node.backup) else node.backup
         if stands_in is not None and not self._is_current(stands_in):
             self._backup = stands_in
@@ -97,7 +129,7 @@ class Pair:
         for used in (self._previous, self._first):
             if used is not None:
                 yield used
-        if self._ha:
+        if self._ha and self._is_certain:
             yield from (named for named in self._connectors if not self._is_claimed(named))
 
     def _is_claimed(self, connector: TransportConfiguration) -> bool:

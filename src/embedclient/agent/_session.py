@@ -26,7 +26,7 @@ from embedclient.agent._queue_state import (
 )
 from embedclient.agent._settings import LocatorSettings, SessionFlags, SessionMode
 from embedclient.agent._timers import Timers
-from embedclient.agent._transaction import commit_steps, given_back, rollback_steps, rolled_back
+from embedclient.agent._transaction import Transaction, commit_steps, given_back, rollback_steps, rolled_back
 from embedclient.errors import ConnectionClosedException, JMSException
 from embedclient.wire.core import (
     FRAME_HEADER_SIZE,
@@ -83,8 +83,9 @@ class Session:
         self.username = username
         self.password = password
         self.closed = False
-        self.work_done = False
-        self.rollback_only = False
+        # It was asked to close, and does so when the ending under way is over.
+        self.closing = False
+        self.transaction = Transaction(due)
         # How often the broker forgot it: a delivery of before belongs to a session that is gone.
         self.rebuilds = 0
         # Since it was last resumed: perhaps on a connection that broke before all sessions were back.
@@ -158,6 +159,11 @@ class Session:
         """Why it is closed, None while it is not."""
         return self.line.closed_error
 
+    @property
+    def rollback_only(self) -> bool:
+        """Whether a commit can only say that the work is lost."""
+        return self.transaction.rollback_only
+
     def open_consumers(self) -> list[Consumer]:
         return list(self.consumers.values())
 
@@ -217,13 +223,13 @@ class Session:
     def start(self) -> Call[None]:
         """Lets deliveries flow."""
         if self.closed:
-            return failed_call(self._closed_failure())
+            return failed_call(self.closed_failure())
         self.flow.start()
         return DONE
 
     def stop(self) -> Call[None]:
         """Holds deliveries; consumers give nothing out from now on."""
-        return failed_call(self._closed_failure()) if self.closed else self.flow.stop()
+        return failed_call(self.closed_failure()) if self.closed else self.flow.stop()
 
     # --- consumers and producers ---
 
@@ -263,7 +269,7 @@ class Session:
                 on_end=self._on_consumer_end,
             )
             if self.closed:
-                raise self._closed_failure()
+                raise self.closed_failure()
             self.consumers[consumer_id] = consumer
             consumer.open_window()
             return consumer
@@ -298,23 +304,31 @@ class Session:
         del self.producers[producer.producer_id]
 
     def _on_work(self) -> None:
-        self.work_done = True
+        self.transaction.work += 1
 
     def _on_acknowledgement(self, too_late: bool) -> None:
-        self.work_done = True
+        self.transaction.work += 1
         if too_late:
             # Its message comes again: a commit must not say that it was consumed.
-            self.rollback_only = True
+            self.transaction.doom(self.transaction.work)
 
     # --- transactions and acknowledgement by mode ---
 
     def commit(self) -> Call[None]:
         """Commits sends and acknowledgements. Raises 111 or 115 when a reconnect got in between."""
-        return run_sequence(commit_steps(self), self._due)
+        transaction = self.transaction
+        return transaction.run(commit_steps(self, transaction.work), withdrawable=True)
 
     def rollback(self, *, last_message_as_delivered: bool = False) -> Call[None]:
-        """Rolls back sends and acknowledgements; everything unacknowledged is delivered again."""
-        return run_sequence(rollback_steps(self, last_message_as_delivered), self._due)
+        """Rolls back sends and acknowledgements; everything unacknowledged is delivered again.
+
+        From now on no commit brings that work, whatever becomes of the call; not even one that waits already.
+        """
+        transaction = self.transaction
+        asked = transaction.work
+        transaction.doom(asked)
+        self.line.fail_waiting(SessionCommit, rolled_back(JMSException("a rollback was asked for")))
+        return transaction.run(rollback_steps(self, last_message_as_delivered, asked))
 
     def flush_acknowledgements(self) -> None:
         for consumer in self.open_consumers():
@@ -341,9 +355,10 @@ class Session:
         """Closes consumers, producers and the session. Never fails for a connection that is gone."""
         if self.closed:
             return DONE
+        self.closing = True
         self.flush_acknowledgements()
-        self.line.abandon_backlog(self._closed_failure())
-        return run_sequence(self._close_steps(), self._due)
+        self.line.abandon_backlog(self.closed_failure())
+        return self.transaction.run(self._close_steps(), urgent=True)
 
     def _close_steps(self) -> Steps[None]:
         for consumer in self.open_consumers():
@@ -355,11 +370,11 @@ class Session:
         call = self.line.request(SessionClose(), NullResponse)
         self._end_children()
         yield from settled(call)
-        self.line.close(self._closed_failure())
+        self.line.close(self.closed_failure())
         self._on_closed(self)
 
     def _end_children(self) -> None:
-        error = self._closed_failure()
+        error = self.closed_failure()
         for consumer in self.open_consumers():
             consumer.end(error)
         for producer in list(self.producers.values()):
@@ -371,7 +386,8 @@ class Session:
         self.line.close(error, cause)
         self._end_children()
 
-    def _closed_failure(self) -> JMSException:
+    def closed_failure(self) -> JMSException:
+        """Why it is closed, or will be."""
         return self.line.closed_error or ConnectionClosedException("the session is closed")
 
     def rebuild(self, name: str, cause: JMSException) -> None:
@@ -383,8 +399,8 @@ class Session:
         self.rebuilds += 1
         self.rebuilt = True
         line = self.line
-        if self.work_done and self.flags.transactional:
-            self.rollback_only = True
+        if self.transaction.open and self.flags.transactional:
+            self.transaction.doom(self.transaction.work)
             # A commit that waits would commit the half of the transaction that was sent after the rebuild.
             line.fail_waiting(SessionCommit, rolled_back())
         # What waits and speaks of the old session: an acknowledgement sent in the new one would take with it whatever

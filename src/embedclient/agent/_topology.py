@@ -4,7 +4,7 @@ Responsible for which news about a node counts, for the connectors they give, an
 same server. Refuses to know connections; the agent says which connector it uses itself.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from attrs import define, evolve, field, frozen
 
@@ -19,6 +19,8 @@ from embedclient.wire.core import (
 
 TOPOLOGY_PACKETS = (ClusterTopology, ClusterTopologyV2, ClusterTopologyV3, ClusterTopologyV4)
 DELETED_NODES_MAX = 1000
+NODES_MAX = 1000
+"""The oldest is forgotten beyond that: nobody says that a node is gone for good."""
 
 
 @frozen
@@ -83,6 +85,8 @@ class Topology:
             primary = news.primary or (known.primary if known else None)
             backup = news.backup or (known.backup if known else None)
             self.nodes[news.node_id] = evolve(news, primary=primary, backup=backup)
+            if len(self.nodes) > NODES_MAX:
+                del self.nodes[next(iter(self.nodes))]
         elif known.backup is None and news.backup is not None:
             self.nodes[news.node_id] = evolve(known, backup=news.backup)
 
@@ -95,6 +99,18 @@ class Topology:
         if ha and known is not None and known.event_id <= event_id:
             del self.nodes[node_id]
 
+    def forget_former(self, told: Collection[str]) -> None:
+        """Drops the nodes that a broker under a new id has taken the place of: at its server, and not spoken of.
+
+        `told` are the nodes that the present broker has spoken of. A broker without a journal has a new id after each
+        restart.
+        """
+        present = [node.primary for node_id, node in self.nodes.items() if node_id in told and node.primary is not None]
+        for node in list(self.nodes.values()):
+            primary = node.primary
+            if node.node_id not in told and primary and any(same_server(primary, each) for each in present):
+                del self.nodes[node.node_id]
+
     def other_server(self, connector: TransportConfiguration) -> TransportConfiguration | None:
         """The one that forms a pair with the server at `connector`, None when none is known."""
         for node in self.nodes.values():
@@ -106,5 +122,5 @@ class Topology:
         return None
 
     def connectors(self) -> list[TransportConfiguration]:
-        """The primaries, in the order in which they became known."""
-        return [node.primary for node in self.nodes.values() if node.primary is not None]
+        """The primaries, in the order in which they became known, each server once."""
+        return distinct_servers([node.primary for node in self.nodes.values() if node.primary is not None])

@@ -8,19 +8,20 @@ A branch whose session was lost in a reconnect has to be rolled back, even where
 Artemis broker prepares what is left of such a branch, which is nothing, and says that all is well.
 """
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from attrs import frozen
 
 from embedclient.agent._call import Call, DueCallbacks, Steps, done_call, failed_call, run_sequence, settled
 from embedclient.agent._line import SessionLine
-from embedclient.agent._transaction import INTERRUPTED
+from embedclient.agent._transaction import INTERRUPTED, rollback_steps
 from embedclient.agent._xa_operations import (
     AFTER_LOSS,
     COMMIT,
     COMMIT_ONE_PHASE,
     ENDS,
     FORGET,
+    LEFT,
     LEFT_BEHIND,
     OF_A_LOST_SESSION,
     PREPARE,
@@ -59,6 +60,9 @@ from embedclient.wire.core import (
 if TYPE_CHECKING:
     from embedclient.agent._session import Session
 
+BRANCHES_MAX: Final = 10_000
+"""So many branches that the session has left, and that it has not heard of since, are kept in mind."""
+
 P = TypeVar("P", bound=Packet)
 T = TypeVar("T")
 
@@ -90,7 +94,7 @@ class Branches:
         if flags not in STARTS:
             return failed_call(invalid("start", flags, STARTS))
         operation, packet = STARTS[flags]
-        return self._run(self._ask(operation, xid, packet(xid)))
+        return self._in_turn(self._ask(operation, xid, packet(xid)))
 
     def end(self, xid: Xid, flags: int = XaFlag.TMSUCCESS) -> Call[XaCode]:
         """The session leaves the branch. Raises XAER_RMFAIL for one whose work was lost with a connection."""
@@ -101,7 +105,7 @@ class Branches:
             # The packet names no branch: the broker would suspend whichever the session works in.
             return failed_call(failure(XaCode.XAER_PROTO, "the session does not work in this branch"))
         packet = SessionXaSuspend() if operation is SUSPEND else SessionXaEnd(xid, flags == XaFlag.TMFAIL)
-        return self._run(self._end_steps(operation, xid, packet))
+        return self._in_turn(self._end_steps(operation, xid, packet))
 
     def _end_steps(self, operation: Operation, xid: Xid, packet: Packet) -> Steps[XaCode]:
         self._session.flush_acknowledgements()
@@ -110,22 +114,23 @@ class Branches:
         except XAException:
             if self._states.get(xid) is BranchState.FAILED:
                 # The session works in it still, or will when it is there again.
-                yield from settled(self._session.rollback())
+                session = self._session
+                yield from settled(self._run(rollback_steps(session, False, session.transaction.work)))
                 self._states[xid] = BranchState.LOST
             raise
 
     def prepare(self, xid: Xid) -> Call[XaCode]:
         """First phase: XA_OK, or XA_RDONLY for a branch that is finished because it did nothing."""
-        return self._run(self._ask(PREPARE, xid, SessionXaPrepare(xid)))
+        return self._in_turn(self._ask(PREPARE, xid, SessionXaPrepare(xid)))
 
     def commit(self, xid: Xid, one_phase: bool) -> Call[XaCode]:
         """Second phase, or both at once."""
         operation = COMMIT_ONE_PHASE if one_phase else COMMIT
-        return self._run(self._ask(operation, xid, SessionXaCommit(xid, one_phase)))
+        return self._in_turn(self._ask(operation, xid, SessionXaCommit(xid, one_phase)))
 
     def rollback(self, xid: Xid) -> Call[XaCode]:
         """Undoes the branch; what the session received and did not commit is delivered again."""
-        return self._run(self._rollback_steps(xid))
+        return self._in_turn(self._rollback_steps(xid))
 
     def _rollback_steps(self, xid: Xid) -> Steps[XaCode]:
         session = self._session
@@ -149,7 +154,7 @@ class Branches:
 
     def forget(self, xid: Xid) -> Call[XaCode]:
         """Drops the broker's memory of a branch that was finished by an operator."""
-        return self._run(self._ask(FORGET, xid, SessionXaForget(xid)))
+        return self._in_turn(self._ask(FORGET, xid, SessionXaForget(xid)))
 
     def recover(self, flags: int = XaFlag.TMSTARTRSCAN) -> Call[list[Xid]]:
         """The prepared branches that the broker knows, all at the start of the scan."""
@@ -188,6 +193,10 @@ class Branches:
 
     def _run(self, steps: Steps[T]) -> Call[T]:
         return run_sequence(steps, self._due)
+
+    def _in_turn(self, steps: Steps[T]) -> Call[T]:
+        # One that its caller has left alone takes its course first: the next one builds on what it makes of a branch.
+        return self._session.transaction.run(steps)
 
     def _ask(self, operation: Operation, xid: Xid, packet: Packet) -> Steps[XaCode]:
         sent = False
@@ -249,9 +258,12 @@ class Branches:
     ) -> Steps[XAException]:
         """The error with this code. One that says "rolled back" is made true: nobody else will roll the branch back."""
         if code.rolled_back:
-            undoing = self.rollback(xid)
-            # What was never sent cannot have made the branch permanent: nobody has to wait for its end.
-            error = (yield from settled(undoing)) if sent else None
+            error = None
+            if sent:
+                error = yield from settled(self._run(self._rollback_steps(xid)))
+            else:
+                # What was never sent cannot have made the branch permanent: nobody has to wait for its end.
+                self.rollback(xid)
             if error is not None and error.error_code != XaCode.XAER_NOTA:
                 code = XaCode.XAER_RMFAIL
         return failure(code, f"{operation.name} of the branch failed: {text}", cause)
@@ -272,10 +284,18 @@ class Branches:
                 raise failure(QUESTION.cut_off, f"the question was not answered: {error}", error) from error
 
     def _become(self, xid: Xid, state: BranchState | None) -> None:
-        if state is None:
-            self._states.pop(xid, None)
-        else:
+        self._states.pop(xid, None)  # so that the oldest is the first one
+        if state is not None:
             self._states[xid] = state
+            if len(self._states) > BRANCHES_MAX:
+                self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        """Another session may have decided a branch that was ended here, and nobody tells this one."""
+        for xid, state in self._states.items():
+            if state in LEFT:
+                del self._states[xid]
+                return
 
     def _is_lost(self, xid: Xid) -> bool:
         return self._states.get(xid) in OF_A_LOST_SESSION

@@ -34,6 +34,8 @@ AFTER_LOSS: Final = {
 }
 # What becomes of the branch that the session works in when it starts another one; the broker rolls it back.
 LEFT_BEHIND: Final = {BranchState.ACTIVE: None, BranchState.FAILED: BranchState.LOST}
+# The session has nothing to do with the branch any more.
+LEFT: Final = (BranchState.ENDED, BranchState.LOST)
 OF_A_LOST_SESSION: Final = (BranchState.FAILED, BranchState.LOST)
 
 

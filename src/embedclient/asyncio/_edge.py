@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -317,8 +316,10 @@ async def open_asyncio_edge(agent: Agent, close_timeout_s: float) -> AsyncIterat
             edge.spawn(edge.watch)
             try:
                 yield edge
+            except BaseException as error:  # not what the caller may be handling around this block
+                failure = error
+                raise
             finally:
-                failure = sys.exc_info()[1]
                 try:
                     await edge.settle(agent.close(), close_timeout_s)
                 finally:

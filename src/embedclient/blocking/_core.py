@@ -110,7 +110,8 @@ class ClientSession:
         Raises:
             IllegalStateException: it is an XA session.
             TransactionRolledBackException: work was lost with a connection, so everything was rolled back.
-            TransactionOutcomeUnknownException: the connection was lost while the broker was committing.
+            TransactionOutcomeUnknownException: the connection was lost, or an earlier commit was cancelled, while the
+                broker was committing.
         """
         self._portal.call(self._inner.commit)
 

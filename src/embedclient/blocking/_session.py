@@ -132,7 +132,15 @@ class Session:
         self._portal.call(self._inner.recover)
 
     def transaction(self) -> AbstractContextManager[None]:
-        """A block that commits at its end, and rolls back if an exception leaves it."""
+        """A block that commits at its end, and rolls back if an exception leaves it.
+
+        It begins when an earlier commit or rollback, whose caller did not wait for it, has ended.
+
+        Raises:
+            TransactionRolledBackException: as `commit` does, at the end.
+            TransactionOutcomeUnknownException: as `commit` does, at the end; and in front of the block, which is not
+                run then, for an earlier commit that was cancelled.
+        """
         return self._portal.block(self._portal.call_now(self._inner.transaction))
 
     def close(self) -> None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
+from collections.abc import Callable
 from itertools import count
 
 import trio
 
-from embedclient.transport._memory import MemoryStream, memory_pair
-from embedclient.transport._stream import TransportLost
+from embedclient.transport._memory import memory_pair
+from embedclient.transport._stream import ByteStream, TransportLost
 
 _BACKLOG_MAX = 128
 _PIPE_LIMIT_BYTES = 262_144
@@ -24,21 +25,25 @@ _run_names: trio.lowlevel.RunVar[dict[str, VmListener]] = trio.lowlevel.RunVar("
 _everywhere: weakref.WeakSet[VmListener] = weakref.WeakSet()
 _everywhere_lock = threading.Lock()
 
+# From the names of both ends to the two ends of a pipe, the client's first.
+MakePipe = Callable[[tuple[str, str]], tuple[ByteStream, ByteStream]]
+
 
 class VmListener:
     """A Listener for one `vm://` name."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, make_pipe: MakePipe) -> None:
         self.name = name
         self.address = f"vm://{name}"
         self.port = 0
-        self._waiting: deque[MemoryStream] = deque()
+        self._make_pipe = make_pipe
+        self._waiting: deque[ByteStream] = deque()
         self._acceptors = trio.lowlevel.ParkingLot()
         self._closed = False
         self._serials = count(1)
         self._owner = _names()
 
-    async def accept(self) -> MemoryStream:
+    async def accept(self) -> ByteStream:
         await trio.lowlevel.checkpoint()
         while True:
             if self._closed:
@@ -59,18 +64,22 @@ class VmListener:
             self._waiting.popleft().close()
         self._acceptors.unpark_all()
 
-    def connect(self) -> MemoryStream:
+    def connect(self) -> ByteStream:
         """The client end of a new pipe; its other end waits to be accepted."""
         if len(self._waiting) >= _BACKLOG_MAX:
             raise TransportLost(f"cannot connect to {self.address}: {_BACKLOG_MAX} connections wait to be accepted")
-        ours, theirs = memory_pair(_PIPE_LIMIT_BYTES, names=(f"{self.address}#{next(self._serials)}", self.address))
+        ours, theirs = self._make_pipe((f"{self.address}#{next(self._serials)}", self.address))
         self._waiting.append(theirs)
         self._acceptors.unpark()
         return ours
 
 
-def vm_listen(name: str) -> VmListener:
-    """Take `vm://name` in this trio run.
+def _memory_pipe(names: tuple[str, str]) -> tuple[ByteStream, ByteStream]:
+    return memory_pair(_PIPE_LIMIT_BYTES, names=names)
+
+
+def vm_listen(name: str, make_pipe: MakePipe = _memory_pipe) -> VmListener:
+    """Take `vm://name` in this trio run. ``make_pipe`` makes the pipe of each connection, for tests that disturb it.
 
     Raises:
         OSError: the name is taken in this run.
@@ -78,13 +87,13 @@ def vm_listen(name: str) -> VmListener:
     names = _names()
     if name in names:
         raise OSError(f"vm://{name} is taken by another broker in this trio run")
-    listener = names[name] = VmListener(name)
+    listener = names[name] = VmListener(name, make_pipe)
     with _everywhere_lock:
         _everywhere.add(listener)
     return listener
 
 
-def vm_connect(name: str) -> MemoryStream:
+def vm_connect(name: str) -> ByteStream:
     """Connect to `vm://name` in this trio run.
 
     Raises:

@@ -73,8 +73,19 @@ class TcpStream:
             return  # the send that follows reports it
 
     async def receive(self, max_bytes: int) -> bytes:
-        if self._drained and self._socket.fileno() >= 0:
-            return await self._receive_when_readable(max_bytes)
+        if self._drained:
+            descriptor = self._socket.fileno()
+            if descriptor >= 0:
+                # `_receive_when_readable`, written out: each small read comes this way.
+                try:
+                    await trio.lowlevel.wait_readable(descriptor)
+                    return self._read(max_bytes)
+                except (BlockingIOError, InterruptedError):
+                    return await self._receive_when_readable(max_bytes)
+                except trio.ClosedResourceError as error:
+                    raise TransportLost("closed here") from error
+                except OSError as error:
+                    raise self._lost(error) from error
         await trio.lowlevel.checkpoint_if_cancelled()
         try:
             data = self._read(max_bytes)

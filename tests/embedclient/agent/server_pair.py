@@ -45,6 +45,8 @@ class Server(ArtemisDouble):
         self.up = True
         self.silent = False
         self.takes_over = True
+        # The only node it takes over from; None: any.
+        self.stands_in_for: str | None = None
         # Which of the next sessions are refused, as while a broker starts; those behind are not.
         self.refusals: Iterator[bool] = iter(())
         self.tells: Sequence[tuple[str, TransportConfiguration | None, TransportConfiguration | None]] = PAIR_OF_A_AND_B
@@ -56,8 +58,9 @@ class Server(ArtemisDouble):
                     last = place == len(self.tells)
                     news = ClusterTopologyV4(False, node_id, 1, primary, backup, last, None, None, VERSION)
                     self._send(connection, news, 0)
-            case CheckForFailover():
-                self._send(connection, CheckForFailoverReply(self.takes_over), 1)
+            case CheckForFailover(node_id):
+                ok = self.takes_over and self.stands_in_for in (None, node_id)
+                self._send(connection, CheckForFailoverReply(ok), 1)
             case CreateSession() | CreateSessionV2() if next(self.refusals, False):
                 self._send(connection, ExceptionResponse(ErrorCode.SESSION_CREATION_REJECTED, "still starting"), 1)
             case _:
@@ -96,7 +99,7 @@ class ServerPair(NodePair):
 
     def _dial(self, number: int) -> None:
         name = next(dial.configuration.host for dial in self.dials if dial.connection == number)
-        if self.servers.by_name[name].up:
+        if name in self.servers.by_name and self.servers.by_name[name].up:
             self.servers.connected[number] = name
             super()._dial(number)
         else:

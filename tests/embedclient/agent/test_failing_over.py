@@ -18,6 +18,7 @@ from embedclient.agent import (
     SessionMode,
 )
 from embedclient.errors import ErrorCode
+from embedclient.model import TransportConfiguration
 from embedclient.wire.core import (
     CheckForFailover,
     CreateQueueV2,
@@ -87,6 +88,62 @@ def test_a_broker_that_does_not_take_over_is_left_at_once() -> None:
     pair.a.up = True
     pair.advance(0.1)
     assert pair.agent.connector == A
+
+
+def test_a_broker_with_another_id_after_each_restart_is_one_node() -> None:
+    pair = ServerPair(evolve(FAILING_OVER, reconnect_attempts=1, failover_attempts=-1))
+    session = pair.session()
+    for restart in range(5):
+        pair.a.tells = ((f"node {restart}", A, None),)
+        pair.crash(pair.a)
+        pair.a.up = True
+        pair.advance(1)
+        assert list(pair.agent.topology.nodes) == [f"node {restart}"]
+    pair.finish(session.create_producer("q").send(text_message("x", "q")))
+
+
+INSIDE_A, INSIDE_B, INSIDE_C = (
+    TransportConfiguration(name, parameters={"host": f"inside-{name}", "port": 1}) for name in "abc"
+)
+TRANSLATED = (("node", INSIDE_A, INSIDE_B), ("other", INSIDE_C, None))
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_behind_translated_addresses_no_session_goes_to_another_node(strict: bool) -> None:
+    """1. The broker tells of two nodes, under addresses nobody here uses. 2. It crashes. 3. The other node lives."""
+    pair = ServerPair(FAILING_OVER, A, B, C)
+    pair.a.tells = TRANSLATED
+    if strict:
+        pair.a.stands_in_for = pair.b.stands_in_for = "node"
+        pair.c.stands_in_for = "other"
+    session = pair.session()
+    assert [check.node_id for check in pair.a.said(CheckForFailover)] == ["node", "other"]  # type: ignore[attr-defined]
+    pair.crash(pair.a)
+    pair.c.up = True
+    pair.advance(1)
+    assert pair.agent.state is AgentState.RECONNECTING
+    assert not pair.c.said(ReattachSession)
+    if strict:
+        assert CheckForFailover("node") in pair.c.said(CheckForFailover)
+        pair.b.up = True
+    else:
+        assert "c" not in pair.dialed
+        pair.a.up = True
+    pair.advance(1)
+    assert pair.agent.connector == (B if strict else A)
+    pair.finish(session.create_producer("q").send(text_message("x", "q")))
+
+
+def test_a_server_that_stops_says_which_node_it_was() -> None:
+    pair = ServerPair(FAILING_OVER, A, B)
+    pair.a.tells = TRANSLATED
+    session = pair.session()
+    pair.a.silent = pair.b.up = True
+    pair.b.stands_in_for = "node"
+    pair.say(pair.a, DisconnectV3("node", DisconnectReason.SHUT_DOWN))
+    pair.advance(1)
+    assert pair.agent.connector == B and pair.b.said(CheckForFailover) == [CheckForFailover("node")]
+    pair.finish(session.create_producer("q").send(text_message("x", "q")))
 
 
 def test_sessions_wait_for_a_backup_that_is_still_starting() -> None:

@@ -384,6 +384,34 @@ def test_listeners_hear_of_a_failover_before_its_messages_are_given_out() -> Non
     assert [each.rebuilds for each in (session, *others)] == [1] * 4
 
 
+def test_a_session_stopped_and_started_during_a_failover_gives_nothing_out_before_its_end() -> None:
+    """1. The rebuilt session has its message again, others are still to come. 2. The program stops it and starts it.
+    3. Who was given the message now would take it for lost when he hears of the failover, and wait for ever."""
+    pair = NodePair(RECONNECTING)
+    session = open_session(pair, SessionMode.INDIVIDUAL)
+    producer, consumer = open_queue(pair, session)
+    pair.finish(producer.send(text_message("one", "q")))
+    others = [open_session(pair) for _ in range(3)]
+    missing: list[int] = []
+
+    def stop_and_start(sender: str, data: bytes) -> bytes:
+        if session.rebuilds and consumer.buffered and pair.agent.state is AgentState.RECONNECTING and not missing:
+            missing.append(sum(not other.rebuilds for other in others))
+            session.stop()
+            session.start()
+        return data
+
+    heard: list[object] = []
+    consumer.on_ready = lambda consumer: heard.append(consumer.next(pair.now) is not None)
+    pair.agent.on_notification = heard.append
+    pair.filter = stop_and_start
+    pair.cut()
+    pair.advance(1)
+    assert missing > [0]
+    kinds = [what if isinstance(what, bool) else type(what) for what in heard]
+    assert kinds == [FailureDetected, FailoverCompleted, ConnectionFailed, True]
+
+
 def test_with_window_zero_a_message_that_comes_for_a_caller_who_gave_up_is_not_paid_for_twice() -> None:
     """1. A message is on its way when its caller gives up; the next caller asks. 2. It arrives, late.
     3. Paid for once more, the broker would send messages that nobody asked for, and wait for their price for ever."""

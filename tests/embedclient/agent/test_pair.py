@@ -128,6 +128,31 @@ def test_a_broker_that_tells_of_itself_under_another_name_is_the_one_that_was_re
     assert news.pair.node_id is None
 
 
+def test_among_several_nodes_only_known_servers_are_tried_until_it_is_clear_which_one_it_was() -> None:
+    """Behind translated addresses a named server may belong to any of the nodes."""
+    tunnel, other = connector("tunnel", 7, "127.0.0.1"), connector("other", 8, "127.0.0.1")
+
+    def reached() -> News:
+        news = News(tunnel, other)
+        news.connect(tunnel)
+        for node_id, primary, backup in (("n", A, B), ("m", C, D)):
+            news.hear(node_id, primary, backup)
+            news.told[node_id] = None
+        news.pair.on_news(news.told)
+        return news
+
+    news = reached()
+    assert (news.pair.node_id, list(news.pair.candidates), news.lose()) == (None, ["n", "m"], ["tunnel"])
+    news.pair.on_answers(["n", "m"])  # as brokers do that cannot scale down
+    assert (news.pair.node_id, news.lose()) == (None, ["tunnel"])
+    news.pair.on_answers(["m"])
+    assert (news.pair.node_id, list(news.pair.candidates)) == ("m", [])
+    assert news.lose() == ["tunnel", "d", "other"]
+    news = reached()
+    news.pair.on_lost(away=True, heir=None, node_id="n")
+    assert (news.pair.node_id, names(news.pair.servers())) == ("n", ["b", "other", "tunnel"])
+
+
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "::1", "LOCALHOST"])
 def test_all_names_of_the_own_host_are_one(host: str) -> None:
     used = connector("used", 1, host)

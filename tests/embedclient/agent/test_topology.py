@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from embedclient.agent import Topology
+from embedclient.agent._topology import NODES_MAX
 from embedclient.model import TransportConfiguration
 from embedclient.wire.core import ClusterTopologyV2, ClusterTopologyV4
 
@@ -66,3 +67,23 @@ def test_without_high_availability_a_node_stays_known() -> None:
     topology.on_packet(up("n", 5, USED), USED, False)
     topology.on_packet(down("n", 7), USED, False)
     assert "n" in topology.nodes
+
+
+def test_a_node_whose_place_another_one_has_taken_is_forgotten() -> None:
+    topology = Topology()
+    for event_id, node_id in enumerate(("first", "elsewhere", "second"), 1):
+        topology.on_packet(up(node_id, event_id, OTHER if node_id == "elsewhere" else USED), USED, True)
+    topology.forget_former({"second": None})
+    assert list(topology.nodes) == ["elsewhere", "second"]
+    # Nodes that say the same of themselves, as inside of containers, are not one because of that.
+    topology.on_packet(up("third", 4, USED), USED, True)
+    topology.forget_former({"second": None, "third": None})
+    assert list(topology.nodes) == ["elsewhere", "second", "third"]
+    assert topology.connectors() == [OTHER, USED]
+
+
+def test_not_more_nodes_are_known_than_allowed() -> None:
+    topology = Topology()
+    for number in range(NODES_MAX + 2):
+        topology.on_packet(up(str(number), number, connector(number)), USED, True)
+    assert list(topology.nodes) == [str(number) for number in range(2, NODES_MAX + 2)]

@@ -84,6 +84,35 @@ def test_a_rolled_back_branch_gives_back_what_was_received() -> None:
     assert count_of(pair, plain) == 0
 
 
+def test_branches_that_others_end_are_kept_in_mind_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("embedclient.agent._xa.BRANCHES_MAX", 3)
+    pair = NodePair(REBUILDING)
+    _, xa = open_xa_session(pair)
+    _, manager = open_xa_session(pair)
+    pair.finish(xa.start(xid_of(0)))
+    pair.finish(xa.end(xid_of(0), XaFlag.TMSUSPEND))
+    for number in range(1, 10):
+        pair.finish(xa.start(xid_of(number)))
+        pair.finish(xa.end(xid_of(number)))
+        pair.finish(manager.commit(xid_of(number), one_phase=True))
+    assert list(xa._states) == [xid_of(0), xid_of(8), xid_of(9)]
+
+
+def test_no_request_overtakes_a_rollback_whose_caller_does_not_wait() -> None:
+    """1. The rollback waits for the answer to its SESS_STOP. 2. A commit of the same branch is asked for."""
+    pair = NodePair()
+    plain = open_session(pair)
+    open_queue(pair, plain)[1].close()
+    session, xa = open_xa_session(pair)
+    pair.finish(xa.start(xid_of(1)))
+    session.create_producer("q").send(text_message("undone", "q"))
+    pair.finish(xa.end(xid_of(1)))
+    rollback, commit = xa.rollback(xid_of(1)), xa.commit(xid_of(1), one_phase=True)
+    assert code_of(pair, rollback) == XaCode.XA_OK
+    assert code_of(pair, commit) == XaCode.XAER_NOTA
+    assert count_of(pair, plain) == 0
+
+
 @pytest.mark.parametrize("settings", [REBUILDING, REATTACHING], ids=["rebuilding", "reattaching"])
 @pytest.mark.parametrize("seed", range(30))
 def test_what_a_transaction_manager_is_told_is_what_the_queue_holds(seed: int, settings: LocatorSettings) -> None:

@@ -9,8 +9,8 @@ import pytest
 import trio
 import trio.testing
 
-from embedclient import AcknowledgeMode, ConnectionFactory, DeliveryMode
-from embedclient.errors import TransactionOutcomeUnknownException
+from embedclient import AcknowledgeMode, Connection, ConnectionFactory, DeliveryMode, ServerLocator
+from embedclient.errors import TransactionOutcomeUnknownException, TransactionRolledBackException
 from tests.embedclient.client.conftest import connected_in_vm, relayed_broker
 
 
@@ -105,6 +105,169 @@ async def test_a_cancelled_commit_whose_connection_is_lost_is_reported_by_the_ne
             relay.hold("down")
             with trio.move_on_after(0.01):
                 await session.commit()
+            relay.release()
+            relay.cut()
+            with pytest.raises(TransactionOutcomeUnknownException):
+                await session.commit()
+            await session.rollback()
+            await session.commit()
+
+
+class Mine(Exception):
+    pass
+
+
+async def everything_in(connection: Connection, queue: str = "q") -> list[object]:
+    bodies: list[object] = []
+    async with connection.session() as session, session.create_consumer(queue) as consumer:
+        while (message := await consumer.receive_nowait()) is not None:
+            bodies.append(message.body)
+    return bodies
+
+
+async def test_a_block_whose_rollback_was_cancelled_gives_nothing_to_the_next() -> None:
+    async with relayed_broker() as relay, ConnectionFactory(relay.url).connect() as connection:
+        async with connection.session(transacted=True) as session:
+            producer = session.create_producer("q")
+            await producer.send("taken back")
+            relay.hold("down")
+            with trio.move_on_after(0.01) as scope:
+                await session.rollback()
+            assert scope.cancelled_caught
+            relay.release()
+            async with session.transaction():
+                await producer.send("next")
+        assert await everything_in(connection) == ["next"]
+
+
+async def test_a_block_whose_rollback_is_not_over_in_time_gives_nothing_to_the_next() -> None:
+    """1. The connection is lost, and a block fails. 2. Its rollback waits. 3. All is back, and so is the session."""
+    async with relayed_broker() as relay:
+        times = "callTimeout=100&callFailoverTimeout=10000&reconnectAttempts=-1&retryInterval=1"
+        async with ConnectionFactory(f"{relay.url}?{times}&confirmationWindowSize=100000").connect() as connection:
+            lost = trio.Event()
+            async with connection.session(transacted=True) as session:
+                producer = session.create_producer("q")
+                await producer.send("taken back")
+                await session.create_temporary_queue()  # by now it is at the broker
+                for direction in ("up", "down"):
+                    relay.hold(direction)
+                connection._edge.agent.on_notification = lambda _: lost.set()
+                relay.cut()
+                await lost.wait()
+                with pytest.raises(Mine):
+                    async with session.transaction():
+                        raise Mine
+                relay.release()
+                async with session.transaction():
+                    await producer.send("next")
+            assert await everything_in(connection) == ["next"]
+
+
+async def test_a_commit_behind_a_cancelled_rollback_does_not_bring_its_work() -> None:
+    async with relayed_broker() as relay, ConnectionFactory(relay.url).connect() as connection:
+        async with connection.session(transacted=True) as session:
+            producer = session.create_producer("q")
+            await producer.send("taken back")
+            relay.hold("down")
+            with trio.move_on_after(0.01):
+                await session.rollback()
+            await producer.send("too early")
+            relay.release()
+            with pytest.raises(TransactionRolledBackException):
+                await session.commit()
+            await producer.send("next")
+            await session.commit()
+        assert await everything_in(connection) == ["next"]
+
+
+async def test_what_was_sent_behind_a_cancelled_commit_is_not_committed_in_silence_when_it_was_lost() -> None:
+    async with relayed_broker() as relay:
+        url = f"{relay.url}?reconnectAttempts=5&retryInterval=1"
+        async with ConnectionFactory(url).connect() as connection, connection.session(transacted=True) as session:
+            reconnected = trio.Event()
+            connection.add_failure_listener(lambda _, failed_over: reconnected.set() if failed_over else None)
+            producer = session.create_producer("q")
+            await producer.send("committed")
+            relay.hold("down")
+            with trio.move_on_after(0.01):
+                await session.commit()
+            await producer.send("lost")
+            relay.release()
+            await session.create_temporary_queue()  # the answer to the commit has come before this one's
+            relay.cut()
+            await reconnected.wait()
+            with pytest.raises(TransactionRolledBackException):
+                await session.commit()
+
+
+async def test_a_block_is_told_of_a_cancelled_commit_before_it_begins() -> None:
+    async with relayed_broker() as relay:
+        url = f"{relay.url}?reconnectAttempts=5&retryInterval=1"
+        async with ConnectionFactory(url).connect() as connection, connection.session(transacted=True) as session:
+            producer = session.create_producer("q")
+            await producer.send("x")
+            await session.commit()
+            async with session.create_consumer("q") as consumer:
+                received = await consumer.receive(timeout=1)
+            assert received is not None
+            await producer.send("y")
+            relay.hold("down")
+            with trio.move_on_after(0.01):
+                await session.commit()
+            relay.release()
+            relay.cut()
+            await received.acknowledge()  # it means nothing in a transaction, and tells of nothing
+            with pytest.raises(TransactionOutcomeUnknownException):
+                async with session.transaction():
+                    raise AssertionError("not run")
+            async with session.transaction():
+                await producer.send("z")
+
+
+@pytest.mark.parametrize("mode", [AcknowledgeMode.CLIENT, AcknowledgeMode.INDIVIDUAL])
+async def test_a_cancelled_acknowledgement_whose_connection_is_lost_is_reported_by_the_next(
+    mode: AcknowledgeMode,
+) -> None:
+    async with relayed_broker() as relay:
+        url = f"{relay.url}?reconnectAttempts=5&retryInterval=1"
+        async with (
+            ConnectionFactory(url).connect() as connection,
+            connection.session(acknowledge_mode=mode) as session,
+            session.create_consumer("q") as consumer,
+        ):
+            producer = session.create_producer("q")
+            await producer.send("x")
+            message = await consumer.receive(timeout=1)
+            assert message is not None
+            relay.hold("down")
+            with trio.move_on_after(0.01) as scope:
+                await message.acknowledge()
+            assert scope.cancelled_caught
+            relay.release()
+            relay.cut()
+            await producer.send("y")
+            next_message = await consumer.receive(timeout=5)
+            assert next_message is not None
+            with pytest.raises(TransactionOutcomeUnknownException):
+                await next_message.acknowledge()
+            await next_message.acknowledge()
+
+
+async def test_a_cancelled_commit_of_the_core_layer_is_reported_by_the_next() -> None:
+    async with relayed_broker() as relay:
+        locator = ServerLocator(f"{relay.url}?reconnectAttempts=5&retryInterval=1")
+        async with (
+            locator.create_session_factory() as factory,
+            factory.create_session(auto_commit_sends=False, auto_commit_acks=False) as session,
+        ):
+            await session.create_queue("q")
+            producer = session.create_producer("q")
+            await producer.send(session.create_message())
+            relay.hold("down")
+            with trio.move_on_after(0.01) as scope:
+                await session.commit()
+            assert scope.cancelled_caught
             relay.release()
             relay.cut()
             with pytest.raises(TransactionOutcomeUnknownException):

@@ -42,6 +42,17 @@ async def test_no_task_outlives_the_connection() -> None:
         assert tasks_now() == before
 
 
+async def test_a_connection_in_an_exception_handler_ends_without_what_is_handled() -> None:
+    done = False
+    try:
+        raise Mine
+    except Mine:
+        async with connected_in_vm() as connection, connection.session() as session:
+            await session.create_producer("q").send("said while it is handled")
+        done = True
+    assert done
+
+
 async def test_a_second_block_over_the_same_opening_is_refused() -> None:
     async with connected_in_vm() as connection:
         opening = connection.session()

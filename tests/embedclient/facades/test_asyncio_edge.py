@@ -85,6 +85,20 @@ def test_a_cancelled_task_closes_its_connection_in_an_orderly_way(url: str) -> N
     run(main())
 
 
+def test_a_connection_in_an_exception_handler_ends_without_what_is_handled(url: str) -> None:
+    async def main() -> None:
+        done = False
+        try:
+            raise LookupError
+        except LookupError:
+            async with ConnectionFactory(url).connect():
+                pass
+            done = True
+        assert done
+
+    run(main())
+
+
 def test_a_timeout_around_a_connection_is_a_timeout(url: str) -> None:
     async def main() -> None:
         with pytest.raises(TimeoutError):

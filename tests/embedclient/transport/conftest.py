@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 import pytest
 import trio
 
+from embedbroker.pytest_plugin._link import Link
 from embedclient.transport import ByteStream, connect_tcp, listen_tcp, memory_pair, vm_connect, vm_listen
 
 Pipes = tuple[ByteStream, ByteStream]
@@ -50,7 +51,16 @@ async def open_vm_pipes() -> AsyncIterator[Pipes]:
         yield pipes
 
 
-@pytest.fixture(params=[open_tcp_pipes, open_memory_pipes, open_vm_pipes], ids=["tcp", "memory", "vm"])
+@asynccontextmanager
+async def open_link_pipes() -> AsyncIterator[Pipes]:
+    await trio.lowlevel.checkpoint()
+    async with _closing(*Link("of a test", lambda text: None).pipe(("client", "broker"))) as pipes:
+        yield pipes
+
+
+@pytest.fixture(
+    params=[open_tcp_pipes, open_memory_pipes, open_vm_pipes, open_link_pipes], ids=["tcp", "memory", "vm", "link"]
+)
 def open_pipes(request: pytest.FixtureRequest) -> OpenPipes:
     opener: OpenPipes = request.param
     return opener

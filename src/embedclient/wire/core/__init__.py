@@ -125,6 +125,30 @@ if TYPE_CHECKING:
         SessionQueueQueryResponseV3,
         SessionUniqueAddMetadata,
     )
+    from ._quorum_vote import LIVE_VOTE_HANDLER, PRIMARY_VOTE_HANDLER, LiveVote, decode_vote, encode_vote
+    from ._replication_packets import (
+        CopiedFile,
+        CopyBegin,
+        CopyMark,
+        Farewell,
+        HeldFile,
+        OperationCode,
+        ReplicaAccepted,
+        ReplicaInventory,
+        ReplicaRefused,
+        ReplicaRegistration,
+        StreamAnswer,
+        StreamChunk,
+        StreamFarewell,
+        StreamMark,
+        StreamOperation,
+        StreamType,
+        StreamWork,
+        decode_chunk,
+        decode_work,
+        encode_chunk,
+        encode_work,
+    )
     from ._session_packets import (
         CreateProducer,
         DisconnectConsumer,
@@ -179,6 +203,8 @@ __all__ = [
     "FRAME_HEADER",
     "FRAME_HEADER_SIZE",
     "HANDSHAKE",
+    "LIVE_VOTE_HANDLER",
+    "PRIMARY_VOTE_HANDLER",
     "RECEIVE_TRAILER",
     "RECEIVE_TRAILER_SIZE",
     "ROUTING_TYPE_KEY",
@@ -198,6 +224,9 @@ __all__ = [
     "ClusterTopologyV2",
     "ClusterTopologyV3",
     "ClusterTopologyV4",
+    "CopiedFile",
+    "CopyBegin",
+    "CopyMark",
     "CoreMessage",
     "CreateAddress",
     "CreateProducer",
@@ -216,6 +245,7 @@ __all__ = [
     "DisconnectV2",
     "DisconnectV3",
     "ExceptionResponse",
+    "Farewell",
     "FederationAddressPolicy",
     "FederationConnection",
     "FederationDownstreamConnect",
@@ -227,11 +257,14 @@ __all__ = [
     "FederationStream",
     "FederationTransformer",
     "FrameSplitter",
+    "HeldFile",
+    "LiveVote",
     "MessageReader",
     "MessageTemplate",
     "MessageType",
     "NodeAnnounce",
     "NullResponse",
+    "OperationCode",
     "Packet",
     "PacketType",
     "PacketsConfirmed",
@@ -242,6 +275,10 @@ __all__ = [
     "ReattachSession",
     "ReattachSessionResponse",
     "RemoveProducer",
+    "ReplicaAccepted",
+    "ReplicaInventory",
+    "ReplicaRefused",
+    "ReplicaRegistration",
     "ScaleDownAnnouncement",
     "SessionAcknowledge",
     "SessionAddMetadata",
@@ -294,16 +331,27 @@ __all__ = [
     "SessionXaSetTimeoutResponse",
     "SessionXaStart",
     "SessionXaSuspend",
+    "StreamAnswer",
+    "StreamChunk",
+    "StreamFarewell",
+    "StreamMark",
+    "StreamOperation",
+    "StreamType",
+    "StreamWork",
     "SubscribeTopology",
     "SubscribeTopologyV2",
     "append_bytes_value",
     "append_stream_item",
+    "decode_chunk",
     "decode_map",
     "decode_object",
     "decode_packet",
     "decode_stream",
     "decode_text",
+    "decode_vote",
+    "decode_work",
     "encode_acknowledge",
+    "encode_chunk",
     "encode_consumer_credit",
     "encode_map",
     "encode_null_response",
@@ -313,6 +361,8 @@ __all__ = [
     "encode_send",
     "encode_stream",
     "encode_text",
+    "encode_vote",
+    "encode_work",
     "from_1x",
     "is_confirmed",
     "message_raw",
@@ -324,137 +374,56 @@ __all__ = [
     "to_1x",
 ]
 
-_FAMILIES = {
+_NAMES = {
     "_connection_packets": (
-        "CheckForFailover",
-        "CheckForFailoverReply",
-        "ClusterTopology",
-        "ClusterTopologyV2",
-        "ClusterTopologyV3",
-        "ClusterTopologyV4",
-        "CreateSession",
-        "CreateSessionResponse",
-        "CreateSessionV2",
-        "Disconnect",
-        "DisconnectV2",
-        "DisconnectV3",
-        "ExceptionResponse",
-        "NullResponse",
-        "PacketsConfirmed",
-        "Ping",
-        "ReattachSession",
-        "ReattachSessionResponse",
-        "SubscribeTopology",
-        "SubscribeTopologyV2",
+        "CheckForFailover CheckForFailoverReply ClusterTopology ClusterTopologyV2 ClusterTopologyV3 "
+        "ClusterTopologyV4 CreateSession CreateSessionResponse CreateSessionV2 Disconnect DisconnectV2 "
+        "DisconnectV3 ExceptionResponse NullResponse PacketsConfirmed Ping ReattachSession "
+        "ReattachSessionResponse SubscribeTopology SubscribeTopologyV2"
     ),
+    "_quorum_vote": "LIVE_VOTE_HANDLER PRIMARY_VOTE_HANDLER LiveVote decode_vote encode_vote",
     "_queue_packets": (
-        "CreateAddress",
-        "CreateQueue",
-        "CreateQueueV2",
-        "CreateSharedQueue",
-        "CreateSharedQueueV2",
-        "DeleteQueue",
-        "SessionAddMetadata",
-        "SessionAddMetadataV2",
-        "SessionBindingQuery",
-        "SessionBindingQueryResponse",
-        "SessionBindingQueryResponseV2",
-        "SessionBindingQueryResponseV3",
-        "SessionBindingQueryResponseV4",
-        "SessionBindingQueryResponseV5",
-        "SessionQueueQuery",
-        "SessionQueueQueryResponse",
-        "SessionQueueQueryResponseV2",
-        "SessionQueueQueryResponseV3",
-        "SessionUniqueAddMetadata",
+        "CreateAddress CreateQueue CreateQueueV2 CreateSharedQueue CreateSharedQueueV2 DeleteQueue "
+        "SessionAddMetadata SessionAddMetadataV2 SessionBindingQuery SessionBindingQueryResponse "
+        "SessionBindingQueryResponseV2 SessionBindingQueryResponseV3 SessionBindingQueryResponseV4 "
+        "SessionBindingQueryResponseV5 SessionQueueQuery SessionQueueQueryResponse "
+        "SessionQueueQueryResponseV2 SessionQueueQueryResponseV3 SessionUniqueAddMetadata"
     ),
     "_session_packets": (
-        "CreateProducer",
-        "DisconnectConsumer",
-        "DisconnectConsumerKill",
-        "RemoveProducer",
-        "SessionAcknowledge",
-        "SessionClose",
-        "SessionCommit",
-        "SessionConsumerClose",
-        "SessionConsumerFlowCredit",
-        "SessionCreateConsumer",
-        "SessionExpire",
-        "SessionForceConsumerDelivery",
-        "SessionIndividualAcknowledge",
-        "SessionProducerCredits",
-        "SessionProducerCreditsFail",
-        "SessionReceiveContinuation",
-        "SessionReceiveLarge",
-        "SessionReceiveMessage",
-        "SessionRequestProducerCredits",
-        "SessionRollback",
-        "SessionSend",
-        "SessionSendContinuation",
-        "SessionSendLarge",
-        "SessionStart",
-        "SessionStop",
+        "CreateProducer DisconnectConsumer DisconnectConsumerKill RemoveProducer SessionAcknowledge "
+        "SessionClose SessionCommit SessionConsumerClose SessionConsumerFlowCredit SessionCreateConsumer "
+        "SessionExpire SessionForceConsumerDelivery SessionIndividualAcknowledge SessionProducerCredits "
+        "SessionProducerCreditsFail SessionReceiveContinuation SessionReceiveLarge SessionReceiveMessage "
+        "SessionRequestProducerCredits SessionRollback SessionSend SessionSendContinuation SessionSendLarge "
+        "SessionStart SessionStop"
     ),
     "_xa_packets": (
-        "SessionXaCommit",
-        "SessionXaEnd",
-        "SessionXaFailed",
-        "SessionXaForget",
-        "SessionXaGetTimeout",
-        "SessionXaGetTimeoutResponse",
-        "SessionXaInDoubtXids",
-        "SessionXaInDoubtXidsResponse",
-        "SessionXaJoin",
-        "SessionXaPrepare",
-        "SessionXaResponse",
-        "SessionXaResume",
-        "SessionXaRollback",
-        "SessionXaSetTimeout",
-        "SessionXaSetTimeoutResponse",
-        "SessionXaStart",
-        "SessionXaSuspend",
+        "SessionXaCommit SessionXaEnd SessionXaFailed SessionXaForget SessionXaGetTimeout "
+        "SessionXaGetTimeoutResponse SessionXaInDoubtXids SessionXaInDoubtXidsResponse SessionXaJoin "
+        "SessionXaPrepare SessionXaResponse SessionXaResume SessionXaRollback SessionXaSetTimeout "
+        "SessionXaSetTimeoutResponse SessionXaStart SessionXaSuspend"
     ),
     "_cluster_packets": (
-        "BackupRegistration",
-        "BackupRegistrationFailed",
-        "BackupRegistrationProblem",
-        "BackupRequest",
-        "BackupRequestResponse",
-        "ClusterConnect",
-        "ClusterConnectReply",
-        "NodeAnnounce",
-        "QuorumVote",
-        "QuorumVoteReply",
-        "ScaleDownAnnouncement",
+        "BackupRegistration BackupRegistrationFailed BackupRegistrationProblem BackupRequest "
+        "BackupRequestResponse ClusterConnect ClusterConnectReply NodeAnnounce QuorumVote QuorumVoteReply "
+        "ScaleDownAnnouncement"
     ),
     "_federation_packets": (
-        "FederationAddressPolicy",
-        "FederationConnection",
-        "FederationDownstreamConnect",
-        "FederationPolicySet",
-        "FederationProperty",
-        "FederationQueueMatch",
-        "FederationQueuePolicy",
-        "FederationStream",
-        "FederationTransformer",
-        "FederationPolicy",
+        "FederationAddressPolicy FederationConnection FederationDownstreamConnect FederationPolicySet "
+        "FederationProperty FederationQueueMatch FederationQueuePolicy FederationStream FederationTransformer "
+        "FederationPolicy"
+    ),
+    "_replication_packets": (
+        "CopiedFile CopyBegin CopyMark Farewell HeldFile OperationCode ReplicaAccepted ReplicaInventory "
+        "ReplicaRefused ReplicaRegistration StreamAnswer StreamChunk StreamFarewell StreamMark "
+        "StreamOperation StreamType StreamWork decode_chunk decode_work encode_chunk encode_work"
     ),
     "_bodies": (
-        "Reader",
-        "append_bytes_value",
-        "append_stream_item",
-        "decode_map",
-        "decode_object",
-        "decode_stream",
-        "decode_text",
-        "encode_map",
-        "encode_object",
-        "encode_stream",
-        "encode_text",
-        "read_bytes_value",
-        "read_stream_item",
+        "Reader append_bytes_value append_stream_item decode_map decode_object decode_stream decode_text "
+        "encode_map encode_object encode_stream encode_text read_bytes_value read_stream_item"
     ),
 }
+_FAMILIES = {family: tuple(names.split()) for family, names in _NAMES.items()}
 _FAMILY_OF = {name: family for family, names in _FAMILIES.items() for name in names}
 
 

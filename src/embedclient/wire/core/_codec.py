@@ -20,6 +20,7 @@ __all__ = ["decode_packet", "encode_packet"]
 _XA: Final = frozenset((39, *range(51, 67)))
 _CLUSTER: Final = frozenset((111, 115, 116, 125, 126, 127, -1, -2, -3, -6))
 _FEDERATION: Final = frozenset((-16,))
+_REPLICATION: Final = frozenset(range(-109, -99))
 
 _classes: dict[int, type[Packet]] = {}
 
@@ -33,6 +34,8 @@ def _load(packet_type: int) -> type[Packet]:
         from ._cluster_packets import PACKETS as family
     elif packet_type in _FEDERATION:
         from ._federation_packets import PACKETS as family
+    elif packet_type in _REPLICATION:
+        from ._replication_packets import PACKETS as family
     else:
         from . import _connection_packets, _queue_packets, _session_packets
 
