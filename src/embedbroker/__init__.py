@@ -16,15 +16,18 @@ if TYPE_CHECKING:
         BrokerConfig,
         ClusterConnection,
         HAPolicy,
+        LockManager,
         PrimaryOnly,
         QueueConfiguration,
+        ReplicationBackup,
+        ReplicationPrimary,
         Role,
         ScaleDown,
         SharedStoreBackup,
         SharedStorePrimary,
     )
     from .configfile import ConfigFileError, load_config
-    from .locks import MemoryLocks
+    from .locks import MemoryLockManager, MemoryLocks
     from .runtime import EmbeddedBroker
     from .runtime._threaded import ThreadedBroker
 
@@ -37,9 +40,13 @@ __all__ = [
     "ConfigFileError",
     "EmbeddedBroker",
     "HAPolicy",
+    "LockManager",
+    "MemoryLockManager",
     "MemoryLocks",
     "PrimaryOnly",
     "QueueConfiguration",
+    "ReplicationBackup",
+    "ReplicationPrimary",
     "Role",
     "ScaleDown",
     "SharedStoreBackup",
@@ -53,6 +60,7 @@ _HOMES = {
     **dict.fromkeys(__all__, ".config"),
     "ConfigFileError": ".configfile",
     "EmbeddedBroker": ".runtime",
+    "MemoryLockManager": ".locks",
     "MemoryLocks": ".locks",
     "ThreadedBroker": ".runtime._threaded",
     "load_config": ".configfile",

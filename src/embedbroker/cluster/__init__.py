@@ -1,20 +1,27 @@
 """A broker among others: the members of its cluster, and the control channel between brokers."""
 
+from ._ballot import Ballot, Electorate, votes_needed
 from ._contacts import Caller, Contact, Switchboard
 from ._guests import Guest, Guests
 from ._link import ControlLink, LinkEnd, LinkState
 from ._membership import Membership
 from ._peer import CONTROL_CHANNEL, PING_CHANNEL, STREAM_CHANNEL, FrameReceiver, Peer, Pipe
+from ._questions import ballot_to_go_on, ballot_to_take_over, hear_votes, repeat_question
+from ._rivals import refuse_other_backups
 from ._topology import Change, Listener, Member, MemberDown, MemberUp, Topology, Verdict
+from ._voter import Bid, Voter, connector_text, leads_to
 
 __all__ = [
     "CONTROL_CHANNEL",
     "PING_CHANNEL",
     "STREAM_CHANNEL",
+    "Ballot",
+    "Bid",
     "Caller",
     "Change",
     "Contact",
     "ControlLink",
+    "Electorate",
     "FrameReceiver",
     "Guest",
     "Guests",
@@ -30,4 +37,13 @@ __all__ = [
     "Switchboard",
     "Topology",
     "Verdict",
+    "Voter",
+    "ballot_to_go_on",
+    "ballot_to_take_over",
+    "connector_text",
+    "hear_votes",
+    "leads_to",
+    "refuse_other_backups",
+    "repeat_question",
+    "votes_needed",
 ]

@@ -92,6 +92,8 @@ class Contact:
         self._interval_ms: float = settings.retry_interval_ms
         self._due = now.monotonic
         self._unreached_since: float | None = now.monotonic
+        #: Whether it is known who is at this place, or that nobody is.
+        self.is_settled = False
 
     @property
     def authorized_link(self) -> ControlLink | None:
@@ -126,6 +128,7 @@ class Contact:
             self._number = self._switchboard.dial(self, self.connector, timeout_s)
 
     def _pause(self, seconds: float) -> None:
+        self.is_settled = True
         self._number = None
         self.link = None
         self._due = self._now.monotonic + seconds

@@ -6,7 +6,7 @@ the cluster user and password were right (cluster-and-ha 4.6, 5). Refuses to kno
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hmac import compare_digest
 
 from attrs import define
@@ -40,6 +40,19 @@ class Guest:
     #: Who takes the frames of the stream channel, and who is told when the connection is gone.
     on_frame: FrameReceiver | None = None
     on_gone: Callable[[], None] | None = None
+
+    @property
+    def name(self) -> str:
+        """Where the peer is, for the operator."""
+        return self.peer.name
+
+    def write_pieces(self, pieces: Sequence[bytes | bytearray]) -> None:
+        """Send whole frames of the stream channel; on a connection that is gone they go nowhere."""
+        self.peer.write_pieces(pieces)
+
+    def fail(self, reason: str) -> None:
+        """End the connection because of what the peer did."""
+        self.peer.fail(reason)
 
 
 class Guests:

@@ -6,7 +6,7 @@ reads into frames. Refuses to know why the broker talks to this peer, when to tr
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 
 from embedbroker.config import ClusterConnection
@@ -32,6 +32,10 @@ from embedclient.wire.core import (
 from ._peer import CONTROL_CHANNEL, PING_CHANNEL, STREAM_CHANNEL, FrameReceiver, Pipe
 
 __all__ = ["ControlLink", "LinkEnd", "LinkState", "can_be_dialled", "where"]
+
+
+# What a broker writes for the largest message that a client may send is a little longer than what that client sent.
+_FRAME_BYTES_MAX = 104 * 1024 * 1024
 
 
 class LinkState(Enum):
@@ -80,7 +84,7 @@ class ControlLink:
         self._pipe = pipe
         self._settings = settings
         self._version = version
-        self._splitter = FrameSplitter()
+        self._splitter = FrameSplitter(_FRAME_BYTES_MAX)
         self._answer_due: float | None = now.monotonic + settings.call_timeout_ms / 1000
         self._last_heard = now.monotonic
         self._next_ping: float | None = None
@@ -105,6 +109,11 @@ class ControlLink:
         """Send a packet; on a link that is over it goes nowhere."""
         if self.state is not LinkState.CLOSED:
             self._pipe.write(encode_packet(packet, channel_id, self.version))
+
+    def write_pieces(self, pieces: Sequence[bytes | bytearray]) -> None:
+        """Send whole frames of the stream channel; on a link that is over they go nowhere."""
+        if self.state is not LinkState.CLOSED:
+            self._pipe.write_pieces(pieces)
 
     def subscribe(self) -> None:
         """Ask for the peer's topology, from now on."""

@@ -218,6 +218,16 @@ class Membership:
                 )
                 self._contacts.append(contact)
 
+    @property
+    def is_informed(self) -> bool:
+        """Whether every place was asked for its members, or nobody was there."""
+        return bool(self._contacts) and all(contact.is_settled for contact in self._contacts)
+
+    def _settle(self, link: ControlLink) -> None:
+        for contact in self._contacts:
+            if contact.link is link:
+                contact.is_settled = True
+
     def link_to(self, connector: TransportConfiguration) -> ControlLink | None:
         """The link to the broker at a place, if it has taken us for one of its cluster."""
         for link in self._links():
@@ -290,8 +300,10 @@ class Membership:
 
     def _on_link_packet(self, link: ControlLink, packet: Packet) -> None:
         match change_in(packet):
-            case MemberUp(member):
+            case MemberUp(member, last):
                 verdict = self._hear(member)
+                if last:
+                    self._settle(link)
                 if verdict is Verdict.REMOVED and member.live is not None and member.live.leads_where(link.connector):
                     # It is there and says so itself. A backup, which nobody connects to, has no other way to learn it.
                     self.topology.revive(member)

@@ -5,7 +5,7 @@ Responsible for saying what is asked of a connection that a broker accepted, and
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from embedclient.wire.core import Packet
@@ -33,6 +33,9 @@ class Peer(Protocol):
     def send(self, packet: Packet, channel_id: int) -> None:
         """Send a packet; on a connection that is gone it goes nowhere."""
 
+    def write_pieces(self, pieces: Sequence[bytes | bytearray]) -> None:
+        """Send whole frames of the stream channel; on a connection that is gone they go nowhere."""
+
     def fail(self, reason: str) -> None:
         """End the connection because of what the peer did."""
 
@@ -42,6 +45,9 @@ class Pipe(Protocol):
 
     def write(self, frame: bytes) -> None:
         """Send bytes behind those of before."""
+
+    def write_pieces(self, pieces: Sequence[bytes | bytearray]) -> object:
+        """Send what belongs together."""
 
     def close(self, reason: str) -> None:
         """End the connection after what was written was handed over."""

@@ -27,6 +27,9 @@ from ._values import boolean, seconds, text, whole
 
 __all__ = ["ha_policy"]
 
+# What Artemis uses for a manager without a class-name.
+_DEFAULT_MANAGER = "org.apache.activemq.artemis.lockmanager.zookeeper.CuratorDistributedLockManager"
+
 _Policy = type[ReplicationPrimary | ReplicationBackup | SharedStorePrimary | SharedStoreBackup]
 
 _STRATEGIES = ("primary-only", "live-only", "replication", "shared-store")
@@ -152,9 +155,6 @@ def _add_lock_manager(part: Element, policy: dict[str, Any], findings: Findings)
     if element is None:
         return
     values = values_of(element, {"class-name": ("class_name", text)}, LockManager, findings)
-    if not element.children.get("class-name"):
-        findings.refuse(element.place, "has no class-name")
-        return
     properties: dict[str, str] = {}
     for holder in element.take_all("properties"):
         for entry in holder.take_all("property"):
@@ -162,5 +162,7 @@ def _add_lock_manager(part: Element, policy: dict[str, Any], findings: Findings)
             value = attribute_of(entry, "value", text, findings)
             if key is not None and isinstance(value, str):
                 named_once(properties, key, value, entry.place, findings)
+    if not element.children.get("class-name"):
+        values["class_name"] = _DEFAULT_MANAGER
     if "class_name" in values:
         policy["lock_manager"] = built(LockManager, {**values, "properties": properties}, element.place, findings)

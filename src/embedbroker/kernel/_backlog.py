@@ -13,7 +13,7 @@ message is wanted.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter
 from typing import TypeAlias
 
@@ -21,7 +21,7 @@ from embedclient.model import Message
 
 from ._returned import Returned
 
-__all__ = ["Backlog", "Cursor", "Reference", "Restore", "Sealed"]
+__all__ = ["CHUNK_ENTRIES", "Backlog", "Cursor", "Reference", "Restore", "Sealed"]
 
 CHUNK_ENTRIES = 256
 # Chunks at each end that stay open: a queue that is being worked off never pays for sealing.
@@ -126,14 +126,13 @@ class Backlog:
         if priority > self._highest:
             self._highest = priority
 
-    def load(self, priority: int, entries: list[Sealed]) -> None:
-        """Fill an empty priority with sealed entries in order of position."""
+    def load(self, priority: int, chunks: Iterable[tuple[Sealed, ...]]) -> None:
+        """Fill an empty priority with chunks of sealed entries, `CHUNK_ENTRIES` at most, in order of position."""
         assert self._levels[priority] is None, priority
         level = self._levels[priority] = _Level()
-        for start in range(0, len(entries), CHUNK_ENTRIES):
-            level.chunks.append(tuple(entries[start : start + CHUNK_ENTRIES]))
-        level.live = len(entries)
-        self.size += len(entries)
+        level.chunks.extend(chunks)
+        level.live = sum(map(len, level.chunks))
+        self.size += level.live
         self._highest = max(self._highest, priority)
 
     def pop(self) -> Reference:

@@ -34,14 +34,14 @@ _NEVER = float("inf")
 class BranchTable:
     """Branches by id, and the decisions that transaction managers have to be told."""
 
-    __slots__ = ("_branches", "_checked", "_earliest", "_kernel", "_outcomes", "_unprepared")
+    __slots__ = ("_branches", "_checked", "_earliest", "_kernel", "_outcomes", "unprepared")
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         self._branches: dict[Xid, Branch] = {}
         self._outcomes: dict[Xid, HeuristicOutcome] = {}
         # Those that may time out; no deadline is before the earliest.
-        self._unprepared: dict[Branch, None] = {}
+        self.unprepared: dict[Branch, None] = {}
         self._earliest = _NEVER
         self._checked = 0.0
 
@@ -180,7 +180,7 @@ class BranchTable:
         self._kernel.duplicates.hold(branch.transaction)
         if branch.transaction.state is TransactionState.ROLLBACK_ONLY:
             return self._roll_back_failed(branch)
-        self._unprepared.pop(branch, None)
+        self.unprepared.pop(branch, None)
         branch.is_prepared = True
         branch.left_by = None
         transaction = branch.transaction
@@ -295,7 +295,7 @@ class BranchTable:
 
     def next_deadline(self) -> float | None:
         """When `run` has something to do, in monotonic seconds."""
-        if not self._unprepared:
+        if not self.unprepared:
             return None
         return max(self._earliest, self._checked + self._kernel.config.transaction_timeout_scan_period_ms / 1000)
 
@@ -304,11 +304,11 @@ class BranchTable:
         due = self.next_deadline()
         if due is None or now < due:
             return
-        late = [branch for branch in self._unprepared if branch.deadline <= now]
+        late = [branch for branch in self.unprepared if branch.deadline <= now]
         for branch in late[:_TIMEOUTS_PER_RUN]:
             self._kernel.log(f"{name_of(branch.xid)} is rolled back: it was not prepared in time")
             self._undo(branch, XaCode.XA_RBTIMEOUT, "it was not prepared in time")
-        self._earliest = min((branch.deadline for branch in self._unprepared), default=_NEVER)
+        self._earliest = min((branch.deadline for branch in self.unprepared), default=_NEVER)
         if len(late) <= _TIMEOUTS_PER_RUN:
             self._checked = now
 
@@ -324,13 +324,13 @@ class BranchTable:
 
     def _enter(self, branch: Branch) -> None:
         self._branches[branch.xid] = branch
-        self._unprepared[branch] = None
+        self.unprepared[branch] = None
         self._earliest = min(self._earliest, branch.deadline)
 
     def _leave(self, branch: Branch) -> None:
         """A branch is decided."""
         del self._branches[branch.xid]
-        self._unprepared.pop(branch, None)
+        self.unprepared.pop(branch, None)
         branch.is_over = True
         if branch.is_prepared:
             self._pledge(branch.transaction, -1)

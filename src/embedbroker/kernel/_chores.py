@@ -7,12 +7,15 @@ are on their way. Refuses to know what is done.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import islice
+from typing import TypeVar
 
 from ._queue import Queue
 
-__all__ = ["AT_ONCE_MAX", "Chores"]
+__all__ = ["AT_ONCE_MAX", "Chores", "drained"]
+
+T = TypeVar("T")
 
 # Up to this many effects of one request are carried out at once; the rest of a larger one is spread over steps.
 AT_ONCE_MAX = 64
@@ -42,13 +45,15 @@ class Chores:
 
         self.waiting.append(once())
 
-    def add_holding(self, queue: Queue, chore: Iterator[None]) -> None:
-        """The same; the queue delivers nothing until it is done, so that order is kept."""
-        queue.hold()
+    def add_holding(self, queues: Collection[Queue], chore: Iterator[None]) -> None:
+        """The same; the queues deliver nothing until it is done, so that order is kept."""
+        for queue in queues:
+            queue.hold()
 
         def held() -> Iterator[None]:
             yield from chore
-            queue.let_go()
+            for queue in queues:
+                queue.let_go()
 
         self.waiting.append(held())
 
@@ -61,3 +66,10 @@ class Chores:
             if done < budget:
                 waiting.popleft()
         return done
+
+
+def drained(entries: list[T]) -> Iterator[T]:
+    """Each of them once, in order. The list is emptied on the way: freeing a large one takes as long as using it."""
+    entries.reverse()
+    while entries:
+        yield entries.pop()

@@ -6,13 +6,13 @@ messages to a port and is charged what the port says.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Protocol
 
 from embedclient.model import Message
 
 from ._backlog import Cursor, Reference
 from ._credit import Credit
+from ._deliveries import Deliveries
 from ._selector import Selector
 from ._valve import Valve
 
@@ -99,7 +99,7 @@ class Consumer:
         self.in_ready = False
         self.pre_acknowledge = False
         self.cursor = Cursor()
-        self.unsettled: OrderedDict[int, Reference] = OrderedDict()
+        self.unsettled = Deliveries()
         # Sequence of a forced delivery that is still to be answered.
         self.marker: int | None = None
 

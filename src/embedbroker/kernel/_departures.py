@@ -21,7 +21,10 @@ from ._transaction import Transaction
 if TYPE_CHECKING:
     from ._kernel import Kernel
 
-__all__ = ["Departures"]
+__all__ = ["MOVE_COST", "Departures"]
+
+MOVE_COST = 32
+"""What moving one message takes of the work of a step: it is copied, recorded and counted in a transaction."""
 
 _ROUTING_TYPE = "_AMQ_ROUTING_TYPE"
 _ORIGINAL_ROUTING_TYPE = "_AMQ_ORIG_ROUTING_TYPE"

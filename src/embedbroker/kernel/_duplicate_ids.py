@@ -20,6 +20,7 @@ from embedbroker.config import AddressSettingsRepository, BrokerConfig
 from embedclient.errors import ErrorCode
 from embedclient.model import Message
 
+from ._chores import drained
 from ._refusal import Refused
 from ._transaction import TransactionState
 
@@ -79,7 +80,7 @@ class DuplicateIds:
 
     __slots__ = (
         "_caches",
-        "_held",
+        "_claims",
         "_ids",
         "_log",
         "_persists",
@@ -110,8 +111,8 @@ class DuplicateIds:
         self.used_bytes = 0
         # Those with ids, the one that got an id last at the end.
         self._caches: OrderedDict[IdCache, None] = OrderedDict()
-        # Ids of transactions that are about to commit, or prepared, or committed and on their way into the caches.
-        self._held: dict[tuple[int, bytes], Transaction] = {}
+        # Who has sent an id and not brought it into force, or let go of it: mostly one transaction, with its claim.
+        self._claims: dict[tuple[int, bytes], Transaction | tuple[Transaction, ...]] = {}
         self._said = False
 
     # -- a message comes -----------------------------------------------------------------------------------------
@@ -125,7 +126,7 @@ class DuplicateIds:
         """
         value = _bounded(duplicate_id)
         cache = address.duplicate_ids
-        holder = self._held.get((address.definition.id, value)) if self._held else None
+        holder = self._holder((address.definition.id, value)) if self._claims else None
         committed = holder is not None and holder.state is TransactionState.ENDED
         if committed or (cache is not None and value in cache):
             text = f"a duplicate of a message to {address.name!r} is dropped, its id is {_shown(duplicate_id)}"
@@ -155,48 +156,92 @@ class DuplicateIds:
             if transaction is not None:
                 transaction.recorded = True
         if transaction is not None:
-            transaction.identified.append(identified)
+            self.claim(identified, transaction)
         else:
             self.enforce(identified.address, entry)
 
     # -- transactions --------------------------------------------------------------------------------------------
 
+    def claim(self, identified: Identified, transaction: Transaction) -> None:
+        """A transaction has sent a message with this id. Those that have sent the same one are its rivals from now on.
+
+        The same id twice in one transaction is no conflict, as in Artemis: a sender that repeats itself after a failure
+        begins a new one.
+        """
+        transaction.identified.append(identified)
+        key = identified.entry.address_id, identified.entry.value
+        earlier = self._claims.setdefault(key, transaction)
+        if earlier is transaction:
+            return
+        others = _claimants(earlier)
+        if transaction in others:
+            return
+        self._claims[key] = (*others, transaction)
+        for other in others:
+            # One that was rolled back has only not been taken off yet.
+            if other.holds_ids or other.state is not TransactionState.ENDED:
+                other.rivals[transaction] = transaction.rivals[other] = identified
+
     def hold(self, transaction: Transaction) -> None:
         """Make sure that the transaction can commit, from now on, as to its ids; otherwise it becomes rollback-only.
 
-        Another one may have committed the same id since it was sent, or hold it. The same id twice in one transaction
-        is no conflict, as in Artemis: a sender that repeats itself after a failure begins a new one.
+        Another one that holds an id of it was found when that was sent, and when an id came into force, those that had
+        sent it became rollback-only: however many ids there are, this costs nothing.
         """
-        held = self._held
-        for identified in transaction.identified:
-            address, entry = identified.address, identified.entry
-            cache = address.duplicate_ids
-            key = entry.address_id, entry.value
-            if (cache is not None and entry.value in cache) or held.get(key, transaction) is not transaction:
-                self.let_go(transaction)
-                text = f"another transaction or message to {address.name!r} has the id {_shown(entry.value)}"
-                self._log(text)
-                transaction.fail(text, ErrorCode.DUPLICATE_ID_REJECTED)
+        for rival, identified in transaction.rivals.items():
+            if rival.holds_ids:
+                self._refuse(transaction, identified.address, identified.entry)
                 return
-            held[key] = transaction
+        transaction.holds_ids = bool(transaction.identified)
 
-    def let_go(self, transaction: Transaction) -> None:
-        """The transaction does not hold its ids any more."""
-        held = self._held
-        for identified in transaction.identified if held else ():
-            key = identified.entry.address_id, identified.entry.value
-            if held.get(key) is transaction:
-                del held[key]
+    def let_go(self, transaction: Transaction) -> Iterator[None]:
+        """The transaction was rolled back and does not hold its ids; they are taken off one with each step."""
+        transaction.holds_ids = False
+        self._forget_rivals(transaction)
+
+        def gone() -> Iterator[None]:
+            for identified in drained(transaction.identified):
+                self._take_off(transaction, identified.entry)
+                yield
+
+        return gone()
 
     def commit(self, transaction: Transaction) -> Iterator[None]:
         """Bring the ids of a committed transaction into force, one with each step; until then it holds them."""
-        held = self._held
-        for identified in transaction.identified:
-            entry = identified.entry
-            self.enforce(identified.address, entry)
-            if held.get((entry.address_id, entry.value)) is transaction:
-                del held[entry.address_id, entry.value]
+        transaction.holds_ids = True
+        for identified in drained(transaction.identified):
+            self.enforce(identified.address, identified.entry)
+            self._take_off(transaction, identified.entry)
             yield
+        transaction.holds_ids = False
+        self._forget_rivals(transaction)
+
+    def _holder(self, key: tuple[int, bytes]) -> Transaction | None:
+        """Who must be able to commit with this id."""
+        for transaction in _claimants(self._claims.get(key, ())):
+            if transaction.holds_ids:
+                return transaction
+        return None
+
+    def _take_off(self, transaction: Transaction, entry: DuplicateId) -> None:
+        key = entry.address_id, entry.value
+        left = tuple([other for other in _claimants(self._claims.get(key, ())) if other is not transaction])
+        if len(left) > 1:
+            self._claims[key] = left
+        elif left:
+            self._claims[key] = left[0]
+        else:
+            self._claims.pop(key, None)
+
+    def _forget_rivals(self, transaction: Transaction) -> None:
+        for rival in transaction.rivals:
+            del rival.rivals[transaction]
+        transaction.rivals.clear()
+
+    def _refuse(self, transaction: Transaction, address: Address, entry: DuplicateId) -> None:
+        text = f"another transaction or message to {address.name!r} has the id {_shown(entry.value)}"
+        self._log(text)
+        transaction.fail(text, ErrorCode.DUPLICATE_ID_REJECTED)
 
     # -- the caches ----------------------------------------------------------------------------------------------
 
@@ -209,6 +254,10 @@ class DuplicateIds:
             # Switched off since it was recorded, or altogether.
             self._forget(entry.number)
             return
+        claim = self._claims.get((entry.address_id, entry.value)) if self._claims else None
+        for transaction in _claimants(claim) if claim is not None else ():
+            if transaction.state is TransactionState.ACTIVE and not transaction.holds_ids:
+                self._refuse(transaction, address, entry)
         cache = address.duplicate_ids
         if cache is None:
             cache = address.duplicate_ids = IdCache(self)
@@ -263,6 +312,10 @@ class DuplicateIds:
     def _forget(self, number: int) -> None:
         if number:
             self._store.forget_duplicate_id(number)
+
+
+def _claimants(claim: Transaction | tuple[Transaction, ...]) -> tuple[Transaction, ...]:
+    return claim if isinstance(claim, tuple) else (claim,)
 
 
 def _bounded(duplicate_id: bytes) -> bytes:

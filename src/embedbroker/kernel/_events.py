@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from embedclient.model import Message
 
-from ._chores import AT_ONCE_MAX, Chores
+from ._chores import AT_ONCE_MAX, Chores, drained
 from ._outcome import Outcome
 
 if TYPE_CHECKING:
@@ -77,15 +77,17 @@ class Events:
         """Everything that a transaction sent has a place, and what it was given and does not give back has left."""
 
         def events() -> Iterator[Event]:
-            for message, queues in transaction.sent:
+            for message, queues in drained(sent):
                 yield self.routed, (message, queues, transaction)
-            for queue, reference in transaction.acknowledged:
-                outcome, _consumer = transaction.outcomes.get(reference, (Outcome.ACCEPTED, None))
+            for queue, references, outcome, _consumer in drained(acknowledged):
                 if outcome.leaves:
-                    yield self.settled, (queue, reference, outcome, transaction)
+                    for reference in references:
+                        yield self.settled, (queue, reference, outcome, transaction)
 
         if self.routed or self.settled:
-            self._tell_all(events(), len(transaction.sent) + len(transaction.acknowledged))
+            # What it holds is let go by those who carry the commit out.
+            sent, acknowledged = transaction.sent.copy(), transaction.acknowledged.copy()
+            self._tell_all(events(), len(sent) + transaction.taken_count)
 
     def _tell_all(self, events: Iterator[Event], count: int) -> None:
         """At once if they are few, over the next steps otherwise."""

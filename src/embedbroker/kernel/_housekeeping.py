@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ._address import Address
+from ._departures import MOVE_COST
 from ._queue import Queue
 
 if TYPE_CHECKING:
@@ -17,8 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Housekeeping"]
 
-# One move costs about as much as looking at a hundred messages.
-_SLICE = 250
+# What looking at a queue, or at a chunk of its messages, takes of the work of a step.
+_QUEUE_COST = 8
+_CHUNK_COST = 128
 _NEVER = math.inf
 
 
@@ -75,7 +77,8 @@ class Housekeeping:
         """When `run` has something to do; infinity: never."""
         if self._scan is not None or self._sweep is not None:
             return now
-        due = self._kernel.branches.next_deadline()
+        branches = self._kernel.branches
+        due = branches.next_deadline() if branches.unprepared else None
         return self._due if due is None or self._due < due else due
 
     def run(self, now: float) -> None:
@@ -96,11 +99,12 @@ class Housekeeping:
 
     def _expire_all(self, queues: list[Queue], before_ms: int) -> Iterator[bool]:
         """Move every waiting message whose time has passed; yields after each slice."""
-        looked_at = 0
+        limit = self._kernel.config.work_per_step_max
+        done = 0
         for queue in queues:
-            looked_at += 1
-            if looked_at >= _SLICE:
-                looked_at = 0
+            done += _QUEUE_COST
+            if done >= limit:
+                done = 0
                 yield True
             if queue.deleted or not self._kernel.departures.expires_in(queue):
                 continue
@@ -110,23 +114,24 @@ class Housekeeping:
             for reference in doomed:
                 if reference is not None:
                     self._kernel.departures.move_expired(queue, reference)
-                looked_at += 1 if reference is not None else 16
-                if looked_at >= _SLICE:
-                    looked_at = 0
+                done += MOVE_COST if reference is not None else _CHUNK_COST
+                if done >= limit:
+                    done = 0
                     yield True
 
     def _drop_idle(self, queues: list[Queue], addresses: list[Address]) -> Iterator[bool]:
         """First sight of an idle queue or address marks it, the next sweep deletes it; yields after each slice."""
         kernel = self._kernel
+        at_once = max(kernel.config.work_per_step_max // _QUEUE_COST, 1)
         for index, queue in enumerate(queues, 1):
             if not queue.deleted:
                 self._look_at_queue(queue)
-            if not index % _SLICE:
+            if not index % at_once:
                 yield True
         for index, address in enumerate(addresses, 1):
             if kernel.catalog.addresses.get(address.name) is address:
                 self._look_at_address(address)
-            if not index % _SLICE:
+            if not index % at_once:
                 yield True
 
     def _look_at_queue(self, queue: Queue) -> None:

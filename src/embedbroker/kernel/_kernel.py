@@ -9,7 +9,7 @@ The hot path (send, route, deliver, acknowledge) is plain method calls on slotte
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from embedbroker.config import AddressFullPolicy, AddressSettingsRepository, BrokerConfig
 from embedclient.errors import ErrorCode
@@ -19,9 +19,9 @@ from ._address import Address
 from ._backlog import Reference, Restore
 from ._branches import BranchTable
 from ._catalog import Catalog, split_fqqn
-from ._chores import AT_ONCE_MAX, Chores
+from ._chores import AT_ONCE_MAX, Chores, drained
 from ._consumer import Consumer
-from ._departures import Departures
+from ._departures import MOVE_COST, Departures
 from ._duplicate_ids import DuplicateIds, Identified
 from ._events import Events
 from ._expiry_settings import adjusts_expiration, with_expiry_settings
@@ -39,9 +39,6 @@ from ._transaction import Transaction, TransactionState
 from ._valve import Valve
 
 __all__ = ["Kernel"]
-
-# Expired messages that one step moves: each is copied.
-_MOVES_MAX = 250
 
 
 class Kernel:
@@ -101,10 +98,12 @@ class Kernel:
         """Do what the inputs made possible, about ``budget`` messages of it; see `has_work`."""
         # Nothing that goes on for long keeps the queues from their turn.
         share = max(budget // 3, 1) if self._woken else budget
-        if self.is_publishing:
+        moves = max(budget // MOVE_COST, 1)
+        if self.publications.next_point <= self.store.reached:
             budget -= share - self.publications.publish(self.store.reached, share)
-        for valve in list(self._relieved):
-            valve.let_through()
+        if self._relieved:
+            for valve in list(self._relieved):
+                valve.let_through()
         if self.chores.waiting:
             budget -= self.chores.run(min(share, budget))
         if self._woken:
@@ -120,20 +119,20 @@ class Kernel:
             woken.update(self._woken)
             self._woken = woken
         if self._expired:
-            expired = self._expired[:_MOVES_MAX]
-            del self._expired[:_MOVES_MAX]
+            expired = self._expired[:moves]
+            del self._expired[:moves]
             for queue, reference in expired:
                 self.departures.move_expired(queue, reference)
-        if self.memory.can_grant:
+        if self.memory.relieved:
             self.memory.grant_waiting()
 
     @property
     def has_work(self) -> bool:
         """Whether `run` would do something at once."""
         return (
-            bool(self._woken or self._expired or self.chores.waiting or self._relieved)
-            or self.publications.next_point <= self.store.reached
-            or self.memory.can_grant
+            self.publications.next_point <= self.store.reached
+            or bool(self._woken or self._expired or self.chores.waiting or self._relieved)
+            or (bool(self.memory.relieved) and self.memory.can_grant)
         )
 
     @property
@@ -240,7 +239,10 @@ class Kernel:
         durable = False
         if message.durable:
             position = 0 if transaction is not None else message_id
-            references = [(queue.id, position) for queue in targets if queue.durable]
+            if len(targets) == 1:
+                references = [(targets[0].id, position)] if targets[0].durable else []
+            else:
+                references = [(queue.id, position) for queue in targets if queue.durable]
             if references:
                 durable = True
                 if identified is None or transaction is not None or not identified.entry.number:
@@ -258,11 +260,11 @@ class Kernel:
         publications = self.publications
         if durable:
             point = self.store.point()
-            if point > self.store.reached or publications:
+            if point > self.store.reached or publications.pending:
                 for queue in targets:
                     publications.add(point, queue, Reference(message, message_id))
                 return
-        elif publications:
+        elif publications.pending:
             for queue in targets:
                 if queue.waiting_visible:
                     publications.add(0, queue, Reference(message, message_id))
@@ -306,12 +308,9 @@ class Kernel:
             positions = [(queue.id, first) for queue in counts if queue.durable and not queue.deleted]
             self.store.commit(transaction.id, positions)
         self.events.tell_committed(transaction)
-        acknowledged = transaction.acknowledged
-        if transaction.outcomes:
-            acknowledged = self.settlement.give_back_decided(transaction)
-        self._carry_out(self.settlement.all_gone(acknowledged), len(acknowledged))
+        self._carry_out(self.settlement.committed(transaction), transaction.taken_count, transaction.returning)
         point = self.store.point() if transaction.recorded else 0
-        if len(sent) > AT_ONCE_MAX or point > self.store.reached or self.publications:
+        if len(sent) > AT_ONCE_MAX or point > self.store.reached or self.publications.pending:
             self.publications.add_commit(point, sent, counts, first)
             return
         for queue, reference in references_of(sent, first):
@@ -324,25 +323,22 @@ class Kernel:
         """Undo a transaction: nothing was sent, and what was acknowledged returns with its delivery counted."""
         assert transaction.state is not TransactionState.ENDED
         transaction.state = TransactionState.ENDED
-        self.duplicates.let_go(transaction)
+        if transaction.identified:
+            self._carry_out(self.duplicates.let_go(transaction), len(transaction.identified))
         if transaction.recorded:
             self.store.rollback(transaction.id)
         self._carry_out(self._all_released(transaction.sent), len(transaction.sent))
-        returning: dict[Queue, list[Reference]] = {}
-        for queue, reference in transaction.acknowledged:
-            returning.setdefault(queue, []).append(reference)
-        for queue, references in returning.items():
-            self.settle(queue, references, Outcome.FAILED)
+        self._carry_out(self.settlement.rolled_back(transaction), transaction.taken_count, transaction.taken_from)
 
-    def _carry_out(self, effects: Iterator[None], count: int) -> None:
-        """At once if they are few, over the next steps otherwise."""
+    def _carry_out(self, effects: Iterator[None], count: int, held: Collection[Queue] = ()) -> None:
+        """At once if they are few, over the next steps otherwise, in which queues that get some back are held."""
         if count <= AT_ONCE_MAX:
             deque(effects, maxlen=0)
         else:
-            self.chores.add(effects)
+            self.chores.add_holding(held, effects)
 
     def _all_released(self, sent: list[tuple[Message, list[Queue]]]) -> Iterator[None]:
-        for message, targets in sent:
+        for message, targets in drained(sent):
             for queue in targets:
                 self.memory.release(message.message_id, queue.definition.address, len(message.raw))
             yield
@@ -378,7 +374,7 @@ class Kernel:
         if queue.backlog.size <= AT_ONCE_MAX and not queue.is_held:
             deque(removal(), maxlen=0)
         else:
-            self.chores.add_holding(queue, removal())
+            self.chores.add_holding((queue,), removal())
 
     def _release(self, queue: Queue, reference: Reference) -> None:
         """A message is gone together with its queue."""
@@ -403,6 +399,4 @@ class Kernel:
         """Remove a consumer from its queue, with what it had not settled."""
         queue = consumer.queue
         queue.remove_consumer(consumer)
-        unsettled = list(consumer.unsettled.values())
-        consumer.unsettled.clear()
-        self.settle(queue, unsettled, outcome)
+        self.settle(queue, consumer.unsettled.take_all(), outcome)

@@ -57,7 +57,7 @@ class MemoryAccount:
     _waiting_count: int = 0
     _stale_count: int = 0
     # Addresses with requests at which something was released since they were looked at.
-    _relieved: dict[str, None] = field(factory=dict)
+    relieved: dict[str, None] = field(factory=dict)
 
     def hold(self, message_id: int, address: str, size: int, queues: int) -> None:
         """A message of ``size`` bytes went into ``queues`` queues."""
@@ -91,9 +91,9 @@ class MemoryAccount:
         waiting = self._waiting
         if waiting:
             if address in waiting:
-                self._relieved[address] = None
+                self.relieved[address] = None
             if self.used_bytes < self.limit_bytes <= self.used_bytes + cost:
-                self._relieved.update(dict.fromkeys(waiting))
+                self.relieved.update(dict.fromkeys(waiting))
 
     def address_bytes(self, address: str) -> int:
         """Bytes held by messages that were sent to one address."""
@@ -119,7 +119,7 @@ class MemoryAccount:
         self._waiting_count += 1
         self._owners[owner] = self._owners.get(owner, 0) + 1
         if not self.is_full(address, address_limit_bytes):
-            self._relieved[address] = None
+            self.relieved[address] = None
 
     def waiting_of(self, owner: object) -> int:
         """How many requests of one owner wait."""
@@ -141,13 +141,13 @@ class MemoryAccount:
     def grant_waiting(self) -> None:
         """Grant some requests for which there is room now, oldest first at each address; `can_grant` tells of more."""
         left = GRANTS_AT_ONCE_MAX
-        while self._relieved and self.used_bytes < self.limit_bytes:
-            address = next(iter(self._relieved))
-            del self._relieved[address]
+        while self.relieved and self.used_bytes < self.limit_bytes:
+            address = next(iter(self.relieved))
+            del self.relieved[address]
             # A grant may end other owners, so nothing of this is kept over it.
             while requests := self._waiting.get(address):
                 if not left:
-                    self._relieved[address] = None
+                    self.relieved[address] = None
                     return
                 left -= 1
                 owner, limit, grant = requests[0]
@@ -168,7 +168,7 @@ class MemoryAccount:
     @property
     def can_grant(self) -> bool:
         """Whether there may be room for a producer that waits."""
-        return bool(self._relieved) and self.used_bytes < self.limit_bytes
+        return bool(self.relieved) and self.used_bytes < self.limit_bytes
 
     @property
     def has_waiting(self) -> bool:

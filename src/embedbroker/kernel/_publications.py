@@ -9,20 +9,23 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 from embedclient.model import Message
 
 from ._backlog import Reference
+from ._chores import drained
 from ._queue import Queue
 
 __all__ = ["Publications", "references_of"]
 
-Sent = list[tuple[Message, list[Queue]]]
+Sending = tuple[Message, list[Queue]]
 
 
-def references_of(sent: Sent, first_position: int) -> Iterator[tuple[Queue, Reference]]:
+def references_of(
+    sent: Iterable[tuple[Message, list[Queue]]], first_position: int
+) -> Iterator[tuple[Queue, Reference]]:
     """What a committed transaction puts into queues: consecutive positions in each of them."""
     next_position: dict[Queue, int] = {}
     for message, targets in sent:
@@ -36,50 +39,52 @@ class Publications:
     """First in, first out; each entry waits for its durability point.
 
     ``dropped`` takes references whose queue was deleted in the meantime. `publish` has something to show once
-    ``next_point`` is reached; it is infinite while nothing waits.
+    ``next_point`` is reached; it is infinite while nothing waits. ``pending`` is for looking at: each send asks whether
+    there is any.
     """
 
-    __slots__ = ("_dropped", "_pending", "last_point", "next_point")
+    __slots__ = ("_dropped", "last_point", "next_point", "pending")
 
     def __init__(self, dropped: Callable[[Queue, Reference], None]) -> None:
-        self._pending: deque[tuple[int, Queue, Reference] | tuple[int, Iterator[tuple[Queue, Reference]], None]] = (
+        self.pending: deque[tuple[int, Queue, Reference] | tuple[int, Iterator[tuple[Queue, Reference]], None]] = (
             deque()
         )
         self._dropped = dropped
         self.last_point = 0
         self.next_point: float = math.inf
 
-    def __bool__(self) -> bool:
-        return bool(self._pending)
-
     def add(self, point: int, queue: Queue, reference: Reference) -> None:
         """Show ``reference`` in ``queue`` once ``point`` is reached and everything added before was shown."""
         if point > self.last_point:
             self.last_point = point
-        if not self._pending:
+        if not self.pending:
             self.next_point = self.last_point
         queue.expect(1)
-        self._pending.append((self.last_point, queue, reference))
+        self.pending.append((self.last_point, queue, reference))
 
-    def add_commit(self, point: int, sent: Sent, counts: dict[Queue, int], first_position: int) -> None:
-        """Show what a transaction sent; ``counts`` says how many messages each queue gets."""
+    def add_commit(self, point: int, sent: list[Sending], counts: dict[Queue, int], first_position: int) -> None:
+        """Show what a transaction sent, and empty that; ``counts`` says how many messages each queue gets."""
         if point > self.last_point:
             self.last_point = point
-        if not self._pending:
+        if not self.pending:
             self.next_point = self.last_point
         for queue, count in counts.items():
             queue.expect(count)
-        self._pending.append((self.last_point, references_of(sent, first_position), None))
+        self.pending.append((self.last_point, references_of(drained(sent), first_position), None))
 
     def publish(self, reached: int, budget: int) -> int:
         """Show what is durable; returns what is left of the budget."""
-        pending = self._pending
+        pending = self.pending
         while pending and budget > 0 and pending[0][0] <= reached:
             _point, first, reference = pending[0]
             if isinstance(first, Queue):
                 pending.popleft()
                 assert reference is not None
-                self._show(first, reference)
+                # `_show`, written out: each durable message comes this way.
+                if first.deleted:
+                    self._dropped(first, reference)
+                else:
+                    first.publish_expected(reference)
                 budget -= 1
                 continue
             before = budget

@@ -13,6 +13,7 @@ from typing import Protocol
 from ._backlog import Backlog, Reference, Restore
 from ._consumer import Consumer
 from ._definitions import QueueDefinition
+from ._deliveries import CHUNK_ENTRIES
 from ._selector import Selector
 
 __all__ = ["Queue", "QueueOwner"]
@@ -312,7 +313,10 @@ class Queue:
             consumer.credit.left -= consumer.port.deliver(consumer, reference)
             self.owner.settle_delivered(self, reference)
             return
-        consumer.unsettled[reference.message.message_id] = reference
+        unsettled = consumer.unsettled.newest
+        if len(unsettled) >= CHUNK_ENTRIES:
+            unsettled = consumer.unsettled.grow()
+        unsettled[reference.message.message_id] = reference
         consumer.credit.left -= consumer.port.deliver(consumer, reference)
 
     def _expired(self, reference: Reference) -> bool:

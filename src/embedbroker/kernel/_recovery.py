@@ -9,12 +9,13 @@ the journal stores anything.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Protocol
 
-from ._backlog import Reference, Sealed
+from ._backlog import CHUNK_ENTRIES, Reference, Sealed
 from ._branch import HeuristicOutcome, xid_of
 from ._duplicate_ids import DuplicateId, Identified
+from ._outcome import Outcome
 from ._transaction import Transaction
 
 if TYPE_CHECKING:
@@ -22,6 +23,42 @@ if TYPE_CHECKING:
     from ._queue import Queue
 
 __all__ = ["Recovery", "StoredMessage", "StoredTransaction"]
+
+
+class _Line:
+    """What comes back to one priority of one queue, in chunks as a backlog takes them.
+
+    A journal has messages in order of their positions: they are put in order once more only if one was late.
+    """
+
+    __slots__ = ("_chunk", "_chunks", "_is_late", "_position", "count")
+
+    def __init__(self) -> None:
+        self._chunks: list[tuple[Sealed, ...]] = []
+        self._chunk: list[Sealed] = []
+        self._position = -1
+        self._is_late = False
+        self.count = 0
+
+    def add(self, entry: Sealed) -> None:
+        position = entry[0]
+        if position < self._position:
+            self._is_late = True
+        self._position = position
+        self.count += 1
+        chunk = self._chunk
+        chunk.append(entry)
+        if len(chunk) >= CHUNK_ENTRIES:
+            self._chunks.append(tuple(chunk))
+            chunk.clear()
+
+    def in_order(self) -> list[tuple[Sealed, ...]]:
+        if self._chunk:
+            self._chunks.append(tuple(self._chunk))
+        if not self._is_late:
+            return self._chunks
+        entries = sorted(chain.from_iterable(self._chunks))
+        return [tuple(entries[start : start + CHUNK_ENTRIES]) for start in range(0, len(entries), CHUNK_ENTRIES)]
 
 
 class StoredMessage(Protocol):
@@ -92,7 +129,7 @@ class Recovery:
         self._queues = {queue.id: queue for queue in kernel.catalog.queues.values()}
         self._address_names = {queue.id: queue.definition.address for queue in kernel.catalog.queues.values()}
         self._addresses = {address.definition.id: address for address in kernel.catalog.addresses.values()}
-        self._waiting: dict[tuple[int, int], list[Sealed]] = {}
+        self._waiting: dict[tuple[int, int], _Line] = {}
 
     def _all_locks(self) -> Iterator[None]:
         for stored, transaction in self._prepared:
@@ -100,9 +137,11 @@ class Recovery:
                 self._locks[pair] = transaction
                 yield
             for entry in stored.duplicate_ids:
-                identified = Identified(self._addresses[entry.address_id], entry)
-                identified.recorded = True
-                transaction.identified.append(identified)
+                address = self._addresses.get(entry.address_id)
+                if address is not None:
+                    identified = Identified(address, entry)
+                    identified.recorded = True
+                    self._kernel.duplicates.claim(identified, transaction)
                 yield
 
     def lock_some(self, limit: int) -> bool:
@@ -122,16 +161,15 @@ class Recovery:
                 if locks and (transaction := locks.pop((message.message_id, queue_id), None)) is not None:
                     # It was given to a consumer, which acknowledged it.
                     reference = Reference(restore(message.encoding, raw), position, delivery_count + 1)
-                    transaction.acknowledged.append((queues[queue_id], reference))
+                    transaction.take(queues[queue_id], (reference,), Outcome.ACCEPTED)
                     queues[queue_id].delivering_count += 1
                     queues[queue_id].added_count += 1
                     continue
                 entry = (position, delivery_count, message.expiration, message.encoding, raw)
-                entries = waiting.get((queue_id, priority))
-                if entries is None:
-                    waiting[queue_id, priority] = [entry]
-                else:
-                    entries.append(entry)
+                line = waiting.get((queue_id, priority))
+                if line is None:
+                    line = waiting[queue_id, priority] = _Line()
+                line.add(entry)
 
     def add_duplicate_ids(self, entries: Iterable[DuplicateId]) -> None:
         """Take some ids; those of each address come oldest first."""
@@ -159,9 +197,8 @@ class Recovery:
             self._kernel.branches.restore(xid_of(stored.xid), transaction)
         for outcome in self._outcomes:
             self._kernel.branches.restore_outcome(outcome)
-        for (queue_id, priority), entries in self._waiting.items():
-            entries.sort()
+        for (queue_id, priority), line in self._waiting.items():
             queue: Queue = self._queues[queue_id]
-            queue.backlog.load(priority, entries)
-            queue.added_count += len(entries)
+            queue.backlog.load(priority, line.in_order())
+            queue.added_count += line.count
         self._waiting.clear()

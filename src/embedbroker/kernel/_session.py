@@ -6,9 +6,6 @@ packets; a protocol translates them into these calls and their results into repl
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Collection
-
 from embedclient.errors import ErrorCode
 from embedclient.model import Message, Xid
 
@@ -18,9 +15,11 @@ from ._catalog import split_fqqn
 from ._chores import AT_ONCE_MAX
 from ._consumer import Consumer, ConsumerPort
 from ._credit import ByteCredit, Credit
+from ._deliveries import Bundle
 from ._kernel import Kernel
 from ._memory import Reservation
 from ._outcome import Outcome
+from ._queue import Queue
 from ._refusal import Refused
 from ._transaction import Transaction, TransactionState
 from ._valve import Valve
@@ -205,29 +204,31 @@ class Session:
         if consumer is None:
             return self._no_consumer(key, transacted)
         unsettled = consumer.unsettled
-        if message_id not in unsettled:
+        oldest = unsettled.oldest
+        if message_id not in oldest and message_id not in unsettled:
             return self._unknown(consumer, message_id, transacted)
         kernel, queue = self.kernel, consumer.queue
         transaction = self._current() if transacted else None
         if not through:
             kernel.settle(queue, (unsettled.pop(message_id),), outcome, transaction, consumer)
             return None
-        current, reference = unsettled.popitem(last=False)
+        current, reference = oldest.popitem(last=False)
         if current == message_id:
+            if not oldest:
+                unsettled.trim()
             kernel.settle(queue, (reference,), outcome, transaction, consumer)
             return None
         taken = [reference]
-        for _ in range(AT_ONCE_MAX - 1):
-            current, reference = unsettled.popitem(last=False)
+        while oldest and current != message_id and len(taken) < AT_ONCE_MAX:
+            current, reference = oldest.popitem(last=False)
             taken.append(reference)
-            if current == message_id:
-                kernel.settle(queue, taken, outcome, transaction, consumer)
-                return None
+        unsettled.trim()
         kernel.settle(queue, taken, outcome, transaction, consumer)
-        # A large one is put off: what is asked for behind it has to wait for it.
-        self.unfinished += 1
-        rest = _up_to(consumer, message_id)
-        kernel.settle(queue, rest, outcome, transaction, consumer, finished=self._finish)
+        if current != message_id:
+            # A large one is put off: what is asked for behind it has to wait for it.
+            self.unfinished += 1
+            rest = unsettled.take_through(message_id)
+            kernel.settle(queue, rest, outcome, transaction, consumer, finished=self._finish)
         return None
 
     def _finish(self) -> None:
@@ -296,13 +297,16 @@ class Session:
 
     def return_held(self, *, last_delivered: bool = False) -> None:
         """Take back what consumers hold; see `rollback`."""
-        held = [(consumer, list(consumer.unsettled.values())) for consumer in self.consumers.values()]
-        for consumer, references in held:
-            consumer.unsettled.clear()
-            if last_delivered and references:
-                self.kernel.settle(consumer.queue, references[:1], Outcome.FAILED)
-                del references[0]
-            self.kernel.settle(consumer.queue, references, Outcome.RELEASED)
+        held: list[tuple[Queue, tuple[Reference, ...], Bundle]] = []
+        for consumer in self.consumers.values():
+            unsettled, first = consumer.unsettled, tuple[Reference, ...]()
+            if last_delivered and unsettled.oldest:
+                first = (unsettled.oldest.popitem(last=False)[1],)
+                unsettled.trim()
+            held.append((consumer.queue, first, unsettled.take_all()))
+        for queue, first, rest in held:
+            self.kernel.settle(queue, first, Outcome.FAILED)
+            self.kernel.settle(queue, rest, Outcome.RELEASED)
 
     def close(self, *, failed: bool) -> None:
         """End the session. After a lost connection (``failed``) deliveries stay counted."""
@@ -322,17 +326,3 @@ class Session:
     def unsettled(self) -> list[Reference]:
         """Everything consumers hold, for inspection."""
         return [reference for consumer in self.consumers.values() for reference in consumer.unsettled.values()]
-
-
-def _up_to(consumer: Consumer, message_id: int) -> Collection[Reference]:
-    """Take from a consumer what it was given up to and including a message; all of it costs nothing."""
-    unsettled = consumer.unsettled
-    if next(reversed(unsettled)) == message_id:
-        consumer.unsettled = OrderedDict()
-        return unsettled.values()
-    taken: list[Reference] = []
-    while True:
-        current, reference = unsettled.popitem(last=False)
-        taken.append(reference)
-        if current == message_id:
-            return taken

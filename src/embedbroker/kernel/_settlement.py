@@ -6,14 +6,15 @@ decided and why (sessions do), and where dead and expired messages go (departure
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from embedclient.model import Message
 
 from ._backlog import Reference
-from ._chores import AT_ONCE_MAX
+from ._chores import AT_ONCE_MAX, drained
 from ._consumer import Consumer
+from ._deliveries import Bundle
 from ._outcome import Outcome
 from ._queue import Queue
 from ._transaction import Transaction, TransactionState
@@ -65,8 +66,8 @@ class Settlement:
             for reference in references:
                 self._settle_other(queue, reference, outcome, transaction, consumer)
         elif transaction is not None:
+            transaction.take(queue, references, outcome)
             for reference in references:
-                transaction.acknowledged.append((queue, reference))
                 message = reference.message
                 if message.durable and queue.durable:
                     self._store.acknowledge(message.message_id, queue.id, transaction.id)
@@ -102,7 +103,8 @@ class Settlement:
             transaction.unsettled += 1
 
         def settlements() -> Iterator[None]:
-            for reference in references:
+            # What a transaction decides about is its own until it ends.
+            for reference in references if transaction is not None else _taken_from(references):
                 if transaction is not None and transaction.state is TransactionState.ENDED:
                     break
                 if outcome is not _ACCEPTED:
@@ -120,7 +122,7 @@ class Settlement:
                 finished()
 
         if transaction is None and outcome is not _ACCEPTED:
-            chores.add_holding(queue, settlements())
+            chores.add_holding((queue,), settlements())
         else:
             chores.add(settlements())
 
@@ -153,11 +155,22 @@ class Settlement:
             queue.forget_declined(message.message_id)
         self._events.tell(self._followers, queue, reference, outcome, None)
 
-    def all_gone(self, acknowledged: Collection[tuple[Queue, Reference]]) -> Iterator[None]:
-        """What a committed transaction was given has left."""
-        for queue, reference in acknowledged:
-            self.gone(queue, reference.message)
-            yield
+    def committed(self, transaction: Transaction) -> Iterator[None]:
+        """What a committed transaction was given leaves, or goes back where that was its outcome."""
+        for queue, references, outcome, consumer in drained(transaction.acknowledged):
+            for reference in _taken_from(references):
+                if outcome.leaves:
+                    self.gone(queue, reference.message)
+                else:
+                    self._settle_other(queue, reference, outcome, None, consumer)
+                yield
+
+    def rolled_back(self, transaction: Transaction) -> Iterator[None]:
+        """All that a transaction was given goes back, as failed deliveries."""
+        for queue, references, _outcome, _consumer in drained(transaction.acknowledged):
+            for reference in _taken_from(references):
+                self._settle_other(queue, reference, Outcome.FAILED, None, None)
+                yield
 
     # -- other outcomes ------------------------------------------------------------------------------------------
 
@@ -203,16 +216,7 @@ class Settlement:
         queue.backlog.give_back(reference)
         self._kernel.wake(queue)
 
-    def give_back_decided(self, transaction: Transaction) -> list[tuple[Queue, Reference]]:
-        """Return what a committed transaction decided to; the others are returned to the caller."""
-        leaving: list[tuple[Queue, Reference]] = []
-        returning: dict[tuple[Queue, Outcome, Consumer | None], list[Reference]] = {}
-        for queue, reference in transaction.acknowledged:
-            outcome, consumer = transaction.outcomes.get(reference, (_ACCEPTED, None))
-            if outcome.leaves:
-                leaving.append((queue, reference))
-            else:
-                returning.setdefault((queue, outcome, consumer), []).append(reference)
-        for (queue, outcome, consumer), references in returning.items():
-            self.settle(queue, references, outcome, consumer=consumer)
-        return leaving
+
+def _taken_from(references: Collection[Reference]) -> Iterable[Reference]:
+    """Each of them, for the last time."""
+    return references.drain() if isinstance(references, Bundle) else references

@@ -5,10 +5,9 @@ Responsible for the list of effects and for the records' transaction id. Refuses
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from enum import Enum
-from itertools import repeat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from embedclient.errors import ErrorCode
 from embedclient.model import Message
@@ -21,7 +20,12 @@ from ._queue import Queue
 if TYPE_CHECKING:
     from ._duplicate_ids import Identified
 
-__all__ = ["Transaction", "TransactionState"]
+__all__ = ["Taken", "Transaction", "TransactionState"]
+
+Taken: TypeAlias = tuple[Queue, Collection[Reference], Outcome, Consumer | None]
+"""Deliveries of one queue, and the consumer for which they are undeliverable if that is their outcome."""
+
+_ACCEPTED = Outcome.ACCEPTED
 
 
 class TransactionState(Enum):
@@ -41,12 +45,16 @@ class Transaction:
         "counts",
         "failure",
         "failure_code",
+        "holds_ids",
         "id",
         "identified",
-        "outcomes",
         "recorded",
+        "returning",
+        "rivals",
         "sent",
         "state",
+        "taken_count",
+        "taken_from",
         "unsettled",
     )
 
@@ -56,11 +64,17 @@ class Transaction:
         self.sent: list[tuple[Message, list[Queue]]] = []
         # How many messages it sent to each queue.
         self.counts: dict[Queue, int] = {}
-        # The deliveries it decides about, and what is to become of those that it does not accept.
-        self.acknowledged: list[tuple[Queue, Reference]] = []
-        self.outcomes: dict[Reference, tuple[Outcome, Consumer | None]] = {}
+        # The deliveries it decides about, and what is to become of them; nobody changes their collections.
+        self.acknowledged: list[Taken] = []
+        self.taken_count = 0
+        # The queues they come from, and those which some of them go back to with the commit.
+        self.taken_from: dict[Queue, None] = {}
+        self.returning: dict[Queue, None] = {}
         # The duplicate ids of what it sent.
         self.identified: list[Identified] = []
+        # Whether nobody else may bring one of those into force, and who has sent one of them, too.
+        self.holds_ids = False
+        self.rivals: dict[Transaction, Identified] = {}
         self.recorded = False
         # Large acknowledgements in it that are still being recorded.
         self.unsettled = 0
@@ -78,9 +92,17 @@ class Transaction:
         self, queue: Queue, references: Collection[Reference], outcome: Outcome, consumer: Consumer | None = None
     ) -> None:
         """Decide about deliveries when this is committed."""
-        self.acknowledged.extend(zip(repeat(queue), references))
-        if outcome is not Outcome.ACCEPTED:
-            self.outcomes.update(zip(references, repeat((outcome, consumer))))
+        self.acknowledged.append((queue, references, outcome, consumer))
+        self.taken_count += len(references)
+        self.taken_from[queue] = None
+        if outcome is not _ACCEPTED and not outcome.leaves:
+            self.returning[queue] = None
+
+    def deliveries(self) -> Iterator[tuple[Queue, Reference]]:
+        """Those that it decides about, in order. For queries."""
+        for queue, references, _outcome, _consumer in self.acknowledged:
+            for reference in references:
+                yield queue, reference
 
     def fail(self, reason: str, code: int = ErrorCode.TRANSACTION_ROLLED_BACK) -> None:
         """Only a rollback is possible from now on; the first reason is kept, and the code that a commit answers."""

@@ -1,4 +1,4 @@
-"""Who may be live: the lock store as a seam, the rules of a claim, and locks in memory.
+"""Who may be live: the seams of lock store and lock manager, the rules for them, and both in memory.
 
 Its parts load when the first of their names is used: a broker without a directory needs none of them.
 """
@@ -9,9 +9,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ._claim import Claim, Note, Standing, called
+    from ._activation import Activation, Trial, Verdict
+    from ._claim import Claim
+    from ._lease_memory import MemoryLockManager
+    from ._leases import (
+        GiveLease,
+        KeepLease,
+        Lease,
+        LeaseHolder,
+        LeaseOperation,
+        LeaseSession,
+        LeaseWork,
+        LockManagers,
+        ReadSequence,
+        SwapSequence,
+        TakeLease,
+    )
     from ._memory import MemoryLocks
     from ._operations import (
+        NOT_ALONE,
+        NOT_HELD,
         Acquire,
         Holder,
         LiveState,
@@ -27,30 +44,74 @@ if TYPE_CHECKING:
         Verify,
         WriteRecord,
     )
+    from ._standing import Note, Standing, called
 
 __all__ = [
+    "NOT_ALONE",
+    "NOT_HELD",
     "Acquire",
+    "Activation",
     "Claim",
+    "GiveLease",
     "Holder",
+    "KeepLease",
+    "Lease",
+    "LeaseHolder",
+    "LeaseOperation",
+    "LeaseSession",
+    "LeaseWork",
     "LiveState",
     "Lock",
     "LockFault",
+    "LockManagers",
     "LockOperation",
     "LockSession",
     "LockWork",
     "Locks",
+    "MemoryLockManager",
     "MemoryLocks",
     "NodeRecord",
     "Note",
     "ReadRecord",
+    "ReadSequence",
     "Release",
     "Standing",
+    "SwapSequence",
+    "TakeLease",
+    "Trial",
+    "Verdict",
     "Verify",
     "WriteRecord",
     "called",
 ]
 
-_HOMES = {"Claim": "._claim", "MemoryLocks": "._memory", "Note": "._claim", "Standing": "._claim", "called": "._claim"}
+_HOMES = {
+    "Activation": "._activation",
+    "Trial": "._activation",
+    "Verdict": "._activation",
+    "Claim": "._claim",
+    "MemoryLockManager": "._lease_memory",
+    "MemoryLocks": "._memory",
+    "Note": "._standing",
+    "Standing": "._standing",
+    "called": "._standing",
+    **dict.fromkeys(
+        (
+            "GiveLease",
+            "KeepLease",
+            "Lease",
+            "LeaseHolder",
+            "LeaseOperation",
+            "LeaseSession",
+            "LeaseWork",
+            "LockManagers",
+            "ReadSequence",
+            "SwapSequence",
+            "TakeLease",
+        ),
+        "._leases",
+    ),
+}
 
 
 def __getattr__(name: str) -> object:

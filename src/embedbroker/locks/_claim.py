@@ -17,17 +17,28 @@ What may happen with a primary P and two backups A and B on one store:
    serves, it gives the failback lock back.
 5. P dies while it waits in 4. Its failback lock is free: A stays live, or, when A has ended already, B takes over,
    because a record that says "failing back" with nobody to fail back to is as good as an active one.
+6. P starts after a stop in order, and dies before it serves. It said that it is live when it got the lock, before it
+   touched the journal: A takes over.
+7. A, which is next, is frozen when P dies. B sees that nobody takes the free live lock, and takes it itself after a
+   while. A goes on waiting when it wakes up.
+8. P returns after 2, and is frozen before A has given way. Nobody takes the free live lock: A, a backup again, does
+   after a while, and does not give way to P again before P has given its failback lock back. P does so when it wakes
+   up and finds somebody else live, and asks again a moment later.
+9. The locks do not reach every machine, and P is live on one and A on another. The record says whose life was granted
+   last: the other one reads that when it looks, and ends.
 """
 
 from __future__ import annotations
 
-from enum import Enum
+from math import inf
 
-from attrs import frozen
+from attrs import evolve
 
 from embedbroker.config import HAPolicy, PrimaryOnly, SharedStoreBackup, SharedStorePrimary
 
+from ._frozen import HIDDEN_S, Sign, Vacancy
 from ._operations import (
+    NOT_ALONE,
     Acquire,
     Holder,
     LiveState,
@@ -41,8 +52,9 @@ from ._operations import (
     Verify,
     WriteRecord,
 )
+from ._standing import Note, Standing
 
-__all__ = ["Claim", "Note", "Standing", "called"]
+__all__ = ["Claim"]
 
 #: How often a broker that waits asks: what a failover waits for at most before the journal is read.
 ASK_EVERY_S = 0.05
@@ -52,75 +64,44 @@ ASK_AFTER_FAULT_S = 2.0
 LOOK_EVERY_S = 0.5
 #: The same for a broker that shares its directory with nobody.
 LOOK_ALONE_EVERY_S = 2.0
+#: How long a look counts: a live broker that slept for longer looks before it lets the disk confirm anything.
+SURE_FOR_S = 4.0
+#: How long a store may take to answer who needs it. Servers of files keep locks of the silent for a minute or more.
+ANSWERED_WITHIN_S = 15.0
+#: Who slept himself has not heard the answer yet.
+HEARD_WITHIN_S = 2.0
 #: How long a backup waits for a first live broker before that looks like a mistake in the configuration.
 NO_PRIMARY_AFTER_S = 10.0
 
-
-class Standing(Enum):
-    """How far a claim has come."""
-
-    NEW = "new"
-    #: The store has not answered yet.
-    ASKING = "asking"
-    #: Another backup is before this one.
-    QUEUED = "queued"
-    #: Another broker is live, or has the right to be.
-    WAITING = "waiting"
-    #: The live lock is here, and the record does not say so yet.
-    GRANTED = "granted"
-    #: The record is about to say that this broker is live.
-    SETTLING = "settling"
-    LIVE = "live"
-    #: The record is about to say how this broker left.
-    LEAVING = "leaving"
-    OVER = "over"
-
-
-def called(policy: HAPolicy, name: str) -> str:
-    """How a broker is named to others of its group: what it was configured as, and its name."""
-    match policy:
-        case PrimaryOnly():
-            kind = "broker"
-        case SharedStorePrimary():
-            kind = "primary"
-        case _:
-            kind = "backup"
-    return f"{kind} {name!r}"
-
-
-@frozen
-class Note:
-    """One line for the operator."""
-
-    warning: bool
-    text: str
-
-
 _WAITS = (Standing.ASKING, Standing.QUEUED, Standing.WAITING)
-_HOLDS = (Standing.GRANTED, Standing.SETTLING, Standing.LIVE)
-# What a poll asks, by its part; answers come in this order.
+_HOLDS = (Standing.CLAIMING, Standing.GRANTED, Standing.SETTLING, Standing.LIVE)
+# What a poll asks; answers come in this order.
 _ALONE = (Acquire(Lock.LIVE), Holder(Lock.LIVE), ReadRecord())
 _PRIMARY = (Acquire(Lock.FAILBACK), *_ALONE)
-_QUEUE = (Acquire(Lock.BACKUP), Holder(Lock.FAILBACK), ReadRecord())
-_HEIR = (Acquire(Lock.LIVE), Holder(Lock.FAILBACK), ReadRecord())
-_LOOK = (Verify(Lock.LIVE), Holder(Lock.FAILBACK))
+_BACKUP = (Holder(Lock.FAILBACK), ReadRecord())
+_LOOK = (Verify(Lock.LIVE), Holder(Lock.FAILBACK), ReadRecord())
+_INHERITED = (LiveState.ACTIVE, LiveState.FAILING_BACK)
 
 
 class Claim:
-    """The claim of one life of a broker. ``failure`` is set when it must end.
+    """The claim of one life of a broker, whose number no other life of any broker has.
 
-    ``wanted_by`` names a primary that waits, if this broker is to give way to one, and ``wanted_since`` when it came.
+    ``failure`` is set when it must end. ``wanted_by`` names a primary that waits, if this broker is to give way to one,
+    and ``wanted_since`` when it came.
     """
 
-    def __init__(self, policy: HAPolicy, acquisition_timeout_ms: int) -> None:
+    def __init__(self, policy: HAPolicy, acquisition_timeout_ms: int, life: int) -> None:
         assert isinstance(policy, PrimaryOnly | SharedStorePrimary | SharedStoreBackup), policy
         self.standing = Standing.NEW
         self.record = NodeRecord()
         self.failure: str | None = None
         self.wanted_by: str | None = None
         self.wanted_since = 0.0
+        self._wanted_at = -inf
+        self._wanted_last = ""
         self.notes: list[Note] = []
         self._policy = policy
+        self._life = life
         self._timeout_s = acquisition_timeout_ms / 1000 if acquisition_timeout_ms >= 0 else None
         self._gives_up_at: float | None = None
         self._look_every_s = LOOK_ALONE_EVERY_S if isinstance(policy, PrimaryOnly) else LOOK_EVERY_S
@@ -129,8 +110,22 @@ class Claim:
         self._batches = 0
         self._under_way: tuple[LockOperation, ...] | None = None
         self._wanted: tuple[LockOperation, ...] | None = None
+        # When the batch under way was handed out, and when its answer is overdue.
+        self._asked_at = 0.0
+        self._overdue_at: float | None = None
+        self._overslept = False
+        # When the live lock was held for sure the last time.
+        self._sure_at = 0.0
+        # What the record said when the live lock was granted.
+        self._before = NodeRecord()
         # Of a backup: it takes the live lock as soon as that is free.
         self._inherits = False
+        self._is_next = False
+        self._vacancy = Vacancy()
+        # It did not wait for the primary that waits: that one was frozen.
+        self._passed_over = False
+        # Of a primary.
+        self._sign = Sign()
         self._troubled = False
         self._said = ""
 
@@ -146,15 +141,23 @@ class Claim:
         self._due = now
 
     def meet_journal(self, identity: int | None) -> None:
-        """The journal is read, and says which it is: another one than before belongs to another node."""
+        """The journal is read, and says which it is: another one than before belongs to another node.
+
+        None: there is no journal, or an empty one where the node had another.
+        """
         known = self.record.journal_identity
-        if identity is None or known is None or identity == known:
+        if known is None or identity == known:
             return
-        if isinstance(self._policy, PrimaryOnly):
+        if identity is None:
+            self._fail(
+                f"there is no journal, but node {self.record.node_id} has one: is its data directory mounted? Bring it"
+                " back, or remove the record of the lock store (node.state) for a new node without messages"
+            )
+        elif isinstance(self._policy, PrimaryOnly):
             self.notes.append(
                 Note(True, f"the journal is not that of node {self.record.node_id}: the broker gets a new node id")
             )
-            self.record = NodeRecord()
+            self.record = NodeRecord(life=self._life)
         else:
             self._fail(
                 f"the journal is not that of node {self.record.node_id}: put that back, or remove the record of the"
@@ -162,18 +165,25 @@ class Claim:
             )
 
     def settle(self, node_id: str, journal_identity: int | None) -> None:
-        """Say in the record that this broker is live, then be it."""
+        """Say in the record which node is live, then be it."""
         assert self.standing is Standing.GRANTED, self.standing
         self.standing = Standing.SETTLING
-        self._say(LiveState.ACTIVE, node_id, journal_identity)
+        self._say(NodeRecord(LiveState.ACTIVE, node_id, journal_identity, life=self._life))
 
     def leave(self, state: LiveState | None) -> None:
-        """The journal is closed: write how, or leave the record as it is, and end."""
-        if state is None or self.standing not in (Standing.SETTLING, Standing.LIVE):
+        """The journal is closed: write how, or leave the record as it is, and end.
+
+        Who has not served yet leaves the group as it was before, whatever the state.
+        """
+        if state is None or self.standing not in _HOLDS:
             self.standing = Standing.OVER
             return
+        if self.standing in (Standing.CLAIMING, Standing.GRANTED):
+            record = evolve(self._before, life=self._life)
+        else:
+            record = evolve(self.record, state=state)
         self.standing = Standing.LEAVING
-        self._say(state, self.record.node_id, self.record.journal_identity)
+        self._say(record)
 
     @property
     def farewell(self) -> LiveState | None:
@@ -186,6 +196,15 @@ class Claim:
         """Whether its broker, having given way, is to wait as backup again."""
         return isinstance(self._policy, SharedStoreBackup) and self._policy.restart_backup
 
+    @property
+    def sure_until(self) -> float:
+        """How long the last look counts. Who was frozen may have lost the live lock without having seen it."""
+        return self._sure_at + SURE_FOR_S if self.standing in _HOLDS else inf
+
+    def is_sure(self, now: float) -> bool:
+        """Whether it looked lately enough."""
+        return now <= self.sure_until
+
     # -- work ----------------------------------------------------------------------------------------------------
 
     def take_work(self, now: float) -> LockWork | None:
@@ -196,17 +215,44 @@ class Claim:
         if operations is None:
             if self._due is None or now < self._due or self.standing is Standing.LEAVING:
                 return None
-            operations = self._question()
+            operations = self._question(now)
         self._due = None
         self._under_way = operations
         self._batches += 1
+        self._asked_at = now
+        self._overdue_at = now + ANSWERED_WITHIN_S
+        self._overslept = False
         return LockWork(self._batches, operations)
 
     def next_deadline(self) -> float | None:
-        """When there is work to take."""
-        if self._under_way is not None or self.standing is Standing.OVER:
+        """When there is work to take, or an answer is overdue."""
+        if self.standing is Standing.OVER:
             return None
-        return self._due
+        return self._due if self._under_way is None else self._overdue_at
+
+    def on_time(self, now: float) -> bool:
+        """Look whether an answer is overdue; True, if that changes something."""
+        if self._under_way is None or self._overdue_at is None or now < self._overdue_at:
+            return False
+        if not self._overslept:
+            self._overslept = True
+            self._overdue_at = now + HEARD_WITHIN_S
+            return False
+        self._overdue_at = None
+        silence = f"the lock store has not answered for {now - self._asked_at:.0f} s"
+        match self.standing:
+            case Standing.OVER:
+                return False
+            case Standing.QUEUED | Standing.WAITING:
+                self.notes.append(Note(True, silence))
+            case Standing.LEAVING:
+                self.notes.append(Note(True, f"{silence}: it may not know of this stop"))
+                self.standing = Standing.OVER
+            case Standing.ASKING:
+                self._fail(silence)
+            case _:
+                self._fail(f"{silence}: another broker may be live")
+        return True
 
     def on_done(self, batch: int, results: tuple[object, ...], now: float) -> None:
         """The store did a batch."""
@@ -220,9 +266,8 @@ class Claim:
             self._on_answer(operations, results, now)
         elif operations == _LOOK:
             self._on_look(results, now)
-        elif self.standing is Standing.SETTLING:
-            self.standing = Standing.LIVE
-            self._due = now + self._look_every_s
+        elif self._wanted is None:
+            self._on_written(operations, now)
 
     def on_failed(self, batch: int, fault: LockFault, now: float) -> None:
         """The store could not: who waits tries again, who is live cannot know whether it still may be."""
@@ -257,12 +302,13 @@ class Claim:
         self.failure = reason
         self.standing = Standing.OVER
 
-    def _say(self, state: LiveState, node_id: str | None, journal_identity: int | None) -> None:
-        """Write the record; who is live needs no other lock any more."""
-        self.record = NodeRecord(state, node_id, journal_identity)
-        self._wanted = (WriteRecord(self.record), Release(Lock.FAILBACK), Release(Lock.BACKUP))
+    def _say(self, record: NodeRecord) -> None:
+        """Write the record, if it is another one; who is live needs no other lock any more."""
+        writes = (WriteRecord(record, over=self._life),) if record != self.record else ()
+        self.record = record
+        self._wanted = (*writes, Release(Lock.FAILBACK), Release(Lock.BACKUP))
 
-    def _question(self) -> tuple[LockOperation, ...]:
+    def _question(self, now: float) -> tuple[LockOperation, ...]:
         if self.standing in _HOLDS:
             return _LOOK
         match self._policy:
@@ -271,14 +317,22 @@ class Claim:
             case SharedStorePrimary():
                 return _PRIMARY
             case _:
-                if self.standing is not Standing.WAITING:
-                    return _QUEUE
-                # The live lock is touched only when it would be kept: a primary that asks must not find it taken.
-                return _HEIR if self._inherits else _HEIR[1:]
+                return self._question_of_backup(now)
+
+    def _question_of_backup(self, now: float) -> tuple[LockOperation, ...]:
+        """The live lock is touched only when it would be kept, or seldom: a primary that asks must find it free."""
+        queues = () if self._is_next else (Acquire(Lock.BACKUP),)
+        if self._inherits:
+            return (*queues, Acquire(Lock.LIVE), *_BACKUP)
+        sees = self.record.state in _INHERITED and self._vacancy.is_to_be_seen(now)
+        return (*queues, *_BACKUP, Holder(Lock.LIVE)) if sees else (*queues, *_BACKUP)
 
     def _on_answer(self, operations: tuple[LockOperation, ...], results: tuple[object, ...], now: float) -> None:
         answers = dict(zip(operations, results, strict=True))
-        record = answers[ReadRecord()]
+        record = answers.get(ReadRecord())
+        if record is None:
+            self._due = now + HIDDEN_S
+            return
         assert isinstance(record, NodeRecord)
         self.record = record
         if record.copied and not self._is_new_node():
@@ -286,13 +340,29 @@ class Claim:
         if isinstance(self._policy, SharedStoreBackup):
             self._wait_as_backup(answers, now)
         elif answers[Acquire(Lock.LIVE)]:
-            self.standing = Standing.GRANTED
+            self._claim_it(record.life)
         else:
-            self._wait_as_primary(str(answers[Holder(Lock.LIVE)] or "another broker"))
-        if self.standing in _HOLDS:
-            self._due = now + self._look_every_s
-        elif self.standing is not Standing.OVER:
+            self._wait_as_primary(answers[Holder(Lock.LIVE)], now)
+        if self.standing in _WAITS:
             self._wait(now)
+
+    def _claim_it(self, over: int | None) -> None:
+        """The live lock is here. From now on the record says so, although nobody is served yet: see 6 and 9 above."""
+        self.standing = Standing.CLAIMING
+        self._before = self.record
+        self.record = evolve(self.record, state=LiveState.ACTIVE, copied=False, life=self._life)
+        self._sure_at = self._asked_at
+        self._wanted = (WriteRecord(self.record, over=over),)
+
+    def _on_written(self, operations: tuple[LockOperation, ...], now: float) -> None:
+        """Only who holds the live lock writes."""
+        if isinstance(operations[0], WriteRecord):
+            self._sure_at = self._asked_at
+        self._due = now + self._look_every_s if self.is_sure(now) else now
+        if self.standing is Standing.CLAIMING:
+            self.standing = Standing.GRANTED
+        elif self.standing is Standing.SETTLING:
+            self.standing = Standing.LIVE
 
     def _wait(self, now: float) -> None:
         # A backup that is next has nothing to wait for but a death: it may take years.
@@ -316,24 +386,46 @@ class Claim:
         )
         return False
 
-    def _wait_as_primary(self, holder: str) -> None:
+    def _wait_as_primary(self, holder: object, now: float) -> None:
         if isinstance(self._policy, PrimaryOnly):
-            self._fail(f"the data directory is used by {holder}")
-        else:
-            # A live backup gives way, if it is allowed to; a primary that waits for a primary may wait for ever.
-            equals = holder.startswith("primary ")
-            question = ", and a primary gives way to nobody: is this one meant to be its backup?" if equals else ""
-            self._wait_for(Standing.WAITING, f"waits to be live: {holder} is{question}", warning=equals)
+            if holder is not None:
+                self._fail(f"the data directory is used by {holder}")
+            return  # a backup looked at the lock in that moment
+        name = str(holder or "another broker")
+        # A live backup gives way, if it is allowed to; a primary that waits for a primary may wait for ever.
+        equals = name.startswith("primary ")
+        question = ", and a primary gives way to nobody: is this one meant to be its backup?" if equals else ""
+        self._wait_for(Standing.WAITING, f"waits to be live: {name} is{question}", warning=equals)
+        if not equals and self._sign.is_due(self.record.life, now):
+            self._wanted = (Release(Lock.FAILBACK),)
 
     def _wait_as_backup(self, answers: dict[LockOperation, object], now: float) -> None:
-        if not answers.get(Acquire(Lock.BACKUP), True):
+        self._is_next = answers.get(Acquire(Lock.BACKUP), self._is_next) is True
+        has_lock = answers.get(Acquire(Lock.LIVE)) is True
+        waits = answers[Holder(Lock.FAILBACK)] is not None
+        self._inherits = self.record.state in _INHERITED and self._may_inherit(answers, now, waits=waits)
+        if self._inherits and has_lock:
+            self._passed_over = waits
+            self._claim_it(self.record.life)
+            return
+        if has_lock:
+            self._wanted = (Release(Lock.LIVE), *_BACKUP)
+        if self._is_next:
+            self._stand_first(now)
+        else:
             self._wait_for(Standing.QUEUED, "waits behind another backup")
-            return
-        nobody_first = answers[Holder(Lock.FAILBACK)] is None
-        self._inherits = nobody_first and self.record.state in (LiveState.ACTIVE, LiveState.FAILING_BACK)
-        if self._inherits and answers.get(Acquire(Lock.LIVE)):
-            self.standing = Standing.GRANTED
-            return
+
+    def _may_inherit(self, answers: dict[LockOperation, object], now: float, *, waits: bool) -> bool:
+        """Whether nobody goes before this backup, or nobody who does anything."""
+        if self._is_next and not waits:
+            return True
+        if Holder(Lock.LIVE) in answers:
+            self._vacancy.see(free=answers[Holder(Lock.LIVE)] is None, now=now)
+        elif answers.get(Acquire(Lock.LIVE)) is False:
+            self._vacancy.end()
+        return self._vacancy.lasts((not self._is_next) + waits, now)
+
+    def _stand_first(self, now: float) -> None:
         match self.record.state:
             case LiveState.NOT_STARTED if now >= self._doubts_at:
                 said = "no primary has ever been live on this store: is one of its brokers configured as primary?"
@@ -343,8 +435,6 @@ class Claim:
                 said = "waits as backup: the live broker was stopped in order, only a primary starts again"
             case _:
                 said = "waits as backup for the live broker to die"
-        if answers.get(Acquire(Lock.LIVE)):
-            self._wanted = (Release(Lock.LIVE), *_HEIR[1:])
         self._wait_for(Standing.WAITING, said, warning=said.endswith("?"))
 
     def _wait_for(self, standing: Standing, said: str, *, warning: bool = False) -> None:
@@ -354,13 +444,26 @@ class Claim:
             self.notes.append(Note(warning, said))
 
     def _on_look(self, results: tuple[object, ...], now: float) -> None:
-        held, waiting = results
-        assert waiting is None or isinstance(waiting, str), waiting
+        held, waiting, record = results
+        assert (waiting is None or isinstance(waiting, str)) and isinstance(record, NodeRecord), results
         if not held:
             self._fail("the live lock is lost: another broker may be live")
             return
-        self._due = now + self._look_every_s
+        if not record.may_follow(self._life):
+            self._fail(NOT_ALONE)
+            return
+        if (record.life is None or record.copied) and self._wanted is None:
+            text = "the record of the lock store (node.state) was removed or replaced: it is written again"
+            self.notes.append(Note(True, text))
+            self._wanted = (WriteRecord(self.record, over=self._life),)
+        self._sure_at = self._asked_at
+        self._due = now + self._look_every_s if self.is_sure(now) else now
         if isinstance(self._policy, SharedStoreBackup) and self._policy.allow_failback:
-            if waiting != self.wanted_by:
-                self.wanted_since = now
-            self.wanted_by = waiting
+            self._passed_over = self._passed_over and waiting is not None
+            wanted_by = None if self._passed_over else waiting
+            # It may give its lock back for a moment, to show that it is awake: that is one wait, not two.
+            if wanted_by is not None:
+                if now > self._wanted_at + 2 * HIDDEN_S or wanted_by != self._wanted_last:
+                    self.wanted_since = now
+                self._wanted_at, self._wanted_last = now, wanted_by
+            self.wanted_by = wanted_by

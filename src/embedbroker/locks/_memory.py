@@ -8,6 +8,8 @@ Brokers may run in different threads: taking a lock is one operation on a dictio
 from __future__ import annotations
 
 from ._operations import (
+    NOT_ALONE,
+    NOT_HELD,
     Acquire,
     Holder,
     Lock,
@@ -89,6 +91,10 @@ class _MemorySession:
                 return store.holds(lock, self)
             case ReadRecord():
                 return store.record
-            case WriteRecord(record):
+            case WriteRecord(record, over):
+                if not store.holds(Lock.LIVE, self):
+                    raise LockFault(NOT_HELD)
+                if not store.record.may_follow(over):
+                    raise LockFault(NOT_ALONE)
                 store.record = record
         return None

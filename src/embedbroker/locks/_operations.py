@@ -10,6 +10,7 @@ Rules of the seam:
 - No operation waits for a lock: who wants one asks again.
 - A session that ends, in whatever way, has given everything back. What the record says stays.
 - Only the holder of the live lock writes the record, so nobody reads it half written and nobody overwrites another's.
+  The record says whose it is: locks that do not reach every machine are given twice, and then the record tells it.
 - A holder that is frozen keeps its locks. A store whose locks run out instead (leases) fits in like this: acquiring and
   verifying answer how long the right lasts, counted from the moment when the work was handed out, and the claim ends
   its broker when that is over, whether an answer has come or not.
@@ -23,6 +24,8 @@ from typing import Protocol, TypeAlias
 from attrs import frozen
 
 __all__ = [
+    "NOT_ALONE",
+    "NOT_HELD",
     "Acquire",
     "Holder",
     "LiveState",
@@ -69,13 +72,19 @@ class NodeRecord:
     """What a store remembers of the node that its brokers are one after the other.
 
     ``node_id`` and ``journal_identity`` are None as long as no broker was live. ``copied`` is said by the driver when
-    what it read was not written here: then another store with the same node id exists, or existed.
+    what it read was not written here: then another store with the same node id exists, or existed. ``life`` is the
+    number of the life that wrote it, which no other life of any broker has.
     """
 
     state: LiveState = LiveState.NOT_STARTED
     node_id: str | None = None
     journal_identity: int | None = None
     copied: bool = False
+    life: int | None = None
+
+    def may_follow(self, life: int | None) -> bool:
+        """Whether who last knew the record as that of ``life`` may replace this one; a removed one always."""
+        return self.life is None or self.life == life
 
 
 @frozen
@@ -101,7 +110,7 @@ class Holder:
 
 @frozen
 class Verify:
-    """Result: whether this session surely still holds ``lock``, in the store that everybody else asks."""
+    """Result: whether this session surely still holds ``lock``, asked anew of the store that everybody else asks."""
 
     lock: Lock
 
@@ -113,12 +122,24 @@ class ReadRecord:
 
 @frozen
 class WriteRecord:
-    """Replace the record, so that it survives a power cut. Result: None."""
+    """Replace the record, so that it survives a power cut. Result: None.
+
+    It is a fault not to hold the live lock, and to find the record of another life than ``over``.
+    """
 
     record: NodeRecord
+    over: int | None = None
 
 
 LockOperation: TypeAlias = Acquire | Release | Holder | Verify | ReadRecord | WriteRecord
+
+
+NOT_HELD = "the live lock is not held: another broker may be live"
+#: A store that would be asked by every machine would not have given its lock twice.
+NOT_ALONE = (
+    "another broker was made live on the same store while this one had the live lock: do its locks reach every machine"
+    " that shares it (an NFS mount with local_lock keeps them local)?"
+)
 
 
 class LockFault(Exception):

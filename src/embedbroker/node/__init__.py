@@ -17,7 +17,8 @@ from ._inputs import (
     Tick,
     Written,
 )
-from ._node import Node, NodeState
+from ._node import Node
+from ._node_state import NodeState
 from ._outputs import (
     BranchDecided,
     CloseConnection,

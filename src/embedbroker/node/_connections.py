@@ -103,7 +103,9 @@ class Connections:
 
     def _receive(self, connection: CoreConnection, data: bytes, now: Instant) -> None:
         connection.receive(data, now)
-        self.partial_frames.count(connection, connection.partial_frame_size if connection.link.alive else 0)
+        held = connection.partial_frame_size if connection.link.alive else 0
+        if held or self.partial_frames.total_bytes:
+            self.partial_frames.count(connection, held)
 
     def on_written(self, written: Written) -> None:
         connection = self.served.get(written.connection)
@@ -181,9 +183,9 @@ class Connections:
                     self._forget_hoards(connection)
         dirty.clear()
 
-    def say_goodbye(self) -> None:
-        """An orderly stop: clients are told, sessions end."""
-        for connection in list(self.served.values()):
+    def say_goodbye(self, spared: object = None) -> None:
+        """An orderly stop: clients are told, sessions end. The connection that is spared goes on: it is a backup's."""
+        for connection in [each for each in self.served.values() if each is not spared]:
             connection.disconnect()
             connection.abandon()
         for newcomer in list(self.newcomers.values()):

@@ -10,20 +10,22 @@ A step never raises for what a peer or a disk does. An assertion that fails is a
 
 from __future__ import annotations
 
-from enum import Enum
+import math
 from typing import TYPE_CHECKING, assert_never
 
 from attrs import evolve
 
 from embedbroker import storage
-from embedbroker.config import BrokerConfig, ReplicationBackup, ReplicationPrimary, Role
+from embedbroker.config import BrokerConfig, Role
 from embedbroker.kernel import Kernel
-from embedbroker.protocols import SERVER_VERSION, CoreService, ResendAccount, restore_message
+from embedbroker.protocols import CoreService, ResendAccount, restore_message
 from embedclient.model import Entropy, Instant, make_uuid, uuid_text
 
+from ._assembly import make_mandate, make_membership
 from ._connections import Connections
 from ._decisions import Decisions
 from ._dials import Dials
+from ._disk_answers import DiskAnswers
 from ._gate import DurabilityGate
 from ._inputs import (
     Accepted,
@@ -42,38 +44,24 @@ from ._inputs import (
     Tick,
     Written,
 )
+from ._node_state import ROLES, NodeState
 from ._outputs import Level, Notice, Output, Ready, RoleChanged, Stopped
 from ._restoration import Restoration
 from ._tenure import Tenure
 
 if TYPE_CHECKING:
-    from embedbroker.cluster import Membership
+    from ._mandate import Mandate
 
-__all__ = ["Node", "NodeState"]
+__all__ = ["Node"]
 
 # How long an orderly stop waits for the disk before it tells the clients. A sync takes milliseconds.
 FLUSH_SECONDS_MAX = 5.0
 
-
-class NodeState(Enum):
-    """The life of a node."""
-
-    NEW = "new"
-    WAITING = "waiting"
-    RECOVERING = "recovering"
-    RUNNING = "running"
-    STOPPING = "stopping"
-    STOPPED = "stopped"
-
-
-_ROLES = {
-    NodeState.NEW: Role.BACKUP,
-    NodeState.WAITING: Role.BACKUP,
-    NodeState.RECOVERING: Role.ACTIVATING,
-    NodeState.RUNNING: Role.LIVE,
-    NodeState.STOPPING: Role.LIVE,
-    NodeState.STOPPED: Role.STOPPED,
-}
+# Members by themselves: looking one up in its enumeration costs more than the comparison, and each step compares.
+_RUNNING, _STOPPED = NodeState.RUNNING, NodeState.STOPPED
+# What comes with each message. In a broker that serves, these steps look at nothing that has its time before the moment
+# that the host was told is there: a Tick comes for it, unless one of them is first.
+_OF_TRAFFIC = (BytesReceived, DiskDone, Written)
 
 
 class Node:
@@ -104,31 +92,30 @@ class Node:
         self._now = Instant(0.0, 0)
         self._outputs: list[Output] = []
         self.dials = Dials(config, self._notice)
-        self.cluster = self._join_cluster()
+        self.cluster = self.core.cluster = make_membership(config, self.dials, self._log)
         self._check_due: float | None = None
+        self._tenure_due: float | None = None
+        # When the next thing is due that has its time, as the host was told last.
+        self._told_due = 0.0
         self._work_left = False
         # An orderly stop has begun, clients still wait for the disk.
         self._flushing = False
         self._failure: str | None = None
         self._restoration: Restoration | None = None
-        self._tenure = Tenure(config, self.cluster) if has_locks else None
+        tell = lambda output: self._outputs.append(output)  # noqa: E731 - the list is another one in each step
+        parts = config, self.journal, self.cluster
+        self._mandate = make_mandate(*parts, self._make_node_id, tell, has_manager=has_locks)
+        self._tenure: Tenure | Mandate | None = self._mandate
+        if has_locks and self._mandate is None:
+            self._tenure = Tenure(config, self.cluster, int.from_bytes(entropy.random_bytes(8), "big") >> 1)
+        self._disk_answers = DiskAnswers(self.journal, self._mandate.copies if self._mandate is not None else None)
         self._fails_over = False
         self._said_stopped = False
-
-    def _join_cluster(self) -> Membership | None:
-        if self.config.cluster_connection is None:
-            return None
-        # Loaded by those who need it: a broker of its own starts without.
-        from embedbroker.cluster import Membership
-
-        membership = Membership(self.config, SERVER_VERSION, self.dials, self._log)
-        self.core.cluster = membership
-        return membership
 
     @property
     def is_running(self) -> bool:
         """Whether clients are served."""
-        return self.state is NodeState.RUNNING
+        return self.state is _RUNNING
 
     @property
     def node_id(self) -> str:
@@ -138,7 +125,7 @@ class Node:
     @property
     def role(self) -> Role:
         """What it is to its group at this moment."""
-        return _ROLES[self.state]
+        return ROLES[self.state]
 
     # -- the contract --------------------------------------------------------------------------------------------
 
@@ -152,26 +139,26 @@ class Node:
             self.journal.wall_ms = now.wall_ms
         if self.cluster is not None:
             self.cluster.now = now
+        if self._mandate is not None:
+            self._mandate.set_now(now)
         match input:
             case BytesReceived():
                 if input.connection < 0:
                     self.dials.on_bytes(input, now)
                 # What clients send while an orderly stop waits for the disk is not looked at.
-                elif not self._flushing:
+                elif not self._flushing or self._is_of_backup(input.connection):
                     self.connections.on_bytes(input, now)
+            case DiskDone():
+                if self._disk_answers.on_done(input, now) and self.state is not _RUNNING:
+                    self._after_disk()
             case Written():
                 if input.connection < 0:
                     self.dials.on_written(input)
                 else:
                     self.connections.on_written(input)
-            case DiskDone():
-                assert self.journal is not None
-                self.journal.on_disk_done(input.batch, input.results, now)
-                self._after_disk()
             case DiskFailed():
-                assert self.journal is not None
-                self.journal.on_disk_failed(input.batch, input.fault, now)
-                self._after_disk()
+                if self._disk_answers.on_failed(input, now):
+                    self._after_disk()
             case LockDone() | LockFailed():
                 assert self._tenure is not None
                 self._tenure.on_answer(input, now)
@@ -196,7 +183,10 @@ class Node:
                 self._on_command(input)
             case _:
                 assert_never(input)
-        return self._finish_step(now)
+        timely = now.monotonic >= self._told_due or self.state is not _RUNNING or type(input) not in _OF_TRAFFIC
+        # What a backup answers moves deadlines with each step.
+        timely = timely or self._mandate is not None
+        return self._finish_step(now, timely=timely)
 
     def next_deadline(self) -> float | None:
         """When a Tick is due, in monotonic seconds; the present moment means: at once."""
@@ -204,11 +194,11 @@ class Node:
         if self._work_left:
             return now
         earliest = self._check_due
-        if self.state is NodeState.RUNNING:
+        if self.state is _RUNNING:
             earliest = self.kernel.housekeeping.next_deadline(now)
             if self._check_due is not None and self._check_due < earliest:
                 earliest = self._check_due
-        if self.journal is not None and self.state is not NodeState.STOPPED:
+        if self.journal is not None and self.state is not _STOPPED:
             due = self.journal.next_deadline()
             if due is not None and (earliest is None or due < earliest):
                 earliest = due
@@ -216,10 +206,10 @@ class Node:
             due = self.cluster.next_deadline()
             if due is not None and (earliest is None or due < earliest):
                 earliest = due
-        if self._tenure is not None:
-            due = self._tenure.next_deadline()
-            if due is not None and (earliest is None or due < earliest):
-                earliest = due
+        due = self._tenure_due
+        if due is not None and (earliest is None or due < earliest):
+            earliest = due
+        self._told_due = earliest if earliest is not None else math.inf
         return earliest
 
     # -- life ----------------------------------------------------------------------------------------------------
@@ -228,7 +218,8 @@ class Node:
         match command.kind:
             case CommandKind.START:
                 assert self.state is NodeState.NEW, self.state
-                self._warn_of_scale_down()
+                if getattr(getattr(self.config.ha_policy, "scale_down", None), "enabled", False):
+                    self._log("scale-down is not available yet: messages stay here when the broker stops")
                 if self._tenure is None:
                     self._become_activating()
                 else:
@@ -240,11 +231,6 @@ class Node:
                 self._stop()
             case _:
                 assert_never(command.kind)
-
-    def _warn_of_scale_down(self) -> None:
-        wanted = getattr(self.config.ha_policy, "scale_down", None)
-        if wanted is not None and wanted.enabled:
-            self._notice(Level.WARNING, "scale-down is not available yet: messages stay here when the broker stops")
 
     # The only places where the role changes: backup, activating, live, stopped. A broker without a lock store begins
     # with the second.
@@ -271,9 +257,7 @@ class Node:
         self.kernel.housekeeping.at_start()
         self.kernel.housekeeping.start(self._now.monotonic)
         if self.cluster is not None:
-            policy = self.config.ha_policy
-            group = policy.group_name if isinstance(policy, ReplicationPrimary | ReplicationBackup) else None
-            self.cluster.become_live(self.core.node_id, group)
+            self.cluster.become_live(self.core.node_id, getattr(self.config.ha_policy, "group_name", None))
         self._outputs += [RoleChanged(Role.LIVE), Ready()]
 
     def _become_stopped(self, failure: str | None) -> None:
@@ -282,6 +266,7 @@ class Node:
         self._check_due = None
         self._flushing = False
         self._restoration = None
+        self._disk_answers.drop()
         if self._tenure is not None:
             self._tenure.end()
 
@@ -306,13 +291,13 @@ class Node:
         tenure = self._tenure
         assert tenure is not None
         stopping = self.state is NodeState.STOPPING
-        role = Role.LIVE if stopping and not tenure.is_over else tenure.role_after(self.role, self._now)
+        role = Role.LIVE if stopping and not tenure.is_over else tenure.role_after(self._now)
         for note in tenure.take_notes():
             self._notice(Level.WARNING if note.warning else Level.INFO, note.text)
         match role:
             case Role.BACKUP if self.state in (NodeState.NEW, NodeState.WAITING):
                 self.core.node_id = tenure.node_id
-                if self.state is NodeState.NEW:
+                if self.state is NodeState.NEW and not (self._mandate is not None and self._mandate.is_undecided):
                     self._become_backup()
             case Role.ACTIVATING if self.state in (NodeState.NEW, NodeState.WAITING):
                 self._become_activating()
@@ -324,12 +309,18 @@ class Node:
                 self._become_stopped(None)
             case Role.STOPPED:
                 self._stop()
+        if isinstance(tenure, Tenure):
+            self._disk_answers.sure_until = tenure.sure_until
+            if self._disk_answers.release(self._now):
+                self._after_disk()
 
     def _stop(self) -> None:
         if self.state in (NodeState.STOPPING, NodeState.STOPPED):
             return
         was, self.state = self.state, NodeState.STOPPING
         self._check_due = None
+        if self._mandate is not None:
+            self._mandate.begin_stop(fails_over=self._fails_over)
         if was is not NodeState.RUNNING:
             self._restoration = None
             self._leave(seal=False)
@@ -350,22 +341,14 @@ class Node:
         """Say good-bye to everybody, and seal the journal if it is to be sealed."""
         self._flushing = False
         self._check_due = None
-        self.connections.say_goodbye()
-        self._leave_cluster()
+        self.connections.say_goodbye(self._mandate.backup if self._mandate is not None else None)
+        if self.cluster is not None:
+            self.cluster.leave("the broker stops")
         if self.journal is None or not seal or self.journal.state is not storage.JournalState.READY:
             self._depart()
         else:
             self.journal.close(self._now)
-            self._depart_if_sealed()
-
-    def _leave_cluster(self) -> None:
-        if self.cluster is not None:
-            self.cluster.leave("the broker stops")
-
-    def _depart_if_sealed(self) -> None:
-        """A journal that was sealed before closes at once: no disk work will tell."""
-        if self.journal is not None and self.journal.state is storage.JournalState.CLOSED:
-            self._depart()
+            self._after_disk()  # one that was sealed before closes at once
 
     def _depart(self) -> None:
         """Nothing is written any more: the lock store hears how this life ended, and then it is over."""
@@ -386,7 +369,11 @@ class Node:
                 self._depart()
         elif journal.recovered is not None and self.state is NodeState.RECOVERING and self._restoration is None:
             # Once: background work of the journal is done while messages are still being brought back.
-            self._restoration = Restoration(self.kernel, journal)
+            tenure = self._tenure if isinstance(self._tenure, Tenure) else None
+            self._restoration = Restoration(self.kernel, journal, marks=tenure is not None and tenure.is_apart)
+            if tenure is not None and tenure.misses_journal(is_new=self._restoration.is_new):
+                self._restoration = None
+                self._settle(None)
 
     def _fail_stop(self, reason: str) -> None:
         """Durable work is over for this life: nothing is confirmed any more, clients lose their connections."""
@@ -394,21 +381,43 @@ class Node:
             return
         self._notice(Level.ERROR, f"the broker stops: {reason}")
         self.connections.cut(reason)
-        self._leave_cluster()
+        if self.cluster is not None:
+            self.cluster.leave("the broker stops")
         self._become_stopped(reason)
+
+    def _is_of_backup(self, connection: int) -> bool:
+        """Whether the backup is at the far end: the disk work waits for its answers."""
+        mandate, served = self._mandate, self.connections.served.get(connection)
+        return mandate is not None and served is not None and served is mandate.backup
+
+    def _attend(self, mandate: Mandate, now: Instant) -> None:
+        """A replicating broker: what the disk and the peers did counts for its journal, and for what it is."""
+        assert self.journal is not None
+        due = mandate.next_deadline()
+        if mandate.is_curious or (due is not None and due <= now.monotonic):
+            mandate.on_time(now)
+        if self.state is NodeState.STOPPING and mandate.holds_up:
+            self.connections.cut("the broker stops, and its backup is lost")
+            mandate.let_go()
+        while mandate.copies.settle(self.journal, now):
+            self._after_disk()
+        while mandate.stirred and self.state is not NodeState.STOPPED:
+            mandate.stirred = False
+            self._follow_tenure()
 
     # -- the end of a step ---------------------------------------------------------------------------------------
 
-    def _finish_step(self, now: Instant) -> list[Output]:
-        kernel, journal = self.kernel, self.journal
-        alive = self.state in (NodeState.RUNNING, NodeState.RECOVERING)
-        if alive and self._check_due is not None and now.monotonic >= self._check_due:
-            self.connections.check(now)
-            self._schedule_check()
-        if self.state is NodeState.RUNNING:
-            if now.monotonic >= kernel.housekeeping.next_deadline(now.monotonic):
+    def _finish_step(self, now: Instant, *, timely: bool) -> list[Output]:
+        """What follows from an input, and with ``timely`` what the time has come for."""
+        kernel, journal, mandate = self.kernel, self.journal, self._mandate
+        if timely:
+            self._check(now)
+        stirred = timely  # or anything else happened that may have left the kernel more to do
+        if self.state is _RUNNING:
+            if timely and now.monotonic >= kernel.housekeeping.next_deadline(now.monotonic):
                 kernel.housekeeping.run(now.monotonic)
-            if kernel.has_work:
+            if kernel.has_work and now.monotonic <= self._disk_answers.sure_until:
+                stirred = True
                 kernel.run(self.config.work_per_step_max)
         elif self._flushing:
             kernel.chores.run(self.config.work_per_step_max)
@@ -417,45 +426,68 @@ class Node:
             self._settle(identity)
         if journal is not None:
             if self.gate.reached != journal.reached:
+                stirred = True
                 self.gate.open(journal.reached)
-            due = journal.next_deadline()
-            if due is not None and now.monotonic >= due:
+            if timely:
                 journal.on_tick(now)
-            if journal.notes:
-                self._say_notes(journal.notes)
+            while journal.notes:
+                self._notice(Level.WARNING, journal.notes.pop(0))
         if self._flushing and self._is_flushed():
             self._leave()
+        # Before what was gathered for peers is collected: a backup does work while the disk here does.
+        works = mandate.copies.take_work(journal, now) if mandate is not None and journal is not None else None
         if self.cluster is not None:
             due = self.cluster.next_deadline()
             if due is not None and now.monotonic >= due:
+                stirred = True
                 self.cluster.on_time()
             self.dials.collect(self._outputs, now)
-        if self._decisions.waiting:
-            self._outputs.extend(self._decisions.answers())
+        self._outputs += self._decisions.answers() if self._decisions.waiting else ()
         if self.connections.dirty:
+            stirred = True
             self.connections.collect(self._outputs)
         # Looked at last: peers that were given up on the way leave messages to others.
-        self._work_left = (
-            self._restoration is not None
-            or (self.state is NodeState.RUNNING and kernel.has_work)
+        sure = now.monotonic <= self._disk_answers.sure_until
+        self._work_left = stirred and (
+            (self._restoration is not None and not self._restoration.waits)
+            or (self.state is _RUNNING and kernel.has_work and sure)
             or (self._flushing and bool(kernel.chores.waiting))
         )
         outputs, self._outputs = self._outputs, []
-        if journal is not None:
-            outputs.extend(journal.take_work())
-        if self._tenure is not None:
-            work = self._tenure.take_work(now)
-            if work is not None:
-                outputs.append(work)
-        if self.state is NodeState.STOPPED and not self._said_stopped:
+        if works is not None:
+            outputs += works + self._take_late_work(now)
+        elif journal is not None and sure and self.state is not _STOPPED:
+            outputs += journal.take_work()
+        if timely and self._tenure is not None:
+            self._ask(self._tenure, outputs, now)
+        if self.state is _STOPPED and not self._said_stopped:
             self._said_stopped = True
             outputs.append(Stopped(self._failure, self._tenure is not None and self._tenure.restarts))
         return outputs
 
-    def _say_notes(self, notes: list[str]) -> None:
-        for note in notes:
-            self._notice(Level.WARNING, note)
-        notes.clear()
+    def _take_late_work(self, now: Instant) -> list[storage.DiskWork]:
+        """What connections that were given up left to write goes to a backup with the next step."""
+        assert self._mandate is not None and self.journal is not None
+        works = self._mandate.copies.take_work(self.journal, now)
+        self._work_left |= self.gate.reached != self.journal.reached
+        return works
+
+    def _ask(self, tenure: Tenure | Mandate, outputs: list[Output], now: Instant) -> None:
+        work = tenure.take_work(now)
+        if work is not None:
+            outputs.append(work)
+        self._tenure_due = tenure.next_deadline()
+
+    def _check(self, now: Instant) -> None:
+        """What a replicating broker is by now, and who is silent for too long: the lock store, and peers."""
+        if self._mandate is not None:
+            self._attend(self._mandate, now)
+        if isinstance(self._tenure, Tenure) and self._tenure.on_time(now):
+            self._follow_tenure()
+        alive = self.state in (NodeState.RUNNING, NodeState.RECOVERING)
+        if alive and self._check_due is not None and now.monotonic >= self._check_due:
+            self.connections.check(now)
+            self._schedule_check()
 
     def _schedule_check(self) -> None:
         self._check_due = self._now.monotonic + self.config.connection_check_interval_ms / 1000

@@ -11,7 +11,7 @@ from embedbroker.config import Role
 from embedclient.model import TransportConfiguration
 
 if TYPE_CHECKING:
-    from embedbroker.locks import LockWork
+    from embedbroker.locks import LeaseWork, LockWork
     from embedbroker.storage import DiskWork
 
 __all__ = [
@@ -87,9 +87,13 @@ class Ready:
 
 @frozen
 class RoleChanged:
-    """What the broker is to its group from now on. Ready comes with LIVE, Stopped says the rest."""
+    """What the broker is to its group from now on. Ready comes with LIVE, Stopped says the rest.
+
+    ``in_sync``: it has a backup that is a whole copy, or is one. A change of that alone is told with the same role.
+    """
 
     role: Role
+    in_sync: bool = False
 
 
 @frozen
@@ -105,5 +109,6 @@ class Stopped:
 
 # As text: a node without a journal does not load what a disk is.
 Output: TypeAlias = (
-    "Dial | SendBytes | CloseConnection | DiskWork | LockWork | Notice | BranchDecided | Ready | RoleChanged | Stopped"
+    "Dial | SendBytes | CloseConnection | DiskWork | LockWork | LeaseWork | Notice | BranchDecided | Ready"
+    " | RoleChanged | Stopped"
 )

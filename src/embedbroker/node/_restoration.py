@@ -13,14 +13,21 @@ __all__ = ["Restoration"]
 
 
 class Restoration:
-    """Of one journal, once. ``identity`` is the journal's."""
+    """Of one journal, once. ``identity`` is the journal's.
 
-    __slots__ = ("_journal", "_kernel", "_recovery", "identity")
+    With ``marks`` a journal that has never been written gets its first batch, and is restored when that is on disk:
+    then an empty directory is one that was emptied. ``waits`` says that the disk is at work.
+    """
 
-    def __init__(self, kernel: Kernel, journal: storage.Journal) -> None:
+    __slots__ = ("_journal", "_kernel", "_marks", "_recovery", "identity", "is_new", "waits")
+
+    def __init__(self, kernel: Kernel, journal: storage.Journal, *, marks: bool = False) -> None:
         recovered = journal.recovered
         assert recovered is not None
         self.identity = recovered.identity
+        self.is_new = journal.reached == 0
+        self.waits = False
+        self._marks = marks and self.is_new
         self._kernel = kernel
         self._journal = journal
         for address in recovered.addresses:
@@ -34,6 +41,8 @@ class Restoration:
     def advance(self, limit: int) -> bool:
         """One slice of at most so many; True with the last one."""
         recovered, recovery = self._journal.recovered, self._recovery
+        if self.waits:
+            return self._journal.reached > 0
         assert recovered is not None
         if recovery.lock_some(limit):
             return False
@@ -47,4 +56,7 @@ class Restoration:
             return False
         recovery.finish()
         self._journal.recovered = None
-        return True
+        if self._marks:
+            self._kernel.ids.take()
+            self.waits = True
+        return not self.waits

@@ -24,11 +24,13 @@ ANNOUNCED_WITHIN_S = 60.0
 
 
 class Tenure:
-    """Of one life. ``gives_way`` is set when it ends in favour of a primary."""
+    """Of one life, which has a number. ``gives_way`` is set when it ends in favour of a primary."""
 
-    def __init__(self, config: BrokerConfig, cluster: Membership | None) -> None:
+    def __init__(self, config: BrokerConfig, cluster: Membership | None, life: int) -> None:
         self.gives_way = False
-        self._claim = locks.Claim(config.ha_policy, config.journal_lock_acquisition_timeout_ms)
+        self._claim = locks.Claim(config.ha_policy, config.journal_lock_acquisition_timeout_ms, life)
+        #: A record in a place of its own outlives a data directory that is lost, or not mounted.
+        self.is_apart = config.node_manager_lock_directory not in (None, config.data_directory)
         self._cluster = cluster
         # The node id that the cluster knows of this backup, and whether it was announced under it.
         self._place: tuple[str, bool] | None = None
@@ -61,6 +63,10 @@ class Tenure:
     def begin(self, now: Instant) -> None:
         self._claim.begin(now.monotonic)
 
+    def misses_journal(self, *, is_new: bool) -> bool:
+        """Whether there is a new journal where the node had one: it is not to be served from nothing."""
+        return self.is_apart and is_new and self.journal_identity is not None
+
     def meet_journal(self, identity: int | None) -> None:
         """The journal is read; another one than before belongs to another node."""
         self._claim.meet_journal(identity)
@@ -78,6 +84,11 @@ class Tenure:
         """The life is over, and the store is told nothing."""
         self._claim.leave(None)
 
+    @property
+    def sure_until(self) -> float:
+        """Until when what the lock store said last counts."""
+        return self._claim.sure_until
+
     # -- work and answers ----------------------------------------------------------------------------------------
 
     def on_answer(self, answer: LockDone | LockFailed, now: Instant) -> None:
@@ -85,6 +96,10 @@ class Tenure:
             self._claim.on_done(answer.batch, answer.results, now.monotonic)
         else:
             self._claim.on_failed(answer.batch, answer.fault, now.monotonic)
+
+    def on_time(self, now: Instant) -> bool:
+        """Look whether an answer is overdue; True, if that changes something."""
+        return self._claim.on_time(now.monotonic)
 
     def take_work(self, now: Instant) -> locks.LockWork | None:
         return self._claim.take_work(now.monotonic)
@@ -97,8 +112,8 @@ class Tenure:
         notes, self._claim.notes = self._claim.notes, []
         return notes
 
-    def role_after(self, role: Role, now: Instant) -> Role:
-        """What the node is to become, from what it is; the same when nothing changes."""
+    def role_after(self, now: Instant) -> Role | None:
+        """What the node is to become; None when nothing changes."""
         claim = self._claim
         match claim.standing:
             case locks.Standing.OVER:
@@ -116,7 +131,7 @@ class Tenure:
             case locks.Standing.LIVE:
                 return Role.LIVE
             case _:
-                return role
+                return None
 
     def _stand_by(self, *, next_in_line: bool) -> None:
         """Look for the live broker; who takes over next is announced under the node id of that one."""

@@ -9,7 +9,7 @@ is over, for a client that comes back (core-protocol 7.3).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from embedbroker.kernel import Session
 from embedclient.errors import ErrorCode, RemoteProtocolError
@@ -165,6 +165,10 @@ class CoreConnection:
     def send(self, packet: Packet, channel_id: int) -> None:
         """Send a packet that belongs to no session."""
         self.link.write(encode_packet(packet, channel_id, min(self.version, SERVER_VERSION)))
+
+    def write_pieces(self, pieces: Sequence[bytes | bytearray]) -> None:
+        """Send whole frames that are written already."""
+        self.link.write_pieces(pieces)
 
     def _send_topology(self) -> None:
         """A broker of its own is one node without connectors: the client takes the one it used."""

@@ -29,6 +29,7 @@ from embedclient.wire.core import (
     PacketsConfirmed,
     PacketType,
     decode_packet,
+    encode_null_response,
     encode_packet,
     encode_receive,
     is_confirmed,
@@ -195,7 +196,8 @@ class CoreSession:
         elif wants_reply:
             # In a transaction it is the commit that promises. What is a duplicate waits for the message it repeats.
             durable = (message.durable or id_at is not None) and self.kernel_session.auto_commit_sends
-            self.reply(NullResponse(numbers[0] if numbers else -1), durable=durable)
+            frame = encode_null_response(self.channel_id, self.version, numbers[0] if numbers else -1)
+            self._answer(frame, _NULL_RESPONSE, durable=durable)
 
     def _refuse_send(
         self, message: CoreMessage, refused: Refused, wants_reply: bool, correlation_id: int | None
@@ -237,10 +239,18 @@ class CoreSession:
 
         ``durable`` False says that the answer promises nothing that has to be on disk.
         """
-        point = self._point() if durable else 0
-        frame = encode_packet(packet, self.channel_id, self.version)
-        if not self._held and point <= self.service.kernel.store.reached:
-            self.transmit(frame, packet.TYPE)
+        self._answer(encode_packet(packet, self.channel_id, self.version), packet.TYPE, durable=durable)
+
+    def _answer(self, frame: bytes, packet_type: int, *, durable: bool) -> None:
+        store = self.service.kernel.store
+        if not durable:
+            point = 0
+        elif self.kernel_session.unfinished:
+            point = _UNRECORDED
+        else:
+            point = store.point()
+        if not self._held and point <= store.reached:
+            self.transmit(frame, packet_type)
         else:
             self._hold(_HeldReply(point, frame))
 
@@ -295,9 +305,11 @@ class CoreSession:
             reply = held.popleft()
             if reply.link is not None:
                 reply.link.write(reply.frame)
-                continue
-            packet_type = reply.frame[4]
-            self.transmit(reply.frame, packet_type if packet_type < 128 else packet_type - 256)
+            elif self.windowed:
+                packet_type = reply.frame[4]
+                self.transmit(reply.frame, packet_type if packet_type < 128 else packet_type - 256)
+            else:
+                self.connection.link.write(reply.frame)
         return bool(held)
 
     def transmit(self, frame: bytes, packet_type: int) -> None:

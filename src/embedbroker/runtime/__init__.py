@@ -8,17 +8,37 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from ._embedded import EmbeddedBroker
+from ._embedded import EmbeddedBroker, observe
 
 if TYPE_CHECKING:
+    from ._disk import FileDisk
+    from ._file_leases import FileLockManager
     from ._journal_directory import journal_directory, repair_directory
+    from ._place import Network
+    from ._role_watch import Observer
 
-__all__ = ["EmbeddedBroker", "journal_directory", "repair_directory"]
+__all__ = [
+    "EmbeddedBroker",
+    "FileDisk",
+    "FileLockManager",
+    "Network",
+    "Observer",
+    "journal_directory",
+    "observe",
+    "repair_directory",
+]
+
+_HOMES = {
+    "FileDisk": "._disk",
+    "FileLockManager": "._file_leases",
+    "Network": "._place",
+    "Observer": "._role_watch",
+}
 
 
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module("._journal_directory", __name__), name)
+    value: object = getattr(import_module(_HOMES.get(name, "._journal_directory"), __name__), name)
     globals()[name] = value
     return value

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import random
 import sys
-import time
+from time import time_ns
 
 import trio
 
@@ -20,19 +20,19 @@ __all__ = ["EdgeClock", "SystemEntropy"]
 class EdgeClock:
     """Reads time inside a trio run."""
 
-    __slots__ = ("_clock", "_virtual_start")
+    __slots__ = ("_monotonic", "_virtual_start")
 
     def __init__(self) -> None:
         # A virtual clock starts at a fixed wall time plus its own: the same test sees the same dates.
         self._virtual_start = 1_700_000_000_000 if _clock_is_virtual() else None
         # Asked directly: trio.current_time() looks for the running loop first, twice for each message of a lone sender.
-        self._clock = trio.lowlevel.current_clock()
+        self._monotonic = trio.lowlevel.current_clock().current_time
 
     def now(self) -> Instant:
         """The present moment."""
-        monotonic = self._clock.current_time()
+        monotonic = self._monotonic()
         if self._virtual_start is None:
-            return Instant(monotonic, time.time_ns() // 1_000_000)
+            return Instant(monotonic, time_ns() // 1_000_000)
         return Instant(monotonic, self._virtual_start + int(monotonic * 1000))
 
 

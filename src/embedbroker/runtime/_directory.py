@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from pathlib import Path
 
 from embedbroker.config import BrokerConfig
-from embedbroker.locks import LockFault, Locks, LockSession, called
+from embedbroker.locks import LeaseSession, LockFault, LockManagers, Locks, LockSession, called
 from embedbroker.storage import Disk, DiskFault, DiskOperation, FaultKind, JournalSettings
 from embedclient.errors import ResourceAllocationException
 
@@ -15,13 +16,16 @@ from ._clock import SystemEntropy
 from ._disk import FileDisk
 from ._disk_gate import GatedDisk
 from ._file_locks import FileLocks
-from ._lock import DirectoryLock, DirectoryLocked
+from ._lock import LOCK_FILE, DirectoryLock, DirectoryLocked
 
 __all__ = ["OpenDirectory", "open_directory", "open_locks"]
 
 # A process that was killed gives its files back one by one: the right to be live may be free a moment before them.
+# Whoever takes longer is frozen, or reads the journal: it is waited for, and the operator is told.
 GIVEN_BACK_WITHIN_S = 5.0
 _TRY_EVERY_S = 0.005
+
+_logger = logging.getLogger("embedbroker.broker")
 
 
 class OpenDirectory:
@@ -36,6 +40,15 @@ class OpenDirectory:
         """Close the files and let another broker in. A disk that was handed in stays open, but not to this life."""
         self._owned.close()
 
+    def verify(self) -> None:
+        """Make sure that nobody else was let in.
+
+        Raises:
+            LockFault: somebody may have been; the text says why.
+        """
+        if isinstance(self._owned, _Directory):
+            self._owned.verify()
+
 
 class _Directory:
     """The files of a directory, with the lock that keeps a second broker out.
@@ -49,24 +62,27 @@ class _Directory:
         self._guard = threading.Lock()
         self._lock: DirectoryLock | None = None
         self._files: FileDisk | None = None
-        self._closed = False
+        self._closing = threading.Event()
 
-    def open(self, patience_s: float) -> FileDisk:
-        """Make, lock and open it.
+    def open(self, *, waits: bool) -> FileDisk:
+        """Make, lock and open it; with ``waits`` when nobody else uses it any more.
 
         Raises:
-            DirectoryLocked: somebody else uses it, and went on to use it for so long.
+            DirectoryLocked: somebody else uses it, and is not waited for, or not any longer.
             OSError: it cannot be made, opened or locked.
         """
         self._path.mkdir(parents=True, exist_ok=True)
-        give_up_at = time.monotonic() + patience_s
+        warns_at = time.monotonic() + GIVEN_BACK_WITHIN_S
         while self._lock is None:
             try:
                 self._lock = DirectoryLock.acquire(self._path, self._name)
-            except DirectoryLocked:
-                if self._closed or time.monotonic() >= give_up_at:
+            except DirectoryLocked as error:
+                if not waits or self._closing.is_set():
                     raise
-                time.sleep(_TRY_EVERY_S)
+                if time.monotonic() >= warns_at:
+                    warns_at = float("inf")
+                    _logger.warning("waits to be live: %s", error)
+                self._closing.wait(_TRY_EVERY_S)
         self._files = FileDisk(self._path)
         return self._files
 
@@ -78,17 +94,26 @@ class _Directory:
         return files.run(operations)
 
     def _open_late(self) -> FileDisk:
-        if self._closed:
+        if self._closing.is_set():
             raise DiskFault(FaultKind.FAILED, "", "the disk was closed")
         try:
-            return self.open(GIVEN_BACK_WITHIN_S)
+            return self.open(waits=True)
         except DirectoryLocked as error:
             raise DiskFault(FaultKind.DENIED, "", str(error)) from error
         except OSError as error:
             raise DiskFault(FaultKind.DENIED, "", f"cannot use directory {self._path}: {error}") from error
 
+    def verify(self) -> None:
+        lock = self._lock
+        try:
+            kept = lock is None or lock.is_kept()
+        except OSError as error:
+            raise LockFault(f"cannot use directory {self._path}: {error.strerror}") from error
+        if not kept:
+            raise LockFault(f"{self._path / LOCK_FILE} was removed or replaced: another broker may use the journal")
+
     def close(self) -> None:
-        self._closed = True
+        self._closing.set()
         with self._guard:
             if self._files is not None:
                 self._files.close()
@@ -112,7 +137,7 @@ def open_directory(config: BrokerConfig, given: Disk | None, *, late: bool) -> O
     if late:
         return OpenDirectory(directory, settings, directory)
     try:
-        return OpenDirectory(directory.open(0), settings, directory)
+        return OpenDirectory(directory.open(waits=False), settings, directory)
     except DirectoryLocked as error:
         raise ResourceAllocationException(str(error)) from error
     except OSError as error:
@@ -120,8 +145,8 @@ def open_directory(config: BrokerConfig, given: Disk | None, *, late: bool) -> O
         raise ResourceAllocationException(f"cannot use directory {config.data_directory}: {error}") from error
 
 
-def open_locks(config: BrokerConfig, given: Locks | None) -> LockSession:
-    """Begin a session in the lock store: the one that was handed in, or the files beside the journal.
+def open_locks(config: BrokerConfig, given: Locks | LockManagers | None) -> LockSession | LeaseSession:
+    """Begin a session in the lock store or lock manager that was given, or in the files beside the journal.
 
     Raises:
         ResourceAllocationException: the store is not to be had.

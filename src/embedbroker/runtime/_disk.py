@@ -3,21 +3,23 @@
 Responsible for doing disk operations exactly as the seam in ``embedbroker.storage`` describes them, and for turning
 what the operating system says into ``DiskFault``. Refuses to know what the files mean.
 
-It is synchronous. The two lanes may run on two threads at once: they never touch the same file at the same time, and
-the table of open files is guarded. Closing may come from a third thread, while a broker crashes: it waits for the
-operation under way and refuses those behind it, because the directory, and the numbers of the descriptors, may belong
-to somebody else a moment later.
+It is synchronous. The lanes may run on threads of their own at once: what they do to one file at the same time is to
+write and read different parts of it. The table of open files is guarded, and what a thread works on stays open. Closing
+may come from another thread, while a broker crashes: it waits for the operation under way and refuses those behind it,
+because the directory, and the numbers of the descriptors, may belong to somebody else a moment later.
 """
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import threading
 from pathlib import Path
 
 from embedbroker.storage import (
     Allocate,
+    Digest,
     DiskFault,
     DiskOperation,
     FaultKind,
@@ -38,6 +40,7 @@ __all__ = ["FileDisk"]
 
 _OPEN_FILES_MAX = 16
 _BUFFERS_MAX = 1024  # IOV_MAX of Linux
+_DIGESTED_BYTES = 1024 * 1024
 _KINDS = {
     errno.ENOSPC: FaultKind.FULL,
     errno.EDQUOT: FaultKind.FULL,
@@ -61,6 +64,7 @@ class FileDisk:
         self._gate = DiskGate()
         self._open: dict[str, int] = {}  # least recently used first
         self._unsynced: set[str] = set()
+        self._in_hand: dict[int, str] = {}  # by thread: the file it opened last
         self._directory = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
 
     def run(self, operations: tuple[DiskOperation, ...]) -> tuple[object, ...]:
@@ -70,11 +74,21 @@ class FileDisk:
             DiskFault: an operation failed; those after it did not happen.
         """
         results: list[object] = []
+        gate = self._gate
         try:
-            with self._gate:
+            with gate:
                 for operation in operations:
-                    self._gate.check(_file_of(operation))
-                    results.append(self._do(operation))
+                    if gate.is_shut:
+                        gate.refuse(_file_of(operation))
+                    # What each batch of the journal does, without a call in between.
+                    if type(operation) is WriteAt:
+                        self._write(operation)
+                        results.append(None)
+                    elif type(operation) is Sync:
+                        self._sync(operation.file)
+                        results.append(None)
+                    else:
+                        results.append(self._do(operation))
         except OSError as error:
             kind = _KINDS.get(error.errno or 0, FaultKind.FAILED)
             raise DiskFault(kind, _file_of(operations[len(results)]), error.strerror or str(error)) from error
@@ -93,14 +107,10 @@ class FileDisk:
 
     def _do(self, operation: DiskOperation) -> object:
         match operation:
-            case WriteAt(file, offset, data):
-                self._unsynced.add(file)
-                self._write(self._descriptor(file, create=True), offset, data)
-            case Sync(file):
-                os.fdatasync(self._descriptor(file))
-                self._unsynced.discard(file)
             case Read(file, offset, length):
                 return self._read(self._descriptor(file), offset, length)
+            case Digest(file, offset, length):
+                return self._digest(self._descriptor(file), offset, length)
             case ListFiles():
                 return tuple(sorted(entry.name for entry in os.scandir(self.directory) if entry.is_file()))
             case Stat(file):
@@ -129,7 +139,14 @@ class FileDisk:
                 os.fsync(self._directory)
         return None
 
-    def _write(self, descriptor: int, offset: int, data: tuple[bytes, ...]) -> None:
+    def _sync(self, file: str) -> None:
+        os.fdatasync(self._descriptor(file))
+        self._unsynced.discard(file)
+
+    def _write(self, operation: WriteAt) -> None:
+        file, offset, data = operation.file, operation.offset, operation.data
+        self._unsynced.add(file)
+        descriptor = self._descriptor(file, create=True)
         while data:
             group, data = data[:_BUFFERS_MAX], data[_BUFFERS_MAX:]
             total = sum(map(len, group))
@@ -151,8 +168,20 @@ class FileDisk:
             parts.append(data)
         return b"".join(parts)
 
+    def _digest(self, descriptor: int, offset: int, length: int) -> bytes:
+        digest = hashlib.sha256()
+        end = offset + length
+        while offset < end:
+            data = os.pread(descriptor, min(_DIGESTED_BYTES, end - offset), offset)
+            if not data:
+                break
+            digest.update(data)
+            offset += len(data)
+        return digest.digest()
+
     def _descriptor(self, file: str, create: bool = False) -> int:
         with self._guard:
+            self._in_hand[threading.get_ident()] = file
             descriptor = self._open.pop(file, None)
             if descriptor is None:
                 flags = os.O_RDONLY if self._read_only else os.O_RDWR | (os.O_CREAT if create else 0)
@@ -162,9 +191,10 @@ class FileDisk:
             return descriptor
 
     def _make_place(self) -> None:
-        """Close a file that was not used for long. One with unsynced bytes stays: its errors must come to its sync."""
+        """Close a file that nobody uses. One with unsynced bytes stays, too: its errors must come to its sync."""
         if len(self._open) >= _OPEN_FILES_MAX:
-            victim = next((name for name in self._open if name not in self._unsynced), None)
+            kept = self._unsynced.union(self._in_hand.values())
+            victim = next((name for name in self._open if name not in kept), None)
             if victim is not None:
                 os.close(self._open.pop(victim))
 

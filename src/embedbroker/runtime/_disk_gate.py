@@ -6,8 +6,9 @@ Responsible for refusing what comes after the end, and for waiting for what was 
 from __future__ import annotations
 
 import threading
+from typing import NoReturn
 
-from embedbroker.storage import Disk, DiskFault, DiskOperation, FaultKind
+from embedbroker.storage import Disk, DiskFault, DiskOperation, FaultKind, loop_latency_s
 
 from ._forks import ends_in_child
 
@@ -15,43 +16,50 @@ __all__ = ["DiskGate", "GatedDisk"]
 
 
 class DiskGate:
-    """Open until it is shut; ``with gate:`` around what has to be over by then."""
+    """Open until it is shut; ``with gate:`` around what has to be over by then.
+
+    Inside, before each thing to do, look whether it ``is_shut``, and `refuse` then. That is read without the lock:
+    shutting waits for who is inside.
+    """
 
     def __init__(self) -> None:
-        self._under_way = 0
-        self._idle = threading.Condition(threading.Lock())
-        self._shut = False
+        self._begin()
         ends_in_child(self)
 
+    def _begin(self) -> None:
+        self.is_shut = False
+        self._under_way = 0
+        # Taken by itself on the way in and out: each batch goes both, and a condition's own methods cost calls.
+        self._lock = threading.Lock()
+        self._idle = threading.Condition(self._lock)
+
     def __enter__(self) -> None:
-        with self._idle:
+        with self._lock:
             self._under_way += 1
 
     def __exit__(self, *_error: object) -> None:
-        with self._idle:
+        with self._lock:
             self._under_way -= 1
-            if self._shut:
+            if self.is_shut:
                 self._idle.notify_all()
 
-    def check(self, file: str) -> None:
-        """Ask inside, before each thing to do. Read without the lock: shutting waits for who is inside.
+    def refuse(self, file: str) -> NoReturn:
+        """What becomes of something to do, about ``file``, when the gate is shut.
 
         Raises:
-            DiskFault: the gate is shut; the fault is about ``file``.
+            DiskFault: always.
         """
-        if self._shut:
-            raise DiskFault(FaultKind.FAILED, file, "the disk was closed")
+        raise DiskFault(FaultKind.FAILED, file, "the disk was closed")
 
     def shut(self) -> None:
         """Wait until nobody is inside, and refuse everybody from now on."""
         with self._idle:
-            self._shut = True
+            self.is_shut = True
             self._idle.wait_for(lambda: not self._under_way)
 
     def end_in_child(self) -> None:
-        self._under_way = 0
-        self._idle = threading.Condition(threading.Lock())
-        self._shut = True
+        self._begin()
+        self.is_shut = True
 
 
 class GatedDisk:
@@ -61,9 +69,14 @@ class GatedDisk:
         self._disk = disk
         self._gate = DiskGate()
 
+    @property
+    def loop_latency_s(self) -> float | None:
+        return loop_latency_s(self._disk)
+
     def run(self, operations: tuple[DiskOperation, ...]) -> tuple[object, ...]:
         with self._gate:
-            self._gate.check("")
+            if self._gate.is_shut:
+                self._gate.refuse("")
             return self._disk.run(operations)
 
     def close(self) -> None:

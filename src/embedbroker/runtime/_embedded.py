@@ -29,16 +29,16 @@ from embedclient.errors import BrokerFailed, IllegalStateException, ResourceAllo
 from embedclient.model import Xid, did_you_mean
 
 from ._life import Life, leaves
-from ._place import Place, take_place
-from ._role_watch import RoleWatch
+from ._place import Network, Place, take_place
+from ._role_watch import Observer, RoleWatch
 
 if TYPE_CHECKING:
-    from embedbroker.locks import Locks
+    from embedbroker.locks import LockManagers, Locks
     from embedbroker.storage import Disk
 
     from ._threaded import ThreadedBroker
 
-__all__ = ["EmbeddedBroker"]
+__all__ = ["EmbeddedBroker", "observe"]
 
 STOP_TIMEOUT_S = 10.0
 _SETTINGS = fields_dict(BrokerConfig)
@@ -50,7 +50,9 @@ class EmbeddedBroker:
     ``config`` is a `BrokerConfig`, or None for an in-memory broker on a free port of 127.0.0.1. Keyword arguments
     replace single values of the configuration: ``EmbeddedBroker(data_directory="data", port=61616)``. ``disk`` replaces
     the directory's files by another `Disk`, for tests, and ``locks`` the lock files by another store: the brokers of
-    one live and backup group in this process may share a `MemoryLocks`.
+    one live and backup group in this process may share a `MemoryLocks`. ``lock_manager`` takes the place of that of a
+    replicating broker's policy: those of one process may share a `MemoryLockManager`. ``network`` replaces TCP, for
+    tests.
 
     Use it as ``async with EmbeddedBroker() as broker``: entering starts it, leaving stops it. ``start`` and ``stop``
     are there for programs that need them inside; a broker can be started again after it stopped or crashed, and one
@@ -71,6 +73,8 @@ class EmbeddedBroker:
         *,
         disk: Disk | None = None,
         locks: Locks | None = None,
+        network: Network | None = None,
+        lock_manager: LockManagers | None = None,
         **changes: object,
     ) -> None:
         if config is not None and not isinstance(config, BrokerConfig):
@@ -79,9 +83,12 @@ class EmbeddedBroker:
             if name not in _SETTINGS:
                 raise TypeError(f"a broker has no setting {name!r}{did_you_mean(name, _SETTINGS)}")
         self.config = evolve(config if config is not None else BrokerConfig(), **cast(dict[str, Any], changes))
-        _check_policy(self.config, locks)
+        _check_policy(self.config, disk, locks, lock_manager)
         self._disk_given = disk
-        self._locks_given = locks
+        self._network = network
+        self._locks_given: Locks | LockManagers | None = locks
+        if isinstance(self.config.ha_policy, ReplicationPrimary | ReplicationBackup):
+            self._locks_given = lock_manager or _configured_manager(self.config.ha_policy)
         self._watch = RoleWatch()
         self._logger = logging.getLogger("embedbroker.broker")
         self._manager: AbstractAsyncContextManager[trio.Nursery] | None = None
@@ -94,6 +101,8 @@ class EmbeddedBroker:
     @property
     def url(self) -> str:
         """Where clients connect over TCP, for example ``tcp://127.0.0.1:40123``."""
+        if not self._serving().port:
+            return self.vm_url
         host = self.config.host
         return f"tcp://{f'[{host}]' if ':' in host else host}:{self._serving().port}"
 
@@ -119,7 +128,7 @@ class EmbeddedBroker:
 
     def _serving(self) -> Life:
         life = self._running()
-        if not life.port or self.role in (Role.BACKUP, Role.ACTIVATING):
+        if not life.serves or self.role in (Role.BACKUP, Role.ACTIVATING):
             raise IllegalStateException(f"the broker is not live, it has no address: its role is {self.role.value}")
         return life
 
@@ -143,6 +152,24 @@ class EmbeddedBroker:
             IllegalStateException: it was stopped, or was not started.
         """
         await self._watch.wait_for(*roles)
+
+    @property
+    def is_in_sync(self) -> bool:
+        """Whether it is a live broker with a replicating backup that has all it confirmed, or such a backup."""
+        return self._watch.in_sync
+
+    async def wait_in_sync(self) -> None:
+        """Wait until `is_in_sync`.
+
+        Raises:
+            BrokerFailed: it stopped by itself.
+            IllegalStateException: it was stopped, or was not started.
+        """
+        await self._watch.wait_in_sync()
+
+    async def wait_out_of_sync(self) -> None:
+        """Wait until it is not `is_in_sync`, because the other broker is gone, or because it stopped itself."""
+        await self._watch.wait_out_of_sync()
 
     # -- scope ---------------------------------------------------------------------------------------------------
 
@@ -202,7 +229,7 @@ class EmbeddedBroker:
             raise IllegalStateException("the broker is being started by another task")
         self._is_starting = True
         try:
-            place = await take_place(self.config)
+            place = await take_place(self.config, self._network)
             run = _Run(place, self._disk_given, self._locks_given, self._logger, self._watch)
             try:
                 await run.start(self._nursery)
@@ -276,19 +303,52 @@ class EmbeddedBroker:
         return ThreadedBroker(config, options)
 
 
-def _check_policy(config: BrokerConfig, locks: Locks | None) -> None:
+def observe(broker: EmbeddedBroker, observer: Observer) -> None:
+    """Let somebody follow a broker that is not running: from its next start on."""
+    broker._watch.observer = observer
+
+
+def _check_policy(
+    config: BrokerConfig, disk: Disk | None, locks: Locks | None, lock_manager: LockManagers | None
+) -> None:
     policy = config.ha_policy
     if isinstance(policy, ReplicationPrimary | ReplicationBackup):
-        raise ValueError("ha_policy: replication is not available yet")
+        if config.data_directory is None and disk is None:
+            raise ValueError(f"ha_policy {type(policy).__name__} needs a data_directory of its own, or a disk")
+        if config.cluster_connection is None:
+            raise ValueError(f"ha_policy {type(policy).__name__} needs a cluster_connection to find the other broker")
+        if policy.cluster_name not in (None, config.cluster_connection.name):
+            raise ValueError(
+                f"ha_policy {type(policy).__name__} has cluster_name {policy.cluster_name!r}, and the name of the"
+                f" cluster_connection is {config.cluster_connection.name!r}: it must be the same"
+            )
+        if locks is not None:
+            raise ValueError(f"ha_policy {type(policy).__name__} takes a lock_manager, not locks of a shared store")
+        return
+    if lock_manager is not None:
+        raise ValueError(f"a lock_manager is for replicating brokers; the ha_policy is {type(policy).__name__}")
     if not isinstance(policy, PrimaryOnly) and config.data_directory is None and locks is None:
         raise ValueError(f"ha_policy {type(policy).__name__} needs the data_directory that its group shares, or locks")
+
+
+def _configured_manager(policy: ReplicationPrimary | ReplicationBackup) -> LockManagers | None:
+    if policy.lock_manager is None:
+        return None
+    from ._coordination import lock_manager_of
+
+    return lock_manager_of(policy.lock_manager)
 
 
 class _Run:
     """From a start to a stop, crash or failure: one life, or several when the broker gives way and waits again."""
 
     def __init__(
-        self, place: Place, disk: Disk | None, locks: Locks | None, logger: logging.Logger, watch: RoleWatch
+        self,
+        place: Place,
+        disk: Disk | None,
+        locks: Locks | LockManagers | None,
+        logger: logging.Logger,
+        watch: RoleWatch,
     ) -> None:
         config = place.config
         self._place = place
@@ -308,7 +368,8 @@ class _Run:
         # Not nursery.start(): cancelled, it would wait for a task that a cancellation does not reach.
         nursery.start_soon(self._live)
         policy, watch = self._policy, self._watch
-        backup = isinstance(policy, SharedStoreBackup)
+        # A replicating primary may find that another broker is live in its place.
+        backup = isinstance(policy, SharedStoreBackup | ReplicationPrimary | ReplicationBackup)
         if isinstance(policy, SharedStorePrimary):
             backup = not policy.wait_for_activation
         first = self.life

@@ -11,7 +11,8 @@ somebody else remove one, its holder finds out when it verifies, and nobody take
 The record is one small file, replaced at once by another one: who reads it finds the old text or the new. It holds the
 number of its own inode: in a copy of the directory that number is another one.
 
-A session is closed while a batch may be under way in another thread: closing waits for it.
+A session is closed while a batch may be under way in another thread: closing waits for it, but not for long. A store
+at the other end of a network may hang, and who closes stands on the loop; a thread gives everything back when it can.
 """
 
 from __future__ import annotations
@@ -20,9 +21,12 @@ import errno
 import fcntl
 import os
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 from embedbroker.locks import (
+    NOT_ALONE,
+    NOT_HELD,
     Acquire,
     Holder,
     LiveState,
@@ -44,6 +48,9 @@ RECORD_FILE = "node.state"
 _NEW_RECORD_FILE = "node.state.new"
 _RECORD_BYTES_MAX = 4096
 _HOLDER_BYTES_MAX = 4096
+_NONE = "none"
+#: How long closing waits for a store that does not answer. A healthy one takes microseconds.
+CLOSED_WITHIN_S = 1.0
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
@@ -85,10 +92,16 @@ class _FileSession:
             return tuple([self._attempt(operation) for operation in operations])
 
     def close(self) -> None:
+        self._closed = True
+        closer = threading.Thread(target=self._give_back, name="embedbroker-locks", daemon=True)
+        closer.start()
+        closer.join(CLOSED_WITHIN_S)
+
+    def _give_back(self) -> None:
         with self._guard:
-            self._closed = True
             for lock in Lock:
-                self._release(lock)
+                with suppress(OSError):  # the system has taken it back already, or does so when the file is closed
+                    self._release(lock)
             self._close_files()
 
     def end_in_child(self) -> None:
@@ -100,7 +113,8 @@ class _FileSession:
     def _close_files(self) -> None:
         while self._open:
             _lock, descriptor = self._open.popitem()
-            os.close(descriptor)
+            with suppress(OSError):  # closed all the same
+                os.close(descriptor)
 
     def _attempt(self, operation: LockOperation) -> object:
         try:
@@ -120,10 +134,14 @@ class _FileSession:
             case Holder(lock):
                 return self._holder_of(lock)
             case Verify(lock):
-                return lock in self._held and self._is_named(lock)
+                return self._verify(lock)
             case ReadRecord():
                 return self._read_record()
-            case WriteRecord(record):
+            case WriteRecord(record, over):
+                if not self._verify(Lock.LIVE):
+                    raise LockFault(NOT_HELD)
+                if not self._read_record().may_follow(over):
+                    raise LockFault(NOT_ALONE)
                 self._write_record(record)
         return None
 
@@ -147,6 +165,10 @@ class _FileSession:
             if lock not in self._held:
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
         return lock in self._held
+
+    def _verify(self, lock: Lock) -> bool:
+        """Locked again: a server that was away may have given it to another machine meanwhile."""
+        return lock in self._held and self._is_named(lock) and _try_lock(self._open[lock], fcntl.LOCK_EX)
 
     def _release(self, lock: Lock) -> None:
         if lock in self._held:
@@ -197,12 +219,12 @@ class _FileSession:
             os.close(descriptor)
         lines = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
         try:
-            journal = lines["journal"]
             return NodeRecord(
                 LiveState(lines["state"]),
-                lines["node"],
-                int(journal, 16) if journal != "none" else None,
+                lines["node"] if lines["node"] != _NONE else None,
+                _number(lines["journal"]),
                 int(lines["file"]) != inode,
+                _number(lines.get("life", _NONE)),
             )
         except (KeyError, ValueError):
             raise LockFault(
@@ -214,9 +236,14 @@ class _FileSession:
         new = self._directory / _NEW_RECORD_FILE
         descriptor = os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o640)
         try:
-            journal = "none" if record.journal_identity is None else f"{record.journal_identity:x}"
-            inode = os.fstat(descriptor).st_ino
-            text = f"state: {record.state.value}\nnode: {record.node_id}\njournal: {journal}\nfile: {inode}\n"
+            lines = {
+                "state": record.state.value,
+                "node": record.node_id or _NONE,
+                "journal": _text(record.journal_identity),
+                "life": _text(record.life),
+                "file": os.fstat(descriptor).st_ino,
+            }
+            text = "".join(f"{name}: {value}\n" for name, value in lines.items())
             os.pwrite(descriptor, text.encode("ascii"), 0)
             os.fsync(descriptor)
         finally:
@@ -227,6 +254,14 @@ class _FileSession:
             os.fsync(directory)
         finally:
             os.close(directory)
+
+
+def _number(text: str) -> int | None:
+    return None if text == _NONE else int(text, 16)
+
+
+def _text(number: int | None) -> str:
+    return _NONE if number is None else f"{number:x}"
 
 
 def _try_lock(descriptor: int, kind: int) -> bool:

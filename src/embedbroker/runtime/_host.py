@@ -7,12 +7,10 @@ task: a step that ends in its middle would leave records half gathered. Inputs t
 
 from __future__ import annotations
 
-import gc
 import logging
-import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 import trio
@@ -45,14 +43,16 @@ from embedbroker.node import (
     Tick,
     Written,
 )
-from embedclient.model import Xid
+from embedclient.model import TransportConfiguration, Xid
 from embedclient.transport import ByteStream, Listener, TransportLost, dial
 
 from ._clock import EdgeClock
+from ._collector import collector_paused
 from ._decisions import Decisions
 
 if TYPE_CHECKING:
     from ._lock_lane import LockLane
+    from ._role_watch import Observer
 
 __all__ = ["Host"]
 
@@ -68,7 +68,7 @@ INLINE_SYNC_SECONDS_MAX = 0.0004
 LONE_BATCHES_MIN = 8
 # Each lane of the disk, and the lock store, has one batch at a time. Not threads of trio's default limiter: a program
 # that keeps all of those busy, waiting for this broker perhaps, would stop its journal.
-THREADS = 3
+THREADS = 5
 
 _LEVELS = {Level.INFO: logging.INFO, Level.WARNING: logging.WARNING, Level.ERROR: logging.ERROR}
 
@@ -96,15 +96,18 @@ class Host:
         disk: storage.Disk | None,
         lock_lane: LockLane | None,
         logger: logging.Logger,
-        on_role: Callable[[Role], None],
+        on_role: Callable[[Role, bool], None],
     ) -> None:
         self.node = node
         self.ready = trio.Event()
         self.stopped = trio.Event()
         self.failure: str | None = None
         self.restarts = False
+        self.observer: Observer | None = None
+        self.dial: Callable[[TransportConfiguration, float], Awaitable[ByteStream]] = dial
         self._nursery = nursery
         self._disk = disk
+        self._in_memory = disk is not None and storage.loop_latency_s(disk) is not None
         self._logger = logger
         self._lock_lane = lock_lane
         self._on_role = on_role
@@ -182,13 +185,17 @@ class Host:
     @enable_ki_protection
     def feed(self, input: Input) -> None:
         """Step the node with an input, and with every input that this causes."""
+        self._take(input)
+
+    def _take(self, input: Input) -> None:
+        """The same for a task that is protected from Ctrl-C as a whole: each read comes this way."""
         self._inputs.append(input)
         if self._stepping:
             return
         if self.ready.is_set():
             self._step_inputs()
         else:
-            with _collector_paused():
+            with collector_paused():
                 self._step_inputs()
 
     def _step_inputs(self) -> None:
@@ -200,16 +207,29 @@ class Host:
                 for output in node.step(input, clock.now()):
                     if type(output) is SendBytes:
                         self._send(output.connection, output.data)
+                    elif self._disk is not None and type(output) is storage.DiskWork:
+                        self._order(output)
                     else:
                         self._deliver(output)
                 if self._work:
                     self._begin_work(input)
         finally:
             self._stepping = False
+        if self.observer is not None:
+            self.observer.stepped(node)
         deadline = node.next_deadline()
         if deadline is not None and deadline < self._armed_for:
             self._armed_for = deadline
             self._armed.deadline = deadline
+
+    def _order(self, work: storage.DiskWork) -> None:
+        if work.lane is storage.Lane.JOURNAL:
+            self._work.append(work)
+        elif work.lane is storage.Lane.BACKGROUND:
+            self._background.append(work)
+            self._background_waiting.set()
+        elif self._disk is not None:
+            self._nursery.start_soon(self._run_beside, self._disk, work)
 
     def _deliver(self, output: object) -> None:
         match output:
@@ -225,22 +245,16 @@ class Host:
             case Ready():
                 self.ready.set()
             case RoleChanged():
-                self._on_role(output.role)
+                self._on_role(output.role, output.in_sync)
             case Stopped():
                 self.failure = output.failure
                 self.restarts = output.restarts
                 self._decisions.abandon()
                 self.stopped.set()
                 self.ready.set()
-                self._on_role(Role.STOPPED)
-            # Last: without a journal nothing loads what a disk is, nor what locks are.
-            case storage.DiskWork():
-                if output.lane is storage.Lane.JOURNAL:
-                    self._work.append(output)
-                else:
-                    self._background.append(output)
-                    self._background_waiting.set()
-            case locks.LockWork() if self._lock_lane is not None:
+                self._on_role(Role.STOPPED, False)
+            # Last: without a journal nothing loads what locks are.
+            case locks.LockWork() | locks.LeaseWork() if self._lock_lane is not None:
                 self._ask(self._lock_lane, output)
             case _:
                 raise AssertionError(output)
@@ -270,7 +284,7 @@ class Host:
         number = order.connection
         with scope:
             try:
-                stream = await dial(order.connector, order.timeout_s)
+                stream = await self.dial(order.connector, order.timeout_s)
             except TransportLost as error:
                 self.feed(DialFailed(number, error.reason))
                 return
@@ -294,7 +308,7 @@ class Host:
                 if not data:
                     self._forget(peer, "closed by the peer")
                     return
-                self.feed(BytesReceived(number, data))
+                self._take(BytesReceived(number, data))
         except TransportLost as error:
             self._forget(peer, error.reason)
         finally:
@@ -319,16 +333,16 @@ class Host:
         except TransportLost as error:
             self._lose(peer, error.reason)
             return
-        self._report(peer, taken, at_once=False)
+        peer.unreported += taken
+        if peer.unreported >= self._report_bytes:
+            self._report(peer)
         if taken < len(data):
             peer.unsent.append(memoryview(data)[taken:])
             self._nursery.start_soon(self._drain, peer)
 
-    def _report(self, peer: _Peer, taken: int, *, at_once: bool) -> None:
-        peer.unreported += taken
-        if peer.unreported >= self._report_bytes or (at_once and peer.unreported):
-            self._inputs.append(Written(peer.number, peer.unreported))
-            peer.unreported = 0
+    def _report(self, peer: _Peer) -> None:
+        self._inputs.append(Written(peer.number, peer.unreported))
+        peer.unreported = 0
 
     @enable_ki_protection
     async def _drain(self, peer: _Peer) -> None:
@@ -344,7 +358,9 @@ class Host:
                         unsent.popleft()
                     else:
                         unsent[0] = data[taken:]
-                    self._report(peer, taken, at_once=True)
+                    peer.unreported += taken
+                    if peer.unreported:
+                        self._report(peer)
                     if taken < len(data):
                         break
                 self._step_waiting()
@@ -388,15 +404,16 @@ class Host:
 
     # -- locks ---------------------------------------------------------------------------------------------------
 
-    def _ask(self, lane: LockLane, work: locks.LockWork) -> None:
+    def _ask(self, lane: LockLane, work: locks.LockWork | locks.LeaseWork) -> None:
         if lane.is_quick(work):
             self._inputs.append(lane.run(work))
         else:
             self._nursery.start_soon(self._ask_in_thread, lane, work)
 
     @enable_ki_protection
-    async def _ask_in_thread(self, lane: LockLane, work: locks.LockWork) -> None:
-        answer = await trio.to_thread.run_sync(lane.run, work, limiter=self._threads)
+    async def _ask_in_thread(self, lane: LockLane, work: locks.LockWork | locks.LeaseWork) -> None:
+        # A store that hangs must not keep a life that has ended: its session is given back when it answers.
+        answer = await trio.to_thread.run_sync(lane.run, work, limiter=self._threads, abandon_on_cancel=True)
         if not self._given_up:
             self.feed(answer)
 
@@ -412,11 +429,11 @@ class Host:
                 await self._work_waiting.wait()
             work = self._work.popleft()
             if self._is_quick(work):
-                self._run_inline(disk, work)
+                self._take(self._run(disk, work))
                 if self._work:
                     await trio.lowlevel.checkpoint()
             else:
-                await self._run_in_thread(disk, work)
+                await self._run_apart(disk, work)
 
     def _begin_work(self, cause: Input) -> None:
         """A batch is to be written: by the journal lane in the next pass, or here if nobody else was seen to share."""
@@ -427,18 +444,23 @@ class Host:
             elif self._lone_batches < LONE_BATCHES_MIN:
                 self._lone_batches += 1
             elif self._is_quick(self._work[0]):
-                self._run_inline(self._disk, self._work.popleft())
+                self._inputs.append(self._run(self._disk, self._work.popleft()))
                 return
         self._work_waiting.set()
 
     def _is_quick(self, work: storage.DiskWork) -> bool:
         """Whether a batch costs less on the loop than in a thread."""
-        if self._sync_seconds > INLINE_SYNC_SECONDS_MAX or not self.node.is_running:
+        if self._in_memory:
+            return self._disk is not None and not storage.loop_latency_s(self._disk)
+        node = self.node
+        # Recovery reads much; a backup that is in sync does what a live broker does.
+        if self._sync_seconds > INLINE_SYNC_SECONDS_MAX or not (node.is_running or node.role is Role.BACKUP):
             return False
         size = 0
         for operation in work.operations:
-            if isinstance(operation, storage.WriteAt):
-                size += sum(map(len, operation.data))
+            if type(operation) is storage.WriteAt:
+                for data in operation.data:
+                    size += len(data)
         return size <= INLINE_BATCH_BYTES
 
     @enable_ki_protection
@@ -447,42 +469,29 @@ class Host:
             while not self._background:
                 self._background_waiting = trio.Event()
                 await self._background_waiting.wait()
-            await self._run_in_thread(disk, self._background.popleft())
+            await self._run_apart(disk, self._background.popleft())
 
-    async def _run_in_thread(self, disk: storage.Disk, work: storage.DiskWork) -> None:
-        try:
-            results = await trio.to_thread.run_sync(self._timed, disk, work, limiter=self._threads)
-        except storage.DiskFault as fault:
-            answer: Input = DiskFailed(work.batch, fault)
-        else:
-            answer = DiskDone(work.batch, results)
+    @enable_ki_protection
+    async def _run_beside(self, disk: storage.Disk, work: storage.DiskWork) -> None:
+        """A lane that only a replicating broker uses; whoever asks waits for the answer before it asks again."""
+        await self._run_apart(disk, work)
+
+    async def _run_apart(self, disk: storage.Disk, work: storage.DiskWork) -> None:
+        """In a thread; or, for a disk in memory, here when its time has passed."""
+        if self._in_memory:
+            await trio.sleep(storage.loop_latency_s(disk) or 0.0)
+            return self._take(self._run(disk, work))
+        answer = await trio.to_thread.run_sync(self._run, disk, work, limiter=self._threads)
         if not self._given_up:
             self.feed(answer)
 
-    def _run_inline(self, disk: storage.Disk, work: storage.DiskWork) -> None:
-        try:
-            results = self._timed(disk, work)
-        except storage.DiskFault as fault:
-            self.feed(DiskFailed(work.batch, fault))
-        else:
-            self.feed(DiskDone(work.batch, results))
-
-    def _timed(self, disk: storage.Disk, work: storage.DiskWork) -> tuple[object, ...]:
+    def _run(self, disk: storage.Disk, work: storage.DiskWork) -> DiskDone | DiskFailed:
         """Run a batch and keep a running average of what journal batches take."""
-        begin = time.perf_counter()
-        results = disk.run(work.operations)
+        begin = perf_counter()
+        try:
+            results = disk.run(work.operations)
+        except storage.DiskFault as fault:
+            return DiskFailed(work.batch, fault)
         if work.lane is storage.Lane.JOURNAL:
-            self._sync_seconds += 0.1 * (time.perf_counter() - begin - self._sync_seconds)
-        return results
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """A slice of recovery makes many objects that live on; collecting while it runs doubles its time."""
-    paused = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if paused:
-            gc.enable()
+            self._sync_seconds += 0.1 * (perf_counter() - begin - self._sync_seconds)
+        return DiskDone(work.batch, results)

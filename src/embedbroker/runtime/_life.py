@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from embedbroker.config import PrimaryOnly, Role
+from embedbroker.config import ReplicationBackup, ReplicationPrimary, Role, SharedStoreBackup, SharedStorePrimary
 from embedbroker.node import Node
 from embedclient.errors import BrokerFailed, ResourceAllocationException
 from embedclient.transport import Listener, vm_listen
@@ -24,7 +24,7 @@ from ._place import Place
 from ._role_watch import RoleWatch
 
 if TYPE_CHECKING:
-    from embedbroker.locks import Locks, LockSession
+    from embedbroker.locks import LeaseSession, LockManagers, Locks, LockSession
     from embedbroker.storage import Disk, JournalSettings
 
     from ._directory import OpenDirectory
@@ -46,7 +46,12 @@ class Life:
     """Make one, `run` it in a task, and `close` it if it has not ended by itself."""
 
     def __init__(
-        self, place: Place, disk: Disk | None, locks: Locks | None, logger: logging.Logger, watch: RoleWatch
+        self,
+        place: Place,
+        disk: Disk | None,
+        locks: Locks | LockManagers | None,
+        logger: logging.Logger,
+        watch: RoleWatch,
     ) -> None:
         self._place = place
         self._config = place.config
@@ -54,7 +59,7 @@ class Life:
         self._watch = watch
         self._listeners: list[Listener] = []
         self._directory: OpenDirectory | None = None
-        self._session: LockSession | None = None
+        self._session: LockSession | LeaseSession | None = None
         self._lane: LockLane | None = None
         # Shielded: a cancellation around the broker must not end its disk before it has stopped in order.
         self._scope = trio.CancelScope(shield=True)
@@ -63,13 +68,15 @@ class Life:
         self.host: Host
         #: Set when it is known whether it waits or serves, or cannot.
         self.waits_or_serves = trio.Event()
+        #: Whether it has let clients in, and where: a port of 0 means by its name alone.
+        self.serves = False
         self.port = 0
         self.vm_name = ""
         #: Why it could not begin to serve although it may.
         self.refusal: ResourceAllocationException | None = None
         self._node, self._disk = self._open(disk, locks)
 
-    def _open(self, disk: Disk | None, locks: Locks | None) -> tuple[Node, Disk | None]:
+    def _open(self, disk: Disk | None, locks: Locks | LockManagers | None) -> tuple[Node, Disk | None]:
         """Everything that a life needs before its first step. What was opened is closed by `close`."""
         config = self._config
         settings: JournalSettings | None = None
@@ -77,15 +84,16 @@ class Life:
             if config.data_directory is not None or disk is not None:
                 from ._directory import open_directory
 
-                late = not isinstance(config.ha_policy, PrimaryOnly)
+                late = isinstance(config.ha_policy, SharedStorePrimary | SharedStoreBackup)
                 opened = self._directory = open_directory(config, disk, late=late)
                 disk, settings = opened.disk, opened.settings
-            if config.data_directory is not None or locks is not None:
+            replicates = isinstance(config.ha_policy, ReplicationPrimary | ReplicationBackup)
+            if locks is not None or (config.data_directory is not None and not replicates):
                 from ._directory import open_locks
                 from ._lock_lane import LockLane
 
                 self._session = open_locks(config, locks)
-                self._lane = LockLane(self._session)
+                self._lane = LockLane(self._session, self._directory.verify if self._directory else None)
         except BaseException:  # Ctrl-C, too: nobody has this life yet, and nobody would give back what it took
             self._give_back()
             raise
@@ -102,6 +110,7 @@ class Life:
                 async with trio.open_nursery() as nursery:
                     self._inner = nursery
                     self.host = Host(self._node, nursery, self._disk, self._lane, self._logger, self._on_role)
+                    self.host.observer, self.host.dial = self._watch.observer, self._place.dial
                     nursery.start_soon(self._serve)
                     self.host.start()
         except BaseExceptionGroup as group:
@@ -117,9 +126,10 @@ class Life:
             self._watch.become(Role.STOPPED, text)
             raise BrokerFailed(text) from bugs
 
-    def _on_role(self, role: Role) -> None:
+    def _on_role(self, role: Role, in_sync: bool) -> None:
         """Live is who can be reached, so that waits for the listeners."""
         self.waits_or_serves.set()
+        self._watch.note_sync(in_sync)
         if role is Role.STOPPED:
             # Nobody has to ask a broker that stopped by itself for what another one waits for.
             self.close()
@@ -143,13 +153,21 @@ class Life:
             self.host.stop(fails_over=True)
             await self.host.stopped.wait()
         else:
-            self._watch.become(Role.LIVE)
+            # It may have lost the right to be live in the moment in which it began to listen.
+            if not self._closed and not self.host.stopped.is_set():
+                self._watch.become(Role.LIVE)
 
     async def _listen(self) -> None:
         bound = await self._place.listen()
         self._listeners.extend(bound)
+        if self._closed:
+            self._stop_listening()
+            return
         self.port = bound[0].port
-        self._listeners.append(self._listen_vm(self._config.name))
+        self.vm_name = self._config.name
+        if self._place.has_vm_name:
+            self._listeners.append(self._listen_vm(self._config.name))
+        self.serves = True
         for listener in self._listeners:
             self._inner.start_soon(self.host.serve, listener)
 

@@ -91,6 +91,14 @@ class DirectoryLock:
                     return cls(directory, descriptor)
             os.close(descriptor)
 
+    def is_kept(self) -> bool:
+        """Whether the lock file is still the one that was locked: another one would let a second broker in.
+
+        Raises:
+            OSError: the directory cannot be asked.
+        """
+        return self._descriptor < 0 or _is_named(self.directory, self._descriptor)
+
     def release(self) -> None:
         """Let the next broker in. Releasing twice is no error."""
         descriptor, self._descriptor = self._descriptor, -1

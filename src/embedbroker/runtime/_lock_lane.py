@@ -1,15 +1,27 @@
 """The way of lock work to a store and back.
 
 Responsible for turning faults into answers, and for how long answers take: a store that is quick is asked on the loop,
-because a waiting backup asks twenty times a second and a hop to a thread costs more than the answer. Refuses to know
-what is asked.
+because a waiting backup asks twenty times a second and a hop to a thread costs more than the answer. A look at the
+live lock is one at the lock of the data directory, too: both must be what others would find. Refuses to know what else
+is asked.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
-from embedbroker.locks import LockFault, LockSession, LockWork, WriteRecord
+from embedbroker.locks import (
+    LeaseSession,
+    LeaseWork,
+    Lock,
+    LockFault,
+    LockSession,
+    LockWork,
+    SwapSequence,
+    Verify,
+    WriteRecord,
+)
 from embedbroker.node import LockDone, LockFailed
 
 __all__ = ["LockLane"]
@@ -19,22 +31,27 @@ QUICK_SECONDS_MAX = 0.0004
 
 
 class LockLane:
-    """Of one life's session."""
+    """Of one life's session. ``verify_directory`` raises LockFault when the data directory may be another's."""
 
-    def __init__(self, session: LockSession) -> None:
+    def __init__(self, session: LockSession | LeaseSession, verify_directory: Callable[[], None] | None = None) -> None:
         self._session = session
+        self._verify_directory = verify_directory
         # A store has to show that it is quick.
         self._seconds = 10 * QUICK_SECONDS_MAX
 
-    def is_quick(self, work: LockWork) -> bool:
-        """Whether an answer may be waited for on the loop. Writing the record syncs a disk."""
+    def is_quick(self, work: LockWork | LeaseWork) -> bool:
+        """Whether an answer may be waited for on the loop. Writing a record or a number syncs a disk."""
         return self._session.immediate or (self._seconds <= QUICK_SECONDS_MAX and not _writes(work))
 
-    def run(self, work: LockWork) -> LockDone | LockFailed:
+    def run(self, work: LockWork | LeaseWork) -> LockDone | LockFailed:
         """Ask the store, and keep a running average of what questions take."""
         begin = time.perf_counter()
         try:
-            answer: LockDone | LockFailed = LockDone(work.batch, self._session.run(work.operations))
+            # A session gets its own kind of work.
+            results = self._session.run(work.operations)  # type: ignore[arg-type]
+            answer: LockDone | LockFailed = LockDone(work.batch, results)
+            if self._verify_directory is not None and Verify(Lock.LIVE) in work.operations:
+                self._verify_directory()
         except LockFault as fault:
             answer = LockFailed(work.batch, fault)
         if not _writes(work):
@@ -42,5 +59,5 @@ class LockLane:
         return answer
 
 
-def _writes(work: LockWork) -> bool:
-    return any(isinstance(operation, WriteRecord) for operation in work.operations)
+def _writes(work: LockWork | LeaseWork) -> bool:
+    return any(isinstance(operation, WriteRecord | SwapSequence) for operation in work.operations)

@@ -1,24 +1,56 @@
-"""Where a broker of a cluster will listen: known before its first step, and kept free until it may serve.
+"""Where a broker listens, and how it reaches others: over TCP, or over a network that was handed in.
+
+Where a broker of a cluster will listen is known before its first step, and kept free until it may serve.
 
 A member says where it is before it lets anybody in; a backup says so long before. With port 0 nobody could tell.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeAlias
+
 from attrs import evolve
 
 from embedbroker.config import BrokerConfig
 from embedclient.errors import ResourceAllocationException
-from embedclient.transport import Listener, TcpReservation, TransportLost, listen_tcp, reserve_tcp
+from embedclient.model import TransportConfiguration
+from embedclient.transport import ByteStream, Listener, TcpReservation, TransportLost, dial, listen_tcp, reserve_tcp
 
-__all__ = ["Place", "take_place"]
+__all__ = ["Dialer", "Network", "Place", "take_place"]
+
+Dialer: TypeAlias = Callable[[TransportConfiguration, float], Awaitable[ByteStream]]
+
+
+class Network(Protocol):
+    """What replaces TCP and the ``vm://`` names for a broker."""
+
+    async def listen(self, config: BrokerConfig) -> list[Listener]:
+        """Let peers in. A first listener without a port is one for the ``vm://`` name of the broker.
+
+        Raises:
+            OSError: the address is not to be had; the text names it.
+        """
+
+    async def dial(self, connector: TransportConfiguration, timeout_s: float) -> ByteStream:
+        """Open the byte pipe to another broker that a connector names.
+
+        Raises:
+            TransportLost: nobody answered within ``timeout_s``.
+        """
 
 
 class Place:
-    """The TCP addresses of one broker. ``config`` names the port."""
+    """The addresses of one broker. ``config`` names the TCP port."""
 
-    def __init__(self, config: BrokerConfig, reservation: TcpReservation | None) -> None:
+    def __init__(
+        self, config: BrokerConfig, reservation: TcpReservation | None, network: Network | None = None
+    ) -> None:
         self.config = config
+        self.dial: Dialer = dial if network is None else network.dial
+        #: Whether clients in the same trio run find the broker by its name, too.
+        self.has_vm_name = network is None
+        self._network = network
         self._reservation = reservation
 
     async def listen(self) -> list[Listener]:
@@ -30,6 +62,8 @@ class Place:
         config = self.config
         reservation, self._reservation = self._reservation, None
         try:
+            if self._network is not None:
+                return await self._network.listen(config)
             if reservation is not None:
                 return [*reservation.listen()]
             return [*await listen_tcp(config.host, config.port)]
@@ -45,12 +79,14 @@ class Place:
             reservation.close()
 
 
-async def take_place(config: BrokerConfig) -> Place:
+async def take_place(config: BrokerConfig, network: Network | None = None) -> Place:
     """Take a free port now for a broker that has to tell others where it will be.
 
     Raises:
         ResourceAllocationException: the text names the address that is not to be had.
     """
+    if network is not None:
+        return Place(config, None, network)
     cluster = config.cluster_connection
     if cluster is None or cluster.connector is not None or config.port != 0:
         return Place(config, None)

@@ -168,6 +168,31 @@ class ThreadedBroker:
         return self._call(wait)
 
     @property
+    def is_in_sync(self) -> bool:
+        """Whether it is a live broker with a replicating backup that has all it confirmed, or such a backup."""
+        return self._broker.is_in_sync
+
+    def wait_in_sync(self, timeout: float | None = None) -> bool:
+        """Wait until `is_in_sync`; False after ``timeout`` seconds without that."""
+
+        async def wait() -> bool:
+            with trio.move_on_after(math.inf if timeout is None else timeout):
+                await self._broker.wait_in_sync()
+            return self._broker.is_in_sync
+
+        return self._call(wait)
+
+    def wait_out_of_sync(self, timeout: float | None = None) -> bool:
+        """Wait until it is not `is_in_sync`; False after ``timeout`` seconds without that."""
+
+        async def wait() -> bool:
+            with trio.move_on_after(math.inf if timeout is None else timeout):
+                await self._broker.wait_out_of_sync()
+            return not self._broker.is_in_sync
+
+        return self._call(wait)
+
+    @property
     def prepared_branches(self) -> list[Xid]:
         """The XA branches that were prepared and wait for their transaction managers, oldest first."""
 

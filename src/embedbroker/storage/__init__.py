@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ._disk import (
         SECTOR_BYTES,
         Allocate,
+        Digest,
         Disk,
         DiskFault,
         DiskOperation,
@@ -27,25 +28,33 @@ if TYPE_CHECKING:
         SyncDirectory,
         Truncate,
         WriteAt,
+        loop_latency_s,
     )
+    from ._file_set import Holdings, belongs, copied_bytes, is_history, survey
     from ._inspection import JournalReport, RecordRow, SegmentReport, inspect_journal, journal_rows
-    from ._journal import Journal, JournalState
+    from ._journal import Journal
+    from ._journal_state import JournalState
+    from ._lane import StepLane
     from ._record_codec import RecordKind
     from ._recovered import RecoveredMessage, RecoveredState, RecoveredTransaction
     from ._repair import RepairReport, repair_journal
     from ._salvage import Finding
-    from ._segments import holds_journal
+    from ._segments import UNFINISHED_COPY, holds_journal
     from ._settings import JournalSettings
+    from ._steps import Steps
 
 __all__ = [
     "SECTOR_BYTES",
+    "UNFINISHED_COPY",
     "Allocate",
+    "Digest",
     "Disk",
     "DiskFault",
     "DiskOperation",
     "DiskWork",
     "FaultKind",
     "Finding",
+    "Holdings",
     "Journal",
     "JournalReport",
     "JournalSettings",
@@ -63,27 +72,38 @@ __all__ = [
     "RepairReport",
     "SegmentReport",
     "Stat",
+    "StepLane",
+    "Steps",
     "Sync",
     "SyncDirectory",
     "Truncate",
     "WriteAt",
+    "belongs",
+    "copied_bytes",
     "holds_journal",
     "inspect_journal",
+    "is_history",
     "journal_rows",
+    "loop_latency_s",
     "repair_journal",
+    "survey",
 ]
 
 _MODULES = {
-    "_disk": "SECTOR_BYTES Allocate Disk DiskFault DiskOperation DiskWork FaultKind Lane ListFiles Read Remove Rename "
-    "Stat Sync SyncDirectory Truncate WriteAt",
+    "_disk": "SECTOR_BYTES Allocate Digest Disk DiskFault DiskOperation DiskWork FaultKind Lane ListFiles Read Remove "
+    "Rename Stat Sync SyncDirectory Truncate WriteAt loop_latency_s",
     "_inspection": "JournalReport RecordRow SegmentReport inspect_journal journal_rows",
-    "_journal": "Journal JournalState",
+    "_journal": "Journal",
+    "_journal_state": "JournalState",
     "_record_codec": "RecordKind",
     "_recovered": "RecoveredMessage RecoveredState RecoveredTransaction",
     "_repair": "RepairReport repair_journal",
     "_salvage": "Finding",
-    "_segments": "holds_journal",
+    "_file_set": "Holdings belongs copied_bytes is_history survey",
+    "_lane": "StepLane",
+    "_segments": "UNFINISHED_COPY holds_journal",
     "_settings": "JournalSettings",
+    "_steps": "Steps",
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
 

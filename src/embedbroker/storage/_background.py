@@ -23,7 +23,7 @@ from ._supply import SegmentSupply
 __all__ = ["Background"]
 
 # Segments are looked through once in so many calls: what can be found changes slowly, calls come with every batch.
-_CALLS_PER_LOOK = 32
+_CALLS_PER_LOOK = 16
 # A segment with less than this share of the usual size in it is merged with its neighbours.
 _SMALL_SHARE = 8
 

@@ -24,6 +24,7 @@ from attrs import frozen
 __all__ = [
     "SECTOR_BYTES",
     "Allocate",
+    "Digest",
     "Disk",
     "DiskFault",
     "DiskOperation",
@@ -39,6 +40,7 @@ __all__ = [
     "SyncDirectory",
     "Truncate",
     "WriteAt",
+    "loop_latency_s",
 ]
 
 SECTOR_BYTES = 512
@@ -56,6 +58,15 @@ class WriteAt:
 @frozen
 class Read:
     """Result: up to ``length`` bytes from ``offset``, fewer only at the end of the file."""
+
+    file: str
+    offset: int
+    length: int
+
+
+@frozen
+class Digest:
+    """Result: the SHA-256 of what a read of as many bytes would give; nobody has to hold them for it."""
 
     file: str
     offset: int
@@ -117,7 +128,9 @@ class SyncDirectory:
     """Make all names created, changed and removed so far survive a power cut. Result: None."""
 
 
-DiskOperation = WriteAt | Read | Sync | ListFiles | Stat | Rename | Allocate | Truncate | Remove | SyncDirectory
+DiskOperation = (
+    WriteAt | Read | Digest | Sync | ListFiles | Stat | Rename | Allocate | Truncate | Remove | SyncDirectory
+)
 
 
 class FaultKind(Enum):
@@ -150,11 +163,27 @@ class Disk(Protocol):
         """
 
 
+def loop_latency_s(disk: Disk) -> float | None:
+    """How long each batch takes on a disk in memory, in seconds of the caller's clock; None for a disk that blocks.
+
+    A disk in memory says so with an attribute of this name. What it does is over at once, so it needs no thread, and a
+    clock that stands still meanwhile is not misled.
+    """
+    latency_s: float | None = getattr(disk, "loop_latency_s", None)
+    return latency_s
+
+
 class Lane(IntEnum):
-    """Each lane has at most one piece of work under way; no lane waits for the other."""
+    """Each lane has at most one piece of work under way; no lane waits for the other.
+
+    COPY is that of replication: what files hold, beside what happens to them. RECORD is what a replicating broker
+    remembers of itself.
+    """
 
     JOURNAL = 0
     BACKGROUND = 1
+    COPY = 2
+    RECORD = 3
 
 
 @frozen

@@ -200,7 +200,8 @@ def salvage(disk: Disk) -> Salvaged:
         if not segments or segments[-1] is not segment:
             segments.append(segment)
         try:
-            replay.apply(data, batch.start, batch.end, segment, segments)
+            for _pause in replay.apply(data, batch.start, batch.end, segment, segments):
+                pass
         except MalformedRecord as error:
             malformed.append(
                 Finding(segment.name, batch.offset + BATCH_HEADER_BYTES + error.position - batch.start, str(error))
@@ -208,6 +209,8 @@ def salvage(disk: Disk) -> Salvaged:
 
     walk = Salvage(apply)
     run_steps(walk.run(), disk)
+    for _pause in replay.settle():
+        pass
     highest = max([replay.id_limit, *_ids_in(replay)])
     return Salvaged(replay, (*walk.findings, *malformed), highest)
 

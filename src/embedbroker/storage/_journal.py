@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from enum import Enum
 from typing import TYPE_CHECKING
 
 from embedbroker.kernel import AddressDefinition, DuplicateId, HeuristicOutcome, QueueDefinition
@@ -26,6 +25,7 @@ from . import _record_codec as codec
 from ._background import Background
 from ._batch import BATCH_HEADER_BYTES, BatchFlags, stored_size
 from ._disk import DiskFault, DiskOperation, DiskWork, Lane, Sync, WriteAt
+from ._journal_state import JournalState
 from ._lane import StepLane
 from ._liveness import Liveness
 from ._record_codec import ACKNOWLEDGE, ADD_MESSAGE, ADD_ONE, DURABLE, PAIR, UPDATE_DELIVERY_COUNT, RecordKind
@@ -39,10 +39,13 @@ from ._supply import SegmentSupply
 if TYPE_CHECKING:
     from embedclient.model import Instant
 
-__all__ = ["Journal", "JournalState"]
+__all__ = ["Journal"]
 
 # Messages of large transactions taken off the index in one call: about 0.5 ms.
 _SETTLED_PER_CALL = 1000
+# Members by themselves: looking one up in its enumeration costs more than what is done with it, and each batch does.
+_READY, _CLOSING, _FAILED = JournalState.READY, JournalState.CLOSING, JournalState.FAILED
+_LANE = Lane.JOURNAL
 _SEAL = int(BatchFlags.SEAL)  # flag arithmetic on enumerations costs more than the rest of a batch's end
 _ADD, _ACKNOWLEDGE, _UPDATE = map(
     int, (RecordKind.ADD_MESSAGE, RecordKind.ACKNOWLEDGE, RecordKind.UPDATE_DELIVERY_COUNT)
@@ -51,17 +54,6 @@ _pack_add, _pack_add_one, _pack_pair = ADD_MESSAGE.pack, ADD_ONE.pack, PAIR.pack
 _pack_acknowledge = ACKNOWLEDGE.pack
 _ADD_BYTES, _ADD_ONE_BYTES, _PAIR_BYTES = ADD_MESSAGE.size, ADD_ONE.size, PAIR.size
 _ACKNOWLEDGE_BYTES, _ID_BYTES = ACKNOWLEDGE.size, codec.DUPLICATE_ID.size
-
-
-class JournalState(Enum):
-    """RECOVERING and READY are the only states in which the disk is asked for anything but the last seal."""
-
-    NEW = "new"
-    RECOVERING = "recovering"
-    READY = "ready"
-    FAILED = "failed"
-    CLOSING = "closing"
-    CLOSED = "closed"
 
 
 class Journal:
@@ -268,11 +260,12 @@ class Journal:
 
     def _make_room(self, size: int) -> None:
         """Begin another batch, in this segment or the next, with room for ``size`` bytes of records at least."""
-        if self.state is JournalState.FAILED:
+        if self.state is _FAILED:
             self._parts.clear()  # nothing will ever be written; the record that comes now keeps ``point`` out of reach
             return
-        assert self.state in (JournalState.READY, JournalState.CLOSING), self.state
-        self._close_batch(0)
+        assert self.state is _READY or self.state is _CLOSING, self.state
+        if self._parts:
+            self._close_batch(0)
         free = self._segment.size - self._segment.end - BATCH_HEADER_BYTES
         if size > free:
             self._begin_segment(size)
@@ -324,25 +317,24 @@ class Journal:
 
     def take_work(self) -> list[DiskWork]:
         """Return the work to do next, at most one for each lane that is free."""
-        work, state = list[DiskWork](), self.state
-        if state is JournalState.RECOVERING:
-            operations = self._recovery.take(0)
+        work: list[DiskWork] = []
+        state = self.state
+        if state is not _READY and state is not _CLOSING:
+            operations = self._recovery.take(0) if state is JournalState.RECOVERING else None
             if operations is not None:
                 self._recovery_work = self._number_work()
                 work.append(DiskWork(Lane.JOURNAL, self._recovery_work, operations))
             return work
-        if state is not JournalState.READY and state is not JournalState.CLOSING:
-            return work
         if self._liveness.unsettled:
             self._liveness.settle(_SETTLED_PER_CALL)
-        if state is JournalState.READY:
-            self._background.choose(self.wall_ms)
         if self._writing is None and (self._parts or self._gathered):
+            if state is _READY:
+                self._background.choose(self.wall_ms)
             batch_work = self._write_next()
             if batch_work is not None:
                 work.append(batch_work)
         lane = self._background.lane
-        if lane.steps is not None and state is JournalState.READY:
+        if lane.steps is not None and state is _READY:
             operations = lane.take(self.reached)
             if operations is not None:
                 self._background_work = self._number_work()
@@ -362,7 +354,8 @@ class Journal:
             self._background.lane.done(results)
         elif self._recovery.under_way and batch == self._recovery_work:
             self._guard_recovery(lambda: self._recovery.done(results))
-        self._continue_closing()
+        if self.state is _CLOSING:
+            self._continue_closing()
 
     def on_disk_failed(self, batch: int, fault: DiskFault, now: Instant) -> None:
         """The work numbered ``batch`` failed. In the background that is a note; in the journal's lane it is the end."""
@@ -379,7 +372,7 @@ class Journal:
 
     def next_deadline(self) -> float | None:
         """When ``on_tick`` wants to be called, in seconds of the monotonic clock; None: not before other calls."""
-        if self._parts or self._sealed or self._writing or self._gathered or self.state is not JournalState.READY:
+        if self._parts or self._sealed or self._writing or self._gathered or self.state is not _READY:
             return None
         return self._active_at + self.settings.seal_after_s
 
@@ -387,9 +380,11 @@ class Journal:
         """Write a seal when nothing happened for a while: it makes the last batch provably complete."""
         self.wall_ms = now.wall_ms
         deadline = self.next_deadline()
-        if deadline is not None and now.monotonic >= deadline:
+        leisure = deadline is not None and now.monotonic >= deadline
+        if leisure:
             self._append_seal()
-            self._background.choose(self.wall_ms, at_leisure=True)
+        if self.state is _READY:
+            self._background.choose(self.wall_ms, leisure)
 
     def close(self, now: Instant) -> None:
         """Write what gathered, then a seal; the state is CLOSED when that is done. A failed journal stays FAILED."""
@@ -434,16 +429,18 @@ class Journal:
             return None  # its file is being prepared right now
         self._gathered.popleft()
         segment = gathered.segment
+        file = segment.name
         before: list[DiskOperation] = []
         after: list[DiskOperation] = []
-        file = segment.name
         if opens:
             file, before, after = self._supply.opening(segment, self.wall_ms)
         header, body, crc = gathered.encode(self._supply.identity, self.wall_ms, self._crc)
-        write = WriteAt(file, gathered.offset, (header, body))
+        operations: tuple[DiskOperation, ...] = WriteAt(file, gathered.offset, (header, body)), Sync(file)
+        if opens:
+            operations = (*before, *operations, *after)
         work = self._number_work()
         self._writing = work, gathered, crc
-        return DiskWork(Lane.JOURNAL, work, (*before, write, Sync(file), *after))
+        return DiskWork(_LANE, work, operations)
 
     def _fail(self, reason: str) -> None:
         self.state = JournalState.FAILED

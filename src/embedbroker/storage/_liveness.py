@@ -30,6 +30,8 @@ Key = tuple[int, int]
 
 # What one call may do beside its own record; a transaction of 100,000 messages would take 50 ms.
 _SETTLED_AT_ONCE = 100
+# Freeing so many entries of a list costs as much as taking one message off.
+_FREED_AS_ONE = 16
 
 
 @define(eq=False)
@@ -43,6 +45,8 @@ class OpenTransaction:
     # Where its records stand; the value counts those that pin the segment while the transaction is open.
     segments: dict[Segment, int] = Factory(dict)
     xid: bytes | None = None
+    # What it leaves as it is: nobody asks for that again, but freeing much of it takes time.
+    over: list[int] | list[tuple[int, int]] = Factory(list[int])
 
 
 @define(eq=False)
@@ -119,17 +123,17 @@ class Liveness:
     def commit(self, transaction_id: int, segment: Segment) -> None:
         transaction = self._end(RecordKind.COMMIT, transaction_id, segment)
         if transaction is not None:
-            transaction.adds.clear()
+            transaction.over, transaction.adds = transaction.adds, []
             self._settle_later(transaction)
 
     def rollback(self, transaction_id: int, segment: Segment) -> None:
         transaction = self._end(RecordKind.ROLLBACK, transaction_id, segment)
         if transaction is not None:
-            transaction.acknowledgements.clear()
+            transaction.over, transaction.acknowledgements = transaction.acknowledgements, []
             self._settle_later(transaction)
 
     def settle(self, limit: int) -> None:
-        """Take up to ``limit`` messages off the index that large transactions ended."""
+        """Take up to ``limit`` messages off the index that large transactions ended; free what those leave as it is."""
         while self.unsettled and limit > 0:
             transaction = self.unsettled[0]
             acknowledgements, adds = transaction.acknowledgements, transaction.adds
@@ -139,7 +143,12 @@ class Liveness:
             while adds and limit > 0:
                 self.forget(adds.pop())
                 limit -= 1
-            if not acknowledgements and not adds:
+            over = transaction.over
+            if over and limit > 0:
+                count = min(len(over), _FREED_AS_ONE * limit)
+                del over[-count:]
+                limit -= -(-count // _FREED_AS_ONE)
+            if not acknowledgements and not adds and not over:
                 self.unsettled.popleft()
 
     def define(self, kind: RecordKind, identifier: int, segment: Segment) -> None:
@@ -208,7 +217,7 @@ class Liveness:
 
     def _settle_later(self, transaction: OpenTransaction) -> None:
         self.unsettled.append(transaction)
-        if len(transaction.adds) + len(transaction.acknowledgements) <= _SETTLED_AT_ONCE:
+        if len(transaction.adds) + len(transaction.acknowledgements) + len(transaction.over) <= _SETTLED_AT_ONCE:
             self.settle(_SETTLED_AT_ONCE)
 
     def _note_end(self, key: Key, earlier: Segment, segment: Segment) -> None:

@@ -70,7 +70,8 @@ class RecoveredMessage(NamedTuple):
 class RecoveredTransaction:
     """A transaction that was prepared and neither committed nor rolled back.
 
-    What ``acknowledgements`` (message id, queue id) speak of is among the living messages, or gone with its queue.
+    What ``acknowledgements`` (message id, queue id) speak of is among the living messages, or gone with its queue. The
+    address of ``duplicate_ids`` may be gone, too.
     """
 
     transaction_id: int

@@ -94,6 +94,8 @@ class Recovery:
         for segment in self.segments:
             if segment is not self.current:
                 segment.close()
+        for _pause in self.replay.settle():
+            yield ()
         self.state = self.replay.finish(self.segments)
         self.state.identity = self.identity
 
@@ -104,7 +106,8 @@ class Recovery:
         for name in names:
             extent = segment_range(name)
             if name == UNFINISHED_COPY:
-                raise Corruption(name, 0, "a repair that wrote this copy did not finish it; messages are missing")
+                text = "the repair or the replication that wrote this copy did not finish it; messages are missing"
+                raise Corruption(name, 0, text)
             if name == COMPACTING:
                 yield (Remove(name),)
             elif extent is not None or name.startswith("spare-"):
@@ -169,7 +172,7 @@ class Recovery:
                 raise Corruption(segment.name, walk.offset, walk.foreign)
             if batches and offset == FIRST_BATCH_OFFSET:
                 self._check_number(segment, segment.first_number or batches[0].number)
-            self._apply(segment, data, offset, batches)
+            yield from self._apply(segment, data, offset, batches)
         segment.end = walk.offset
         if segment.compacted:
             self._check_compacted(segment, walk)
@@ -184,10 +187,11 @@ class Recovery:
         segment.last_number = self.number
         self._tails.append(_Tail(segment, walk))
 
-    def _apply(self, segment: Segment, data: bytes, base: int, batches: list[BatchExtent]) -> None:
+    def _apply(self, segment: Segment, data: bytes, base: int, batches: list[BatchExtent]) -> Steps[None]:
         for batch in batches:
             try:
-                self.replay.apply(data, batch.start, batch.end, segment, self.segments)
+                for _pause in self.replay.apply(data, batch.start, batch.end, segment, self.segments):
+                    yield ()
             except MalformedRecord as malformed:
                 raise Corruption(segment.name, base + malformed.position, str(malformed)) from None
         if batches:

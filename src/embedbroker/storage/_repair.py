@@ -12,7 +12,8 @@ from embedclient.model import Instant
 
 from ._disk import Disk, Remove, Sync, SyncDirectory, WriteAt
 from ._inspection import salvage
-from ._journal import Journal, JournalState
+from ._journal import Journal
+from ._journal_state import JournalState
 from ._recovered import RecoveredMessage, RecoveredTransaction
 from ._salvage import Finding
 from ._segments import UNFINISHED_COPY, holds_journal

@@ -8,7 +8,7 @@ unknown messages, ends of unknown transactions and removals of unknown definitio
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable, Iterator
 
 from attrs import Factory, define
 
@@ -23,7 +23,9 @@ from ._segments import Segment
 __all__ = ["MalformedRecord", "Replay"]
 
 _KIND = 4  # offset of the kind in a record
-_ADD, _ACKNOWLEDGE = int(RecordKind.ADD_MESSAGE), int(RecordKind.ACKNOWLEDGE)
+_ADD, _ACKNOWLEDGE, _COMMIT = int(RecordKind.ADD_MESSAGE), int(RecordKind.ACKNOWLEDGE), int(RecordKind.COMMIT)
+# Records, and effects of a commit, in one slice: some 4 ms.
+_SLICE = 2_000
 
 
 class MalformedRecord(Exception):
@@ -60,9 +62,11 @@ class Replay:
     dropped: set[tuple[int, int]] = Factory(set)
     notes: list[str] = Factory(list)
     _transactions: dict[int, _Transaction] = Factory(dict)
+    # What is left of the slice.
+    _room: int = Factory(lambda: _SLICE)
 
-    def apply(self, data: bytes, start: int, end: int, segment: Segment, segments: Iterable[Segment]) -> None:
-        """Apply the records in ``data[start:end]``, which stand in ``segment``.
+    def apply(self, data: bytes, start: int, end: int, segment: Segment, segments: Iterable[Segment]) -> Iterator[None]:
+        """Apply the records in ``data[start:end]``, which stand in ``segment``; pauses when a slice of work is done.
 
         Raises:
             MalformedRecord: nothing can be concluded; ``position`` is an offset in ``data``.
@@ -72,6 +76,10 @@ class Replay:
         position = start
         try:
             while position < end:
+                self._room -= 1
+                if self._room <= 0:
+                    self._room = _SLICE
+                    yield
                 kind = data[position + _KIND]
                 if kind == _ADD:
                     (size, _, flags, encoding, priority, message_id, transaction_id, expiration, timestamp, wall_ms, _,
@@ -107,6 +115,8 @@ class Replay:
                     else:
                         self._settle(message_id, queue_id)
                         self.liveness.acknowledge(message_id, queue_id, segment)
+                elif kind == _COMMIT:
+                    size = yield from self._commit(data, position, end, segment)
                 else:
                     size = self._apply_rare(data, position, end, segment, segments)
                 position += size
@@ -124,10 +134,18 @@ class Replay:
         """Transactions that were open and not prepared when the journal ended."""
         return [transaction_id for transaction_id, each in self._transactions.items() if each.xid is None]
 
-    def finish(self, segments: Iterable[Segment]) -> RecoveredState:
-        """Hand over. What refers to queues and addresses without definition is garbage from here on."""
+    def settle(self) -> Iterator[None]:
+        """Take off what large transactions ended, a slice with each step."""
         while self.liveness.unsettled:
-            self.liveness.settle(1000)
+            self.liveness.settle(_SLICE)
+            yield
+
+    def finish(self, segments: Iterable[Segment]) -> RecoveredState:
+        """Hand over. What refers to queues and addresses without definition is garbage from here on.
+
+        What large transactions ended has to be taken off before, by `settle`.
+        """
+        assert not self.liveness.unsettled
         for segment in segments:
             for owner in [each for each in segment.by_queue if each not in self.queues and each not in self.addresses]:
                 segment.remove_queue(owner)
@@ -138,7 +156,7 @@ class Replay:
                 transaction_id,
                 each.xid,
                 each.acknowledgements,
-                [entry for entry in each.duplicate_ids if entry.address_id in self.addresses],
+                each.duplicate_ids,
                 each.adds,
                 counts,
                 queue_ids,
@@ -159,11 +177,7 @@ class Replay:
         )
 
     def _apply_rare(self, data: bytes, position: int, end: int, segment: Segment, segments: Iterable[Segment]) -> int:
-        if position + PREFIX.size > end:
-            raise MalformedRecord(position, "a record cut short")
-        size, kind, flags, _ = PREFIX.unpack_from(data, position)
-        if size < PREFIX.size or position + size > end:
-            raise MalformedRecord(position, f"a record of kind {kind} with a wrong size")
+        size, kind, flags = _prefix(data, position, end)
         if kind not in RecordKind._value2member_map_:
             if not flags & codec.SKIPPABLE:
                 raise MalformedRecord(position, f"a record of kind {kind}, which a newer version of this program wrote")
@@ -174,8 +188,15 @@ class Replay:
                 self.liveness.update_delivery_count(message_id, queue_id, count, segment)
             case RecordKind.DUPLICATE_ID:
                 self._add_duplicate_id(*codec.decode_duplicate_id(data, position, size), segment)
-            case RecordKind.PREPARE | RecordKind.COMMIT | RecordKind.ROLLBACK as ending:
-                self._apply_transaction(ending, data, position, size, segment)
+            case RecordKind.PREPARE:
+                transaction_id = TRANSACTION.unpack_from(data, position)[4]
+                xid = data[position + TRANSACTION.size : position + size]
+                self._transaction(transaction_id).xid = xid
+                self.liveness.prepare(transaction_id, xid, segment)
+            case RecordKind.ROLLBACK:
+                transaction_id = TRANSACTION.unpack_from(data, position)[4]
+                self._transactions.pop(transaction_id, None)
+                self.liveness.rollback(transaction_id, segment)
             case RecordKind.ADDRESS | RecordKind.QUEUE as defined:
                 self._define(defined, data, position, size, segment)
             case RecordKind.HEURISTIC_OUTCOME:
@@ -205,29 +226,35 @@ class Replay:
                 self.dropped.update(codec.decode_dropped(data, position, size))
             case _:  # SEAL says nothing here; hot kinds do not come this way
                 pass
-        return int(size)
+        return size
 
-    def _apply_transaction(self, kind: RecordKind, data: bytes, position: int, size: int, segment: Segment) -> None:
+    def _commit(self, data: bytes, position: int, end: int, segment: Segment) -> Generator[None, None, int]:
+        """Carry out what a transaction did, which may be more than a slice of it."""
+        size, _kind, _flags = _prefix(data, position, end)
         transaction_id = TRANSACTION.unpack_from(data, position)[4]
-        rest = position + TRANSACTION.size
-        if kind is RecordKind.PREPARE:
-            xid = data[rest : position + size]
-            self._transaction(transaction_id).xid = xid
-            self.liveness.prepare(transaction_id, xid, segment)
-            return
         transaction = self._transactions.pop(transaction_id, None)
-        if kind is RecordKind.ROLLBACK:
-            self.liveness.rollback(transaction_id, segment)
-            return
-        if transaction is not None:
-            first = dict(codec.decode_pairs(data, rest, position + size))
-            for message_id, stored in transaction.adds.items():
-                self.messages[message_id] = _placed(stored, first)
-            for message_id, queue_id in transaction.acknowledgements:
-                self._settle(message_id, queue_id)
-            for entry in transaction.duplicate_ids:
-                self._bring_into_force(entry)
         self.liveness.commit(transaction_id, segment)
+        if transaction is None:
+            return size
+        first = dict(codec.decode_pairs(data, position + TRANSACTION.size, position + size))
+        for _ in self._effects(transaction, first):
+            self._room -= 1
+            if self._room <= 0:
+                self._room = _SLICE
+                yield
+        return size
+
+    def _effects(self, transaction: _Transaction, first: dict[int, int]) -> Iterator[None]:
+        adds = transaction.adds
+        for message_id in list(adds):
+            self.messages[message_id] = _placed(adds.pop(message_id), first)
+            yield
+        for message_id, queue_id in transaction.acknowledgements:
+            self._settle(message_id, queue_id)
+            yield
+        for entry in transaction.duplicate_ids:
+            self._bring_into_force(entry)
+            yield
 
     def _define(self, kind: RecordKind, data: bytes, position: int, size: int, segment: Segment) -> None:
         definition: AddressDefinition | QueueDefinition
@@ -280,6 +307,16 @@ class Replay:
             at = 2 * queues.index(queue_id)
             del tail[at : at + 2]
             self.messages[message_id] = (encoding, priority, flags, expiration, timestamp, wall_ms, raw, *tail)
+
+
+def _prefix(data: bytes, position: int, end: int) -> tuple[int, int, int]:
+    """Size, kind and flags of a record that ends before ``end``."""
+    if position + PREFIX.size > end:
+        raise MalformedRecord(position, "a record cut short")
+    size, kind, flags, _ = PREFIX.unpack_from(data, position)
+    if size < PREFIX.size or position + size > end:
+        raise MalformedRecord(position, f"a record of kind {kind} with a wrong size")
+    return size, kind, flags
 
 
 def _placed(stored: StoredMessage, first: dict[int, int]) -> StoredMessage:

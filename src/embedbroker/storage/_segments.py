@@ -11,7 +11,8 @@ Names::
     spare-0000000017.journal               an empty place: a new file, or one whose content nobody needs
     compacting.journal                     compaction's work in progress, of no value until it is renamed
     torn-0000000042-<batch>.copy           a torn tail that recovery cut, for people to look at
-    unfinished.copy                        this is a salvaged copy, and part of it is still to be written
+    unfinished.copy                        this is a copy, salvaged or replicated, and part of it is still to be written
+    oldreplica.<number>.<name>             what was in the way of a replicated copy; no business of the journal's
 
 Header, 4096 bytes, so that no later write touches its page::
 
@@ -32,7 +33,7 @@ from enum import IntFlag
 from struct import Struct
 from zlib import crc32
 
-from attrs import Factory, define, frozen
+from attrs import Factory, define, field, frozen
 
 from ._batch import FORMAT_VERSION, encode_batch
 from ._disk import Disk, ListFiles
@@ -205,10 +206,11 @@ class Segment:
     needs: dict[Segment, None] = Factory(dict)
     # (record kind, id) of transactions and definitions with records here that records in later segments ended.
     ended: set[tuple[int, int]] = Factory(set)
+    # Of its file: asked for with each batch.
+    name: str = field(init=False)
 
-    @property
-    def name(self) -> str:
-        return segment_name(self.first, self.last)
+    def __attrs_post_init__(self) -> None:
+        self.name = segment_name(self.first, self.last)
 
     @property
     def extent(self) -> tuple[int, int, int]:

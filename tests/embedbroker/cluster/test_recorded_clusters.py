@@ -57,11 +57,17 @@ STORE = "the backup has no messages and branches of the primary here: that is wh
 KILLED = "the recorded broker was killed, or frozen, before it answered"
 SYNCHRONISED = "a live broker tells of a replicating backup twice: once when it is in sync, which nobody is here"
 UNSEEN = "Artemis learns the refused broker by subscribing to it; ours listens to nobody who does not let it in"
+FOREIGN = "replication is between embedbrokers: a backup of another make is refused, where Artemis took it"
 CLOSED = "the recorded connection was closed before its last answer"
 
 # By scenario and broker: connection and channel of the lanes that differ.
 EXPLAINED: dict[tuple[str, str], dict[tuple[int, int], str]] = {
-    ("backup-announce-rp", "A"): {(2, 0): SYNCHRONISED, (3, 0): SYNCHRONISED, (4, 0): SYNCHRONISED},
+    ("backup-announce-rp", "A"): {
+        (2, 0): SYNCHRONISED,
+        (3, 0): SYNCHRONISED,
+        (3, 3): FOREIGN,
+        (4, 0): SYNCHRONISED,
+    },
     ("cluster-password-wrong", "A"): {(1, 0): UNSEEN, (2, 0): UNSEEN, (5, 0): CLOSED},
     ("client-commit-while-failing-over-ss", "A"): {(3, 11): KILLED},
     ("client-failover-commit-inflight-ss", "A"): {(3, 11): KILLED},

@@ -121,10 +121,16 @@ def test_a_lock_manager_with_its_properties(tmp_path: Path) -> None:
     assert found == ReplicationPrimary(lock_manager=expected, coordination_id="peer-journal-001")
 
 
+def test_a_lock_manager_without_a_class_is_zookeeper_as_in_artemis(tmp_path: Path) -> None:
+    manager = "<manager><properties><property key='connect-string' value='a:2181'/></properties></manager>"
+    found = policy(tmp_path, f"<replication><backup>{manager}</backup></replication>").config.ha_policy
+    name = "org.apache.activemq.artemis.lockmanager.zookeeper.CuratorDistributedLockManager"
+    assert found == ReplicationBackup(lock_manager=LockManager(name, {"connect-string": "a:2181"}))
+
+
 @pytest.mark.parametrize(
     ("manager", "problem"),
     [
-        ("<manager/>", "manager: has no class-name"),
         ("<manager><class-name/></manager>", "manager/class-name: is empty; expected a text"),
         (
             "<manager><class-name>L</class-name><properties><property value='a'/></properties></manager>",

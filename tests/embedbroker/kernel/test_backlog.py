@@ -224,7 +224,7 @@ def test_loading_fills_a_priority_at_once(small_chunks: None) -> None:
         return (position, 1, 0, message.encoding, bytes(message.raw))
 
     backlog = Backlog(restore_message)
-    backlog.load(2, [entry(position) for position in range(1, 11)])
+    backlog.load(2, [tuple(entry(position) for position in range(1, 11))])
     backlog.append(Reference(letter("urgent", priority=8), 11))
     backlog.append(Reference(letter("last", priority=2), 12))
     assert backlog.size == 12

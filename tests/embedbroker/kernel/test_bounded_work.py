@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from embedbroker.kernel._departures import MOVE_COST
+
 from .letters import letter
 from .stage import Stage, Taker
 
@@ -137,9 +139,9 @@ def test_many_expired_messages_are_moved_over_several_steps() -> None:
     stage.send(*[letter(text, "q", expiration=stage.kernel.now_ms + 1) for text in texts(700)])
     stage.kernel.now_ms += 2
     stage.consumer(stage.session(), "q")
-    stage.run()
-    assert len(stage.waiting("ExpiryQueue")) == 250
-    stage.run_all()
+    stage.run(2_000)
+    assert len(stage.waiting("ExpiryQueue")) == 2_000 // MOVE_COST
+    stage.run_all(2_000)
     assert stage.waiting("ExpiryQueue") == texts(700)
 
 

@@ -227,7 +227,7 @@ def test_ids_of_a_large_transaction_count_from_the_commit_and_take_their_turns()
     send(stage, "in", b"997", other)
     assert other.commit() is not None
     assert stage.run_all(100) > 5
-    assert len(ids_of(stage)) == 1_000 and not stage.kernel.duplicates._held
+    assert len(ids_of(stage)) == 1_000 and not stage.kernel.duplicates._claims
     assert len(stage.waiting("orders")) == 1_000
 
 
@@ -410,3 +410,29 @@ def test_what_was_recorded_before_it_was_switched_off_is_forgotten(persists: boo
     stage.queue("orders")
     assert restored(stage, b"a", b"b") == []
     assert stage.store.of_kind("forget") == [("forget", 100), ("forget", 101)]
+
+
+def test_what_was_sent_twice_is_refused_to_who_commits_later_and_not_to_who_outlives_a_rollback() -> None:
+    stage = Stage(PLAIN)
+    stage.queue("orders")
+    first, second, third = (stage.session(transacted=True) for _ in range(3))
+    for session in (first, second, third):
+        send(stage, "the same", b"id", session)
+    first.rollback(last_delivered=False)
+    assert second.commit() is None
+    refused = third.commit()
+    assert refused is not None and refused.code == REJECTED
+    assert stage.waiting("orders") == ["the same"]
+    assert not stage.kernel.duplicates._claims
+
+
+def test_an_id_that_comes_into_force_meanwhile_fails_the_transaction() -> None:
+    stage = Stage(PLAIN)
+    stage.queue("orders")
+    session = stage.session(transacted=True)
+    send(stage, "in a transaction", b"id", session)
+    send(stage, "at once", b"id")
+    refused = session.commit()
+    assert refused is not None and refused.code == REJECTED
+    assert stage.waiting("orders") == ["at once"]
+    assert not stage.kernel.duplicates._claims

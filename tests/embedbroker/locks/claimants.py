@@ -5,7 +5,7 @@ Responsible for starting, stopping and killing them and for letting time pass. R
 
 from __future__ import annotations
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from embedbroker.config import HAPolicy, SharedStoreBackup, SharedStorePrimary
 from embedbroker.locks import (
@@ -40,9 +40,10 @@ class Broker:
     claim: Claim = field(init=False)
     session: LockSession = field(init=False)
     work: LockWork | None = field(init=False, default=None)
+    frozen: bool = False
 
     def start(self) -> Broker:
-        self.claim = Claim(self.policy, self.timeout_ms)
+        self.claim = Claim(self.policy, self.timeout_ms, self.group.new_life())
         self.session = self.group.locks.open(called(self.policy, self.name))
         self.claim.begin(self.group.now)
         self.group.living.append(self)
@@ -60,7 +61,10 @@ class Broker:
 
     def turn(self) -> bool:
         """One batch, if there is one."""
+        if self.frozen:
+            return False
         claim, now = self.claim, self.group.now
+        claim.on_time(now)
         if claim.standing is Standing.GRANTED and self.settles:
             claim.meet_journal(self.journal)
             if claim.failure is None:
@@ -101,7 +105,12 @@ class Group:
 
     locks: SimulatedLocks = field(factory=SimulatedLocks)
     now: float = 0.0
+    lives: int = 0
     living: list[Broker] = field(factory=list)
+
+    def new_life(self) -> int:
+        self.lives += 1
+        return self.lives
 
     def settle(self) -> None:
         """Everything that happens at this moment, in turns."""
@@ -111,7 +120,7 @@ class Group:
     def wait(self, seconds: float = 2.5) -> None:
         """Time passes."""
         end = self.now + seconds
-        while (due := [broker.claim.next_deadline() for broker in self.living]) and self.now <= end:
+        while (due := [each.claim.next_deadline() for each in self.living if not each.frozen]) and self.now <= end:
             moments = [moment for moment in due if moment is not None]
             if not moments or min(moments) > end:
                 break
@@ -126,6 +135,7 @@ class Group:
         return Broker(self, name, policy).start()
 
     def record(self) -> NodeRecord:
+        """What the store says, whoever wrote it."""
         (record,) = self.locks.open("test").run((ReadRecord(),))
         assert isinstance(record, NodeRecord)
-        return record
+        return evolve(record, life=None)

@@ -116,11 +116,38 @@ def test_the_record_of_an_empty_store_says_nothing(locks: Locks) -> None:
 @pytest.mark.parametrize("state", LiveState)
 def test_everybody_reads_what_was_written_last(locks: Locks, state: LiveState) -> None:
     first, second = locks.open("first"), locks.open("second")
+    first.run((Acquire(Lock.LIVE),))
     for record in (
         NodeRecord(LiveState.ACTIVE, "a longer text than the one that replaces it", 2**63 - 1),
-        NodeRecord(state, "a node", None),
+        NodeRecord(state, "a node", None, life=2**63 - 1),
+        NodeRecord(state, None, None),
     ):
-        assert first.run((WriteRecord(record), ReadRecord())) == (None, record)
+        assert first.run((WriteRecord(record, over=2**63 - 1), ReadRecord())) == (None, record)
         assert second.run((ReadRecord(),)) == (record,)
     first.close()
     second.close()
+
+
+def test_nobody_writes_the_record_without_the_live_lock(locks: Locks) -> None:
+    first, second = locks.open("first"), locks.open("second")
+    record = NodeRecord(LiveState.ACTIVE, "a node", 5)
+    first.run((Acquire(Lock.LIVE), WriteRecord(record), Release(Lock.LIVE)))
+    for session in (first, second):
+        session.run((Acquire(Lock.BACKUP), Acquire(Lock.FAILBACK)))
+        with pytest.raises(LockFault, match="the live lock is not held"):
+            session.run((WriteRecord(NodeRecord(LiveState.PAUSED, "another", 6)),))
+    assert second.run((ReadRecord(),)) == (record,)
+    first.close()
+    second.close()
+
+
+def test_the_record_of_another_life_is_replaced_only_by_who_knows_it(locks: Locks) -> None:
+    """Where locks do not reach every machine, two may hold them; the record is what both see."""
+    session = locks.open("first")
+    session.run((Acquire(Lock.LIVE), WriteRecord(NodeRecord(LiveState.ACTIVE, "a node", 5, life=1))))
+    newer = NodeRecord(LiveState.ACTIVE, "a node", 5, life=2)
+    for life in (None, 2, 3):
+        with pytest.raises(LockFault, match="another broker was made live on the same store"):
+            session.run((WriteRecord(newer, over=life),))
+    assert session.run((WriteRecord(newer, over=1), ReadRecord())) == (None, newer)
+    session.close()

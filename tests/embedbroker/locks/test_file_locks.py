@@ -14,8 +14,21 @@ from pathlib import Path
 
 import pytest
 
-from embedbroker.locks import Acquire, Holder, LiveState, Lock, LockFault, NodeRecord, ReadRecord, Verify, WriteRecord
+from embedbroker.locks import (
+    Acquire,
+    Holder,
+    LiveState,
+    Lock,
+    LockFault,
+    NodeRecord,
+    ReadRecord,
+    Standing,
+    Verify,
+    WriteRecord,
+)
 from embedbroker.runtime._file_locks import RECORD_FILE, FileLocks
+
+from .claimants import Group
 
 HOLD = """
 import sys
@@ -89,14 +102,14 @@ def test_a_lock_is_taken_on_the_file_that_has_the_name(tmp_path: Path) -> None:
 def test_a_copied_directory_is_seen(tmp_path: Path, keep: bool) -> None:
     session = FileLocks(tmp_path / "original").open("first")
     record = NodeRecord(LiveState.PAUSED, "a node", 7)
-    session.run((WriteRecord(record),))
+    session.run((Acquire(Lock.LIVE), WriteRecord(record)))
     session.close()
     shutil.copytree(tmp_path / "original", tmp_path / "copy", copy_function=shutil.copy2 if keep else shutil.copyfile)
     (tmp_path / "original").rename(tmp_path / "moved")
     copy, moved = FileLocks(tmp_path / "copy").open("copy"), FileLocks(tmp_path / "moved").open("moved")
     assert copy.run((ReadRecord(),)) == (NodeRecord(LiveState.PAUSED, "a node", 7, copied=True),)
     assert moved.run((ReadRecord(),)) == (record,)
-    copy.run((WriteRecord(record),))
+    copy.run((Acquire(Lock.LIVE), WriteRecord(record)))
     assert copy.run((ReadRecord(),)) == (record,)
     copy.close()
     moved.close()
@@ -149,3 +162,45 @@ def test_a_lock_that_cannot_be_noted_is_not_kept(tmp_path: Path, monkeypatch: py
     assert first.run((Verify(Lock.LIVE),)) == (False,)
     first.close()
     second.close()
+
+
+def test_a_lock_is_asked_for_again_when_it_is_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that was away may have given it to another machine."""
+    session = FileLocks(tmp_path).open("first")
+    session.run((Acquire(Lock.LIVE),))
+    assert session.run((Verify(Lock.LIVE),)) == (True,)
+
+    def taken(_descriptor: int, _kind: int) -> None:
+        raise BlockingIOError
+
+    with monkeypatch.context() as patched:
+        patched.setattr("fcntl.flock", taken)
+        assert session.run((Verify(Lock.LIVE),)) == (False,)
+        with pytest.raises(LockFault, match="the live lock is not held"):
+            session.run((WriteRecord(NodeRecord(LiveState.ACTIVE, "a node", 7)),))
+    session.close()
+
+
+def test_a_record_that_somebody_removed_under_a_live_broker_is_written_again(tmp_path: Path) -> None:
+    group = Group(locks=FileLocks(tmp_path))  # type: ignore[arg-type]  # sessions are all it opens
+    primary = group.primary()
+    (tmp_path / RECORD_FILE).unlink()
+    group.wait(0.6)
+    assert group.record() == NodeRecord(LiveState.ACTIVE, "node of p", 7)
+    shutil.copy(tmp_path / RECORD_FILE, tmp_path / "copy")
+    (tmp_path / "copy").rename(tmp_path / RECORD_FILE)
+    group.wait(0.6)
+    assert group.record() == NodeRecord(LiveState.ACTIVE, "node of p", 7) and primary.stands(Standing.LIVE)
+    (tmp_path / RECORD_FILE).write_text("scribble")
+    group.wait(0.6)
+    assert f"{tmp_path / RECORD_FILE} is damaged: remove it" in primary.failure
+
+
+def test_a_record_without_a_life_is_one_from_before_and_may_be_replaced(tmp_path: Path) -> None:
+    (tmp_path / RECORD_FILE).write_text("")
+    inode = (tmp_path / RECORD_FILE).stat().st_ino
+    (tmp_path / RECORD_FILE).write_text(f"state: paused\nnode: a node\njournal: 7\nfile: {inode}\n")
+    session = FileLocks(tmp_path).open("first")
+    assert session.run((ReadRecord(),)) == (NodeRecord(LiveState.PAUSED, "a node", 7),)
+    session.run((Acquire(Lock.LIVE), WriteRecord(NodeRecord(LiveState.ACTIVE, "a node", 7, life=3), over=None)))
+    session.close()

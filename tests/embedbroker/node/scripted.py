@@ -261,8 +261,12 @@ class Stage:
         start: bool = True,
         locks: Locks | None = None,
         client_version_min: int = 122,
+        segment_size_bytes: int = 64 * 1024,
+        memory_limit_bytes: int = MEMORY_LIMIT_BYTES,
         **config: object,
     ) -> None:
+        self._segment_size_bytes = segment_size_bytes
+        self._memory_limit_bytes = memory_limit_bytes
         self.config = BrokerConfig(client_version_min=client_version_min, **config)  # type: ignore[arg-type]  # real fields
         self.disk = SimulatedDisk() if durable else None
         self.peers: dict[int, Peer] = {}
@@ -278,13 +282,15 @@ class Stage:
 
     def boot(self, *, start: bool = True) -> None:
         """A new life on the same disk."""
-        settings = JournalSettings(identity=7, segment_size_bytes=64 * 1024) if self.disk is not None else None
+        size = self._segment_size_bytes
+        settings = JournalSettings(identity=7, segment_size_bytes=size) if self.disk is not None else None
         if self.session is not None:
             self.session.close()
         if self.locks is not None:
             self.session = self.locks.open(called(self.config.ha_policy, self.config.name))
         has_locks = self.session is not None
-        self.node = Node(self.config, SeededEntropy(), MEMORY_LIMIT_BYTES, settings, has_locks=has_locks)
+        limit = self._memory_limit_bytes
+        self.node = Node(self.config, SeededEntropy(), limit, settings, has_locks=has_locks)
         self.notices: list[tuple[Level, str]] = []
         self.outputs: list[Output] = []
         self.ready = False
@@ -306,11 +312,15 @@ class Stage:
 
     def step(self, input: Input) -> list[Output]:
         """One step, and those that its outputs cause by being delivered."""
-        outputs = self.node.step(input, self.now)
+        outputs = self.take_step(input)
         self.outputs.extend(outputs)
         for output in outputs:
             self._deliver(output)
         return outputs
+
+    def take_step(self, input: Input) -> list[Output]:
+        """The node's part of a step."""
+        return self.node.step(input, self.now)
 
     def _deliver(self, output: Output) -> None:
         match output:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from attrs import evolve
 
 from embedbroker.config import HAPolicy, PrimaryOnly, Role, ScaleDown, SharedStoreBackup, SharedStorePrimary
 from embedbroker.locks import Acquire, LiveState, Lock, LockSession, MemoryLocks, NodeRecord, ReadRecord, WriteRecord
 from embedbroker.node import Command, CommandKind, DiskFailed, NodeState
-from embedbroker.storage import DiskFault, FaultKind
+from embedbroker.storage import DiskFault, FaultKind, Lane
 from embedbroker.testing._locks import SimulatedLocks
 from embedclient.wire.core import DisconnectV3, NullResponse
 
@@ -27,7 +28,7 @@ def other(locks: SimulatedLocks, record: NodeRecord = ACTIVE) -> LockSession:
 def record_of(locks: SimulatedLocks | MemoryLocks) -> NodeRecord:
     (record,) = locks.open("test").run((ReadRecord(),))
     assert isinstance(record, NodeRecord)
-    return record
+    return evolve(record, life=None)
 
 
 def on(locks: SimulatedLocks, policy: HAPolicy, *, durable: bool = True, start: bool = True) -> Stage:
@@ -84,15 +85,19 @@ def test_a_backup_that_takes_over_reads_the_journal_and_then_says_that_it_is_liv
 
 
 def ask(stage: Stage) -> None:
-    """The next question to the store, and its answer."""
+    """The next question to the store and its answer, and the record that says so when the live lock was granted."""
     stage.advance(0.05)
     stage.finish_lock_work()
+    if stage.lock_work is not None:
+        stage.finish_lock_work()
 
 
 def test_clients_are_not_served_before_the_record_says_who_is_live() -> None:
     locks = SimulatedLocks()
     stage = on(locks, SharedStorePrimary(), start=False)
     stage.step(Command(CommandKind.START))
+    stage.finish_lock_work()
+    assert stage.work == [] and stage.roles == [], "the record does not say yet whose the journal is"
     stage.finish_lock_work()
     while stage.work:
         stage.finish_work(stage.work[0])
@@ -199,6 +204,7 @@ def test_a_stop_while_the_journal_is_read_leaves_the_record_to_the_next_backup()
     ask(stage)
     assert stage.node.state is NodeState.RECOVERING
     stage.step(Command(CommandKind.STOP))
+    stage.settle_disk()
     assert stage.stopped is not None and record_of(locks) == ACTIVE
 
 
@@ -227,6 +233,66 @@ def test_a_lock_that_is_lost_ends_the_node_without_a_word() -> None:
     assert stage.stopped is not None
     assert stage.stopped.failure == "the live lock is lost: another broker may be live"
     assert peer.clear() == [] and peer.state() == stage.stopped.failure
+
+
+def test_what_the_disk_has_done_counts_only_when_it_is_sure_who_is_live() -> None:
+    """1. A send waits for the disk. 2. The process is frozen, and goes on. 3. It looks before it answers."""
+    locks = SimulatedLocks()
+    stage = on(locks, SharedStorePrimary())
+    peer = stage.connect().open_session()
+    peer.create_queue()
+    peer.clear()
+    stage.advance(10.0)
+    stage.settle_disk()
+    peer.post("m", durable=True, blocking=True)
+    (work,) = [each for each in stage.work if each.lane is Lane.JOURNAL]
+    stage.seconds += 20.0
+    stage.finish_work(work)
+    assert peer.clear() == [] and stage.lock_work is not None
+    peer.post("n", durable=True, blocking=True)
+    assert not [each for each in stage.work if each.lane is Lane.JOURNAL], "nothing more is written either"
+    stage.finish_lock_work()
+    assert peer.clear() == [NullResponse(-1)]
+    stage.settle_disk()
+    assert peer.clear() == [NullResponse(-1)]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_no_message_leaves_a_broker_that_was_frozen_before_it_has_looked(lost: bool) -> None:
+    locks = SimulatedLocks()
+    stage = on(locks, SharedStorePrimary())
+    peer = stage.connect().open_session()
+    peer.create_queue()
+    peer.post("m", durable=True, blocking=True)
+    stage.settle_disk()
+    stage.seconds += 20.0
+    if lost:
+        locks.revoke(Lock.LIVE)
+    peer.consume()
+    stage.run()
+    assert peer.texts == []
+    stage.finish_lock_work()
+    stage.settle_disk()
+    assert peer.texts == ([] if lost else ["m"])
+
+
+def test_a_frozen_broker_that_lost_its_lock_confirms_nothing_when_it_goes_on() -> None:
+    locks = SimulatedLocks()
+    stage = on(locks, SharedStorePrimary())
+    peer = stage.connect().open_session()
+    peer.create_queue()
+    peer.clear()
+    peer.post("m", durable=True, blocking=True)
+    (work,) = [each for each in stage.work if each.lane is Lane.JOURNAL]
+    stage.seconds += 20.0
+    locks.revoke(Lock.LIVE)
+    peer.post("n", durable=True, blocking=True)
+    while stage.lock_work is not None:
+        stage.finish_lock_work()
+    assert [each for each in stage.work if each.lane is Lane.JOURNAL] == [work], "the journal is another's"
+    stage.settle_disk()
+    assert stage.stopped is not None and stage.stopped.failure == "the live lock is lost: another broker may be live"
+    assert peer.clear() == []
 
 
 def test_a_store_that_cannot_be_reached_at_the_start_ends_the_node() -> None:

@@ -120,9 +120,9 @@ def test_many_time_outs_are_spread_over_steps(stage: Stage, peer: Peer) -> None:
     table = stage.node.kernel.branches
     stage.seconds += 3
     left = []
-    while table._unprepared:
+    while table.unprepared:
         stage.node.kernel.housekeeping.run(stage.seconds)
-        left.append(len(table._unprepared))
+        left.append(len(table.unprepared))
     assert left == [70, 20, 0]
 
 

@@ -15,7 +15,7 @@ from embedbroker import EmbeddedBroker
 from embedbroker.node import Input, Output
 from embedbroker.runtime import _host, journal_directory
 from embedbroker.runtime._disk import FileDisk
-from embedbroker.storage import DiskFault, DiskOperation, ListFiles, WriteAt, inspect_journal
+from embedbroker.storage import DiskFault, ListFiles, WriteAt, inspect_journal
 from embedclient import ConnectionFactory
 from embedclient.errors import BrokerFailed
 from embedclient.model import Instant
@@ -136,10 +136,10 @@ def test_closing_a_disk_waits_for_the_operation_under_way(tmp_path: Path) -> Non
     begun, go_on = threading.Event(), threading.Event()
 
     class SlowDisk(FileDisk):
-        def _do(self, operation: DiskOperation) -> object:
+        def _write(self, operation: WriteAt) -> None:
             begun.set()
             assert go_on.wait(10)
-            return super()._do(operation)
+            super()._write(operation)
 
     disk = SlowDisk(tmp_path)
     faults: list[DiskFault] = []

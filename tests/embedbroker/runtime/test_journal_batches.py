@@ -10,6 +10,7 @@ import trio
 import trio.testing
 
 from embedbroker import BrokerConfig
+from embedbroker.config import Role
 from embedbroker.node import BytesReceived, DiskDone, Input, Node, Output
 from embedbroker.runtime._host import LONE_BATCHES_MIN, Host
 from embedbroker.storage import DiskOperation, DiskWork, Lane, Sync, WriteAt
@@ -52,10 +53,14 @@ class InstantDisk:
 
 async def stored_at_once(connections: Sequence[int], size: int = 10) -> list[bool]:
     """For each read of these connections: whether its batch was done before the host did anything else."""
+
+    def on_role(role: Role, in_sync: bool) -> None:
+        pass
+
     node = BatchPerRead()
     results = []
     async with trio.open_nursery() as nursery:
-        host = Host(cast(Node, node), nursery, InstantDisk(), None, logging.getLogger("test"), lambda role: None)
+        host = Host(cast(Node, node), nursery, InstantDisk(), None, logging.getLogger("test"), on_role)
         host.ready.set()
         host.start()
         for count, connection in enumerate(connections, 1):

@@ -24,7 +24,6 @@ from embedbroker import (
     SharedStoreBackup,
     SharedStorePrimary,
 )
-from embedbroker.config import ReplicationPrimary
 from embedbroker.locks import LockFault, Locks, LockSession
 from embedbroker.testing._disk import SimulatedDisk
 from embedbroker.testing._locks import SimulatedLocks
@@ -349,8 +348,6 @@ async def test_a_backup_that_gave_way_and_finds_no_lock_store_has_stopped_and_sa
 async def test_a_group_without_anything_shared_is_refused() -> None:
     with pytest.raises(ValueError, match="ha_policy SharedStoreBackup needs the data_directory that its group shares"):
         EmbeddedBroker(ha_policy=BACKUP)
-    with pytest.raises(ValueError, match="ha_policy: replication is not available yet"):
-        EmbeddedBroker(ha_policy=ReplicationPrimary())
 
 
 async def test_waiting_for_a_role_of_a_broker_that_does_not_run_says_so(tmp_path: Path) -> None:

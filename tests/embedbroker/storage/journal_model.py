@@ -247,6 +247,7 @@ def picture_of(recovered: RecoveredState, forgotten: Set[int] = frozenset()) -> 
         for each in portion:
             messages[each.message_id] = _brief(each.raw), each.priority, each.expiration, sorted(each.references)
     referenced = {(message_id, queue) for message_id, kept in messages.items() for queue, *_ in kept[3]}
+    addresses = {address.id for address in recovered.addresses}
     return {
         "messages": messages,
         "queues": {queue.id: queue for queue in recovered.queues},
@@ -256,7 +257,7 @@ def picture_of(recovered: RecoveredState, forgotten: Set[int] = frozenset()) -> 
                 each.xid,
                 [message.message_id for message in each.take_adds(1_000)],
                 [pair for pair in each.acknowledgements if pair in referenced],
-                list(each.duplicate_ids),
+                [entry for entry in each.duplicate_ids if entry.address_id in addresses],
             )
             for each in recovered.transactions
         },

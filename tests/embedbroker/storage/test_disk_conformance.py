@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from random import Random
 
@@ -11,6 +12,7 @@ import pytest
 from embedbroker.runtime._disk import FileDisk
 from embedbroker.storage import (
     Allocate,
+    Digest,
     Disk,
     DiskFault,
     FaultKind,
@@ -70,6 +72,17 @@ def test_an_empty_write_makes_the_file(disk: Disk) -> None:
 def test_a_read_ends_with_the_file(disk: Disk) -> None:
     disk.run((WriteAt("a", 0, (b"abc",)),))
     assert disk.run((Read("a", 2, 10), Read("a", 3, 1), Read("a", 99, 1))) == (b"c", b"", b"")
+
+
+def test_a_digest_is_that_of_what_a_read_would_give(disk: Disk) -> None:
+    data = bytes(range(256)) * 20_000
+    disk.run((WriteAt("a", 0, (data,)),))
+    parts = {(0, len(data)): data, (7, 1000): data[7:1007], (100, 1 << 40): data[100:], (1 << 40, 9): b""}
+    found = disk.run(tuple([Digest("a", offset, length) for offset, length in parts]))
+    assert found == tuple([sha256(part).digest() for part in parts.values()])
+    with pytest.raises(DiskFault) as caught:
+        disk.run((Digest("b", 0, 1),))
+    assert caught.value.kind is FaultKind.MISSING
 
 
 def test_names_are_listed_in_order(disk: Disk) -> None:

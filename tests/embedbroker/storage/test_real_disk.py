@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -20,6 +21,9 @@ from embedbroker.storage import (
     FaultKind,
     Journal,
     JournalState,
+    Read,
+    Sync,
+    WriteAt,
     inspect_journal,
     repair_journal,
 )
@@ -194,3 +198,17 @@ def test_a_write_that_fails_fails_the_journal_and_space_heals_it(disk: FileDisk)
     assert journal.state is JournalState.FAILED and journal.failure is not None
     assert journal.reached < journal.point()
     assert ids(opened(disk)) == [100]
+
+
+def test_what_a_thread_works_on_stays_open_while_another_opens_many_files(tmp_path: Path) -> None:
+    disk = FileDisk(tmp_path)
+    names = [f"f{number}" for number in range(60)]
+    disk.run(tuple([operation for name in names for operation in (WriteAt(name, 0, (b"x",)), Sync(name))]))
+    reader = threading.Thread(target=disk.run, args=((Read("f0", 0, 1),),))
+    reader.start()
+    reader.join()
+    for name in names[1:]:
+        disk.run((Read(name, 0, 1),))
+    assert "f0" in disk._open
+    assert len(disk._open) <= 17
+    disk.close()

@@ -1,0 +1,162 @@
+"""A question to the other live brokers of a cluster, asked until most of them said yes or it was asked often enough.
+
+Responsible for who is asked, how many have to say yes, and how long an answer is waited for (cluster-and-ha 13.1 and
+13.2). Refuses to know what the outcome leads to.
+
+Artemis waits for silent members through the whole ``quorum-vote-wait``, 30 s by default, and members without a
+replication policy never answer: a round ends here when everybody answered who could, or had two seconds for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import define, field
+
+from embedclient.errors import RemoteProtocolError
+from embedclient.wire.core import (
+    LIVE_VOTE_HANDLER,
+    PRIMARY_VOTE_HANDLER,
+    LiveVote,
+    QuorumVote,
+    QuorumVoteReply,
+    decode_vote,
+    encode_vote,
+)
+
+from ._link import ControlLink
+from ._membership import Membership
+from ._peer import CONTROL_CHANNEL
+
+__all__ = ["Ballot", "Electorate", "votes_needed"]
+
+#: How long an answer is waited for; half of it under each name that a peer may know the handler by.
+ANSWER_WITHIN_S = 2.0
+# Of peers that say which version they speak.
+_PRIMARY_NAME_SINCE = 136
+
+
+def votes_needed(size: int) -> int:
+    """How many of the others must say yes, in a cluster that had so many live brokers."""
+    return size // 2 if size <= 2 else size // 2 + 1
+
+
+class Electorate:
+    """Remembers how many live brokers a cluster has had at the same time."""
+
+    def __init__(self, membership: Membership) -> None:
+        self.largest = 0
+        self._membership = membership
+        membership.topology.listen(self._count)
+
+    def _count(self, _change: object) -> None:
+        members = self._membership.topology.members.values()
+        self.largest = max(self.largest, sum(member.live is not None for member in members))
+
+
+@define(eq=False)
+class Ballot:
+    """``won`` is None until the outcome is known. ``rounds`` below zero never ends.
+
+    ``counts`` says which answers are a yes.
+    """
+
+    _membership: Membership
+    _question: LiveVote
+    _size: int
+    _rounds: int
+    _wait_s: float
+    _pause_s: float
+    _counts: Callable[[LiveVote], bool]
+    won: bool | None = field(init=False, default=None)
+    #: For the operator: what became of the last round.
+    told: str = field(init=False, default="nobody was asked")
+    _round: int = field(init=False, default=0)
+    _asked: dict[str, ControlLink] = field(init=False, factory=dict)
+    _answers: dict[str, bool] = field(init=False, factory=dict)
+    _begun_at: float | None = field(init=False, default=None)
+    _asks_again: bool = field(init=False, default=False)
+    _due: float | None = field(init=False, default=None)
+
+    def begin(self, now: float, after_s: float) -> None:
+        """Ask the first time after a moment, in which others may notice what this broker noticed."""
+        self._due = now + after_s
+
+    def next_deadline(self) -> float | None:
+        """When `on_time` is due."""
+        return self._due if self.won is None else None
+
+    def on_time(self, now: float) -> None:
+        """Ask, ask by the other name, or count."""
+        if self._due is None or now < self._due or self.won is not None:
+            return
+        if self._begun_at is None:
+            self._begin_round(now)
+        elif self._asks_again:
+            self._asks_again = False
+            self._ask(second=True)
+            self._due = self._begun_at + self._bound()
+        else:
+            self._end_round(now)
+
+    def _bound(self) -> float:
+        return min(self._wait_s, ANSWER_WITHIN_S)
+
+    def _begin_round(self, now: float) -> None:
+        self._round += 1
+        self._begun_at = now
+        self._asked.clear()
+        self._answers.clear()
+        self._asks_again = True
+        self._due = now + self._bound() / 2
+        self._ask(second=False)
+        self._count(now)
+
+    def _ask(self, *, second: bool) -> None:
+        membership = self._membership
+        for member in membership.topology.members.values():
+            if member.live is None or member.node_id in (self._question.node_id, membership.node_id):
+                continue
+            link = membership.link_to(member.live)
+            if link is None or member.node_id in self._answers:
+                continue
+            self._asked[member.node_id] = link
+            is_new = not link.peer_version or link.peer_version >= _PRIMARY_NAME_SINCE
+            handler = PRIMARY_VOTE_HANDLER if is_new is not second else LIVE_VOTE_HANDLER
+            link.send(QuorumVote(handler, encode_vote(self._question)), CONTROL_CHANNEL)
+
+    def on_reply(self, link: ControlLink, packet: object, now: float) -> None:
+        """Somebody answered."""
+        assert isinstance(packet, QuorumVoteReply)
+        voter = next((voter for voter, asked in self._asked.items() if asked is link), None)
+        if voter is None or self.won is not None or self._begun_at is None:
+            return
+        try:
+            answer = decode_vote(packet.vote)
+        except RemoteProtocolError:
+            return
+        if answer.node_id == self._question.node_id and voter not in self._answers:
+            self._answers[voter] = self._counts(answer)
+            self._count(now)
+
+    def _count(self, now: float) -> None:
+        needed, yes = votes_needed(self._size), sum(self._answers.values())
+        silent = len(self._asked) - len(self._answers)
+        if yes >= needed:
+            self.told = f"{yes} of {needed} votes that are needed"
+            self.won = True
+        elif yes + silent < needed:
+            self._end_round(now)
+
+    def _end_round(self, now: float) -> None:
+        needed, yes = votes_needed(self._size), sum(self._answers.values())
+        no = len(self._answers) - yes
+        self.told = (
+            f"{len(self._asked)} could be asked, {yes} said yes and {no} no, and {needed} must say yes in a cluster of"
+            f" {self._size}"
+        )
+        self._begun_at = None
+        if 0 <= self._rounds <= self._round:
+            self.won = False
+        else:
+            self._due = now + self._pause_s

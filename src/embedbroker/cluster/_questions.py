@@ -1,0 +1,90 @@
+"""The two questions of a replicating broker to the others of its cluster: may it go on, may it take over?
+
+Responsible for what is asked of how many, and for which answers are a yes (cluster-and-ha 13). Refuses to know what
+follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from embedbroker.config import ReplicationBackup, ReplicationPrimary
+from embedclient.wire.core import PRIMARY_VOTE_HANDLER, LiveVote, Packet, QuorumVote, QuorumVoteReply, encode_vote
+
+from ._ballot import Ballot, Electorate, votes_needed
+from ._link import ControlLink
+from ._membership import Membership
+from ._peer import CONTROL_CHANNEL
+from ._voter import Bid, connector_text, leads_to
+
+__all__ = ["ballot_to_go_on", "ballot_to_take_over", "hear_votes", "repeat_question"]
+
+#: How long a live broker waits for the votes of others: Artemis' own bound.
+GOES_ON_WITHIN_S = 5.0
+#: How long a backup gives others to notice that a live broker is gone, before it asks them.
+ASKS_AFTER_S = 0.1
+
+_Policy = ReplicationPrimary | ReplicationBackup
+
+
+def _question_to_go_on(membership: Membership, activation: int) -> LiveVote:
+    """Of a live broker whose backup has the data of ``activation``."""
+    return LiveVote(True, membership.node_id, str(Bid(activation, connector_text(membership.connector))))
+
+
+def ballot_to_go_on(policy: _Policy, membership: Membership, electorate: Electorate, activation: int) -> Ballot:
+    """One round, which has begun."""
+    ballot = Ballot(
+        membership,
+        _question_to_go_on(membership, activation),
+        _size(policy, electorate),
+        1,
+        GOES_ON_WITHIN_S,
+        0.0,
+        # Who is told of another place knows another live broker of this node.
+        lambda answer: answer.vote and leads_to(answer.text, membership.connector),
+    )
+    ballot.begin(membership.now.monotonic, 0.0)
+    return ballot
+
+
+def ballot_to_take_over(
+    policy: _Policy, membership: Membership, electorate: Electorate, node_id: str, activation: int, *, starts: bool
+) -> Ballot | None:
+    """As many rounds as the policy says, the first after a moment; None when nobody has to be asked.
+
+    ``starts``: nobody is lost, a broker begins with the data that it has. That is one round, and nobody in the cluster
+    has counted this broker yet.
+    """
+    size = _size(policy, electorate) + (1 if starts and policy.quorum_size < 0 else 0)
+    if votes_needed(size) == 0:
+        return None
+    is_primary = isinstance(policy, ReplicationPrimary)
+    bid = Bid(activation, connector_text(membership.connector), starts and is_primary)
+    rounds = max(policy.vote_retries, 1) if policy.vote_retries >= 0 else -1
+    ballot = Ballot(
+        membership,
+        LiveVote(False, node_id, str(bid)),
+        size,
+        1 if starts else rounds,
+        policy.quorum_vote_wait_ms / 1000,
+        policy.vote_retry_wait_ms / 1000,
+        lambda answer: answer.vote,
+    )
+    ballot.begin(membership.now.monotonic, ASKS_AFTER_S)
+    return ballot
+
+
+def _size(policy: _Policy, electorate: Electorate) -> int:
+    return policy.quorum_size if policy.quorum_size >= 0 else electorate.largest
+
+
+def repeat_question(link: ControlLink, membership: Membership, activation: int) -> None:
+    """Let a broker that has just come know that a live one goes on; its answer is of no interest."""
+    question = _question_to_go_on(membership, activation)
+    link.send(QuorumVote(PRIMARY_VOTE_HANDLER, encode_vote(question)), CONTROL_CHANNEL)
+
+
+def hear_votes(membership: Membership, heard: Callable[[ControlLink, Packet], None]) -> None:
+    """Have every answer to a question passed on, for `Ballot.on_reply`."""
+    membership.handlers[QuorumVoteReply] = heard

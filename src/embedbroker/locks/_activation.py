@@ -1,0 +1,364 @@
+"""The way to the right to be live through a lock manager: whose data is the newest, and who holds the lease.
+
+Responsible for the rules of the activation sequence and for keeping a lease that was taken. Refuses to run operations,
+to read a clock, and to write the broker's own number: it says when that is to be written, and waits until it is told.
+
+Every copy of the data has a number, and the lock manager has one for all of them, under the node id. Each time a broker
+begins to confirm what no other copy has, both grow by one: the copies that are left behind are told by their number.
+
+Why the number is claimed before it is noted, and only then set (`sequential`):
+1. P is live at 4, and its backup B is lost. P writes -5 at the manager, 5 at itself, 5 at the manager.
+2. P dies behind the first: B, which has 4 and finds -5, knows that nothing was confirmed without it. It may go on at 5.
+3. P dies behind the second: P has 5 and finds -5. The same holds for both; whoever takes the lease first goes on.
+4. P dies behind the third: B has 4 and finds 5. It is left behind.
+5. P is frozen behind the second, and B goes on at 5, then at 6: P's last step does not find -5 any more, and P ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from enum import Enum
+
+from attrs import frozen
+
+from ._leases import (
+    GiveLease,
+    KeepLease,
+    Lease,
+    LeaseHolder,
+    LeaseOperation,
+    LeaseWork,
+    ReadSequence,
+    SwapSequence,
+    TakeLease,
+)
+from ._operations import LockFault
+
+__all__ = ["Activation", "Trial", "Verdict"]
+
+#: How long the lease is asked for when the data is the newest, and how often.
+TAKE_WITHIN_S = 2.0
+TAKE_EVERY_S = 0.05
+#: How often a lease without an end is looked after; one with an end several times before it is over.
+LOOK_EVERY_S = 0.5
+KEEPS_PER_LEASE = 3
+#: What is taken off the end of a lease: more than any step takes.
+GRACE_S = 0.5
+GRACE_SHARE = 0.2
+#: How long a manager that failed is left alone by a broker that holds a lease.
+AFTER_FAULT_S = 0.25
+
+
+class Verdict(Enum):
+    """What came of an attempt. FAILED: the manager could not say, and may be asked again."""
+
+    GRANTED = "granted"
+    STALE = "stale"
+    TAKEN = "taken"
+    FAILED = "failed"
+
+
+@frozen
+class Trial:
+    """``text`` says why for everything but GRANTED; ``sequence`` is this broker's number now."""
+
+    verdict: Verdict
+    sequence: int
+    text: str = ""
+
+
+@frozen
+class _Write:
+    number: int
+
+
+@frozen
+class _Pause:
+    seconds: float
+
+
+_Request = tuple[LeaseOperation, ...] | _Write | _Pause
+_Way = Generator[_Request, tuple[object, ...], Trial]
+
+
+class Activation:
+    """Of one life of a broker. ``failure`` is set when a right that was there is gone: its broker must end."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.failure: str | None = None
+        #: The outcome of the last attempt, None while one is under way.
+        self.trial: Trial | None = None
+        self.holds = False
+        self._until: float | None = None
+        self._way: _Way | None = None
+        self._request: _Request | None = None
+        self._pause_until = 0.0
+        self._number_given = False
+        self._keep_due: float | None = None
+        self._ending = False
+        # The lease goes back, and the next one is of another key.
+        self._drops = False
+        self._next_key = key
+        self._batches = 0
+        self._under_way: tuple[LeaseOperation, ...] | None = None
+        self._handed_out = 0.0
+        self._now = 0.0
+
+    # -- what is asked of it -------------------------------------------------------------------------------------
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether an attempt is under way."""
+        return self._way is not None
+
+    def try_to_activate(self, sequence: int, now: float) -> None:
+        """Take the lease if this data is the newest; with GRANTED nobody else has it, and the number is this one's."""
+        self._begin(_activating(self.key, sequence), now)
+
+    def renew(self, sequence: int, now: float) -> None:
+        """This broker goes on without a backup: leave all other copies behind. After FAILED it may be tried again."""
+        assert self.holds, "only who holds the lease claims a number"
+        self._begin(_under_lease(self.key, sequence), now)
+
+    def drop(self) -> None:
+        """Give the lease back for now: others may have it until the next attempt."""
+        assert self._way is None
+        self._drops = self.holds
+
+    def change_key(self, key: str) -> None:
+        """The data is that of another node from now on."""
+        assert self._way is None
+        self._next_key = key
+        if self.holds:
+            self._drops = True
+        else:
+            self.key = key
+
+    def leave(self) -> None:
+        """Give the lease back, as soon as what is under way is over; `is_over` says when."""
+        self._way = self._request = None
+        self._ending = True
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it was told to give the lease back."""
+        return self._ending
+
+    @property
+    def is_over(self) -> bool:
+        """Whether everything is given back."""
+        return self._ending and self._under_way is None and not self.holds
+
+    def is_lapsed(self, now: float) -> bool:
+        """Whether the right is not sure any more: nothing is confirmed."""
+        return self._until is not None and now >= self._until
+
+    def take_trial(self) -> Trial | None:
+        """The outcome of an attempt, once."""
+        trial, self.trial = self.trial, None
+        return trial
+
+    def number_to_write(self) -> int | None:
+        """What this broker has to note of itself, durably; each is returned once."""
+        if isinstance(self._request, _Write) and not self._number_given:
+            self._number_given = True
+            return self._request.number
+        return None
+
+    def on_written(self) -> None:
+        """It is noted."""
+        if isinstance(self._request, _Write):
+            self._go_on(())
+
+    # -- work and answers ----------------------------------------------------------------------------------------
+
+    def take_work(self, now: float) -> LeaseWork | None:
+        """The operations to do now, one batch at a time."""
+        self._now = now
+        if isinstance(self._request, _Pause) and now >= self._pause_until:
+            self._go_on(())
+        if self._under_way is not None or self.failure is not None:
+            return None
+        operations: tuple[LeaseOperation, ...]
+        if self._ending or self._drops:
+            if not self.holds:
+                return None
+            operations = (GiveLease(self.key),)
+        elif self._keep_due is not None and now >= self._keep_due:
+            operations = (KeepLease(self.key),)
+        elif isinstance(self._request, tuple):
+            operations = self._request
+        else:
+            return None
+        self._batches += 1
+        self._under_way = operations
+        self._handed_out = now
+        return LeaseWork(self._batches, operations)
+
+    def next_deadline(self) -> float | None:
+        """When there is work to take, or a right ends."""
+        if self.failure is not None:
+            return None
+        dues = [] if self._until is None else [self._until]
+        if self._under_way is None:
+            if self._keep_due is not None and not self._ending:
+                dues.append(self._keep_due)
+            if isinstance(self._request, _Pause):
+                dues.append(self._pause_until)
+            elif isinstance(self._request, tuple) or ((self._ending or self._drops) and self.holds):
+                dues.append(self._now)
+        return min(dues, default=None)
+
+    def on_time(self, now: float) -> None:
+        """Look whether the right has ended."""
+        self._now = now
+        if self.is_lapsed(now) and self.failure is None and not self._ending:
+            self._fail("the lock manager has not answered in time: another broker may be live")
+
+    def on_done(self, batch: int, results: tuple[object, ...], now: float) -> None:
+        """The manager did a batch."""
+        operations = self._finish(batch, now)
+        for operation, result in zip(operations, results, strict=True):
+            if isinstance(operation, TakeLease | KeepLease):
+                self._on_lease(operation, result)
+            elif isinstance(operation, GiveLease):
+                self._lose()
+        if operations is self._request:
+            self._go_on(results)
+
+    def on_failed(self, batch: int, fault: LockFault, now: float) -> None:
+        """The manager could not: an attempt ends, and a right goes on until it ends by itself."""
+        operations = self._finish(batch, now)
+        if isinstance(operations[0], GiveLease):
+            # Closing the session gives it back as well.
+            self._lose()
+        elif isinstance(operations[0], KeepLease):
+            if self._until is None:
+                self._fail(str(fault))
+            else:
+                self._keep_due = now + AFTER_FAULT_S
+        if operations is self._request:
+            assert self._way is not None
+            self._way.close()
+            self._end_way(Trial(Verdict.FAILED, 0, str(fault)))
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    def _finish(self, batch: int, now: float) -> tuple[LeaseOperation, ...]:
+        assert batch == self._batches and self._under_way is not None, batch
+        self._now = now
+        operations, self._under_way = self._under_way, None
+        return operations
+
+    def _on_lease(self, operation: TakeLease | KeepLease, result: object) -> None:
+        if isinstance(result, Lease):
+            self.holds = True
+            lasts = result.lasts_s
+            if lasts is None:
+                self._until, every = None, LOOK_EVERY_S
+            else:
+                self._until = self._handed_out + lasts - min(GRACE_S, lasts * GRACE_SHARE)
+                every = lasts / KEEPS_PER_LEASE
+            self._keep_due = self._handed_out + every
+        elif isinstance(operation, KeepLease):
+            self._lose()
+            if not self._ending:
+                self._fail("the lease is lost: another broker may be live")
+
+    def _lose(self) -> None:
+        self.holds = self._drops = False
+        self._until = self._keep_due = None
+        self.key = self._next_key
+
+    def _fail(self, reason: str) -> None:
+        self.failure = reason
+        self._way = self._request = None
+
+    def _begin(self, way: _Way, now: float) -> None:
+        assert self._way is None, "one attempt at a time"
+        self._now = now
+        self._way, self.trial = way, None
+        self._go_on(None)
+
+    def _go_on(self, results: tuple[object, ...] | None) -> None:
+        way, self._request = self._way, None
+        assert way is not None
+        try:
+            request = next(way) if results is None else way.send(results)
+        except StopIteration as end:
+            self._end_way(end.value)
+            return
+        self._request = request
+        self._number_given = False
+        if isinstance(request, _Pause):
+            self._pause_until = self._now + request.seconds
+
+    def _end_way(self, trial: Trial) -> None:
+        self._way = self._request = None
+        self.trial = trial
+
+
+def _activating(key: str, sequence: int) -> _Way:
+    """An unsure look first: who is left behind troubles nobody. What counts is the look under the lease."""
+    text = yield from _behind(key, sequence)
+    if text is not None:
+        return Trial(Verdict.STALE, sequence, text)
+    holder: object = None
+    for _attempt in range(round(TAKE_WITHIN_S / TAKE_EVERY_S)):
+        lease, holder = yield (TakeLease(key), LeaseHolder(key))
+        if lease is not None:
+            break
+        yield _Pause(TAKE_EVERY_S)
+    else:
+        return Trial(Verdict.TAKEN, sequence, f"{holder or 'another broker'} has the right to be live")
+    trial = yield from _under_lease(key, sequence)
+    if trial.verdict is not Verdict.GRANTED:
+        yield (GiveLease(key),)
+    return trial
+
+
+def _under_lease(key: str, sequence: int) -> _Way:
+    (shared,) = yield (ReadSequence(key),)
+    assert isinstance(shared, int)
+    if shared < 0 and sequence in (-shared, -shared - 1):
+        # Whoever claimed that number is gone, and has confirmed nothing under it.
+        yield _Write(-shared)
+        (swapped,) = yield (SwapSequence(key, shared, -shared),)
+        if not swapped:
+            return Trial(Verdict.FAILED, sequence, "somebody else wrote the activation sequence")
+        sequence = -shared
+    elif shared != sequence:
+        return Trial(Verdict.STALE, sequence, _left_behind(shared, sequence))
+    return (yield from _sequential(key, sequence))
+
+
+def _sequential(key: str, sequence: int) -> _Way:
+    following = sequence + 1
+    (claimed,) = yield (SwapSequence(key, sequence, -following),)
+    if not claimed:
+        return Trial(Verdict.STALE, sequence, "another broker has claimed the activation sequence")
+    yield _Write(following)
+    (swapped,) = yield (SwapSequence(key, -following, following),)
+    if not swapped:
+        return Trial(Verdict.STALE, following, "another broker has claimed the activation sequence")
+    return Trial(Verdict.GRANTED, following)
+
+
+def _behind(key: str, sequence: int) -> Generator[_Request, tuple[object, ...], str | None]:
+    (shared,) = yield (ReadSequence(key),)
+    assert isinstance(shared, int)
+    if shared == sequence or (shared < 0 and sequence in (-shared, -shared - 1)):
+        return None
+    return _left_behind(shared, sequence)
+
+
+def _left_behind(shared: int, sequence: int) -> str:
+    newest = abs(shared)
+    if newest < sequence:
+        return (
+            f"the lock manager knows activation {newest} of this node, and the data here is of activation {sequence}:"
+            " it is another lock manager, or has lost what it knew; with the right one configured this broker goes on,"
+            " and without the file node.state its data becomes a node of its own"
+        )
+    return f"the data here is of activation {sequence}, and there has been activation {newest}: another copy is newer"

@@ -1,0 +1,53 @@
+"""The parts of a node that only some brokers have, loaded by those who need them: a broker of its own starts without.
+
+Refuses to use them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from embedbroker.config import BrokerConfig, ReplicationBackup, ReplicationPrimary
+from embedbroker.protocols import SERVER_VERSION
+
+from ._dials import Dials
+from ._outputs import RoleChanged
+
+if TYPE_CHECKING:
+    from embedbroker.cluster import Membership
+    from embedbroker.storage import Journal
+
+    from ._mandate import Mandate
+
+__all__ = ["make_mandate", "make_membership"]
+
+
+def make_membership(config: BrokerConfig, dials: Dials, log: Callable[[str], None]) -> Membership | None:
+    """Of a broker that has a cluster connection. It answers votes, and backups of another make, whatever it is."""
+    if config.cluster_connection is None:
+        return None
+    from embedbroker.cluster import Membership, Voter, refuse_other_backups
+
+    membership = Membership(config, SERVER_VERSION, dials, log)
+    Voter(membership.topology).listen(membership)
+    refuse_other_backups(membership, log)
+    return membership
+
+
+def make_mandate(
+    config: BrokerConfig,
+    journal: Journal | None,
+    cluster: Membership | None,
+    make_node_id: Callable[[], str],
+    emit: Callable[[RoleChanged], None],
+    *,
+    has_manager: bool,
+) -> Mandate | None:
+    """Of a broker that replicates."""
+    if not isinstance(config.ha_policy, ReplicationPrimary | ReplicationBackup):
+        return None
+    assert journal is not None and cluster is not None, "replication needs a disk and a cluster"
+    from ._mandate import Mandate
+
+    return Mandate(config, journal.settings, cluster, make_node_id, emit, has_manager=has_manager)

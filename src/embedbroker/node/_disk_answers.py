@@ -1,0 +1,70 @@
+"""What the disk answers, on its way to whoever gave it the work.
+
+Responsible for holding answers back while it is not sure that this broker may still be live, and for telling those of a
+replicating broker's copies from the journal's own. Refuses to know what follows from them for the node.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from ._inputs import DiskDone, DiskFailed
+
+if TYPE_CHECKING:
+    from embedbroker import storage
+    from embedclient.model import Instant
+
+    from ._copies import Copies
+
+__all__ = ["DiskAnswers"]
+
+
+class DiskAnswers:
+    """Of one node. Until ``sure_until`` what the disk did counts: a process that was frozen may have lost its right.
+
+    Answers that come later wait for `release`.
+    """
+
+    __slots__ = ("_copies", "_journal", "_late", "sure_until")
+
+    def __init__(self, journal: storage.Journal | None, copies: Copies | None) -> None:
+        self.sure_until = math.inf
+        self._journal = journal
+        self._copies = copies
+        self._late: list[DiskDone | DiskFailed] = []
+
+    def on_done(self, done: DiskDone, now: Instant) -> bool:
+        """The disk did what it was asked; returns whether the journal was told."""
+        if now.monotonic > self.sure_until:
+            self._late.append(done)
+            return False
+        if self._copies is not None:
+            self._copies.on_disk_done(done.batch, done.results)
+            return False
+        assert self._journal is not None
+        self._journal.on_disk_done(done.batch, done.results, now)
+        return True
+
+    def on_failed(self, failed: DiskFailed, now: Instant) -> bool:
+        """The disk could not; returns whether the journal was told."""
+        if now.monotonic > self.sure_until:
+            self._late.append(failed)
+            return False
+        if self._copies is not None and self._copies.on_disk_failed(failed.batch, failed.fault):
+            return False
+        assert self._journal is not None
+        self._journal.on_disk_failed(failed.batch, failed.fault, now)
+        return True
+
+    def release(self, now: Instant) -> bool:
+        """Pass on what came late, if it counts again; returns whether the journal was told."""
+        told = False
+        while self._late and now.monotonic <= self.sure_until:
+            late = self._late.pop(0)
+            told |= self.on_done(late, now) if isinstance(late, DiskDone) else self.on_failed(late, now)
+        return told
+
+    def drop(self) -> None:
+        """Nobody waits for answers any more."""
+        self._late.clear()

@@ -1,0 +1,498 @@
+"""A replicating broker's right to be live, from the first question to the last word: its `Tenure`.
+
+Responsible for when it is a backup, when it may be live, and what is true of its record then. Refuses to carry any of
+it out: the node asks what it should become. `Standby` has what a backup does, `Incumbent` what a live broker does,
+``_stages`` the ways from one to the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from attrs import evolve
+
+from embedbroker import locks
+from embedbroker.cluster import (
+    Ballot,
+    ControlLink,
+    Electorate,
+    Guest,
+    Membership,
+    ballot_to_take_over,
+    hear_votes,
+)
+from embedbroker.config import BrokerConfig, ReplicationBackup, ReplicationPrimary, Role
+from embedbroker.replication import Ending, EndingKind, ReplicaRecord, ReplicaRegistration, Standing
+from embedclient.model import Instant
+
+from ._copies import Copies
+from ._incumbent import Incumbent
+from ._inputs import LockDone, LockFailed
+from ._origin import origin, warnings_of
+from ._outputs import RoleChanged
+from ._stages import ASKS_AGAIN_S, GAVE_WAY_FOR_S, LOOKS_FOR_S, ROLES, Stage
+from ._standby import Standby
+from ._tenancy import Tenancy
+
+if TYPE_CHECKING:
+    from embedbroker.storage import JournalSettings
+
+__all__ = ["Mandate"]
+
+
+class Mandate:
+    """Of one life. ``gives_way`` is set when it ends in favour of a primary. ``now`` is kept current by the node."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        settings: JournalSettings,
+        cluster: Membership,
+        make_node_id: Callable[[], str],
+        emit: Callable[[RoleChanged], None],
+        *,
+        has_manager: bool,
+    ) -> None:
+        policy = config.ha_policy
+        assert isinstance(policy, ReplicationPrimary | ReplicationBackup)
+        self.gives_way = False
+        self.failure: str | None = None
+        self.now = Instant(0.0, 0)
+        #: Something changed that the node has not followed yet.
+        self.stirred = False
+        self.copies = Copies(self._stir)
+        self._notes: list[locks.Note] = []
+        self._stage = Stage.NEW
+        self._config = config
+        self._policy = policy
+        self._cluster = cluster
+        self._make_node_id = make_node_id
+        self._emit = emit
+        self._tenancy = Tenancy(self.copies.keeper, self._stir) if has_manager else None
+        self._electorate = Electorate(cluster)
+        self._standby = Standby(config, policy, settings, cluster, self.copies, self._say, emit)
+        self._standby.on_in_sync = self._on_in_sync
+        self._standby.on_over = self._on_over
+        self._incumbent: Incumbent | None = None
+        self._ballot: Ballot | None = None
+        self._starts = False  # the ballot is about data from before, nobody was lost
+        self._hands_over = False
+        # When it looks again: for a live broker, or at the lock manager.
+        self._due: float | None = None
+        hear_votes(cluster, self._on_reply)
+        cluster.guests.handlers[ReplicaRegistration] = self._on_registration
+
+    # -- for the node --------------------------------------------------------------------------------------------
+
+    @property
+    def _record(self) -> ReplicaRecord:
+        return self.copies.keeper.record
+
+    @property
+    def node_id(self) -> str:
+        """As the record knows it; empty until this broker was live, or in sync with one that is."""
+        return self._record.node_id or ""
+
+    @property
+    def journal_identity(self) -> int | None:
+        """The journal that belongs to that node."""
+        return self._record.journal_identity
+
+    @property
+    def is_over(self) -> bool:
+        return self._stage is Stage.OVER
+
+    @property
+    def restarts(self) -> bool:
+        """Whether another node is to wait in the place of this one, which gave way."""
+        policy = self._policy
+        may = isinstance(policy, ReplicationBackup) and policy.restart_backup
+        return self.gives_way and self.failure is None and may
+
+    @property
+    def backup(self) -> object:
+        """The connection of a backup, which goes on when all others are closed."""
+        return self._incumbent.backup if self._incumbent is not None else None
+
+    def set_now(self, now: Instant) -> None:
+        self.now = now
+        if self.copies.duplication is not None:
+            self.copies.duplication.now = now
+
+    @property
+    def is_curious(self) -> bool:
+        """Whether anything that happens may be what it waits for."""
+        return self._stage in (Stage.LOOKING, Stage.VOTING)
+
+    def begin(self, now: Instant) -> None:
+        assert self._stage is Stage.NEW
+        self._move(Stage.READING)
+        self.copies.keeper.read(self._on_record)
+
+    def meet_journal(self, identity: int | None) -> None:
+        """The journal is read; another one than before belongs to another node."""
+        known = self._record.journal_identity
+        if None not in (known, identity) and known != identity:
+            self._fail(
+                f"the journal is not that of node {self.node_id}: put that back, or remove the record beside it"
+                " (node.state), and it becomes the journal of a new node"
+            )
+
+    def settle(self, node_id: str, journal_identity: int | None) -> None:
+        """The node could serve: that is noted, and then it is live."""
+        assert self._stage is Stage.GRANTED
+        self._move(Stage.SETTLING)
+        # The lock manager has counted already.
+        activation = self._record.activation + (0 if self._tenancy is not None else 1)
+        record = ReplicaRecord(node_id, journal_identity, activation, in_sync=True)
+        self.copies.keeper.write(record, self._on_settled)
+
+    def _on_settled(self) -> None:
+        if self._stage is Stage.SETTLING:
+            assert self._incumbent is not None
+            self._incumbent.begin(self.now)
+            self._move(Stage.LIVE)
+
+    def begin_stop(self, *, fails_over: bool) -> None:
+        """An orderly stop has begun; with ``fails_over`` a backup in sync is to take over."""
+        self._hands_over = fails_over or self.gives_way
+        self._standby.pause()
+        if self._incumbent is not None:
+            self._incumbent.leave(hands_over=self._hands_over)
+
+    @property
+    def holds_up(self) -> bool:
+        """Whether what the journal waits for will not come, and nothing may be confirmed without it."""
+        return self._incumbent is not None and self._incumbent.is_held
+
+    def let_go(self) -> None:
+        assert self._incumbent is not None
+        self._incumbent.let_go()
+
+    def leave(self, *, fails_over: bool) -> None:
+        """Nothing is written to the journal any more: give the right back, then hand over."""
+        if self._stage not in (Stage.SETTLING, Stage.LIVE) or self._incumbent is None:
+            # A session that is closed gives back what is left.
+            self._move(Stage.OVER)
+            return
+        self._move(Stage.LEAVING)
+        if self.gives_way:
+            self.copies.keeper.write(evolve(self._record, gave_way=True), self._stir)
+        self._follow_leaving()
+
+    def _follow_leaving(self) -> None:
+        incumbent = self._incumbent
+        assert incumbent is not None
+        if not self.copies.keeper.is_idle:
+            return
+        if self._tenancy is not None and not self._tenancy.leave():
+            return
+        if not incumbent.is_handing_over:
+            incumbent.hand_over(self.now, hands_over=self._hands_over)
+        if incumbent.has_handed_over:
+            self._move(Stage.OVER)
+
+    def end(self) -> None:
+        """The life is over, and nobody is told anything."""
+        self._move(Stage.OVER)
+
+    def take_notes(self) -> list[locks.Note]:
+        notes, self._notes = self._notes, []
+        return notes
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether a primary does not know yet if another broker is live in its place."""
+        return self._stage not in ROLES and isinstance(self._policy, ReplicationPrimary)
+
+    def role_after(self, now: Instant) -> Role | None:
+        """What the node is to become; None when nothing changes."""
+        self.stirred = False
+        if self.failure is not None:
+            return Role.STOPPED
+        incumbent = self._incumbent
+        if self._stage is Stage.LIVE and incumbent is not None and incumbent.wanted_by is not None:
+            if not self.gives_way:
+                self.gives_way = True
+                self._note(False, f"gives way to the primary at {incumbent.wanted_by}, which is in sync")
+            return Role.STOPPED
+        return ROLES.get(self._stage)
+
+    # -- work, answers and time ----------------------------------------------------------------------------------
+
+    def on_answer(self, answer: LockDone | LockFailed, now: Instant) -> None:
+        assert self._tenancy is not None
+        self._tenancy.on_answer(answer, now.monotonic)
+        self._follow_tenancy()
+        if self._stage is Stage.LEAVING:
+            self._stir()
+
+    def take_work(self, now: Instant) -> locks.LeaseWork | None:
+        if self._tenancy is None or self._stage is Stage.OVER:
+            return None
+        work = self._tenancy.take_work(now.monotonic)
+        self._follow_tenancy()
+        return work
+
+    def next_deadline(self) -> float | None:
+        if self._stage is Stage.OVER:
+            return None
+        if self.stirred:
+            return self.now.monotonic
+        dues = [self._due] if self._stage in (Stage.LOOKING, Stage.STANDING_BY) else []
+        if self._stage is Stage.STANDING_BY:
+            dues.append(self._standby.next_deadline())
+        parts = (self._tenancy, self._ballot, self._incumbent)
+        dues += [part.next_deadline() for part in parts if part is not None]
+        return min((due for due in dues if due is not None), default=None)
+
+    def on_time(self, now: Instant) -> None:
+        """Whatever is due."""
+        if self.copies.keeper.failure is not None and self.failure is None:
+            self._fail(self.copies.keeper.failure)
+        if self._tenancy is not None:
+            self._tenancy.on_time(now.monotonic)
+            self._follow_tenancy()
+        if self._stage is Stage.STANDING_BY:
+            self._begin_anew(now)
+            self._standby.on_time()
+        elif self._stage is Stage.LOOKING:
+            self._look_for_live(now)
+        elif self._stage is Stage.VOTING:
+            self._look_at_ballot(now)
+        if self._incumbent is not None:
+            self._incumbent.on_time(now)
+            self._follow_incumbent()
+        if self._stage is Stage.LEAVING:
+            self._follow_leaving()
+
+    # -- the beginning -------------------------------------------------------------------------------------------
+
+    def _on_record(self) -> None:
+        keeper, policy = self.copies.keeper, self._policy
+        was_known = keeper.record.node_id is not None
+        for warning in warnings_of(policy, has_manager=self._tenancy is not None):
+            self._note(True, warning)
+        keeper.record = origin(policy, keeper.record, self._make_node_id, is_unfinished=keeper.is_unfinished)
+        if isinstance(policy, ReplicationPrimary):
+            self._standby.choice.only = keeper.record.node_id
+            self._standby.wants_fail_back = True
+        else:
+            self._standby.choice.preferred = keeper.record.node_id
+        if self._tenancy is not None:
+            self._begin_with_manager(self._tenancy)
+        elif isinstance(policy, ReplicationBackup):
+            self._stand_by()
+        elif was_known and (policy.check_for_active_server or policy.vote_on_replication_failure):
+            self._move(Stage.LOOKING)
+            self._due = self.now.monotonic + LOOKS_FOR_S
+            self._cluster.become_backup("", policy.group_name, announce=False)
+        else:
+            self._become_granted()
+
+    def _begin_with_manager(self, tenancy: Tenancy) -> None:
+        record = self._record
+        if record.node_id is None:
+            self._stand_by()
+            return
+        tenancy.meet(record.node_id)
+        if record.gave_way:
+            # The other one is about to take the lease; if it dies instead, this data is as good.
+            self._stand_by(GAVE_WAY_FOR_S)
+        elif self._may_be_newest:
+            self._try()
+        else:
+            self._stand_by()
+
+    @property
+    def _may_be_newest(self) -> bool:
+        record = self._record
+        return record.in_sync and (record.activation > 0 or isinstance(self._policy, ReplicationPrimary))
+
+    def _look_for_live(self, now: Instant) -> None:
+        if self._live_elsewhere() is not None:
+            self._note(False, f"{self._live_elsewhere()} is live for this node: waits as its backup, to be live again")
+            self._stand_by()
+        elif self._cluster.is_informed or (self._due is not None and now.monotonic >= self._due):
+            self._vote(starts=True)
+
+    # -- standing by ---------------------------------------------------------------------------------------------
+
+    def _stand_by(self, asks_in_s: float = ASKS_AGAIN_S) -> None:
+        self._move(Stage.STANDING_BY)
+        asks = self._tenancy is not None or self._policy.vote_on_replication_failure
+        self._due = self.now.monotonic + asks_in_s if asks else None
+        self._cluster.become_backup(self.node_id, self._policy.group_name, announce=False)
+        self._standby.begin()
+
+    def _begin_anew(self, now: Instant) -> None:
+        """With the data that is here, unless there is somebody to join."""
+        if self._due is None or now.monotonic < self._due:
+            return
+        self._due = now.monotonic + ASKS_AGAIN_S
+        if not self._may_be_newest or self._standby.is_joined:
+            return
+        if self._tenancy is not None:
+            self._try()
+        elif self._electorate.largest > 0 and self._live_elsewhere() is None:
+            self._vote(starts=True)
+
+    def _on_in_sync(self, standing: Standing) -> None:
+        self._note_in_sync(standing)
+        self._standby.choice.preferred = standing.node_id
+        self._cluster.become_backup(standing.node_id, self._policy.group_name, announce=True)
+        self._stir()
+
+    def _note_in_sync(self, standing: Standing) -> None:
+        record = ReplicaRecord(standing.node_id, standing.journal_identity, standing.activation_sequence, in_sync=True)
+        if record != self._record:
+            self.copies.keeper.write(record)
+        if self._tenancy is not None:
+            self._tenancy.meet(standing.node_id)
+
+    def _on_over(self, ending: Ending, standing: Standing | None) -> None:
+        if self._stage is not Stage.STANDING_BY or ending.kind is EndingKind.CLOSED:
+            return
+        if standing is None:
+            self._stand_by()
+            return
+        is_dismissed = ending.kind is EndingKind.BROKEN and self._tenancy is None
+        if not ending.in_sync or is_dismissed:
+            # A live broker that says that it cannot go on with this backup goes on without it; a lock manager knows.
+            if self._record.in_sync:
+                self.copies.keeper.write(evolve(self._record, in_sync=False))
+            self._stand_by()
+            return
+        self._note_in_sync(standing)
+        self._note(True, f"lost the live broker: {ending.text}")
+        if self._tenancy is not None:
+            self._try()
+        elif ending.kind in (EndingKind.FAIL_OVER, EndingKind.STOP_CALLED):
+            self._become_granted()
+        else:
+            self._vote()
+
+    # -- asking --------------------------------------------------------------------------------------------------
+
+    def _try(self) -> None:
+        assert self._tenancy is not None
+        self._move(Stage.TRYING)
+        self._tenancy.try_to_activate(self.now.monotonic)
+
+    def _follow_tenancy(self) -> None:
+        tenancy = self._tenancy
+        if tenancy is None:
+            return
+        trial = tenancy.take_trial()
+        if tenancy.failure is not None and self.failure is None and self._stage is not Stage.LEAVING:
+            self._fail(tenancy.failure)
+        if trial is not None and self._stage is Stage.TRYING:
+            self._on_trial(trial)
+        elif trial is not None and self._incumbent is not None:
+            self._incumbent.on_trial(trial)
+            self._follow_incumbent()
+
+    def _on_trial(self, trial: locks.Trial) -> None:
+        if trial.verdict is locks.Verdict.GRANTED:
+            self._become_granted()
+            return
+        if trial.verdict is locks.Verdict.STALE:
+            self._standby.say(f"may not be live, and waits as backup: {trial.text}")
+            self.copies.keeper.record = evolve(self._record, in_sync=False)
+        else:
+            why = "the lock manager is asked again" if trial.verdict is locks.Verdict.FAILED else "waits as backup"
+            self._standby.say(f"{why}: {trial.text}")
+        self._stand_by()
+
+    def _vote(self, *, starts: bool = False) -> None:
+        self._starts = starts
+        cluster, electorate, record = self._cluster, self._electorate, self._record
+        if not starts or self._policy.vote_on_replication_failure:
+            self._ballot = ballot_to_take_over(
+                self._policy, cluster, electorate, self.node_id, record.activation, starts=starts
+            )
+        if self._ballot is None:
+            self._become_granted()
+        else:
+            self._move(Stage.VOTING)
+
+    def _look_at_ballot(self, now: Instant) -> None:
+        ballot = self._ballot
+        assert ballot is not None
+        ballot.on_time(now.monotonic)
+        live = self._live_elsewhere()
+        if live is None and ballot.won is None:
+            return
+        self._ballot = None
+        what = "begin with the data that is here" if self._starts else "take over"
+        if live is None and ballot.won:
+            self._note(False, f"may {what}: {ballot.told}")
+            self._become_granted()
+            return
+        self._standby.say(f"does not {what}: {ballot.told if live is None else f'{live} is live'}")
+        if not self._policy.vote_on_replication_failure:
+            # A live broker that does not ask may go on without this copy, and nobody else would know.
+            self.copies.keeper.write(evolve(self._record, in_sync=False))
+        self._stand_by()
+
+    def _live_elsewhere(self) -> str | None:
+        """Who is live for this node, if there is a connection to it."""
+        member = self._cluster.topology.members.get(self.node_id)
+        live = member.live if member is not None else None
+        return live.name if live is not None and self._cluster.link_to(live) is not None else None
+
+    # -- being live ----------------------------------------------------------------------------------------------
+
+    def _become_granted(self) -> None:
+        self._due = None
+        self._standby.pause()
+        cluster, electorate, tenancy, copies = self._cluster, self._electorate, self._tenancy, self.copies
+        self._incumbent = Incumbent(
+            self._config, self._policy, cluster, electorate, tenancy, copies, self._note, self._stir, self._emit
+        )
+        self._incumbent.duplication.now = self.now
+        self._move(Stage.GRANTED)
+
+    def _follow_incumbent(self) -> None:
+        incumbent = self._incumbent
+        if incumbent is None:
+            return
+        if incumbent.failure is not None and self.failure is None:
+            self._fail(incumbent.failure)
+        if incumbent.wanted_by is not None or incumbent.has_handed_over:
+            self._stir()
+
+    def _on_registration(self, guest: Guest, packet: object) -> None:
+        assert isinstance(packet, ReplicaRegistration)
+        if self._incumbent is not None:
+            self._incumbent.on_registration(guest, packet)
+
+    def _on_reply(self, link: ControlLink, packet: object) -> None:
+        if self._ballot is not None:
+            self._ballot.on_reply(link, packet, self.now.monotonic)
+            self._look_at_ballot(self.now)
+        if self._incumbent is not None:
+            self._incumbent.on_reply(link, packet, self.now)
+            self._follow_incumbent()
+
+    # -- small things --------------------------------------------------------------------------------------------
+
+    def _move(self, stage: Stage) -> None:
+        if self._stage is not Stage.OVER:
+            self._stage = stage
+            self._stir()
+
+    def _stir(self) -> None:
+        self.stirred = True
+
+    def _fail(self, reason: str) -> None:
+        self.failure = reason
+        self._stir()
+
+    def _note(self, warning: bool, text: str) -> None:
+        self._notes.append(locks.Note(warning, text))
+        self._stir()
+
+    def _say(self, text: str) -> None:
+        self._note(True, text)

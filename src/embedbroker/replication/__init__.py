@@ -1,0 +1,41 @@
+"""Live and backup: a second broker that keeps the same files, and takes over."""
+
+from embedclient.wire.core import ReplicaRegistration
+
+from ._backup import Replica
+from ._choice import Choice
+from ._events import (
+    STREAM_CHANNEL,
+    STREAM_FORMAT,
+    DuplicationState,
+    Ending,
+    EndingKind,
+    FrameReceiver,
+    Line,
+    Refusal,
+    ReplicaState,
+    Standing,
+)
+from ._primary import Duplication
+from ._record import NEW_NODE_RECORD_FILE, NODE_RECORD_FILE, DamagedRecord, ReplicaRecord
+
+__all__ = [
+    "NEW_NODE_RECORD_FILE",
+    "NODE_RECORD_FILE",
+    "STREAM_CHANNEL",
+    "STREAM_FORMAT",
+    "Choice",
+    "DamagedRecord",
+    "Duplication",
+    "DuplicationState",
+    "Ending",
+    "EndingKind",
+    "FrameReceiver",
+    "Line",
+    "Refusal",
+    "Replica",
+    "ReplicaRecord",
+    "ReplicaRegistration",
+    "ReplicaState",
+    "Standing",
+]

@@ -1,0 +1,442 @@
+"""The backup's end of a replication: what the primary does to its files is done to the ones here.
+
+Responsible for the order in which copied parts and work are done, for the answers, and for what is true of the files
+when the stream ends, however it ends. Refuses to know what the work means, and who may be live.
+
+Works of one lane are done in their order, and each behind those of the other lane that were done when the primary
+issued it, as the stream says. A work is done behind all parts of the copy that came before it, so that no older bytes
+come over newer ones; parts that come after it hold nothing of what it wrote (see ``_copying``).
+
+While files are copied nothing in them counts, and syncs in works are left out. A mark syncs what was touched; the last
+one is the hand-over: when everything before it is synced, the files hold what the primary's did at that place of the
+stream, and from there on each answer says that a work is done with its syncs.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator
+
+from attrs import Factory, define, frozen
+
+from embedbroker import storage
+from embedbroker.storage import DiskFault, DiskOperation, DiskWork, JournalSettings, Lane
+from embedclient.errors import RemoteProtocolError
+from embedclient.model import Instant
+from embedclient.wire.core import (
+    CopiedFile,
+    CopyBegin,
+    CopyMark,
+    Farewell,
+    HeldFile,
+    Packet,
+    ReplicaAccepted,
+    ReplicaInventory,
+    ReplicaRefused,
+    ReplicaRegistration,
+    StreamAnswer,
+    StreamChunk,
+    StreamFarewell,
+    StreamMark,
+    StreamType,
+    decode_chunk,
+    decode_packet,
+    decode_work,
+    encode_packet,
+)
+
+from ._aside import begin_copy, finish_copy, is_in_doubt, leave_doubt
+from ._events import STREAM_CHANNEL, STREAM_FORMAT, Ending, EndingKind, Line, Refusal, ReplicaState, Standing
+from ._lane import CopyLane, CopySteps, Numbers, Request, disk_steps
+from ._operations import names_in, restored, size_of
+
+__all__ = ["Replica"]
+
+# What is done in one piece of disk work.
+_GATHERED_BYTES = 1024 * 1024
+_GATHERED_MAX = 64
+_WORK_LANES = (Lane.JOURNAL, Lane.BACKGROUND)
+
+
+@frozen
+class _Item:
+    """A work that came: done when the numbers of ``after`` are, in their lanes."""
+
+    number: int
+    after: tuple[tuple[Lane, int], ...]
+    operations: list[DiskOperation]
+    size: int
+
+
+@define(eq=False)
+class _WorkLane:
+    """``under_way`` is the number of what the disk does, 0 when it does none; ``doing`` the last work in that."""
+
+    received: int = 0
+    done: int = 0
+    under_way: int = 0
+    doing: int = 0
+    items: deque[_Item] = Factory(deque)
+
+
+# A mark comes with the numbers of works that came before it.
+_Part = CopyBegin | StreamChunk | tuple[CopyMark, dict[Lane, int]]
+
+
+class Replica:
+    """One attempt at one primary, on a directory that nobody else touches meanwhile.
+
+    ``on_in_sync`` is called when it may take over, ``on_over`` once when it is over and the files are at rest. Files
+    that were in the way are kept, up to ``saved_max`` journals, -1 for all. A peer that says nothing for
+    ``answer_timeout_s`` after the registration is given up.
+    """
+
+    def __init__(
+        self,
+        line: Line,
+        settings: JournalSettings,
+        saved_max: int,
+        answer_timeout_s: float,
+        log: Callable[[str], None],
+    ) -> None:
+        self.state = ReplicaState.JOINING
+        self.standing: Standing | None = None
+        self.on_in_sync: Callable[[], None] | None = None
+        self.on_over: Callable[[Ending], None] | None = None
+        self._line = line
+        self._settings = settings
+        self._saved_max = saved_max
+        self._answer_timeout_s = answer_timeout_s
+        self._log = log
+        self._due: float | None = None
+        self._numbers = Numbers()
+        self._lanes = {lane: _WorkLane() for lane in _WORK_LANES}
+        self._copy = CopyLane(self._numbers)
+        self._copy_received = 0
+        self._copy_done = 0
+        # Parts of the copy that are not done, with their numbers; the one that is being done stays until it is.
+        self._parts: deque[tuple[int, _Part]] = deque()
+        self._files: tuple[CopiedFile, ...] = ()
+        # Files that were touched since the last sync, as an ordered set.
+        self._dirty: dict[str, None] = {}
+        self._stop_called = False
+        self._hands_over = False
+        self._in_sync = False
+        # How it ended, and whether its owner has heard: that waits for the disk.
+        self._over: tuple[EndingKind, str, Refusal | None] | None = None
+        self._told = False
+        # The disk failed, and that is being noted on it.
+        self._doubted = self._doubts = self._unusable = False
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether the disk does nothing for it, and will not."""
+        return self._told
+
+    def begin(self, registration: ReplicaRegistration, now: Instant) -> None:
+        """Offer itself; the registration goes over the control channel, so its owner has sent it."""
+        assert registration.format == STREAM_FORMAT
+        self._due = now.monotonic + self._answer_timeout_s
+        self._line.on_frame = self._on_frame
+        self._line.on_gone = lambda: self._end(EndingKind.LOST, "the connection to the primary is gone")
+
+    # -- frames --------------------------------------------------------------------------------------------------
+
+    def _on_frame(self, packet_type: int, buffer: bytes | bytearray, start: int, end: int) -> None:
+        try:
+            if packet_type == StreamType.WORK:
+                self._on_work(buffer, start, end)
+            elif packet_type == StreamType.CHUNK:
+                self._on_chunk(decode_chunk(buffer, start, end))
+            else:
+                self._on_packet(decode_packet(buffer, start, end, 0, False))
+        except RemoteProtocolError as error:
+            self._break(f"the primary sent what makes no sense: {error}")
+
+    def _on_packet(self, packet: Packet) -> None:
+        match packet:
+            case ReplicaAccepted() if self.standing is None:
+                self._on_accepted(packet)
+            case ReplicaRefused() if self.standing is None:
+                known = packet.problem in Refusal._value2member_map_
+                refusal = Refusal(packet.problem) if known else Refusal.NOT_READY
+                self._end(EndingKind.REFUSED, f"{self._line.name} takes no backup: {packet.text}", refusal)
+            case CopyBegin() if self.state is ReplicaState.JOINING and self.standing is not None:
+                self._on_begin(packet)
+            case CopyMark() if self.state is ReplicaState.COPYING:
+                self._on_mark(packet)
+            case StreamFarewell(kind=Farewell.STOP_CALLED):
+                self._stop_called = True
+            case StreamFarewell(kind=Farewell.FAIL_OVER):
+                self._end(EndingKind.FAIL_OVER, "the primary stopped, and this one is to take over")
+            case StreamFarewell(kind=Farewell.BROKEN):
+                self._end(EndingKind.BROKEN, f"the primary cannot go on: {packet.text}")
+            case _:
+                text = f"{type(packet).__name__} from a primary, to a backup that is {self.state.value}"
+                raise RemoteProtocolError(text)
+
+    def _on_accepted(self, packet: ReplicaAccepted) -> None:
+        if packet.format != STREAM_FORMAT:
+            raise RemoteProtocolError(f"format {packet.format} of replication")
+        self.standing = Standing(
+            packet.node_id, packet.journal_identity, packet.activation_sequence, packet.allows_fail_back
+        )
+        self._due = None
+        self._copy.begin(self._work_through())
+
+    def _on_begin(self, begin: CopyBegin) -> None:
+        for file in begin.files:
+            if not storage.belongs(file.name) or not 0 <= file.kept <= file.size:
+                raise RemoteProtocolError(f"a copy of {file.name!r} with {file.kept} of {file.size} bytes kept")
+        self.state = ReplicaState.COPYING
+        self._files = begin.files
+        self._receive_part(1, begin)
+
+    def _on_chunk(self, chunk: StreamChunk) -> None:
+        if self.state is not ReplicaState.COPYING or self._hands_over or chunk.file >= len(self._files):
+            raise RemoteProtocolError(f"a part of file {chunk.file}, to a backup that is {self.state.value}")
+        if chunk.offset + len(chunk.data) > self._files[chunk.file].size:
+            raise RemoteProtocolError(f"a part of {self._files[chunk.file].name} behind its end")
+        self._receive_part(chunk.number, chunk)
+
+    def _on_mark(self, mark: CopyMark) -> None:
+        if mark.mark not in StreamMark._value2member_map_ or self._hands_over:
+            raise RemoteProtocolError(f"mark {mark.mark}")
+        self._hands_over = mark.mark == StreamMark.HAND_OVER
+        self._receive_part(mark.number, (mark, {lane: flow.received for lane, flow in self._lanes.items()}))
+
+    def _receive_part(self, number: int, part: _Part) -> None:
+        if number != self._copy_received + 1:
+            raise RemoteProtocolError(f"part {number} of the copy follows part {self._copy_received}")
+        self._copy_received = number
+        self._parts.append((number, part))
+
+    def _on_work(self, buffer: bytes | bytearray, start: int, end: int) -> None:
+        work = decode_work(buffer, start, end)
+        if work.lane not in _WORK_LANES or self.state not in (ReplicaState.COPYING, ReplicaState.IN_SYNC):
+            raise RemoteProtocolError(f"work in lane {work.lane}, to a backup that is {self.state.value}")
+        flow = self._lanes[Lane(work.lane)]
+        if work.number != flow.received + 1:
+            raise RemoteProtocolError(f"work {work.number} of lane {work.lane} follows work {flow.received}")
+        after = [(lane, number) for lane, number in zip(_WORK_LANES, work.after, strict=True) if lane != work.lane]
+        for lane, number in after:
+            if number > self._lanes[lane].received:
+                raise RemoteProtocolError(f"work {work.number} of lane {work.lane} waits for {number}, to come later")
+        operations = restored(work.operations)
+        flow.received = work.number
+        item = _Item(work.number, (*after, (Lane.COPY, self._copy_received)), operations, size_of(operations))
+        flow.items.append(item)
+
+    # -- the disk ------------------------------------------------------------------------------------------------
+
+    def take_work(self) -> list[DiskWork]:
+        """What the disk is to do."""
+        found = []
+        copy = self._copy.take()
+        if copy is not None:
+            found.append(copy)
+        for lane, flow in self._lanes.items():
+            if not flow.under_way and flow.items:
+                operations = self._gather(lane, flow)
+                if operations:
+                    flow.under_way = self._numbers.next()
+                    found.append(DiskWork(lane, flow.under_way, tuple(operations)))
+        self._come_to_rest()
+        return found
+
+    def _gather(self, lane: Lane, flow: _WorkLane) -> list[DiskOperation]:
+        operations: list[DiskOperation] = []
+        size = count = 0
+        while flow.items and size < _GATHERED_BYTES and count < _GATHERED_MAX and self._may_begin(flow.items[0]):
+            item = flow.items.popleft()
+            flow.doing = item.number
+            size += item.size
+            count += 1
+            operations += item.operations if self._in_sync else self._without_syncs(item.operations)
+        if count and not operations:  # nothing but syncs: the next mark does those
+            operations.append(storage.ListFiles())
+        return operations
+
+    def _may_begin(self, item: _Item) -> bool:
+        return all(self._done_in(lane) >= number for lane, number in item.after)
+
+    def _done_in(self, lane: Lane) -> int:
+        return self._copy_done if lane is Lane.COPY else self._lanes[lane].done
+
+    def _without_syncs(self, operations: list[DiskOperation]) -> list[DiskOperation]:
+        dirty = self._dirty
+        for operation in operations:
+            match operation:
+                case storage.Rename(file, new):
+                    dirty.pop(new, None)
+                    if file in dirty:
+                        del dirty[file]
+                        dirty[new] = None
+                case storage.Remove(file):
+                    dirty.pop(file, None)
+                case _:
+                    dirty.update(dict.fromkeys(names_in((operation,))))
+        return [each for each in operations if not isinstance(each, storage.Sync | storage.SyncDirectory)]
+
+    def on_disk_done(self, batch: int, results: tuple[object, ...]) -> None:
+        """The disk did a piece of work."""
+        if batch == self._copy.under_way:
+            self._copy.done(results)
+        for lane, flow in self._lanes.items():
+            if flow.under_way == batch:
+                flow.under_way = 0
+                flow.done = flow.doing
+                self._answer(lane, flow.done)
+        self._come_to_rest()
+
+    def on_disk_failed(self, batch: int, fault: DiskFault) -> None:
+        """The disk could not: what it did is unknown, and these files are no copy any more."""
+        if batch == self._copy.under_way:
+            self._copy.failed()
+        for flow in self._lanes.values():
+            if flow.under_way == batch:
+                flow.under_way = 0
+        self._in_sync = self._hands_over = False
+        self._unusable = self._doubted
+        self._doubts = self.standing is not None and not self._doubted
+        text = f"the backup's disk failed: {fault}"
+        self._break(text)
+        self._over = EndingKind.BROKEN, text, None
+        self._drop()
+        if self._doubts:
+            self._doubted = True
+            self._copy.begin(self._leave_doubt())
+        self._come_to_rest()
+
+    def _leave_doubt(self) -> CopySteps:
+        yield from leave_doubt()
+        self._doubts = False
+
+    def _answer(self, lane: Lane, number: int) -> None:
+        if self._over is None:
+            self._send(StreamAnswer(lane, number))
+
+    def _send(self, packet: Packet) -> None:
+        self._line.write_pieces([encode_packet(packet, STREAM_CHANNEL, 0)])
+
+    # -- the copy ------------------------------------------------------------------------------------------------
+
+    def _work_through(self) -> CopySteps:
+        """Say what is there from before, then do the parts of the copy as they come."""
+        yield from self._take_stock()
+        while not self._in_sync:
+            yield lambda: bool(self._parts)
+            number, part = self._parts[0]
+            match part:
+                case CopyBegin():
+                    yield from begin_copy(part, self._saved_max)
+                    self._parts.popleft()
+                case StreamChunk():
+                    number = yield from self._write()
+                case (mark, needed):
+                    yield from self._sync(needed)
+                    if mark.mark == StreamMark.HAND_OVER:
+                        yield finish_copy()
+                        self._become_in_sync()
+                    self._parts.popleft()
+            self._copy_done = number
+            self._answer(Lane.COPY, number)
+
+    def _take_stock(self) -> CopySteps:
+        if (yield from is_in_doubt()):
+            self._send(ReplicaInventory(0, "", ()))
+            return
+        holdings = yield from disk_steps(storage.survey(self._settings))
+        files = tuple([HeldFile(name, size, digest) for name, size, digest in holdings.files])
+        self._send(ReplicaInventory(holdings.identity, holdings.newest, files))
+
+    def _write(self) -> Generator[Request, tuple[object, ...], int]:
+        """The chunks that wait, as far as they make one piece of work; returns the number of the last."""
+        writes: list[DiskOperation] = []
+        size = last = 0
+        for number, part in self._parts:
+            if not isinstance(part, StreamChunk) or size >= _GATHERED_BYTES:
+                break
+            name = self._files[part.file].name
+            writes.append(storage.WriteAt(name, part.offset, (bytes(part.data),)))
+            self._dirty[name] = None
+            size += len(part.data)
+            last = number
+        yield tuple(writes)
+        for _ in writes:
+            self._parts.popleft()
+        return last
+
+    def _sync(self, needed: dict[Lane, int]) -> CopySteps:
+        yield lambda: all(self._lanes[lane].done >= number for lane, number in needed.items())
+        dirty, self._dirty = self._dirty, {}
+        yield (*[storage.Sync(name) for name in dirty], storage.SyncDirectory())
+
+    def _become_in_sync(self) -> None:
+        self._in_sync = True
+        if self._over is not None:
+            return
+        self.state = ReplicaState.IN_SYNC
+        self._log(f"in sync with {self._line.name}")
+        if self.on_in_sync is not None:
+            self.on_in_sync()
+
+    # -- the end -------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End it from this side."""
+        self._end(EndingKind.CLOSED, "this broker ended it")
+
+    def _break(self, text: str) -> None:
+        """This side cannot go on: the primary is told why, and the connection ended."""
+        if self._over is None:
+            # A stream that makes no sense brings nothing into sync; what already is remains so.
+            self._hands_over = self._in_sync
+            self._send(StreamFarewell(Farewell.BROKEN, text))
+            self._end(EndingKind.BROKEN, text)
+            self._line.fail(f"replication: {text}")
+
+    def _end(self, kind: EndingKind, text: str, refusal: Refusal | None = None) -> None:
+        if self._over is not None:
+            return
+        if kind is EndingKind.LOST and self._stop_called:
+            kind = EndingKind.STOP_CALLED
+        self._line.on_frame = self._line.on_gone = None
+        self._due = None
+        self._over = kind, text, refusal
+        self.state = ReplicaState.OVER
+        # What came is done, if it makes sense: perhaps the primary is gone with the only other copy of it.
+        if kind is EndingKind.CLOSED or not (self._in_sync or self._hands_over):
+            self._drop()
+        self._come_to_rest()
+
+    def _drop(self) -> None:
+        """What was not begun is not done any more."""
+        self._parts.clear()
+        self._copy.abandon()
+        for flow in self._lanes.values():
+            flow.items.clear()
+
+    def _come_to_rest(self) -> None:
+        """The end is told when the disk has done what it was given."""
+        if self._over is None or self._told or self._parts or self._doubts or self._copy.under_way:
+            return
+        if any(flow.under_way or flow.items for flow in self._lanes.values()):
+            return
+        self._told = True
+        kind, text, refusal = self._over
+        self._log(f"replication is over, {'in sync' if self._in_sync else 'not in sync'}: {text}")
+        if self.on_over is not None:
+            self.on_over(Ending(kind, text, self._in_sync, refusal, self._unusable))
+
+    # -- time ----------------------------------------------------------------------------------------------------
+
+    def next_deadline(self) -> float | None:
+        """When `on_time` is due."""
+        return self._due
+
+    def on_time(self, now: Instant) -> None:
+        """Give up a peer that says nothing: what does not know this kind of replication ignores a registration."""
+        if self._due is not None and now.monotonic >= self._due:
+            text = f"{self._line.name} did not answer for {self._answer_timeout_s:g} s; is it an embedbroker?"
+            self._end(EndingKind.BROKEN, text)

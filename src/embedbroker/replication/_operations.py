@@ -1,0 +1,103 @@
+"""Disk operations as the stream carries them, and back.
+
+Responsible for which operations change anything, and so travel, and for refusing names that are none of a journal's
+files: what a peer says must not reach beside them. Refuses to do operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import assert_never
+
+from embedbroker import storage
+from embedclient.errors import RemoteProtocolError
+from embedclient.wire.core import OperationCode, StreamOperation
+
+__all__ = ["carried", "names_in", "restored", "size_of", "structural_names"]
+
+_WRITE, _SYNC, _RENAME, _ALLOCATE, _TRUNCATE, _REMOVE, _SYNC_NAMES = map(int, OperationCode)
+
+
+def carried(operations: Iterable[storage.DiskOperation]) -> list[StreamOperation]:
+    """What of some work has to be done by the other side, too."""
+    found: list[StreamOperation] = []
+    for operation in operations:
+        match operation:
+            case storage.WriteAt(file, offset, data):
+                found.append(StreamOperation(_WRITE, file, offset, data))
+            case storage.Sync(file):
+                found.append(StreamOperation(_SYNC, file))
+            case storage.Rename(file, new):
+                found.append(StreamOperation(_RENAME, file, other=new))
+            case storage.Allocate(file, size):
+                found.append(StreamOperation(_ALLOCATE, file, size))
+            case storage.Truncate(file, size):
+                found.append(StreamOperation(_TRUNCATE, file, size))
+            case storage.Remove(file):
+                found.append(StreamOperation(_REMOVE, file))
+            case storage.SyncDirectory():
+                found.append(StreamOperation(_SYNC_NAMES, ""))
+            case storage.Read() | storage.Digest() | storage.ListFiles() | storage.Stat():
+                pass
+            case _:
+                assert_never(operation)
+    return found
+
+
+def restored(operations: Sequence[StreamOperation]) -> list[storage.DiskOperation]:
+    """What the other side wants to be done.
+
+    Raises:
+        RemoteProtocolError: an operation is about a file that is none of a journal's.
+    """
+    found: list[storage.DiskOperation] = []
+    for code, file, number, data, other in operations:
+        if code == _SYNC_NAMES:
+            found.append(storage.SyncDirectory())
+            continue
+        if not storage.belongs(file) or (code == _RENAME and not storage.belongs(other)):
+            raise RemoteProtocolError(f"{file or 'nothing'!r} {other!r} is no name of a journal's file")
+        found.append(_operation(code, file, number, data, other))
+    return found
+
+
+def _operation(
+    code: int, file: str, number: int, data: Sequence[bytes | bytearray], other: str
+) -> storage.DiskOperation:
+    if code == _WRITE:
+        return storage.WriteAt(file, number, tuple([bytes(piece) for piece in data]))
+    if code == _SYNC:
+        return storage.Sync(file)
+    if code == _RENAME:
+        return storage.Rename(file, other)
+    if code == _ALLOCATE:
+        return storage.Allocate(file, number)
+    if code == _TRUNCATE:
+        return storage.Truncate(file, number)
+    assert code == _REMOVE, code
+    return storage.Remove(file)
+
+
+def size_of(operations: Iterable[storage.DiskOperation]) -> int:
+    """Bytes of data in some work."""
+    return sum(sum(map(len, each.data)) for each in operations if isinstance(each, storage.WriteAt))
+
+
+def names_in(operations: Iterable[storage.DiskOperation]) -> Iterator[str]:
+    """The files that need a sync after some work was done without its own, under the names they have then."""
+    for operation in operations:
+        match operation:
+            case storage.WriteAt(file, _, _) | storage.Allocate(file, _) | storage.Truncate(file, _):
+                yield file
+
+
+def structural_names(operations: Iterable[storage.DiskOperation]) -> list[str]:
+    """The files whose name or end some work changes, or that it replaces."""
+    names: list[str] = []
+    for operation in operations:
+        match operation:
+            case storage.Rename(file, new):
+                names += [file, new]
+            case storage.Remove(file) | storage.Truncate(file, _):
+                names.append(file)
+    return names

@@ -1,0 +1,131 @@
+"""What a primary has sent to its backup, and how much of it is answered.
+
+Responsible for the numbers of works and copied parts, for what is unanswered and since when. Refuses to know states.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from attrs import Factory, define
+
+from embedbroker.storage import DiskOperation, Lane
+from embedclient.errors import RemoteProtocolError
+from embedclient.wire.core import (
+    CopyBegin,
+    CopyMark,
+    Packet,
+    StreamAnswer,
+    StreamChunk,
+    StreamMark,
+    StreamOperation,
+    StreamWork,
+    encode_chunk,
+    encode_packet,
+    encode_work,
+)
+
+from ._events import STREAM_CHANNEL, Line
+from ._operations import size_of
+
+__all__ = ["Outflow"]
+
+
+@define(eq=False)
+class _Flow:
+    """One lane: the numbers of what was sent last and answered last, and the sizes of what lies between."""
+
+    sent: int = 0
+    answered: int = 0
+    unanswered_bytes: int = 0
+    _sizes: deque[int] = Factory(deque)
+
+    def add(self, size: int) -> int:
+        self.sent += 1
+        self.unanswered_bytes += size
+        self._sizes.append(size)
+        return self.sent
+
+    def answer(self, number: int) -> None:
+        if not self.answered < number <= self.sent:
+            raise RemoteProtocolError(f"an answer to number {number}, between {self.answered} and {self.sent}")
+        while self.answered < number:
+            self.answered += 1
+            self.unanswered_bytes -= self._sizes.popleft()
+
+
+@define(eq=False)
+class Outflow:
+    """To one backup, from the moment it joins to its end. ``quiet_since`` is when it last answered, or began to owe."""
+
+    line: Line
+    quiet_since: float
+    _flows: dict[Lane, _Flow] = Factory(lambda: {lane: _Flow() for lane in Lane})
+
+    def send(self, packet: Packet) -> None:
+        """A packet that is not answered by number."""
+        self.line.write_pieces([encode_packet(packet, STREAM_CHANNEL, 0)])
+
+    def send_work(
+        self,
+        lane: Lane,
+        operations: Sequence[DiskOperation],
+        parts: Sequence[StreamOperation],
+        done: dict[Lane, int],
+        now: float,
+    ) -> int:
+        """Returns its number. ``done`` are the numbers of works that the journal knows to be done."""
+        self._begin_waiting(now)
+        number = self._flows[lane].add(size_of(operations))
+        after = (done[Lane.JOURNAL], done[Lane.BACKGROUND])
+        self.line.write_pieces(encode_work(StreamWork(lane, number, after, parts), STREAM_CHANNEL))
+        return number
+
+    def send_begin(self, begin: CopyBegin, now: float) -> None:
+        self._begin_waiting(now)
+        self._flows[Lane.COPY].add(0)
+        self.send(begin)
+
+    def send_chunk(self, file: int, offset: int, data: bytes, now: float) -> None:
+        self._begin_waiting(now)
+        number = self._flows[Lane.COPY].add(len(data))
+        self.line.write_pieces(encode_chunk(StreamChunk(number, file, offset, data), STREAM_CHANNEL))
+
+    def send_mark(self, mark: StreamMark, now: float) -> int:
+        """Returns the number that its answer has in the copy lane."""
+        self._begin_waiting(now)
+        number = self._flows[Lane.COPY].add(0)
+        self.send(CopyMark(mark, number))
+        return number
+
+    def on_answer(self, answer: StreamAnswer, now: float) -> None:
+        """The backup did more of what was sent.
+
+        Raises:
+            RemoteProtocolError: that was never sent, or answered before.
+        """
+        if answer.lane not in Lane._value2member_map_:
+            raise RemoteProtocolError(f"an answer in lane {answer.lane}")
+        self._flows[Lane(answer.lane)].answer(answer.number)
+        self.quiet_since = now
+
+    def answered(self, lane: Lane) -> int:
+        return self._flows[lane].answered
+
+    def unanswered_bytes(self, lane: Lane) -> int:
+        return self._flows[lane].unanswered_bytes
+
+    @property
+    def backlog_bytes(self) -> int:
+        """Work that the backup has not done yet."""
+        return self.unanswered_bytes(Lane.JOURNAL) + self.unanswered_bytes(Lane.BACKGROUND)
+
+    @property
+    def owes(self) -> bool:
+        """Whether the backup has something to answer."""
+        return any(flow.answered < flow.sent for flow in self._flows.values())
+
+    def _begin_waiting(self, now: float) -> None:
+        if not self.owes:
+            self.quiet_since = now

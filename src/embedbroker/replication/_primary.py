@@ -1,0 +1,384 @@
+"""The primary's end of a replication: disk work is done here and by a backup, and the journal hears when both did it.
+
+Responsible for what of the journal's disk work goes to the backup, for when it counts as done, and for the way from a
+backup that joins to one that is in sync. Refuses to know what the work means, and who may be live: it says when a
+backup is in sync, and when one is lost, and waits to be told that it may go on alone.
+
+When a piece of work counts as done:
+
+=============  ================================================================
+ALONE          it is done here
+COPYING        it is done here, and the backup is not too far behind
+HANDING_OVER   it is done here and by the backup, if it was issued since then
+SYNCHRONISED   it is done here and by the backup
+HELD           not before `go_on_alone`
+=============  ================================================================
+
+Why a hand-over counts for both from its mark on:
+1. The primary sends the mark, and the backup, which has everything up to it, is in sync as soon as it has synced that.
+2. The primary confirms what was issued behind the mark, because its own disk has it. It dies.
+3. The backup knows that it is in sync, and takes over without what was confirmed.
+So nothing behind the mark is confirmed before the backup has it; and a backup that is lost behind the mark may believe
+that it is in sync, whatever it managed to answer: that is HELD.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import define
+
+from embedbroker.storage import DiskFault, DiskWork, Lane
+from embedclient.errors import RemoteProtocolError
+from embedclient.model import Instant
+from embedclient.wire.core import (
+    Farewell,
+    Packet,
+    ReplicaAccepted,
+    ReplicaInventory,
+    ReplicaRefused,
+    ReplicaRegistration,
+    StreamAnswer,
+    StreamFarewell,
+    StreamMark,
+    decode_packet,
+    encode_packet,
+)
+
+from ._copying import Copying
+from ._events import STREAM_CHANNEL, STREAM_FORMAT, DuplicationState, Line, Refusal, Standing
+from ._lane import CopyLane, Numbers
+from ._operations import carried, structural_names
+from ._outflow import Outflow
+
+__all__ = ["Duplication"]
+
+# What the backup may be behind while it is not in sync. Beyond, the journal waits for it.
+BACKLOG_BYTES_MAX = 16 * 1024 * 1024
+# The same once everything is copied: a hand-over waits for it.
+LAST_BACKLOG_BYTES_MAX = 1024 * 1024
+# A backup looks through what it has before it says so, and reads all of it: so many call time-outs.
+_JOIN_CALLS_MAX = 20
+
+
+@define(eq=False)
+class _Issued:
+    """A piece of the journal's work: ``number`` in the stream, 0 when it does not go there."""
+
+    work: DiskWork
+    number: int = 0
+    for_both: bool = False
+    results: tuple[object, ...] | None = None
+
+
+class Duplication:
+    """Of one life of a live broker. ``now`` is kept current by its owner.
+
+    ``call_timeout_s``: a backup that owes an answer for so long is lost. ``sync_timeout_s`` bounds the hand-over.
+    ``on_synchronised`` is called when a backup is in sync; ``on_lost`` with the reason when one is gone that was not
+    sent away, and with whether that leaves the state HELD.
+    """
+
+    def __init__(self, call_timeout_s: float, sync_timeout_s: float, log: Callable[[str], None]) -> None:
+        self.state = DuplicationState.ALONE
+        self.now = Instant(0.0, 0)
+        self.registration: ReplicaRegistration | None = None
+        self.on_synchronised: Callable[[], None] | None = None
+        self.on_lost: Callable[[str, bool], None] | None = None
+        self._call_timeout_s = call_timeout_s
+        self._sync_timeout_s = sync_timeout_s
+        self._log = log
+        self._identity = 0
+        self._issued: dict[Lane, _Issued] = {}
+        self._withheld: dict[Lane, DiskWork] = {}
+        self._done: dict[Lane, int] = {}
+        self._completed: list[tuple[int, tuple[object, ...]]] = []
+        self._lane = CopyLane(Numbers())
+        self._flow: Outflow | None = None
+        self._copying: Copying | None = None
+        # Behind this number of the copy lane the backup is in sync; 0 before the hand-over.
+        self._hand_over = 0
+        self._due: float | None = None
+
+    @property
+    def replica_name(self) -> str:
+        """Where the backup is, for the operator; empty when there is none."""
+        return self._flow.line.name if self._flow is not None else ""
+
+    # -- joining -------------------------------------------------------------------------------------------------
+
+    def refuse(self, line: Line, refusal: Refusal, text: str) -> None:
+        """Tell a backup that it is not taken. The connection stays as it is."""
+        line.write_pieces([encode_packet(ReplicaRefused(refusal, text), STREAM_CHANNEL, 0)])
+
+    def register(self, line: Line, registration: ReplicaRegistration, standing: Standing) -> None:
+        """A backup offers itself: take it, or say why not."""
+        if registration.format != STREAM_FORMAT:
+            text = f"it speaks format {registration.format} of replication, and this broker {STREAM_FORMAT}"
+            self.refuse(line, Refusal.OTHER_FORMAT, text)
+        elif registration.node_id not in ("", standing.node_id):
+            self.refuse(line, Refusal.OTHER_NODE, f"this broker is {standing.node_id}")
+        elif self._flow is not None or self.state is not DuplicationState.ALONE:
+            self.refuse(line, Refusal.ALREADY_REPLICATING, f"it has a backup, {self.replica_name or 'just lost'}")
+        else:
+            self._take(line, registration, standing)
+
+    def _take(self, line: Line, registration: ReplicaRegistration, standing: Standing) -> None:
+        self.registration = registration
+        self._identity = standing.journal_identity
+        self._flow = Outflow(line, self.now.monotonic)
+        self._done = {Lane.JOURNAL: 0, Lane.BACKGROUND: 0}
+        self._due = self.now.monotonic + _JOIN_CALLS_MAX * self._call_timeout_s
+        line.on_frame = self._on_frame
+        line.on_gone = lambda: self._lose("the connection is gone")
+        accepted = ReplicaAccepted(
+            STREAM_FORMAT,
+            standing.node_id,
+            standing.journal_identity,
+            standing.activation_sequence,
+            standing.allows_fail_back,
+        )
+        self._flow.send(accepted)
+        self._log(f"{line.name} joins as backup")
+
+    def _on_inventory(self, inventory: ReplicaInventory) -> None:
+        if self._copying is not None or self._flow is None:
+            raise RemoteProtocolError("an inventory that was not asked for")
+        self._due = None
+        self._flow.quiet_since = self.now.monotonic
+        self.state = DuplicationState.COPYING
+        self._copying = Copying(self._flow, self._clock, self._log, self._is_quiet)
+        self._lane.abandon()
+        self._lane.begin(self._copying.run(inventory, self._identity))
+
+    def _clock(self) -> float:
+        return self.now.monotonic
+
+    def _is_quiet(self) -> bool:
+        """Whether the disk does nothing for the journal: the moment to look which files there are."""
+        return not self._issued
+
+    # -- disk work -----------------------------------------------------------------------------------------------
+
+    def take_work(self, works: list[DiskWork]) -> list[DiskWork]:
+        """What the disk is to do, from what the journal wants to be done."""
+        for work in works:
+            assert work.lane not in self._withheld
+            self._withheld[work.lane] = work
+        copy = self._lane.take()
+        found = self._release()
+        if copy is not None:
+            found.append(copy)
+        self._advance()
+        return found
+
+    def _release(self) -> list[DiskWork]:
+        works = [work for work in self._withheld.values() if not self._must_wait(work)]
+        for work in works:
+            del self._withheld[work.lane]
+            self._issue(work)
+        return works
+
+    def _must_wait(self, work: DiskWork) -> bool:
+        copying = self._copying
+        if copying is None:
+            return False
+        return copying.listing or bool(copying.uncopied.keys() & structural_names(work.operations))
+
+    def _issue(self, work: DiskWork) -> None:
+        issued = self._issued[work.lane] = _Issued(work)
+        copying, flow = self._copying, self._flow
+        if copying is not None and not copying.begun:
+            return
+        if self.state is DuplicationState.ALONE:
+            return
+        parts = carried(work.operations)
+        if not parts:
+            return
+        issued.for_both = self.state is not DuplicationState.COPYING
+        if flow is None:
+            return  # HELD: nobody is there to send it to
+        if copying is not None:
+            copying.note_writes(work.operations)
+        issued.number = flow.send_work(work.lane, work.operations, parts, self._done, self.now.monotonic)
+
+    def on_disk_done(self, batch: int, results: tuple[object, ...]) -> None:
+        """The disk did a piece of work."""
+        if batch == self._lane.under_way:
+            self._lane.done(results)
+            return
+        for issued in self._issued.values():
+            if issued.work.batch == batch:
+                issued.results = results
+        self._complete()
+
+    def on_disk_failed(self, batch: int, fault: DiskFault) -> bool:
+        """The disk could not do a piece of work; False when that was the journal's, which has to hear it now."""
+        if batch == self._lane.under_way:
+            if self._lane.failed():
+                self._give_up(f"the copy failed: {fault}")
+            return True
+        for lane, issued in list(self._issued.items()):
+            if issued.work.batch == batch:
+                del self._issued[lane]
+                # The backup does it, perhaps later: whatever follows here must come behind it there.
+                self._done[lane] = issued.number or self._done.get(lane, 0)
+        return False
+
+    def take_completed(self) -> list[tuple[int, tuple[object, ...]]]:
+        """Work that is done as the journal understands it: (batch, results)."""
+        completed, self._completed = self._completed, []
+        return completed
+
+    def _complete(self) -> None:
+        for lane, issued in list(self._issued.items()):
+            if issued.results is not None and self._counts_as_done(lane, issued):
+                del self._issued[lane]
+                if issued.number:
+                    self._done[lane] = issued.number
+                self._completed.append((issued.work.batch, issued.results))
+
+    def _counts_as_done(self, lane: Lane, issued: _Issued) -> bool:
+        flow = self._flow
+        if issued.for_both:
+            return flow is not None and flow.answered(lane) >= issued.number > 0
+        if issued.number and flow is not None and self._copying is not None:
+            limit = LAST_BACKLOG_BYTES_MAX if self._copying.copied else BACKLOG_BYTES_MAX
+            return flow.backlog_bytes <= limit
+        return True
+
+    # -- the way to being in sync --------------------------------------------------------------------------------
+
+    def _advance(self) -> None:
+        """Everything is copied and synced, and the backup is not far behind: hand over."""
+        flow, copying = self._flow, self._copying
+        if self.state is not DuplicationState.COPYING or flow is None or copying is None:
+            return
+        if copying.copied and self._lane.idle and flow.backlog_bytes <= LAST_BACKLOG_BYTES_MAX:
+            self.state = DuplicationState.HANDING_OVER
+            self._hand_over = flow.send_mark(StreamMark.HAND_OVER, self.now.monotonic)
+            self._due = self.now.monotonic + self._sync_timeout_s
+
+    def _on_frame(self, packet_type: int, buffer: bytes | bytearray, start: int, end: int) -> None:
+        try:
+            self._on_packet(decode_packet(buffer, start, end, 0, True))
+        except RemoteProtocolError as error:
+            self._give_up(f"it sent what makes no sense: {error}")
+
+    def _on_packet(self, packet: Packet) -> None:
+        flow = self._flow
+        if flow is None:
+            return
+        match packet:
+            case StreamAnswer():
+                flow.on_answer(packet, self.now.monotonic)
+                if self._hand_over and flow.answered(Lane.COPY) >= self._hand_over:
+                    self._become_synchronised()
+                self._complete()
+            case ReplicaInventory():
+                self._on_inventory(packet)
+            case StreamFarewell():
+                self._give_up(f"it cannot go on: {packet.text}")
+            case _:
+                raise RemoteProtocolError(f"{type(packet).__name__} from a backup")
+
+    def _become_synchronised(self) -> None:
+        self.state = DuplicationState.SYNCHRONISED
+        self._hand_over = 0
+        self._copying = None
+        self._due = None
+        self._log(f"backup {self.replica_name} is in sync")
+        if self.on_synchronised is not None:
+            self.on_synchronised()
+
+    # -- the end of a backup -------------------------------------------------------------------------------------
+
+    def _give_up(self, reason: str) -> None:
+        """This side ends it, because it makes no sense to go on; the other side is told why."""
+        line = self._detach()
+        if line is not None:
+            farewell = StreamFarewell(Farewell.BROKEN, reason)
+            line.write_pieces([encode_packet(farewell, STREAM_CHANNEL, 0)])
+            line.fail(f"replication: {reason}")
+            self._lost(line.name, reason)
+
+    def _lose(self, reason: str) -> None:
+        line = self._detach()
+        if line is not None:
+            self._lost(line.name, reason)
+
+    def _detach(self) -> Line | None:
+        flow, self._flow = self._flow, None
+        self._copying = None
+        self._lane.abandon()
+        self._due = None
+        self._hand_over = 0
+        self.registration = None
+        if flow is None:
+            return None
+        for issued in self._issued.values():
+            issued.number = 0  # of a stream that is over: it says nothing to the next backup
+        flow.line.on_frame = flow.line.on_gone = None
+        return flow.line
+
+    def _lost(self, name: str, reason: str) -> None:
+        held = self.state in (DuplicationState.HANDING_OVER, DuplicationState.SYNCHRONISED)
+        if held:
+            self.state = DuplicationState.HELD
+            self._log(f"lost backup {name}, which was in sync: {reason}")
+        else:
+            self.state = DuplicationState.ALONE
+            self._log(f"lost backup {name}, which was not in sync: {reason}")
+        self._complete()
+        if self.on_lost is not None:
+            self.on_lost(reason, held)
+
+    def go_on_alone(self) -> None:
+        """The right to be live was renewed, and no backup will take over: confirm what waits."""
+        assert self.state is DuplicationState.HELD, self.state
+        self._become_alone()
+
+    def _become_alone(self) -> None:
+        self.state = DuplicationState.ALONE
+        for issued in self._issued.values():
+            issued.for_both = False
+        self._complete()
+
+    def announce_stop(self) -> None:
+        """An orderly stop has begun, after which the backup is to take over."""
+        if self._flow is not None:
+            self._flow.send(StreamFarewell(Farewell.STOP_CALLED, ""))
+
+    def announce_failover(self) -> None:
+        """Everything is written: the backup is to take over as soon as it has done all of it."""
+        if self._flow is not None:
+            self._flow.send(StreamFarewell(Farewell.FAIL_OVER, ""))
+
+    def close(self, reason: str) -> None:
+        """Let the backup go: for a broker that stops. What waits for it is done when it is done here."""
+        line = self._detach()
+        if line is not None:
+            self._log(f"backup {line.name} is let go: {reason}")
+        self._become_alone()
+
+    # -- time ----------------------------------------------------------------------------------------------------
+
+    def next_deadline(self) -> float | None:
+        """When `on_time` is due."""
+        flow = self._flow
+        if flow is None or not flow.owes:
+            return self._due
+        due = flow.quiet_since + self._call_timeout_s
+        return due if self._due is None else min(due, self._due)
+
+    def on_time(self, now: Instant) -> None:
+        """Give up a backup that takes too long."""
+        self.now = now
+        flow = self._flow
+        if flow is None:
+            return
+        if self._due is not None and now.monotonic >= self._due:
+            what = f"the hand-over took {self._sync_timeout_s:g} s" if self._hand_over else "it did not say what it has"
+            self._give_up(what)
+        elif flow.owes and now.monotonic >= flow.quiet_since + self._call_timeout_s:
+            self._give_up(f"it did not answer for {self._call_timeout_s:g} s")

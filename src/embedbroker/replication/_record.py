@@ -1,0 +1,70 @@
+"""What a replicating broker remembers of itself, in one small file beside its journal.
+
+Responsible for the text of that file. Refuses to write it: that is disk work like any other.
+
+It is called as the record of a lock store is (``node.state``), and says the same things, so that a broker keeps its
+node id when it gets a backup. A store that finds it takes it for a copy, which it is: of what another policy wrote.
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+__all__ = ["NEW_NODE_RECORD_FILE", "NODE_RECORD_FILE", "DamagedRecord", "ReplicaRecord"]
+
+NODE_RECORD_FILE = "node.state"
+NEW_NODE_RECORD_FILE = "node.state.new"
+
+
+class DamagedRecord(Exception):
+    """The file says something else; the text tells the operator what to do."""
+
+
+@frozen
+class ReplicaRecord:
+    """``node_id`` and ``journal_identity`` are None as long as it was neither live nor in sync.
+
+    ``activation`` counts how often a broker of that node began to confirm what no other copy has; a copy has the count
+    of the life that it was in sync with. ``in_sync``: the files are that broker's journal, up to the end of that life
+    or up to where this one left it. ``gave_way``: it was live, and let a primary take over.
+    """
+
+    node_id: str | None = None
+    journal_identity: int | None = None
+    activation: int = 0
+    in_sync: bool = False
+    gave_way: bool = False
+
+    def text(self) -> bytes:
+        """The content of the file."""
+        journal = "none" if self.journal_identity is None else f"{self.journal_identity:x}"
+        state = "failing back" if self.gave_way else "active" if self.in_sync else "not started"
+        return (
+            f"state: {state}\nnode: {self.node_id or ''}\njournal: {journal}\nfile: 0\n"
+            f"activation: {self.activation}\nin sync: {'yes' if self.in_sync else 'no'}\n"
+        ).encode()
+
+    @classmethod
+    def read(cls, text: bytes) -> ReplicaRecord:
+        """What a file says.
+
+        Raises:
+            DamagedRecord: it cannot be understood.
+        """
+        lines = dict(line.split(": ", 1) for line in text.decode("utf-8", "replace").splitlines() if ": " in line)
+        try:
+            journal = lines["journal"]
+            activation = int(lines.get("activation", "0"))
+            # Written by a lock store: the journal beside it is the node's.
+            in_sync = lines.get("in sync", "yes") == "yes"
+            return cls(
+                lines["node"] or None,
+                int(journal, 16) if journal != "none" else None,
+                activation,
+                in_sync,
+                lines["state"] == "failing back",
+            )
+        except (KeyError, ValueError):
+            raise DamagedRecord(
+                f"{NODE_RECORD_FILE} is damaged: remove it, and the journal beside it becomes that of a new node"
+            ) from None

@@ -1,0 +1,325 @@
+"""The lock manager over Apache ZooKeeper, through kazoo: for brokers on machines that share no file system.
+
+Responsible for doing lease operations exactly as the seam in ``embedbroker.locks`` describes them, and for turning what
+kazoo says into ``LockFault``. Refuses to know who should hold what.
+
+A lease is an ephemeral node, ``<namespace>/<key>/locks/lease``, which the ensemble removes with the session that made
+it; a number is ``<namespace>/<key>/activation-sequence``, eight bytes, big-endian, as Artemis keeps it. Every answer
+about a lease comes from the ensemble, so it counted the session's time from a moment after the work was handed out. The
+right lasts ``session-percent`` of that time: the rest is for clocks that differ and for answers that are late.
+
+kazoo has two threads of its own, for the connection and for what it calls back. They begin with the first operation.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeVar
+
+from attrs import frozen
+
+from embedbroker.locks import (
+    GiveLease,
+    KeepLease,
+    Lease,
+    LeaseHolder,
+    LeaseOperation,
+    LockFault,
+    ReadSequence,
+    SwapSequence,
+    TakeLease,
+)
+
+from ._forks import ends_in_child
+
+__all__ = ["ZooKeeperLockManager", "ZooKeeperSettings"]
+
+_NUMBER = struct.Struct(">q")
+# What the end of a session may take: it is asked for by whoever ends a broker, with everything else at a stop.
+_CLOSED_WITHIN_S = 1.0
+T = TypeVar("T")
+
+
+@frozen
+class ZooKeeperSettings:
+    """The properties of Artemis' ``CuratorDistributedLockManager``, with its defaults."""
+
+    connect_string: str
+    namespace: str = ""
+    session_ms: int = 18_000
+    session_percent: int = 33
+    connection_ms: int = 8_000
+    retries: int = 1
+    retries_ms: int = 1_000
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> ZooKeeperSettings:
+        """From the texts of a configuration.
+
+        Raises:
+            ValueError: a property is missing, unknown or out of its range; the text names it.
+        """
+        known = {"connect-string", "namespace", *_RANGES}
+        for name in properties:
+            if name not in known:
+                raise ValueError(f"property {name!r} is none of {', '.join(sorted(known))}")
+        if not properties.get("connect-string"):
+            raise ValueError("needs the property connect-string, such as 'host-a:2181,host-b:2181,host-c:2181'")
+        numbers = {name: _number(name, properties[name]) for name in _RANGES if name in properties}
+        return cls(
+            properties["connect-string"],
+            properties.get("namespace", "").strip("/"),
+            **{name.replace("-", "_"): number for name, number in numbers.items()},
+        )
+
+    @property
+    def lease_s(self) -> float:
+        """How long a right lasts."""
+        return self.session_ms * self.session_percent / 100_000
+
+
+_RANGES = {
+    "session-ms": (1_000, 3_600_000),
+    "session-percent": (1, 100),
+    "connection-ms": (1, 3_600_000),
+    "retries": (-1, 1_000_000),
+    "retries-ms": (0, 3_600_000),
+}
+
+
+def _number(name: str, text: str) -> int:
+    least, most = _RANGES[name]
+    if not text.lstrip("-").isdecimal() or not least <= int(text) <= most:
+        raise ValueError(f"property {name} must be a number from {least} to {most}, not {text!r}")
+    return int(text)
+
+
+class _Stat(Protocol):
+    version: int
+    ephemeralOwner: int
+
+
+class _Result(Protocol):
+    def get(self, block: bool = True, timeout: float | None = None) -> object: ...
+
+
+class _Client(Protocol):
+    """What is used of kazoo, which has no types of its own."""
+
+    @property
+    def client_id(self) -> tuple[int, bytes] | None: ...
+    def start_async(self) -> threading.Event: ...
+    def stop(self) -> None: ...
+    def close(self) -> None: ...
+    def sync_async(self, path: str) -> _Result: ...
+    def get_async(self, path: str) -> _Result: ...
+    def set_async(self, path: str, value: bytes, version: int) -> _Result: ...
+    def delete_async(self, path: str) -> _Result: ...
+    def create_async(self, path: str, value: bytes, *, ephemeral: bool, makepath: bool) -> _Result: ...
+
+
+class ZooKeeperLockManager:
+    """The ensemble at ``connect-string``. It is dialled when the first question is asked."""
+
+    def __init__(self, settings: ZooKeeperSettings) -> None:
+        self.settings = settings
+
+    def open(self, holder: str) -> _ZooKeeperSession:
+        """Begin a session.
+
+        Raises:
+            LockFault: kazoo is not installed.
+        """
+        try:
+            import kazoo.client  # noqa: F401
+        except ImportError:
+            raise LockFault(
+                "the lock manager needs kazoo, which is not installed: pip install 'embedbroker[zookeeper]'"
+            ) from None
+        return _ZooKeeperSession(self.settings, holder)
+
+
+class _ZooKeeperSession:
+    immediate = False
+
+    def __init__(self, settings: ZooKeeperSettings, holder: str) -> None:
+        self._settings = settings
+        self._data = f"{holder} {uuid.uuid4()}".encode()
+        self._client: _Client | None = None
+        # Set while there is a connection.
+        self._connection: threading.Event | None = None
+        self._closed = False
+        self._guard = threading.Lock()
+        ends_in_child(self)
+
+    def run(self, operations: tuple[LeaseOperation, ...]) -> tuple[object, ...]:
+        with self._guard:
+            if self._closed:
+                raise LockFault("the session was closed")
+            try:
+                client = self._connected()
+                return tuple([self._attempt(client, operation) for operation in operations])
+            finally:
+                self._end_if_closed()
+
+    def close(self) -> None:
+        """Give everything back. A batch that is under way does so at its end, and waits for nothing any more."""
+        self._closed = True
+        if self._guard.acquire(blocking=False):
+            try:
+                self._end()
+            finally:
+                self._guard.release()
+
+    def _end_if_closed(self) -> None:
+        # Meanwhile, by another thread.
+        if self._closed:
+            self._end()
+
+    def _end(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            # An ensemble that does not answer must not keep whoever ends a broker.
+            end = threading.Thread(target=_end, args=(client,), daemon=True, name="end of a ZooKeeper session")
+            end.start()
+            end.join(_CLOSED_WITHIN_S)
+
+    def end_in_child(self) -> None:
+        # kazoo's threads are not here. The ensemble ends the session of a parent that does not say anything.
+        self._guard = threading.Lock()
+        self._closed = True
+        self._client = None
+
+    def _connected(self) -> _Client:
+        """A client that talks to the ensemble. kazoo connects by itself, and again after every loss."""
+        from kazoo.client import KazooClient
+
+        settings = self._settings
+        if self._client is None:
+            self._client = KazooClient(hosts=settings.connect_string, timeout=settings.session_ms / 1000)
+            self._connection = self._client.start_async()
+        client, connection = self._client, self._connection
+        if client is None or connection is None or not connection.wait(settings.connection_ms / 1000):
+            raise LockFault(
+                f"ZooKeeper at {settings.connect_string} does not answer: is the ensemble running, and is that its"
+                " connect-string?"
+            )
+        return client
+
+    def _attempt(self, client: _Client, operation: LeaseOperation) -> object:
+        from kazoo.exceptions import ConnectionLoss, KazooException
+        from kazoo.handlers.threading import KazooTimeoutError
+
+        if "/" in operation.key or operation.key in ("", ".", ".."):
+            raise LockFault(f"{operation.key!r} cannot be the name of a node")
+        settings, attempts = self._settings, 0
+        while True:
+            attempts += 1
+            try:
+                return self._do(client, operation)
+            except (ConnectionLoss, KazooTimeoutError) as error:
+                # A number that was swapped would not be found as expected the second time.
+                again = not isinstance(operation, SwapSequence) and attempts <= settings.retries
+                if not again or self._closed:
+                    raise LockFault(
+                        f"ZooKeeper at {settings.connect_string} was lost: {type(error).__name__}"
+                    ) from error
+                time.sleep(settings.retries_ms / 1000)
+            except KazooException as error:
+                raise LockFault(
+                    f"ZooKeeper at {settings.connect_string}: {type(error).__name__} {error}".rstrip()
+                ) from error
+
+    def _do(self, client: _Client, operation: LeaseOperation) -> object:
+        match operation:
+            case TakeLease(key):
+                return self._take(client, self._lease(key))
+            case KeepLease(key):
+                return Lease(self._settings.lease_s) if self._is_mine(client, self._lease(key)) else None
+            case GiveLease(key):
+                if self._is_mine(client, self._lease(key)):
+                    _unless_missing(lambda: self._wait(client.delete_async(self._lease(key))))
+            case LeaseHolder(key):
+                found = self._get(client, self._lease(key))
+                return found[0].decode(errors="replace").rpartition(" ")[0] if found is not None else None
+            case ReadSequence(key):
+                self._wait(client.sync_async(self._path(key)))
+                found = self._get(client, self._sequence(key))
+                return _NUMBER.unpack(found[0])[0] if found is not None and len(found[0]) == _NUMBER.size else 0
+            case SwapSequence(key, expected, new):
+                return self._swap(client, self._sequence(key), expected, _NUMBER.pack(new))
+        return None
+
+    # -- nodes ---------------------------------------------------------------------------------------------------
+
+    def _path(self, key: str) -> str:
+        namespace = self._settings.namespace
+        return f"/{namespace}/{key}" if namespace else f"/{key}"
+
+    def _lease(self, key: str) -> str:
+        return f"{self._path(key)}/locks/lease"
+
+    def _sequence(self, key: str) -> str:
+        return f"{self._path(key)}/activation-sequence"
+
+    def _wait(self, result: _Result) -> object:
+        return result.get(timeout=self._settings.connection_ms / 1000)
+
+    def _get(self, client: _Client, path: str) -> tuple[bytes, _Stat] | None:
+        found = _unless_missing(lambda: self._wait(client.get_async(path)))
+        assert found is None or isinstance(found, tuple)
+        return found
+
+    def _is_mine(self, client: _Client, path: str) -> bool:
+        found = self._get(client, path)
+        return (
+            found is not None
+            and client.client_id is not None
+            and found[1].ephemeralOwner == client.client_id[0]
+            and found[0] == self._data
+        )
+
+    def _take(self, client: _Client, path: str) -> Lease | None:
+        from kazoo.exceptions import NodeExistsError
+
+        try:
+            self._wait(client.create_async(path, self._data, ephemeral=True, makepath=True))
+        except NodeExistsError:
+            if not self._is_mine(client, path):
+                return None
+        return Lease(self._settings.lease_s)
+
+    def _swap(self, client: _Client, path: str, expected: int, new: bytes) -> bool:
+        from kazoo.exceptions import BadVersionError, NodeExistsError
+
+        found = self._get(client, path)
+        try:
+            if found is None:
+                if expected != 0:
+                    return False
+                self._wait(client.create_async(path, new, ephemeral=False, makepath=True))
+            else:
+                if found[0] != _NUMBER.pack(expected):
+                    return False
+                self._wait(client.set_async(path, new, version=found[1].version))
+        except (BadVersionError, NodeExistsError):
+            return False
+        return True
+
+
+def _unless_missing(ask: Callable[[], T]) -> T | None:
+    from kazoo.exceptions import NoNodeError
+
+    try:
+        return ask()
+    except NoNodeError:
+        return None
+
+
+def _end(client: _Client) -> None:
+    client.stop()
+    client.close()

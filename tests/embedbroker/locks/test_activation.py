@@ -1,0 +1,297 @@
+"""Whose data is the newest: brokers of one node with a lock manager, and a clock by hand."""
+
+from __future__ import annotations
+
+import pytest
+from attrs import define, field
+
+from embedbroker.locks import Activation, LeaseSession, LeaseWork, LockFault, Verdict
+from embedbroker.testing._leases import SimulatedLockManager
+
+KEY = "9e6c1b2a-0f3b-11f1-b3a4-02fc00000001"
+
+
+@define(eq=False)
+class Broker:
+    """What a broker does with its activation: it notes its number at once, unless it is to die before."""
+
+    pair: Pair
+    name: str
+    number: int = 0
+    notes: bool = True
+    activation: Activation = field(init=False)
+    session: LeaseSession = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.activation = Activation(KEY)
+        self.session = self.pair.manager.open(self.name)
+
+    def turn(self) -> bool:
+        activation, now = self.activation, self.pair.now
+        was_busy = activation.is_busy
+        activation.on_time(now)
+        number = activation.number_to_write()
+        if number is not None and self.notes:
+            self.number = number
+            activation.on_written()
+        work = activation.take_work(now)
+        if work is not None:
+            self.do(work)
+        return work is not None or number is not None or was_busy != activation.is_busy
+
+    def do(self, work: LeaseWork) -> None:
+        try:
+            results = self.session.run(work.operations)
+        except LockFault as fault:
+            self.activation.on_failed(work.batch, fault, self.pair.now)
+        else:
+            self.activation.on_done(work.batch, results, self.pair.now)
+
+    def tries(self) -> Verdict:
+        self.activation.try_to_activate(self.number, self.pair.now)
+        return self.outcome()
+
+    def goes_on_alone(self) -> Verdict:
+        self.activation.renew(self.number, self.pair.now)
+        return self.outcome()
+
+    def outcome(self) -> Verdict:
+        while self.activation.is_busy and self.pair.step():
+            pass
+        trial = self.activation.trial
+        assert trial is not None
+        return trial.verdict
+
+    def dies(self) -> None:
+        self.session.close()
+        self.pair.brokers.remove(self)
+
+    def failure(self) -> str | None:
+        return self.activation.failure
+
+    def over(self) -> bool:
+        return self.activation.is_over
+
+    @property
+    def text(self) -> str:
+        assert self.activation.trial is not None
+        return self.activation.trial.text
+
+
+@define(eq=False)
+class Pair:
+    lease_s: float | None = None
+    now: float = 0.0
+    brokers: list[Broker] = field(factory=list)
+    manager: SimulatedLockManager = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.manager = SimulatedLockManager(lambda: self.now, self.lease_s)
+
+    def broker(self, name: str, number: int = 0, *, notes: bool = True) -> Broker:
+        broker = Broker(self, name, number, notes)
+        self.brokers.append(broker)
+        return broker
+
+    def settle(self) -> None:
+        while sum(broker.turn() for broker in list(self.brokers)):
+            pass
+
+    def step(self) -> bool:
+        """Everything of this moment, or time up to the next thing to do. False: nothing will happen any more."""
+        if any(broker.turn() for broker in list(self.brokers)):
+            return True
+        dues = [due for broker in self.brokers if (due := broker.activation.next_deadline()) is not None]
+        if not dues:
+            return False
+        self.now = max(self.now, min(dues))
+        return True
+
+    def wait(self, seconds: float) -> None:
+        end = self.now + seconds
+        while (dues := [due for each in self.brokers if (due := each.activation.next_deadline()) is not None]) and min(
+            dues
+        ) <= end:
+            self.now = max(self.now, min(dues))
+            self.settle()
+        self.now = end
+        self.settle()
+
+    @property
+    def number(self) -> int:
+        return self.manager.sequences.get(KEY, 0)
+
+
+def test_the_first_broker_of_a_node_is_granted_and_counts() -> None:
+    pair = Pair()
+    primary = pair.broker("p")
+    assert primary.tries() is Verdict.GRANTED
+    assert (primary.number, pair.number, pair.manager.holder(KEY)) == (1, 1, "p")
+
+
+def test_a_backup_that_is_in_sync_takes_over_and_counts_on() -> None:
+    pair = Pair()
+    primary = pair.broker("p")
+    primary.tries()
+    backup = pair.broker("b", primary.number)
+    primary.dies()
+    assert backup.tries() is Verdict.GRANTED
+    assert (backup.number, pair.number) == (2, 2)
+    returning = pair.broker("p", 1)
+    assert returning.tries() is Verdict.STALE
+    assert returning.text == "the data here is of activation 1, and there has been activation 2: another copy is newer"
+
+
+def test_a_backup_in_sync_waits_a_while_for_the_lease_and_is_told_who_has_it() -> None:
+    pair = Pair()
+    primary = pair.broker("primary 'p'")
+    primary.tries()
+    backup = pair.broker("b", primary.number)
+    assert backup.tries() is Verdict.TAKEN
+    assert 1.9 <= pair.now <= 2.1
+    assert backup.text == "primary 'p' has the right to be live"
+    assert primary.failure() is None
+
+
+def test_a_primary_that_goes_on_alone_leaves_its_backup_behind() -> None:
+    pair = Pair()
+    primary = pair.broker("p")
+    primary.tries()
+    backup = pair.broker("b", primary.number)
+    assert primary.goes_on_alone() is Verdict.GRANTED
+    assert (primary.number, pair.number) == (2, 2)
+    primary.dies()
+    assert backup.tries() is Verdict.STALE
+    assert pair.manager.holder(KEY) is None
+
+
+def test_whoever_claims_and_dies_before_it_noted_that_leaves_its_backup_as_good_as_itself() -> None:
+    pair = Pair()
+    primary = pair.broker("p")
+    primary.tries()
+    backup = pair.broker("b", primary.number)
+    primary.notes = False
+    primary.activation.renew(primary.number, pair.now)
+    pair.settle()
+    assert (primary.number, pair.number) == (1, -2)
+    primary.dies()
+    assert backup.tries() is Verdict.GRANTED
+    assert (backup.number, pair.number) == (3, 3)
+
+
+def test_whoever_claims_notes_it_and_dies_repairs_that_when_it_returns() -> None:
+    pair = Pair()
+    pair.manager.sequences[KEY] = -5
+    returning = pair.broker("p", 5)
+    assert returning.tries() is Verdict.GRANTED
+    assert (returning.number, pair.number) == (6, 6)
+
+
+def test_a_claim_leaves_behind_who_was_behind_before() -> None:
+    pair = Pair()
+    pair.manager.sequences[KEY] = -5
+    assert pair.broker("b", 3).tries() is Verdict.STALE
+
+
+def test_a_broker_that_was_frozen_behind_its_claim_ends_when_another_one_went_on() -> None:
+    pair = Pair(lease_s=3.0)
+    primary = pair.broker("p")
+    primary.tries()
+    backup = pair.broker("b", primary.number)
+    primary.activation.renew(primary.number, pair.now)
+    for _question in ("what is the number?", "is it mine?"):
+        work = primary.activation.take_work(pair.now)
+        assert work is not None
+        primary.do(work)
+    assert primary.activation.number_to_write() == 2
+    pair.brokers.remove(primary)
+    pair.now += 10.0
+    assert backup.tries() is Verdict.GRANTED
+    pair.brokers.append(primary)
+    primary.activation.on_written()
+    pair.settle()
+    assert primary.failure() is not None
+    assert pair.number == backup.number == 3
+
+
+def test_a_lock_manager_that_knows_less_than_the_data_is_not_believed() -> None:
+    pair = Pair()
+    primary = pair.broker("p", 4)
+    assert primary.tries() is Verdict.STALE
+    assert "it is another lock manager, or has lost what it knew" in primary.text
+
+
+def test_a_manager_that_cannot_be_reached_fails_the_attempt_and_may_be_asked_again() -> None:
+    pair = Pair()
+    primary = pair.broker("p")
+    pair.manager.reachable = False
+    assert primary.tries() is Verdict.FAILED and primary.text == "the lock manager cannot be reached"
+    pair.manager.reachable = True
+    assert primary.tries() is Verdict.GRANTED
+
+
+def test_a_lease_is_kept_as_long_as_its_broker_lives() -> None:
+    pair = Pair(lease_s=3.0)
+    primary = pair.broker("p")
+    primary.tries()
+    pair.wait(60)
+    assert primary.failure() is None and pair.manager.holder(KEY) == "p"
+    assert not primary.activation.is_lapsed(pair.now)
+
+
+def test_the_right_ends_before_the_lease_when_the_manager_is_not_there() -> None:
+    pair = Pair(lease_s=3.0)
+    primary = pair.broker("p")
+    primary.tries()
+    pair.manager.reachable = False
+    pair.wait(2.4)
+    assert primary.failure() is None
+    pair.wait(0.2)
+    assert primary.failure() == "the lock manager has not answered in time: another broker may be live"
+    assert primary.activation.is_lapsed(pair.now) and pair.now < 3.0
+
+
+def test_a_manager_that_is_away_for_a_moment_costs_nothing() -> None:
+    pair = Pair(lease_s=3.0)
+    primary = pair.broker("p")
+    primary.tries()
+    for _ in range(5):
+        pair.manager.reachable = False
+        pair.wait(1.2)
+        pair.manager.reachable = True
+        pair.wait(1.2)
+    assert primary.failure() is None and pair.manager.holder(KEY) == "p"
+
+
+def test_a_lease_that_was_taken_away_ends_its_broker() -> None:
+    pair = Pair()
+    primary = pair.broker("p")
+    primary.tries()
+    pair.manager.revoke(KEY)
+    pair.wait(0.6)
+    assert primary.failure() == "the lease is lost: another broker may be live"
+
+
+def test_a_broker_that_leaves_gives_its_lease_back_and_nobody_waits_for_it() -> None:
+    pair = Pair(lease_s=3.0)
+    primary = pair.broker("p")
+    primary.tries()
+    primary.activation.leave()
+    assert not primary.over()
+    pair.settle()
+    assert primary.over() and pair.manager.holder(KEY) is None
+
+
+@pytest.mark.parametrize("reachable", [True, False])
+def test_leaving_ends_also_without_the_manager_and_in_the_middle_of_an_attempt(reachable: bool) -> None:
+    pair = Pair()
+    primary = pair.broker("p")
+    primary.activation.try_to_activate(0, pair.now)
+    work = primary.activation.take_work(pair.now)
+    assert work is not None
+    primary.activation.leave()
+    assert not primary.over()
+    pair.manager.reachable = reachable
+    primary.do(work)
+    pair.settle()
+    assert primary.over()

@@ -1,0 +1,55 @@
+"""Work on a hundred thousand messages is done in steps that do not grow with it, and others are served between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from embedbroker.kernel._departures import MOVE_COST
+from embedbroker.storage import _journal, _replay
+
+from .large_work import WORKS, LargeWork, WorkStage, compaction, expiry_scan, lines_of, run, seconds_of
+
+Work = Callable[[WorkStage, int], LargeWork]
+
+works = pytest.mark.parametrize("work", WORKS, ids=lambda work: work.__name__)
+
+# Enough for chunks, segments and slices of every kind to have been full in the smaller run.
+FEW, MANY = 2_400, 7_200
+WORK = 50
+SEGMENT_BYTES = 1 << 20
+SMALL_SEGMENT_BYTES = 1 << 16
+
+HUGE = 100_000
+FULL_WORK = 2_000
+
+
+@works
+def test_no_step_does_more_because_there_is_more_to_do(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In lines of Python. Limits that do not depend on ``work_per_step_max`` are made as small."""
+    monkeypatch.setattr(_replay, "_SLICE", WORK)
+    monkeypatch.setattr(_journal, "_SETTLED_PER_CALL", WORK // 2)
+    size = SMALL_SEGMENT_BYTES if work is compaction else SEGMENT_BYTES
+    few, many = (run(work, count, lines_of, work_per_step_max=WORK, segment_size_bytes=size) for count in (FEW, MANY))
+    assert max(many.all) <= 1.5 * max(few.all)
+    assert max(many.other, default=0.0) <= 1.5 * max(few.all)
+
+
+@pytest.mark.search
+@works
+def test_a_hundred_thousand_messages_take_their_turns(work: Work) -> None:
+    """In time, beside what the same run takes: what Python's lines do not show is freeing, copying and searching.
+
+    A fair step is as long as its share of the messages; a request is worked on in several passes, and what is given
+    only a note costs next to nothing.
+    """
+    measured = run(work, HUGE, seconds_of, work_per_step_max=FULL_WORK, segment_size_bytes=SEGMENT_BYTES)
+    fair = sum(measured.all) * FULL_WORK / HUGE / (MOVE_COST if work is expiry_scan else 1)
+    usual = percentile(measured.alone or measured.all, 50)
+    assert max(measured.all) <= 4 * fair + 20 * usual
+    assert percentile(measured.other or [0.0], 99) <= 3 * fair + 20 * usual
+
+
+def percentile(costs: list[float], share: int) -> float:
+    return sorted(costs)[len(costs) * share // 100]

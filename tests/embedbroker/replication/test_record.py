@@ -1,0 +1,31 @@
+"""What a replicating broker remembers of itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from embedbroker.replication._record import DamagedRecord, ReplicaRecord
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        ReplicaRecord(),
+        ReplicaRecord("a node", None, 0, False),
+        ReplicaRecord("a node", 2**63 - 1, 5, True),
+        ReplicaRecord("a node", 7, 5, True, gave_way=True),
+    ],
+)
+def test_it_is_read_as_it_was_written(record: ReplicaRecord) -> None:
+    assert ReplicaRecord.read(record.text()) == record
+
+
+def test_a_broker_that_gets_a_backup_keeps_the_node_id_that_its_lock_store_wrote() -> None:
+    text = b"state: paused\nnode: a node\njournal: 1f\nfile: 1234\n"
+    assert ReplicaRecord.read(text) == ReplicaRecord("a node", 0x1F, 0, True)
+
+
+@pytest.mark.parametrize("text", [b"", b"state: active\n", b"\xff\xff", b"state: active\nnode: n\njournal: x\n"])
+def test_a_file_that_makes_no_sense_is_refused_with_what_to_do(text: bytes) -> None:
+    with pytest.raises(DamagedRecord, match=r"node\.state is damaged: remove it"):
+        ReplicaRecord.read(text)

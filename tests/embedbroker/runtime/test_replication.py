@@ -1,0 +1,207 @@
+"""A primary and its backup with directories of their own, over real sockets and files."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from embedbroker import BrokerConfig, EmbeddedBroker, MemoryLocks
+from embedbroker.config import (
+    ClusterConnection,
+    LockManager,
+    PrimaryOnly,
+    ReplicationBackup,
+    ReplicationPrimary,
+    Role,
+)
+from embedbroker.locks import MemoryLockManager
+from embedbroker.replication import DuplicationState
+from embedclient import ConnectionFactory, Queue
+from embedclient.errors import IllegalStateException
+
+TIMEOUT_S = 30.0
+PRIMARY, BACKUP = ReplicationPrimary(), ReplicationBackup()
+
+
+def member(
+    path: Path,
+    name: str,
+    policy: ReplicationPrimary | ReplicationBackup,
+    manager: MemoryLockManager | None,
+    *others: EmbeddedBroker,
+) -> EmbeddedBroker:
+    connectors = {other.config.name: other.url for other in others}
+    return EmbeddedBroker(
+        name=name,
+        connectors=connectors,
+        cluster_connection=ClusterConnection(static_connectors=tuple(connectors), retry_interval_ms=50),
+        cluster_user="cluster",
+        cluster_password="secret",
+        data_directory=str(path / name),
+        ha_policy=policy,
+        lock_manager=manager,
+    )
+
+
+async def until_in_sync(primary: EmbeddedBroker) -> None:
+    """Wait until the live broker has a backup that is in sync, which it tells the cluster."""
+    assert primary._run is not None
+    node = primary._run.life.host.node
+    mandate = node._mandate
+    assert mandate is not None and mandate.copies.duplication is not None
+    duplication, changed = mandate.copies.duplication, trio.Event()
+    inner = duplication.on_synchronised
+
+    def look() -> None:
+        if inner is not None:
+            inner()
+        changed.set()
+
+    if duplication.state is not DuplicationState.SYNCHRONISED:
+        duplication.on_synchronised = look
+        with trio.fail_after(TIMEOUT_S):
+            await changed.wait()
+        duplication.on_synchronised = inner
+
+
+@asynccontextmanager
+async def pair(path: Path) -> AsyncIterator[tuple[EmbeddedBroker, EmbeddedBroker]]:
+    """Both under one lock manager; the backup is not in sync yet."""
+    manager = MemoryLockManager()
+    async with member(path, "p", PRIMARY, manager) as primary, member(path, "b", BACKUP, manager, primary) as backup:
+        yield primary, backup
+
+
+async def put(url: str, *texts: str) -> None:
+    async with ConnectionFactory(url).connect() as connection, connection.session() as session:
+        producer = session.create_producer(Queue("orders"))
+        for text in texts:
+            await producer.send(text)
+
+
+async def take(url: str, count: int) -> list[object]:
+    async with (
+        ConnectionFactory(url).connect() as connection,
+        connection.session() as session,
+        session.create_consumer(Queue("orders")) as consumer,
+    ):
+        found = [await consumer.receive(timeout=TIMEOUT_S) for _ in range(count)]
+        assert await consumer.receive_nowait() is None
+    return [message.body for message in found if message is not None]
+
+
+async def becomes(broker: EmbeddedBroker, role: Role) -> None:
+    with trio.fail_after(TIMEOUT_S):
+        await broker.wait_for_role(role)
+
+
+async def test_a_backup_takes_over_with_everything_that_was_confirmed(tmp_path: Path) -> None:
+    async with pair(tmp_path) as (primary, backup):
+        assert (primary.role, backup.role) == (Role.LIVE, Role.BACKUP)
+        node_id = primary.node_id
+        await put(primary.url, *[f"before {number}" for number in range(50)])
+        await until_in_sync(primary)
+        await put(primary.url, *[f"after {number}" for number in range(50)])
+        await primary.crash()
+        await becomes(backup, Role.LIVE)
+        assert backup.node_id == node_id
+        expected = [f"before {number}" for number in range(50)] + [f"after {number}" for number in range(50)]
+        assert await take(backup.url, 100) == expected
+
+
+async def test_a_primary_that_stops_for_a_failover_hands_everything_over(tmp_path: Path) -> None:
+    async with pair(tmp_path) as (primary, backup):
+        await until_in_sync(primary)
+        await put(primary.url, "one", "two")
+        with trio.fail_after(TIMEOUT_S):
+            await primary.stop(failover=True)
+        await becomes(backup, Role.LIVE)
+        assert await take(backup.url, 2) == ["one", "two"]
+
+
+async def test_a_primary_without_its_backup_goes_on_and_the_backup_catches_up(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with pair(tmp_path) as (primary, backup):
+        await until_in_sync(primary)
+        await put(primary.url, "one")
+        await backup.crash()
+        with trio.fail_after(TIMEOUT_S):
+            await put(primary.url, "two")
+        await backup.start()
+        await until_in_sync(primary)
+        assert any(record.message.endswith("are there already") for record in caplog.records)
+        await primary.crash()
+        await becomes(backup, Role.LIVE)
+        assert await take(backup.url, 2) == ["one", "two"]
+
+
+async def test_what_replication_needs_is_asked_for_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="needs a data_directory of its own"):
+        EmbeddedBroker(ha_policy=PRIMARY)
+    with pytest.raises(ValueError, match="needs a cluster_connection"):
+        EmbeddedBroker(ha_policy=BACKUP, data_directory=str(tmp_path))
+    cluster = BrokerConfig(data_directory=str(tmp_path), cluster_connection=ClusterConnection())
+    with pytest.raises(ValueError, match="takes a lock_manager, not locks"):
+        EmbeddedBroker(cluster, ha_policy=BACKUP, locks=MemoryLocks())
+    with pytest.raises(ValueError, match=r"there is no class_name 'a\.B' here"):
+        EmbeddedBroker(cluster, ha_policy=ReplicationPrimary(lock_manager=LockManager("a.B")))
+    with pytest.raises(ValueError, match="a lock_manager is for replicating brokers"):
+        EmbeddedBroker(ha_policy=PrimaryOnly(), lock_manager=MemoryLockManager())
+    with pytest.raises(
+        ValueError, match="has cluster_name 'other', and the name of the cluster_connection is 'cluster'"
+    ):
+        EmbeddedBroker(cluster, ha_policy=ReplicationPrimary(cluster_name="other"))
+
+
+async def test_whether_a_copy_is_whole_is_told_at_both_ends_and_waited_for(tmp_path: Path) -> None:
+    async with pair(tmp_path) as (primary, backup):
+        with trio.fail_after(TIMEOUT_S):
+            await primary.wait_in_sync()
+            await backup.wait_in_sync()
+        assert [broker.is_in_sync for broker in (primary, backup)] == [True, True]
+        await backup.stop()
+        with trio.fail_after(TIMEOUT_S):
+            await primary.wait_out_of_sync()
+            await backup.wait_out_of_sync()
+        assert [broker.is_in_sync for broker in (primary, backup)] == [False, False]
+        with pytest.raises(IllegalStateException, match="there will be no copy of its data"):
+            await backup.wait_in_sync()
+        await backup.start()
+        with trio.fail_after(TIMEOUT_S):
+            await backup.wait_in_sync()
+        await primary.crash()
+        await becomes(backup, Role.LIVE)
+        assert [broker.is_in_sync for broker in (primary, backup)] == [False, False]
+
+
+def test_a_pair_in_threads_is_waited_for_as_well(tmp_path: Path) -> None:
+    manager = MemoryLockManager()
+    common = BrokerConfig(cluster_user="cluster", cluster_password="secret")
+    with EmbeddedBroker.in_thread(
+        common,
+        name="p",
+        data_directory=str(tmp_path / "p"),
+        ha_policy=PRIMARY,
+        cluster_connection=ClusterConnection(),
+        lock_manager=manager,
+    ) as primary:
+        assert not primary.wait_in_sync(timeout=0.01) and not primary.is_in_sync
+        with EmbeddedBroker.in_thread(
+            common,
+            name="b",
+            data_directory=str(tmp_path / "b"),
+            ha_policy=BACKUP,
+            connectors={"p": primary.url},
+            cluster_connection=ClusterConnection(static_connectors=("p",)),
+            lock_manager=manager,
+        ) as backup:
+            assert backup.wait_in_sync(timeout=TIMEOUT_S) and primary.wait_in_sync(timeout=TIMEOUT_S)
+            primary.crash()
+            assert backup.wait_for_role(Role.LIVE, timeout=TIMEOUT_S)

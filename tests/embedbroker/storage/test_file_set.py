@@ -1,0 +1,112 @@
+"""The journal as a set of files: which belong to it, and what of a directory is whole after a power cut."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from random import Random
+
+import pytest
+
+from embedbroker.storage import Holdings, JournalState, WriteAt, belongs, copied_bytes, is_history, survey
+from embedbroker.storage._steps import run_steps
+from embedbroker.testing._disk import SimulatedDisk
+from tests.embedbroker.storage.journal_model import SMALL, RecordedJournal
+from tests.embedbroker.storage.journal_workload import Workload
+
+
+def written(calls: int = 300, seed: int = 1) -> RecordedJournal:
+    """A journal that is not closed."""
+    recorded = RecordedJournal(SimulatedDisk())
+    recorded.open()
+    recorded.settle()
+    workload = Workload.on(Random(seed), recorded.start)
+    for _ in range(calls):
+        name, arguments = workload.call()
+        recorded.call(name, *arguments)
+        recorded.step()
+    recorded.settle()
+    assert recorded.journal.state is JournalState.READY
+    return recorded
+
+
+def content(disk: SimulatedDisk, name: str) -> bytes:
+    return bytes(disk._files[name].content)
+
+
+@pytest.mark.parametrize(
+    ("name", "ours", "history"),
+    [
+        ("segment-0000000001.journal", True, True),
+        ("segment-0000000001-0000000007.journal", True, True),
+        ("spare-0000000009.journal", True, False),
+        ("compacting.journal", True, False),
+        ("torn-0000000001-2.copy", False, False),
+        ("unfinished.copy", False, False),
+        ("oldreplica.1.segment-0000000001.journal", False, False),
+        ("server.lock", False, False),
+        ("../segment-0000000001.journal", False, False),
+        ("segment-0000000001.journal\n", False, False),
+        ("", False, False),
+    ],
+)
+def test_names_of_a_journal(name: str, ours: bool, history: bool) -> None:
+    assert (belongs(name), is_history(name)) == (ours, history)
+
+
+def test_everything_a_journal_writes_belongs_to_it() -> None:
+    recorded = written()
+    assert [name for name in recorded.disk._files if not belongs(name)] == []
+
+
+def test_of_a_spare_only_the_head_is_copied() -> None:
+    assert copied_bytes("spare-0000000009.journal", 16 * 1024) == 4096
+    assert copied_bytes("spare-0000000009.journal", 100) == 100
+    assert copied_bytes("segment-0000000009.journal", 16 * 1024) == 16 * 1024
+
+
+def test_a_survey_finds_each_file_up_to_its_last_batch() -> None:
+    recorded = written()
+    holdings = run_steps(survey(SMALL), recorded.disk)
+    segments = {segment.name: segment.end for segment in recorded.journal._segments}
+    prepared = recorded.journal._supply.prepared
+    if prepared is not None:
+        segments[prepared.name] = 4096
+    assert {name: size for name, size, _ in holdings.files} == segments
+    assert holdings.newest == recorded.journal._segments[-1].name
+    assert holdings.identity == SMALL.identity
+    for name, size, digest in holdings.files:
+        assert digest == sha256(content(recorded.disk, name)[:size]).digest()
+
+
+def test_a_survey_of_an_empty_directory_finds_nothing() -> None:
+    assert run_steps(survey(SMALL), SimulatedDisk()) == Holdings(0, "", ())
+
+
+def test_a_survey_changes_nothing() -> None:
+    disk = written().disk
+    before = {name: content(disk, name) for name in disk._files}
+    run_steps(survey(SMALL), disk)
+    assert {name: content(disk, name) for name in disk._files} == before
+
+
+def test_a_survey_stops_at_damage_and_leaves_out_what_is_no_segment() -> None:
+    recorded = written()
+    first, last = recorded.journal._segments[0].name, recorded.journal._segments[-1].name
+    recorded.disk.flip(last, 4096 + 70, 1)
+    recorded.disk.run((WriteAt("segment-0000099999.journal", 0, (bytes(4096),)),))
+    holdings = run_steps(survey(SMALL), recorded.disk)
+    sizes = {name: size for name, size, _ in holdings.files}
+    assert sizes[last] == 4096
+    assert sizes[first] > 4096
+    assert "segment-0000099999.journal" not in sizes
+    assert holdings.newest != last
+
+
+def test_what_a_power_cut_leaves_is_surveyed_as_the_beginning_of_what_was_written() -> None:
+    for seed in range(30):
+        recorded = written(150, seed)
+        whole = {name: content(recorded.disk, name) for name in recorded.disk._files}
+        disk = recorded.disk.copy()
+        disk.crash(Random(seed))
+        for name, size, digest in run_steps(survey(SMALL), disk).files:
+            assert digest == sha256(whole[name][:size]).digest()
