@@ -34,9 +34,12 @@ from embedbroker.storage import Journal
 from embedbroker.storage._recovered import RecoveredState
 from embedbroker.storage._replay import Replay
 from embedbroker.testing import ScenarioFailed, run_seed
+from embedclient.agent._call import Call, Steps, run_sequence
 from embedclient.agent._connection import Connection
 from embedclient.agent._consumer_credits import ConsumerCredits
+from embedclient.agent._delivery_flow import DeliveryFlow
 from embedclient.agent._line import SessionLine
+from embedclient.agent._transaction import Transaction as Endings
 from embedclient.engine.core import Channel
 from embedclient.errors import JMSException
 from embedclient.model import Instant, Xid
@@ -152,7 +155,7 @@ def settle_the_message_of_another_consumer(patch: pytest.MonkeyPatch) -> None:
     def taken_instead(queue: Queue, reference: Reference) -> Reference:
         for other in queue.consumers:
             if other.unsettled:
-                _, taken = other.unsettled.popitem(last=False)
+                _, taken = other.unsettled.oldest.popitem(last=False)
                 other.unsettled[reference.message.message_id] = reference
                 return taken
         return reference
@@ -347,9 +350,9 @@ def keep_the_duplicate_ids_of_what_was_rolled_back(patch: pytest.MonkeyPatch) ->
     rollback = Kernel.rollback
 
     def remembering(self: Kernel, transaction: Transaction) -> None:
-        rollback(self, transaction)
-        for _ in self.duplicates.commit(transaction):
+        for _ in self.duplicates.commit(transaction):  # before they are let go
             pass
+        rollback(self, transaction)
 
     patch.setattr(Kernel, "rollback", remembering)
 
@@ -383,14 +386,47 @@ def commit_half_of_a_branch(patch: pytest.MonkeyPatch) -> None:
     def halved(self: BranchTable, session: Session, xid: Xid, *, one_phase: bool) -> XaRefused | Refused | None:
         branch = self._branches.get(xid)
         if branch is not None and len(branch.transaction.acknowledged) > 1:
-            queue, reference = branch.transaction.acknowledged.pop()
-            self._kernel.settle(queue, (reference,), Outcome.FAILED)
+            queue, references, _outcome, _consumer = branch.transaction.acknowledged.pop()
+            self._kernel.settle(queue, references, Outcome.FAILED)
         return commit(self, session, xid, one_phase=one_phase)
 
     patch.setattr(BranchTable, "commit", halved)
 
 
+def let_a_commit_overtake_a_rollback(patch: pytest.MonkeyPatch) -> None:
+    """The client ends its transactions without regard for one another."""
+
+    def at_once(self: Endings, steps: Steps[Any], **_: bool) -> Call[Any]:
+        return run_sequence(steps, self._due)
+
+    patch.setattr(Endings, "run", at_once)
+    patch.setattr(Endings, "doom", lambda self, up_to: None)
+
+
+def forget_what_was_sent_behind_a_commit(patch: pytest.MonkeyPatch) -> None:
+    """The client takes its transaction for empty when the answer to a commit comes."""
+
+    def careless(self: Endings, up_to: int) -> None:
+        self._ended = self.work
+
+    patch.setattr(Endings, "committed", careless)
+
+
+def give_out_in_the_middle_of_a_reconnect(patch: pytest.MonkeyPatch) -> None:
+    """The client takes a start of its user for the end of the reconnect."""
+    run = DeliveryFlow._run
+
+    def at_once(self: DeliveryFlow) -> None:
+        self._rebuilding = False
+        run(self)
+
+    patch.setattr(DeliveryFlow, "_run", at_once)
+
+
 BUGS: list[Bug] = [
+    give_out_in_the_middle_of_a_reconnect,
+    let_a_commit_overtake_a_rollback,
+    forget_what_was_sent_behind_a_commit,
     confirm_before_sync,
     skip_a_replayed_acknowledgement,
     skip_a_replayed_message,

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from embedbroker.kernel import Queue
-from embedbroker.testing import Campaign, Moment, ScenarioFailed, run_seed
+from embedbroker.testing import Campaign, Moment, ScenarioFailed, ScenarioPlan, plan_of, run_plan, run_seed
+from embedbroker.testing._campaign import GROUP_MINIMA_PER_1000
+from embedbroker.testing._draw_group import draw_group_plan
+from embedbroker.testing._scenario import run_group_seed
 
 FIRST_SEED = 10_001
 SEEDS = range(FIRST_SEED, FIRST_SEED + 10)
@@ -71,3 +76,31 @@ def test_workers_change_nothing() -> None:
     arguments = ("--seeds", "4", "--first-seed", str(FIRST_SEED), "--hash-check", "0")
     digests = {run(*arguments, "--jobs", jobs).stdout.partition('"digest": ')[2].split(",")[0] for jobs in ("1", "2")}
     assert len(digests) == 1
+
+
+# -- brokers that share a store --------------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(300)  # seconds on a machine that does nothing else
+def test_seeds_of_groups_run_clean_and_meet_what_groups_meet() -> None:
+    campaign = Campaign(minima=GROUP_MINIMA_PER_1000)
+    for seed in SEEDS:
+        campaign.add(run_group_seed(seed))
+    assert campaign.passed, campaign.shortcomings()
+    assert campaign.hits[Moment.FAILOVER] > 0 and campaign.hits[Moment.FAILBACK] > 0
+    assert campaign.hits[Moment.FROZEN_LIVE] > 0 and campaign.hits[Moment.REPLAY_COMPARED] >= len(SEEDS)
+
+
+def test_one_seed_of_a_group_gives_one_trace_whatever_the_hash_seed() -> None:
+    arguments = ("--groups", "--digest", "--seeds", "2", "--first-seed", str(FIRST_SEED))
+    first, second = (run(*arguments, PYTHONHASHSEED=hash_seed) for hash_seed in ("0", "12345"))
+    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
+    assert first.stdout == second.stdout
+
+
+def test_the_plan_of_a_group_comes_back_from_its_file_as_it_was(tmp_path: Path) -> None:
+    kept = tmp_path / "kept.json"
+    assert run("--groups", "--keep", str(kept), "--first-seed", "7").returncode == 0
+    plan = plan_of(ScenarioPlan, json.loads(kept.read_text()))
+    assert plan == draw_group_plan(7) and plan.group is not None
+    assert run_plan(plan).digest == run_group_seed(7).digest

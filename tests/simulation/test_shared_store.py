@@ -116,6 +116,7 @@ def test_a_live_broker_that_lost_its_lock_confirms_nothing_more() -> None:
     group.run(1.0)
     group.locks.revoke(Lock.LIVE)
     group.run_until(PRIMARY, Role.STOPPED, within_s=0.6)
+    group.run(0.1)  # what it had said arrives
     confirmed = len(group.writer.confirmed)
     group.run(5.0)
     assert len(group.writer.confirmed) == confirmed
@@ -123,6 +124,7 @@ def test_a_live_broker_that_lost_its_lock_confirms_nothing_more() -> None:
     group.run_until(PRIMARY, Role.LIVE)
 
 
+@pytest.mark.timeout(300)  # seconds on a machine that does nothing else
 def test_random_faults_with_one_and_with_several_backups() -> None:
     hits: Counter[str] = Counter()
     failovers: list[float] = []
@@ -168,6 +170,7 @@ def run_seeds() -> None:
 def test_a_store_that_gives_a_lock_twice_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MemoryLocks, "take", lambda self, lock, session: True)
     monkeypatch.setattr(MemoryLocks, "holds", lambda self, lock, session: True)
+    monkeypatch.setattr(NodeRecord, "may_follow", lambda self, life: True)
     with pytest.raises(AssertionError, match="have the journal"):
         run_seeds()
 
@@ -181,6 +184,8 @@ def test_a_backup_that_does_not_wait_for_the_lock_is_noticed(monkeypatch: pytest
         original(self, batch, tuple(granted), now)
 
     monkeypatch.setattr(Claim, "on_done", believes)
+    monkeypatch.setattr(MemoryLocks, "holds", lambda self, lock, session: True)
+    monkeypatch.setattr(NodeRecord, "may_follow", lambda self, life: True)
     with pytest.raises(AssertionError, match="have the journal"):
         run_seeds()
 

@@ -13,17 +13,24 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import attrs
 
 from embedbroker.testing import Campaign, ScenarioFailed, SeedResult, draw_plan, run_seed, values_of
+from embedbroker.testing._campaign import GROUP_MINIMA_PER_1000
+from embedbroker.testing._draw_group import draw_group_plan
+from embedbroker.testing._scenario import run_group_seed
 
 #: About four minutes on two cores.
 SEEDS = 1_500
+#: About a minute.
+GROUP_SEEDS = 250
 HASH_CHECK_SEEDS = 50
+GROUP_HASH_CHECK_SEEDS = 10
 PROGRESS_S = 2.0
 FAILURES_SHOWN_MAX = 5
 #: Objects that may wait for the garbage collector before it looks for cycles.
@@ -33,24 +40,30 @@ _GARBAGE_MAX = 50_000
 def main(arguments: list[str] | None = None) -> int:
     """Exit code 0 if every seed ran clean and nothing fell short, 1 otherwise."""
     options = _parser().parse_args(arguments)
+    if options.seeds is None:
+        options.seeds = GROUP_SEEDS if options.groups else SEEDS
+    if options.hash_check is None:
+        options.hash_check = GROUP_HASH_CHECK_SEEDS if options.groups else HASH_CHECK_SEEDS
     if options.keep is not None:
-        options.keep.write_text(json.dumps(values_of(draw_plan(options.first_seed)), indent=1) + "\n")
+        draw = draw_group_plan if options.groups else draw_plan
+        options.keep.write_text(json.dumps(values_of(draw(options.first_seed)), indent=1) + "\n")
         return 0
     if options.digest:
-        for result in map(run_seed, range(options.first_seed, options.first_seed + options.seeds)):
+        for result in map(_runner(options.groups), range(options.first_seed, options.first_seed + options.seeds)):
             sys.stdout.write(f"{result.seed} {result.digest}\n")
         return 0
     started = time.monotonic()
-    campaign = Campaign()
+    campaign = Campaign(minima=GROUP_MINIMA_PER_1000) if options.groups else Campaign()
     _run(campaign, options, started)
     hash_check = True
     if options.hash_check:
         seeds = min(options.hash_check, options.seeds)
-        hash_check = _hash_check(options.first_seed, seeds, campaign, options.interpreter or (), options.jobs)
+        hash_check = _hash_check(options, seeds, campaign)
     seconds = time.monotonic() - started
     summary = {
         **campaign.summary(),
         "first_seed": options.first_seed,
+        "groups": options.groups,
         "digests_equal_under_other_hash_seeds": hash_check if options.hash_check else None,
         "seconds": round(seconds, 1),
         "seeds_per_second": round(campaign.seeds / seconds, 2),
@@ -65,17 +78,17 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m embedbroker.testing", description="Simulated crashes from seeds.")
-    parser.add_argument("--seeds", type=int, default=SEEDS, help=f"how many (default {SEEDS})")
+    parser.add_argument("--seeds", type=int, help=f"how many (default {SEEDS}, of groups {GROUP_SEEDS})")
+    parser.add_argument("--groups", action="store_true", help="brokers that share a store, instead of one of its own")
     parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1, help="worker processes (default 1)")
     parser.add_argument(
         "--hash-check",
         type=int,
         nargs="?",
-        const=HASH_CHECK_SEEDS,
-        default=HASH_CHECK_SEEDS,
         metavar="SEEDS",
-        help=f"compare digests of so many seeds under other hash seeds (default {HASH_CHECK_SEEDS}, 0: do not)",
+        help="compare digests of so many seeds under other hash seeds"
+        f" (default {HASH_CHECK_SEEDS}, of groups {GROUP_HASH_CHECK_SEEDS}, 0: do not)",
     )
     parser.add_argument(
         "--interpreter", action="append", metavar="PYTHON", help="compare with this Python version, too"
@@ -96,11 +109,11 @@ def _parser() -> argparse.ArgumentParser:
 def _run(campaign: Campaign, options: argparse.Namespace, started: float) -> None:
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     shown = started
-    for outcome in _outcomes(seeds, options.jobs):
+    for outcome in _outcomes(_runner(options.groups), seeds, options.jobs):
         if isinstance(outcome, ScenarioFailed):
             campaign.add_failure(outcome)
             if len(campaign.failures) <= FAILURES_SHOWN_MAX:
-                _show_failure(outcome, options.trace)
+                _show_failure(outcome, options)
             if len(campaign.failures) >= options.max_failures:
                 return
         else:
@@ -111,13 +124,18 @@ def _run(campaign: Campaign, options: argparse.Namespace, started: float) -> Non
             _show_progress(campaign, len(seeds), now - started)
 
 
-def _outcomes(seeds: range, jobs: int) -> Iterator[SeedResult | ScenarioFailed]:
+def _runner(groups: bool) -> Callable[[int], SeedResult]:
+    return run_group_seed if groups else run_seed
+
+
+def _outcomes(run: Callable[[int], SeedResult], seeds: range, jobs: int) -> Iterator[SeedResult | ScenarioFailed]:
+    outcome = partial(_outcome, run)
     if jobs <= 1:
         _collect_seldom()
-        yield from map(_outcome, seeds)
+        yield from map(outcome, seeds)
         return
     with ProcessPoolExecutor(jobs, initializer=_collect_seldom) as pool:
-        yield from pool.map(_outcome, seeds, chunksize=10)
+        yield from pool.map(outcome, seeds, chunksize=10)
 
 
 def _collect_seldom() -> None:
@@ -127,9 +145,9 @@ def _collect_seldom() -> None:
     gc.set_threshold(_GARBAGE_MAX)
 
 
-def _outcome(seed: int) -> SeedResult | ScenarioFailed:
+def _outcome(run: Callable[[int], SeedResult], seed: int) -> SeedResult | ScenarioFailed:
     try:
-        return run_seed(seed)
+        return run(seed)
     except ScenarioFailed as failure:
         return failure
 
@@ -143,21 +161,24 @@ def _show_progress(campaign: Campaign, seeds: int, seconds: float) -> None:
     sys.stderr.flush()
 
 
-def _show_failure(failure: ScenarioFailed, lines: int) -> None:
-    replay = f"python -m embedbroker.testing --first-seed {failure.seed} --seeds 1 --hash-check 0 --trace 1000"
-    text = ["", f"seed {failure.seed} FAILED: {failure.text}", *failure.trace[-lines:], f"replay: {replay}", ""]
+def _show_failure(failure: ScenarioFailed, options: argparse.Namespace) -> None:
+    groups = " --groups" if options.groups else ""
+    replay = f"python -m embedbroker.testing{groups} --first-seed {failure.seed} --seeds 1 --hash-check 0 --trace 1000"
+    trace = failure.trace[-options.trace :]
+    text = ["", f"seed {failure.seed} FAILED: {failure.text}", *trace, f"replay: {replay}", ""]
     sys.stderr.write("\n".join(text) + "\n")
 
 
-def _hash_check(first_seed: int, seeds: int, campaign: Campaign, interpreters: Sequence[str], jobs: int) -> bool:
+def _hash_check(options: argparse.Namespace, seeds: int, campaign: Campaign) -> bool:
     """Runs seeds again in processes with other hash seeds, or of other interpreters, and compares all digests."""
+    first_seed, interpreters = options.first_seed, options.interpreter or ()
     known = {seed: digest for seed, digest in campaign.digests.items() if first_seed <= seed < first_seed + seeds}
     if not known:
         return True
     clean = max(known) - first_seed + 1
     ways = [(sys.executable, "0"), (sys.executable, "4242"), *((interpreter, "7") for interpreter in interpreters)]
-    with ThreadPoolExecutor(jobs) as pool:
-        runs = list(pool.map(lambda way: _digests(first_seed, clean, *way), ways))
+    with ThreadPoolExecutor(options.jobs) as pool:
+        runs = list(pool.map(lambda way: _digests(options, clean, *way), ways))
     equal = True
     for seed, digest in sorted(known.items()):
         found = {digest, *(run.get(seed, "none") for run in runs)}
@@ -170,9 +191,9 @@ def _hash_check(first_seed: int, seeds: int, campaign: Campaign, interpreters: S
     return equal
 
 
-def _digests(first_seed: int, seeds: int, interpreter: str, hash_seed: str) -> dict[int, str]:
-    command = [interpreter, "-m", "embedbroker.testing", "--digest"]
-    command += ["--seeds", str(seeds), "--first-seed", str(first_seed)]
+def _digests(options: argparse.Namespace, seeds: int, interpreter: str, hash_seed: str) -> dict[int, str]:
+    command = [interpreter, "-m", "embedbroker.testing", "--digest", *(["--groups"] if options.groups else [])]
+    command += ["--seeds", str(seeds), "--first-seed", str(options.first_seed)]
     # Another interpreter needs no installation of its own: all that a simulation imports is plain Python.
     paths = [str(Path(__file__).parents[2]), str(Path(attrs.__file__).parents[1])]
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(paths)}

@@ -14,9 +14,10 @@ from attrs import define, field
 from embedbroker.testing._scenario import ScenarioFailed, SeedResult
 from embedbroker.testing._scene import Moment
 
-__all__ = ["Campaign"]
+__all__ = ["GROUP_MINIMA_PER_1000", "Campaign"]
 
 #: Hits per 1,000 seeds that a campaign must reach: about a third of what it usually does.
+#: Those of groups come with brokers that share a store.
 MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.CRASH: 800,
     Moment.CRASH_WITH_UNSYNCED_RECORDS: 200,
@@ -61,6 +62,36 @@ MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.BRANCH_PREPARED: 2_000,
     Moment.BRANCH_RECOVERED: 20,
     Moment.CRASH_WITH_PREPARED_BRANCHES: 20,
+    Moment.ENDING_LEFT_ALONE: 1_000,
+}
+GROUP_MINIMA_PER_1000: Mapping[Moment, int] = {
+    Moment.CRASH: 600,
+    Moment.CRASH_WITH_UNSYNCED_RECORDS: 100,
+    Moment.CRASH_WITH_OPEN_TRANSACTIONS: 100,
+    Moment.CRASH_DURING_SEGMENT_SWITCH: 10,
+    Moment.CRASH_DURING_COMPACTION: 20,
+    Moment.CRASH_DURING_RECOVERY: 150,
+    Moment.CRASH_WITH_PREPARED_BRANCHES: 5,
+    Moment.FAILOVER: 350,
+    Moment.FAILBACK: 250,
+    Moment.FROZEN_LIVE: 120,
+    Moment.FROZEN_WAITER: 40,
+    Moment.REPLACED_WHILE_FROZEN: 10,
+    Moment.WOKE_UP_REPLACED: 6,
+    Moment.PASSED_OVER: 10,
+    Moment.ANSWER_OF_STORE_LOST: 20,
+    Moment.STORE_LOST: 60,
+    Moment.STORE_BROKE_IN_BATCH: 80,
+    Moment.FULL_ON_ONE_SIDE: 60,
+    Moment.CLOCK_JUMPED: 25,
+    Moment.LOCK_LOST: 6,
+    Moment.BRANCHES_MOVED: 10,
+    Moment.REBUILT: 200,
+    Moment.SEND_IN_DOUBT: 200,
+    Moment.COMMIT_IN_DOUBT: 80,
+    Moment.BRANCH_PREPARED: 1_000,
+    Moment.DUPLICATE_REJECTED: 2,
+    Moment.REPLAY_COMPARED: 1_000,
 }
 #: Below this number of seeds the minima say more about luck than about the campaign.
 SEEDS_FOR_MINIMA = 200
@@ -70,8 +101,9 @@ FAULTS_MIN = 3
 
 @define(eq=False)
 class Campaign:
-    """The sum of many seeds."""
+    """The sum of many seeds; ``minima`` are the hits per 1,000 seeds that it must reach."""
 
+    minima: Mapping[Moment, int] = field(default=MINIMA_PER_1000, kw_only=True)
     seeds: int = 0
     operations: int = 0
     faults: int = 0
@@ -107,7 +139,7 @@ class Campaign:
         found = [f"seed {seed} has fewer than {OPERATIONS_MIN} operations or {FAULTS_MIN} faults" for seed in self.thin]
         if self.seeds < SEEDS_FOR_MINIMA:
             return found
-        for moment, minimum in MINIMA_PER_1000.items():
+        for moment, minimum in self.minima.items():
             wanted = minimum * self.seeds // 1000
             if self.hits[moment] < wanted:
                 found.append(f"{moment.name.lower()}: {self.hits[moment]} hits, at least {wanted} are wanted")

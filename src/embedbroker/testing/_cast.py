@@ -5,15 +5,16 @@ from __future__ import annotations
 from attrs import define, field
 
 from embedbroker.config import AddressSettings, BrokerConfig
+from embedbroker.testing._broker_view import BrokerView
 from embedbroker.testing._browsers import SimulatedBrowser
 from embedbroker.testing._clients import ClientHost
 from embedbroker.testing._consumers import SimulatedConsumer
+from embedbroker.testing._impatient import ImpatientProducer
 from embedbroker.testing._listeners import SharedSubscription, TopicListener
 from embedbroker.testing._network import Network
-from embedbroker.testing._node_host import NodeHost
 from embedbroker.testing._once_only import OnceOnlyProducer
 from embedbroker.testing._plan import BrokerPlan, ScenarioPlan
-from embedbroker.testing._producers import SimulatedProducer
+from embedbroker.testing._producers import ProducerPlan, SimulatedProducer
 from embedbroker.testing._scene import Scene, Topic
 from embedbroker.testing._switches import ConnectionSwitch
 from embedbroker.testing._xa_users import XaConsumer, XaProducer
@@ -70,20 +71,18 @@ def broker_config(plan: BrokerPlan, name: str) -> BrokerConfig:
     )
 
 
-def make_cast(plan: ScenarioPlan, scene: Scene, network: Network, broker: NodeHost) -> Cast:
+def make_cast(plan: ScenarioPlan, scene: Scene, network: Network, broker: BrokerView) -> Cast:
     """Everybody a plan names."""
     cast = Cast()
     for topic in plan.topics:
         colors = {queue.name: queue.color for queue in topic.queues}
         cast.topics.append(Topic(topic.address, topic.is_topic, colors, automatic=topic.automatic))
     for host in plan.hosts:
-        cast.hosts.append(ClientHost(network, host.name, broker.name, host.settings))
+        cast.hosts.append(ClientHost(network, host.name, broker.names, host.settings))
     for producer in plan.producers:
         topics = [cast.topics[number] for number in producer.topics]
         host_of = cast.hosts[producer.host]
-        kind: type[SimulatedProducer] = OnceOnlyProducer if producer.plan.identifies else SimulatedProducer
-        if producer.plan.branches:
-            kind = XaProducer
+        kind = _kind_of(producer.plan)
         cast.producers.append(kind(scene, host_of, producer.name, topics, producer.plan))
     homes = {name: topic for topic in cast.topics for name in topic.subscriptions}
     for consumer in plan.consumers:
@@ -100,7 +99,15 @@ def make_cast(plan: ScenarioPlan, scene: Scene, network: Network, broker: NodeHo
     return cast
 
 
-def _add_others(plan: ScenarioPlan, cast: Cast, scene: Scene, network: Network, broker: NodeHost) -> None:
+def _kind_of(plan: ProducerPlan) -> type[SimulatedProducer]:
+    if plan.branches:
+        return XaProducer
+    if plan.identifies:
+        return OnceOnlyProducer
+    return ImpatientProducer if plan.impatient_chance else SimulatedProducer
+
+
+def _add_others(plan: ScenarioPlan, cast: Cast, scene: Scene, network: Network, broker: BrokerView) -> None:
     shared: dict[str, SharedSubscription] = {}
     for role in plan.listeners:
         topic = cast.topics[role.topic]
@@ -124,6 +131,6 @@ def _add_others(plan: ScenarioPlan, cast: Cast, scene: Scene, network: Network, 
         )
     if plan.browser is not None:
         queues = [name for topic in cast.topics for name in topic.subscriptions]
-        host = ClientHost(network, ONLOOKER, broker.name, plan.browser.settings)
+        host = ClientHost(network, ONLOOKER, broker.names, plan.browser.settings)
         cast.hosts.append(host)
         cast.others.append(SimulatedBrowser(scene, host, "browser", queues, plan.browser.pause_s))

@@ -13,8 +13,8 @@ from attrs import define, field
 
 from embedbroker.kernel import Consumer, Kernel, Queue, Session
 from embedbroker.storage import Journal, JournalState, RecoveredState
+from embedbroker.testing._broker_view import BrokerView
 from embedbroker.testing._disk import SimulatedDisk
-from embedbroker.testing._node_host import NodeHost
 from embedbroker.testing._queue_checkers import moved_from
 from embedbroker.testing._scene import Moment, Scene, Topic
 from embedclient.wire.core import (
@@ -39,7 +39,7 @@ class BrokerChecker:
     """Watches one broker through all its lives."""
 
     scene: Scene
-    broker: NodeHost
+    broker: BrokerView
     topics: Sequence[Topic]
     onlooker: str  # the client of browsers
     #: The sessions there were after the last step, with the queues that each has consumed.
@@ -128,7 +128,7 @@ class BrokerChecker:
                     found[key] = None
                 # What a branch took may be owed: its user may have given it up without knowing that it is prepared.
                 for transaction in node.kernel.branches.transactions():
-                    taken = [reference.message for other, reference in transaction.acknowledged if other is queue]
+                    taken = [reference.message for other, reference in transaction.deliveries() if other is queue]
                     found.update(dict.fromkeys([str(message.property("key")) for message in taken]))
                 moved = moved_from(node.kernel, subscription)
                 for key in ledger.missing(subscription):
@@ -237,7 +237,7 @@ class BrokerChecker:
         local = [session.kernel_session.transaction for session in node.core.sessions.values()]
         for transaction in dict.fromkeys([*local, *node.kernel.branches.transactions()]):
             if transaction is not None:
-                references.extend(reference for acked, reference in transaction.acknowledged if acked is queue)
+                references.extend(reference for acked, reference in transaction.deliveries() if acked is queue)
         durable = [reference for reference in references if reference.message.durable]
         return sorted((reference.message.message_id, reference.position) for reference in durable)
 

@@ -7,7 +7,7 @@ scripts; what the agent does is the agent's own affair.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from embedbroker.testing._network import Link, Network
 from embedbroker.testing._scripts import Script, Steps
@@ -26,6 +26,7 @@ from embedclient.agent import (
     Notification,
     Output,
     PeerClosed,
+    RoundRobinPolicy,
     SendBytes,
     Tick,
     Written,
@@ -46,7 +47,7 @@ def connector_to(broker: str) -> TransportConfiguration:
 class ClientHost:
     """One client process: at most one agent at a time, any number of scripts."""
 
-    def __init__(self, network: Network, name: str, broker: str, settings: LocatorSettings) -> None:
+    def __init__(self, network: Network, name: str, brokers: Sequence[str], settings: LocatorSettings) -> None:
         self.name = name
         self.network = network
         self.world = network.world
@@ -54,7 +55,7 @@ class ClientHost:
         self.failovers = 0  # reconnects after which sessions were rebuilt
         self.reattachments = 0  # reconnects after which every session went on where it was
         self.on_notification: list[Callable[[Notification], None]] = []
-        self._broker = broker
+        self._brokers = brokers
         self._agent: Agent | None = None
         self._agents = 0
         self._links: dict[int, Link] = {}
@@ -71,7 +72,9 @@ class ClientHost:
             self._drop_links("replaced")
             self._agents += 1
             self.world.note(self.name, "new agent", self._agents)
-            agent = Agent(self.settings, [connector_to(self._broker)], FirstElementPolicy(), self.world.entropy())
+            entropy = self.world.entropy()
+            policy = RoundRobinPolicy(entropy) if len(self._brokers) > 1 else FirstElementPolicy()
+            agent = Agent(self.settings, [connector_to(each) for each in self._brokers], policy, entropy)
             agent.on_notification = self._notify
             self._agent = agent
         return agent

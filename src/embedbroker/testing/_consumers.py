@@ -11,9 +11,9 @@ from typing import Any
 
 from attrs import define, field, frozen
 
+from embedbroker.testing._broker_view import BrokerView
 from embedbroker.testing._clients import ClientHost
 from embedbroker.testing._messages import Letter, key_of, selector_of
-from embedbroker.testing._node_host import NodeHost
 from embedbroker.testing._scene import Moment, Phase, Scene, Topic
 from embedbroker.testing._scripts import Arrival, Steps
 from embedclient.agent import (
@@ -78,7 +78,7 @@ class SimulatedConsumer:
 
     scene: Scene
     host: ClientHost
-    broker: NodeHost
+    broker: BrokerView
     name: str
     subscription: str
     plan: ConsumerPlan
@@ -264,6 +264,8 @@ class SimulatedConsumer:
         scene, ledger = self.scene, self.scene.ledger
         key = key_of(delivery.message)
         scene.operate(self.name, "takes", f"{key} {delivery.delivery_count}")
+        if session.rebuilt:
+            scene.fail(f"{self.name}: {key} was given out before its user heard that the session was made again")
         if self.plan.color is not None and delivery.message.property("color") != self.plan.color:
             scene.fail(f"{self.name}: {key} passed the filter {self.plan.color}")
         stale = not self.broker.knows_session(session.name)
@@ -289,6 +291,9 @@ class SimulatedConsumer:
                 yield from self._acknowledge_now(session, delivery, key)
             case ConsumerKind.INDIVIDUAL:
                 self._seen[delivery.message.message_id] = key
+                if delivery.message.message_id in self._seen_before_failure:
+                    # It came again already, and the client has not told yet that it has failed over.
+                    self._seen_before_failure.remove(delivery.message.message_id)
                 yield session.consumed(delivery)
                 if scene.phase is not Phase.WORK or scene.chance(0.9):
                     yield from self._acknowledge_one(session, delivery, key)

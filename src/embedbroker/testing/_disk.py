@@ -7,6 +7,7 @@ kept. Refuses to know what the files mean. All chance comes from the generator h
 
 from __future__ import annotations
 
+from hashlib import sha256
 from random import Random
 
 from attrs import Factory, define
@@ -14,6 +15,7 @@ from attrs import Factory, define
 from embedbroker.storage import (
     SECTOR_BYTES,
     Allocate,
+    Digest,
     DiskFault,
     DiskOperation,
     FaultKind,
@@ -28,7 +30,16 @@ from embedbroker.storage import (
     WriteAt,
 )
 
-__all__ = ["SimulatedDisk"]
+__all__ = ["DiskSpeed", "SimulatedDisk"]
+
+
+@define
+class DiskSpeed:
+    """How long disk work takes: a fixed part, a part per sync, and a factor for bad days."""
+
+    base_s: float = 0.00005
+    sync_s: float = 0.0004
+    factor: float = 1.0
 
 
 @define(eq=False)
@@ -50,11 +61,12 @@ _Change = dict[str, _File | None]
 class SimulatedDisk:
     """One directory. ``capacity_bytes`` limits the sum of file sizes; None: no limit.
 
-    ``operations`` counts what was done.
+    ``operations`` counts what was done. Each batch takes ``loop_latency_s`` of the clock of the run it is used in.
     """
 
     capacity_bytes: int | None = None
     operations: int = 0
+    loop_latency_s: float = 0.0
     _faults: dict[int, DiskFault] = Factory(dict)
     _files: dict[str, _File] = Factory(dict)
     # The directory as the disk has it, and the changes since, oldest first.
@@ -92,6 +104,13 @@ class SimulatedDisk:
             _crash_file(self._durable[name], random, tear)
         self._files = dict(self._durable)
 
+    def lose_unsynced(self) -> None:
+        """Cut the power at the moment that tells most: exactly what was synced is kept."""
+        self._changes.clear()
+        for file in self._durable.values():
+            _lose_unsynced(file)
+        self._files = dict(self._durable)
+
     def flip(self, file: str, offset: int, mask: int) -> None:
         """Damage one byte at rest."""
         self._files[file].content[offset] ^= mask
@@ -103,7 +122,7 @@ class SimulatedDisk:
         def twin(names: _Change) -> _Change:
             return {name: twins.setdefault(id(file), _copy(file)) if file else None for name, file in names.items()}
 
-        other = SimulatedDisk(self.capacity_bytes, self.operations)
+        other = SimulatedDisk(self.capacity_bytes, self.operations, self.loop_latency_s)
         _apply(other._files, twin({**self._files}))
         _apply(other._durable, twin({**self._durable}))
         other._changes = [twin(change) for change in self._changes]
@@ -128,6 +147,8 @@ class SimulatedDisk:
                 _sync(self._existing(file))
             case Read(file, offset, length):
                 return bytes(self._existing(file).content[offset : offset + length])
+            case Digest(file, offset, length):
+                return sha256(self._existing(file).content[offset : offset + length]).digest()
             case ListFiles():
                 return tuple(sorted(self._files))
             case Stat(file):
@@ -242,6 +263,20 @@ def _crash_file(file: _File, random: Random, tear: bool) -> None:
     file.older.clear()
     file.lost.clear()
     file.durable_size = size
+
+
+def _lose_unsynced(file: _File) -> None:
+    """Bring back the durable bytes of every sector written since."""
+    size = file.durable_size
+    file.content.extend(bytes(max(0, size - len(file.content))))
+    del file.content[size:]
+    for sector, durable in {**file.older, **file.lost}.items():
+        start = sector * SECTOR_BYTES
+        stop = min(start + SECTOR_BYTES, size)
+        if stop > start:
+            file.content[start:stop] = durable[: stop - start]
+    file.older.clear()
+    file.lost.clear()
 
 
 def _copy(file: _File) -> _File:

@@ -11,7 +11,8 @@ from attrs import define, evolve, field
 
 from embedbroker.storage import JournalSettings
 from embedbroker.testing._consumers import ConsumerKind, ConsumerPlan
-from embedbroker.testing._faults import draw_faults
+from embedbroker.testing._fault_kinds import draw_faults
+from embedbroker.testing._impatient import impatient
 from embedbroker.testing._messages import COLORS
 from embedbroker.testing._once_only import once_only
 from embedbroker.testing._plan import (
@@ -54,7 +55,8 @@ _CONFIRMATION_WINDOWS = (-1, -1, 0, 1, 100, 500, 2_000, 10_000, 100_000)
 def draw_plan(seed: int) -> ScenarioPlan:
     """The plan of a seed.
 
-    In one of four all producers give their messages duplicate ids, in another one transactions are XA branches.
+    In one of four all producers give their messages duplicate ids, in another one transactions are XA branches; in the
+    others some producers do not wait for the end of their transactions.
     """
     plan = _Draw(Random(f"plan {seed}")).plan(seed)
     match seed % 4:
@@ -62,7 +64,7 @@ def draw_plan(seed: int) -> ScenarioPlan:
             return two_phase(plan)
         case 3:
             return once_only(plan)
-    return plan
+    return impatient(plan)
 
 
 @define(eq=False)

@@ -6,65 +6,21 @@ Faults act on hosts, links and the disk. They know nothing of messages.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from enum import IntEnum
-from random import Random
 
 from attrs import define, field, frozen
 
 from embedbroker.testing._clients import ClientHost
+from embedbroker.testing._fault_kinds import FaultKind
 from embedbroker.testing._network import Network
+from embedbroker.testing._network_faults import NetworkFaults
 from embedbroker.testing._node_host import NodeHost
 from embedbroker.testing._scene import Moment, Scene
 
-__all__ = ["FaultKind", "FaultPlan", "draw_faults"]
+__all__ = ["FaultPlan"]
 
-
-class FaultKind(IntEnum):
-    CRASH = 0
-    CRASH_WHILE_WRITING = 1
-    CRASH_WHILE_SWITCHING = 2
-    CRASH_WHILE_COMPACTING = 3
-    CRASH_TWICE = 4
-    RESTART = 5
-    CUT_ONE = 6
-    CUT_ALL = 7
-    HOLD_ONE_WAY = 8
-    PARTITION = 9
-    DELAY = 10
-    SLOW_DISK = 11
-    FULL_DISK = 12
-    DISK_ERROR = 13
-    CLIENT_CRASH = 14
-    HALF_OPEN = 15
-
-
-_WEIGHTS = {
-    FaultKind.CRASH: 3,
-    FaultKind.CRASH_WHILE_WRITING: 4,
-    FaultKind.CRASH_WHILE_SWITCHING: 3,
-    FaultKind.CRASH_WHILE_COMPACTING: 3,
-    FaultKind.CRASH_TWICE: 2,
-    FaultKind.RESTART: 2,
-    FaultKind.CUT_ONE: 9,
-    FaultKind.CUT_ALL: 3,
-    FaultKind.HOLD_ONE_WAY: 2,
-    FaultKind.PARTITION: 2,
-    FaultKind.DELAY: 2,
-    FaultKind.SLOW_DISK: 2,
-    FaultKind.FULL_DISK: 1,
-    FaultKind.DISK_ERROR: 1,
-    FaultKind.CLIENT_CRASH: 3,
-    FaultKind.HALF_OPEN: 4,
-}
 
 #: A crash that waits for its moment does not wait longer.
 _PATIENCE_S = 1.0
-
-
-def draw_faults(random: Random, count: int) -> list[FaultKind]:
-    """A random selection."""
-    kinds = list(_WEIGHTS)
-    return random.choices(kinds, weights=[_WEIGHTS[kind] for kind in kinds], k=count)
 
 
 @frozen(eq=False)
@@ -96,6 +52,12 @@ class FaultPlan:
     _waiting: tuple[int, Callable[[], bool], Moment] | None = field(default=None, init=False)
     _numbers: int = field(default=0, init=False)
     _crash_again: bool = field(default=False, init=False)
+    _links: NetworkFaults = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._links = NetworkFaults(
+            self.scene, self.network, (self.broker.name,), self.clients, self._later, self._healed
+        )
 
     def schedule(self, strikes: Iterable[tuple[FaultKind, float]]) -> None:
         """Sets each fault at its time, in seconds from now."""
@@ -147,7 +109,7 @@ class FaultPlan:
             case FaultKind.SLOW_DISK | FaultKind.FULL_DISK | FaultKind.DISK_ERROR:
                 self._strike_disk(kind)
             case _:
-                self._strike_network(kind)
+                self._links.strike(kind)
 
     # The broker
 
@@ -242,50 +204,8 @@ class FaultPlan:
         self.broker.disk.repair()
         self._start()
 
-    # The network
-
-    def _strike_network(self, kind: FaultKind) -> None:
-        scene, network, random = self.scene, self.network, self.scene.world.random
-        duration = 0.01 + random.random() * random.choice((0.1, 1.0, 3.0))
-        client = random.choice(self.clients).name
-        match kind:
-            case FaultKind.CUT_ONE:
-                # Bytes pile up for a moment, so that the cut loses some of them in both directions.
-                network.hold(client, self.broker.name)
-                network.hold(self.broker.name, client)
-                self._later(random.random() * random.choice((0.0, 0.005, 0.05)), lambda: self._cut(client))
-            case FaultKind.CUT_ALL:
-                for link in list(network.links):
-                    scene.hit(Moment.CONNECTION_CUT)
-                    link.cut("connection reset")
-                self._outstanding -= 1
-            case FaultKind.HALF_OPEN:
-                for link in network.between(client, self.broker.name):
-                    scene.hit(Moment.HALF_OPEN)
-                    link.fall_silent(random.choice((link.near, link.far)), "connection reset")
-                self._outstanding -= 1
-            case FaultKind.HOLD_ONE_WAY:
-                scene.hit(Moment.DIRECTION_HELD)
-                pair = (client, self.broker.name) if scene.chance(0.5) else (self.broker.name, client)
-                network.hold(*pair)
-                self._later(duration, lambda: network.release(*pair))
-            case FaultKind.PARTITION:
-                scene.hit(Moment.DIRECTION_HELD)
-                network.hold(client, self.broker.name)
-                network.hold(self.broker.name, client)
-                self._later(duration, network.heal)
-            case _:
-                scene.hit(Moment.NETWORK_DELAYED)
-                network.latency_s, usual = 0.05 + random.random() * 0.2, network.latency_s
-                self._later(duration, lambda: setattr(network, "latency_s", min(usual, 0.001)))
-
-    def _cut(self, client: str) -> None:
-        broker = self.broker.name
-        for link in self.network.between(client, broker):
-            self.scene.hit(Moment.CONNECTION_CUT)
-            link.cut("connection reset")
-        self.network.release(client, broker)
-        self.network.release(broker, client)
+    def _healed(self) -> None:
+        self._outstanding -= 1
 
     def _later(self, delay_s: float, what: Callable[[], None]) -> None:
         self.scene.world.after(delay_s, self, _Undo(what))

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from attrs import define, field
 
+from embedbroker.testing._broker_view import BrokerView
 from embedbroker.testing._clients import ClientHost
 from embedbroker.testing._messages import key_of, selector_of
-from embedbroker.testing._node_host import NodeHost
 from embedbroker.testing._scene import Moment, Phase, Scene, Topic
 from embedbroker.testing._scripts import Arrival, Steps
 from embedclient.agent import Consumer, FailoverCompleted, Notification, Session, SessionMode
@@ -65,7 +65,7 @@ class TopicListener:
 
     scene: Scene
     host: ClientHost
-    broker: NodeHost
+    broker: BrokerView
     name: str
     topic: Topic
     color: str | None

@@ -2,16 +2,20 @@
 
 It is the twin of the broker's trio edge, with a power switch: it can crash, with the disk losing what was not synced,
 be stopped in order, and start again on the same disk. It decides nothing about messages.
+
+It can be frozen, too: what happens to it then waits, and it goes on later without knowing that time has passed. Of its
+disk work only what was under way goes on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
-from attrs import define, frozen
+from attrs import frozen
 
-from embedbroker.config import BrokerConfig, Role
-from embedbroker.locks import LockFault, Locks, LockSession, LockWork, called
+from embedbroker.config import BrokerConfig, ReplicationBackup, ReplicationPrimary, Role
+from embedbroker.locks import LeaseSession, LeaseWork, LockFault, LockManagers, Locks, LockSession, LockWork, called
 from embedbroker.node import (
     Accepted,
     BytesReceived,
@@ -38,9 +42,21 @@ from embedbroker.node import (
     Tick,
     Written,
 )
-from embedbroker.storage import Allocate, DiskFault, DiskWork, JournalSettings, Lane, Read, Rename, Sync, WriteAt
-from embedbroker.testing._disk import SimulatedDisk
+from embedbroker.storage import (
+    Allocate,
+    DiskFault,
+    DiskWork,
+    FaultKind,
+    JournalSettings,
+    Lane,
+    Read,
+    Rename,
+    Sync,
+    WriteAt,
+)
+from embedbroker.testing._disk import DiskSpeed, SimulatedDisk
 from embedbroker.testing._network import Link, Network
+from embedclient.model import Instant
 
 __all__ = ["NodeHost"]
 
@@ -64,16 +80,7 @@ class _LockAnswer:
     """The lock store has done what a life of the broker asked for."""
 
     life: int
-    work: LockWork
-
-
-@define
-class DiskSpeed:
-    """How long disk work takes: a fixed part, a part per sync, and a factor for bad days."""
-
-    base_s: float = 0.00005
-    sync_s: float = 0.0004
-    factor: float = 1.0
+    work: LockWork | LeaseWork
 
 
 class NodeHost:
@@ -85,7 +92,7 @@ class NodeHost:
         config: BrokerConfig,
         disk: SimulatedDisk,
         settings: JournalSettings,
-        locks: Locks | None = None,
+        locks: Locks | LockManagers | None = None,
     ) -> None:
         self.name = config.name
         self.network = network
@@ -106,7 +113,18 @@ class NodeHost:
         self.on_send: list[Callable[[int, str, bytes], None]] = []
         self.on_role: list[Callable[[Role], None]] = []
         self.notices: list[str] = []
-        self._session: LockSession | None = None
+        self.frozen = False
+        #: Another one of its group has been granted the journal, while this life was frozen.
+        self.superseded = False
+        #: How far its wall clock is from that of the world.
+        self.clock_offset_ms = 0
+        #: Its disk has no room for it, although others of its group may still write.
+        self.full = False
+        self._missed: list[Callable[[], None]] = []
+        self._backlog: list[Link] = []
+        self.written: dict[Lane, DiskDone | DiskFailed] = {}
+        self.asked: LockWork | LeaseWork | None = None
+        self._session: LockSession | LeaseSession | None = None
         self._links: dict[int, Link] = {}
         self._dialing: dict[int, None] = {}
         self._unreported: dict[int, int] = {}
@@ -138,17 +156,17 @@ class NodeHost:
         assert self.node is not None, "only a running broker crashes"
         self.world.note(self.name, "crashes")
         # A backup has not touched the disk that it shares: what the live broker wrote is not lost with it.
-        had_disk = self.node.role is not Role.BACKUP
+        replicates = isinstance(self.config.ha_policy, ReplicationPrimary | ReplicationBackup)
+        had_disk = replicates or (self.node.role is not Role.BACKUP and not self.superseded)
         self.node = None
-        for work in self.under_way.values():
-            done = self.world.random.randint(0, len(work.operations))
-            try:
-                self.disk.run(work.operations[:done])
-            except DiskFault as fault:
-                self.world.note(self.name, "disk fault", fault)
+        self._do_in_part()
         if had_disk:
             self.disk.crash(self.world.random)
-        self.under_way.clear()
+        if self.asked is not None and self._session is not None:
+            # What it asked of the lock store may have happened, and nobody hears the answer.
+            done = self.world.random.randint(0, len(self.asked.operations))
+            with suppress(LockFault):
+                self._session.run(self.asked.operations[:done])  # type: ignore[arg-type]  # see `_answer`
         self._give_locks_back()
         self._forget_links("connection reset")
 
@@ -156,6 +174,34 @@ class NodeHost:
         """An orderly stop; ``node`` is None when it is over."""
         self.world.note(self.name, "is asked to stop")
         self.step(Command(CommandKind.FAIL_OVER if fails_over else CommandKind.STOP))
+
+    def freeze(self) -> None:
+        """Everything stands still; nothing is given back, and nobody is told.
+
+        What the system was asked to write, it writes: no lock keeps that from happening at any later time.
+        """
+        assert self.node is not None and not self.frozen, "only what runs is frozen"
+        self.world.note(self.name, "is frozen")
+        for lane, work in self.under_way.items():
+            self.written[lane] = self._run_disk(work)
+        self.frozen = True
+
+    def thaw(self) -> None:
+        """It goes on: what has come meanwhile is there at once, and the timer may be first."""
+        self.world.note(self.name, "goes on")
+        self.frozen = False
+        missed, self._missed = self._missed, []
+        self._backlog.clear()
+        if self.world.random.random() < 0.5:
+            self.step(Tick())
+        for happen in missed:
+            happen()
+        self.step(Tick())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Where clients connect."""
+        return (self.name,)
 
     # What goes on inside, for faults that wait for their moment, and for checkers
 
@@ -204,16 +250,25 @@ class NodeHost:
     # The network's side
 
     def accept(self) -> int | None:
-        if self.node is None:
+        # One of a group listens when it serves.
+        if self.node is None or (self.locks is not None and not self.ready):
             return None
         self._connections += 1
         return self._connections
 
     def on_accepted(self, connection: int, link: Link) -> None:
+        if self._misses(lambda: self.on_accepted(connection, link)):
+            self._backlog.append(link)
+            return
+        if self.node is None:
+            link.vanish(self, "connection reset")
+            return
         self._open(connection, link)
         self.step(Accepted(connection, link.near.name))
 
     def on_dialed(self, connection: int, link: Link) -> None:
+        if self._misses(lambda: self.on_dialed(connection, link)):
+            return
         if connection not in self._dialing:
             link.vanish(self, "connection reset")
             return
@@ -222,6 +277,8 @@ class NodeHost:
         self.step(Dialed(self._local(connection), link.far.name))
 
     def on_dial_failed(self, connection: int, reason: str) -> None:
+        if self._misses(lambda: self.on_dial_failed(connection, reason)):
+            return
         if connection in self._dialing:
             del self._dialing[connection]
             self.step(DialFailed(self._local(connection), reason))
@@ -238,23 +295,37 @@ class NodeHost:
         return connection + self.life * _DIALS_PER_LIFE if connection < 0 else connection
 
     def on_bytes(self, connection: int, data: bytes) -> None:
+        if self._misses(lambda: self.on_bytes(connection, data)):
+            return
         if connection in self._links:
             self.world.trace.add_bytes(self.world.now, self.name, "receives", data)
             self.step(BytesReceived(self._local(connection), data))
 
     def on_closed(self, connection: int, reason: str) -> None:
+        if self._misses(lambda: self.on_closed(connection, reason)):
+            return
         if self._links.pop(connection, None) is not None:
             self.world.note(self.name, "connection lost", reason)
             self.step(PeerClosed(self._local(connection), reason))
 
     def on_written(self, connection: int, count: int) -> None:
+        if self._misses(lambda: self.on_written(connection, count)):
+            return
         if connection in self._links:
             count += self._unreported[connection]
             self._unreported[connection] = 0
             self.step(Written(self._local(connection), count))
 
+    def _misses(self, happening: Callable[[], None]) -> bool:
+        """Whether it is frozen; then this happens to it when it goes on."""
+        if self.frozen:
+            self._missed.append(happening)
+        return self.frozen
+
     def on_event(self, event: object) -> None:
         """The timer, or the disk."""
+        if self._misses(lambda: self.on_event(event)):
+            return
         if isinstance(event, _DiskCompletion):
             if event.life == self.life and self.node is not None:
                 self._complete(event.work)
@@ -268,17 +339,22 @@ class NodeHost:
 
     # Inside
 
+    @property
+    def _instant(self) -> Instant:
+        now = self.world.instant
+        return Instant(now.monotonic, now.wall_ms + self.clock_offset_ms) if self.clock_offset_ms else now
+
     def step(self, event: Input) -> None:
         """One step of the node, and everything it asks for."""
         node = self.node
         if node is not None:
-            outputs = node.step(event, self.world.instant)
+            outputs = node.step(event, self._instant)
             while outputs and self.node is node:
                 written = self._carry_out(outputs)
                 outputs = []
                 for each in written:
                     if self.node is node:
-                        outputs += node.step(each, self.world.instant)
+                        outputs += node.step(each, self._instant)
             for check in self.after_step:
                 check()
         self._arm()
@@ -311,7 +387,8 @@ class NodeHost:
                     self.network.dial(self, self._wide(local), connector.host, timeout_s)
                 case DiskWork():
                     self._begin(output)
-                case LockWork():
+                case LockWork() | LeaseWork():
+                    self.asked = output
                     delay_s = LOCK_ANSWER_S * (0.5 + self.world.random.random())
                     self.world.after(delay_s, self, _LockAnswer(self.life, output))
                 case RoleChanged(role):
@@ -328,7 +405,8 @@ class NodeHost:
                 case Stopped(failure, restarts):
                     self.world.note(self.name, "has stopped")
                     self.node = None
-                    self.under_way.clear()
+                    # A life that ends by itself may leave work to a thread, which is through before its locks are free.
+                    self._do_in_part()
                     self._give_locks_back()
                     self._forget_links("closed by peer")
                     for tell in self.on_stopped:
@@ -348,18 +426,35 @@ class NodeHost:
 
     def _complete(self, work: DiskWork) -> None:
         del self.under_way[work.lane]
+        self.step(self.written.pop(work.lane) if work.lane in self.written else self._run_disk(work))
+
+    def _run_disk(self, work: DiskWork) -> DiskDone | DiskFailed:
         try:
-            results = self.disk.run(work.operations)
+            if self.full and any(isinstance(operation, WriteAt | Allocate) for operation in work.operations):
+                raise DiskFault(FaultKind.FULL, "", "simulated: no space left here")
+            return DiskDone(work.batch, self.disk.run(work.operations))
         except DiskFault as fault:
             self.world.note(self.name, "disk fault", fault)
-            self.step(DiskFailed(work.batch, fault))
-        else:
-            self.step(DiskDone(work.batch, results))
+            return DiskFailed(work.batch, fault)
 
-    def _answer(self, work: LockWork) -> None:
+    def _do_in_part(self) -> None:
+        """Of the work under way some has been done when a life ends, and the rest never is."""
+        for lane, work in self.under_way.items():
+            if lane in self.written:
+                continue
+            done = self.world.random.randint(0, len(work.operations))
+            try:
+                self.disk.run(work.operations[:done])
+            except DiskFault as fault:
+                self.world.note(self.name, "disk fault", fault)
+        self.under_way.clear()
+        self.written.clear()
+
+    def _answer(self, work: LockWork | LeaseWork) -> None:
         assert self._session is not None
+        self.asked = None
         try:
-            results = self._session.run(work.operations)
+            results = self._session.run(work.operations)  # type: ignore[arg-type]  # a session gets its own kind of work
         except LockFault as fault:
             self.world.note(self.name, "lock fault", fault)
             self.step(LockFailed(work.batch, fault))
@@ -377,6 +472,9 @@ class NodeHost:
 
     def _give_locks_back(self) -> None:
         session, self._session = self._session, None
+        self.asked = None
+        self.frozen = self.superseded = False
+        self._missed.clear()
         if session is not None:
             session.close()
 
@@ -389,7 +487,8 @@ class NodeHost:
                 self.world.at(armed, self, armed)
 
     def _forget_links(self, reason: str) -> None:
-        for link in self._links.values():
+        for link in (*self._links.values(), *self._backlog):
             link.vanish(self, reason)
         self._links.clear()
+        self._backlog.clear()
         self._dialing.clear()

@@ -16,7 +16,7 @@ from attrs import frozen
 
 from embedbroker.storage import JournalSettings
 from embedbroker.testing._consumers import ConsumerPlan
-from embedbroker.testing._faults import FaultKind
+from embedbroker.testing._fault_kinds import FaultKind
 from embedbroker.testing._producers import ProducerPlan
 from embedclient.agent import LocatorSettings
 
@@ -25,6 +25,7 @@ __all__ = [
     "BrowserRole",
     "ConsumerRole",
     "FaultStrike",
+    "GroupPlan",
     "HostPlan",
     "ListenerRole",
     "ProducerRole",
@@ -119,6 +120,17 @@ class BrokerPlan:
 
 
 @frozen
+class GroupPlan:
+    """Brokers that share a store: a primary and so many backups, with their policies."""
+
+    backups: int
+    primary_hands_over: bool = False
+    backups_hand_over: bool = False
+    allow_failback: bool = True
+    restart_backups: bool = True
+
+
+@frozen
 class FaultStrike:
     """One fault, so many seconds after the start of the work."""
 
@@ -142,6 +154,8 @@ class ScenarioPlan:
     listeners: tuple[ListenerRole, ...]
     browser: BrowserRole | None
     faults: tuple[FaultStrike, ...]
+    #: None: one broker of its own.
+    group: GroupPlan | None = None
 
 
 _Value = TypeVar("_Value")

@@ -37,6 +37,7 @@ class ProducerPlan:
     """What one producer does. Chances are probabilities, ``in_flight_max`` counts asynchronous sends.
 
     ``identifies``: its messages carry duplicate ids. ``branches``: its transactions are XA branches.
+    ``impatient_chance``: how often it does not wait for the end of a transaction.
     """
 
     kind: ProducerKind
@@ -51,6 +52,7 @@ class ProducerPlan:
     in_flight_max: int = 8
     identifies: bool = False
     branches: bool = False
+    impatient_chance: float = 0.0
 
 
 @define(eq=False)
@@ -188,26 +190,40 @@ class SimulatedProducer:
             scene.ledger.rolled_back(transaction)
             self._pending.clear()
             self._transaction = None
-            yield session.rollback()
+            yield from self._roll_back(session)
             return
         self._committing = True
         scene.operate(self.name, "commits", transaction)
-        try:
-            yield session.commit()
-        except JMSException as error:
-            scene.world.note(self.name, "commit fails", error.error_code)
-            if error.error_code == ErrorCode.TRANSACTION_ROLLED_BACK:
-                scene.ledger.rolled_back(transaction)
-                self._requeue(letters)
-            else:
-                self._doubt_transaction(transaction, letters)
-        else:
-            finding = scene.ledger.committed(transaction, scene.world.now)
-            scene.judge(finding, self.name, transaction)
-            scene.world.note(self.name, "has committed", transaction)
+        yield from self._commit(session, transaction, letters)
         self._pending.clear()
         self._transaction = None
         self._committing = False
+
+    def _roll_back(self, session: Session) -> Steps:
+        yield session.rollback()
+
+    def _commit(self, session: Session, transaction: str, letters: list[Letter]) -> Steps:
+        try:
+            yield session.commit()
+        except JMSException as error:
+            self._conclude(transaction, letters, error)
+        else:
+            self._conclude(transaction, letters, None)
+
+    def _conclude(self, transaction: str, letters: list[Letter], error: JMSException | None) -> None:
+        """Notes how a commit ended."""
+        scene = self.scene
+        if error is None:
+            finding = scene.ledger.committed(transaction, scene.world.now)
+            scene.judge(finding, self.name, transaction)
+            scene.world.note(self.name, "has committed", transaction)
+            return
+        scene.world.note(self.name, "commit fails", error.error_code)
+        if error.error_code == ErrorCode.TRANSACTION_ROLLED_BACK:
+            scene.ledger.rolled_back(transaction)
+            self._requeue(letters)
+        else:
+            self._doubt_transaction(transaction, letters)
 
     def _next_letter(self, transaction: str | None) -> Letter:
         """The next message: one that must go again, or a new one. The ledger hears of it."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from attrs import define, field
 
 from embedbroker.kernel import UNLIMITED_CREDIT, Consumer, Kernel, Queue, Reference
-from embedbroker.testing._node_host import NodeHost
+from embedbroker.testing._broker_view import BrokerView
 from embedbroker.testing._scene import Moment, Scene, Topic
 from embedclient.wire.core import FRAME_HEADER, FrameSplitter, PacketType
 
@@ -40,7 +40,7 @@ class QueueChecker:
     """Watches the queues and the memory of one broker."""
 
     scene: Scene
-    broker: NodeHost
+    broker: BrokerView
     topics: Sequence[Topic]
     #: Connection, channel and consumer of each first delivery since the last step.
     deliveries: dict[tuple[int, int, int], None]

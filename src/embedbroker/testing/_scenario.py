@@ -10,13 +10,16 @@ from collections.abc import Callable, Sequence
 from attrs import define, frozen
 
 from embedbroker.ledger import Ledger, Verdict
+from embedbroker.testing._broker_view import BrokerView
 from embedbroker.testing._cast import DEAD_LETTERS, EXPIRED, ONLOOKER, Cast, Role, broker_config, make_cast
 from embedbroker.testing._checkers import BrokerChecker
 from embedbroker.testing._clients import ClientHost
 from embedbroker.testing._consumers import ConsumerKind, ConsumerPlan, SimulatedConsumer
 from embedbroker.testing._disk import SimulatedDisk
 from embedbroker.testing._draw import draw_plan
+from embedbroker.testing._draw_group import draw_group_plan
 from embedbroker.testing._faults import FaultPlan
+from embedbroker.testing._group_faults import GroupFaults
 from embedbroker.testing._leftovers import LeftoverReader
 from embedbroker.testing._messages import selector_of
 from embedbroker.testing._network import Network
@@ -26,16 +29,19 @@ from embedbroker.testing._queue_checkers import QueueChecker
 from embedbroker.testing._roll_call import RollCall
 from embedbroker.testing._scene import Moment, Phase, Scene, SimulationFailure
 from embedbroker.testing._scripts import Steps
+from embedbroker.testing._store_group import StoreGroup
 from embedbroker.testing._world import World
 from embedclient.agent import LocatorSettings, QueueAttributes, Session
 from embedclient.errors import ProtocolError
 from embedclient.model import RoutingType
 
-__all__ = ["ScenarioFailed", "SeedResult", "run_plan", "run_seed"]
+__all__ = ["ScenarioFailed", "SeedResult", "run_group_seed", "run_plan", "run_seed"]
 
 #: Virtual seconds that each phase may last.
 _SETUP_S, _WORK_S, _DRAIN_S, _ROLL_CALL_S, _LEAVE_S = 10.0, 300.0, 120.0, 60.0, 60.0
 _POLL_S = 0.2
+#: In one phase; brokers that wait ask for the live lock twenty times a second.
+_EVENTS_PER_BROKER_MAX = 100_000
 #: Clients before this version spell the names of properties in the old way.
 _VERSION_WITH_MODERN_NAMES = 129
 
@@ -74,6 +80,15 @@ def run_seed(seed: int, *, trace_tail_lines: int = 200) -> SeedResult:
         ScenarioFailed: whatever went wrong, an assertion inside the broker or the client included.
     """
     return run_plan(draw_plan(seed), trace_tail_lines=trace_tail_lines)
+
+
+def run_group_seed(seed: int, *, trace_tail_lines: int = 200) -> SeedResult:
+    """Runs the scenario of one seed on brokers that share a store.
+
+    Raises:
+        ScenarioFailed: as for `run_seed`.
+    """
+    return run_plan(draw_group_plan(seed), trace_tail_lines=trace_tail_lines)
 
 
 def run_plan(plan: ScenarioPlan, *, trace_tail_lines: int = 200) -> SeedResult:
@@ -136,10 +151,10 @@ class _Scenario:
     world: World
     scene: Scene
     network: Network
-    broker: NodeHost
+    broker: BrokerView
     cast: Cast
     checker: BrokerChecker
-    faults: FaultPlan
+    faults: FaultPlan | GroupFaults
     _sweeper_host: ClientHost
 
     @classmethod
@@ -148,13 +163,21 @@ class _Scenario:
         scene = Scene(world, Ledger(expiry_tolerance_s=0.001, expiries_are_found=True))
         network = Network(world, latency_s=plan.latency_s)
         network.split_chance = plan.split_chance
-        broker = NodeHost(network, broker_config(plan.broker, "broker"), SimulatedDisk(), plan.journal)
+        config = broker_config(plan.broker, "broker")
+        broker: NodeHost | StoreGroup
+        if plan.group is None:
+            broker = NodeHost(network, config, SimulatedDisk(), plan.journal)
+        else:
+            broker = StoreGroup.of(scene, network, plan.group, config, plan.journal)
         cast = make_cast(plan, scene, network, broker)
         checker = BrokerChecker(scene, broker, cast.topics, ONLOOKER)
-        settings = LocatorSettings(initial_connect_attempts=-1, reconnect_attempts=-1)
-        sweeper_host = ClientHost(network, "sweeper", broker.name, settings)
+        settings = LocatorSettings(initial_connect_attempts=-1, reconnect_attempts=-1, ha=plan.group is not None)
+        sweeper_host = ClientHost(network, "sweeper", broker.names, settings)
         scenario = cls(plan, world, scene, network, broker, cast, checker, None, sweeper_host)  # type: ignore[arg-type]  # set next
-        scenario.faults = FaultPlan(scene, network, broker, cast.hosts, scenario._crash_client)
+        if isinstance(broker, NodeHost):
+            scenario.faults = FaultPlan(scene, network, broker, cast.hosts, scenario._crash_client)
+        else:
+            scenario.faults = GroupFaults(scene, network, broker, cast.hosts, scenario._crash_client)
         return scenario
 
     def run(self) -> SeedResult:
@@ -190,7 +213,7 @@ class _Scenario:
     def _set_up(self) -> None:
         """Addresses, queues and subscriptions exist before anybody counts on them."""
         self.broker.start()
-        host = ClientHost(self.network, "founder", self.broker.name, LocatorSettings(initial_connect_attempts=-1))
+        host = ClientHost(self.network, "founder", self.broker.names, LocatorSettings(initial_connect_attempts=-1))
         host.run("found", self._found(host))
         self._run_until(lambda: host.idle, _SETUP_S, "the set-up does not end")
         for topic in self.cast.topics:
@@ -328,7 +351,7 @@ class _Scenario:
     def _run_until(self, condition: Callable[[], bool], limit_s: float, complaint: str | Callable[[], str]) -> None:
         poll = _Poll(self.world, condition)
         self.world.after(0.0, poll, None)
-        self.world.run(self.world.now + limit_s)
+        self.world.run(self.world.now + limit_s, events_max=_EVENTS_PER_BROKER_MAX * len(self.broker.names))
         poll.ended = True
         if not poll.met:
             text = complaint if isinstance(complaint, str) else complaint()

@@ -50,6 +50,17 @@ def test_synced_bytes_survive_every_crash() -> None:
         assert content(disk) == OLD
 
 
+def test_without_what_was_not_synced_the_disk_is_as_it_was() -> None:
+    disk = synced_file()
+    disk.run((WriteAt("a", 3 * SECTOR_BYTES, (NEW,)), WriteAt("new", 0, (NEW,)), Rename("a", "b")))
+    disk.lose_unsynced()
+    assert disk.run((ListFiles(),)) == (("a",),)
+    assert content(disk) == OLD
+    disk.run((WriteAt("a", 0, (NEW,)), Sync("a"), Rename("a", "b"), SyncDirectory()))
+    disk.lose_unsynced()
+    assert content(disk, "b") == NEW
+
+
 def test_unsynced_sectors_are_lost_in_any_combination_and_may_tear() -> None:
     seen = set()
     for seed in range(300):

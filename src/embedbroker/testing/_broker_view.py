@@ -1,0 +1,56 @@
+"""What users and checkers see of a broker in a scenario: one host, or whoever of a group has the journal.
+
+It says what there is to look at. Refuses to know who starts, stops and hurts brokers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from embedbroker.config import BrokerConfig
+from embedbroker.node import Node
+from embedbroker.storage import DiskWork, JournalSettings, Lane
+from embedbroker.testing._disk import SimulatedDisk
+
+__all__ = ["BrokerView"]
+
+
+class BrokerView(Protocol):
+    """A broker, life after life. ``names`` are those that clients connect to."""
+
+    disk: SimulatedDisk
+    settings: JournalSettings
+    config: BrokerConfig
+    life: int
+    on_start: list[Callable[[], None]]
+    after_step: list[Callable[[], None]]
+    on_ready: list[Callable[[], None]]
+    on_send: list[Callable[[int, str, bytes], None]]
+
+    @property
+    def names(self) -> Sequence[str]: ...
+
+    @property
+    def node(self) -> Node | None: ...
+
+    @property
+    def under_way(self) -> Mapping[Lane, DiskWork]: ...
+
+    @property
+    def notices(self) -> Sequence[str]: ...
+
+    @property
+    def ready(self) -> bool: ...
+
+    @property
+    def recovering(self) -> bool: ...
+
+    @property
+    def connections(self) -> int: ...
+
+    def knows_session(self, name: str) -> bool:
+        """True if this life of the broker has a session of that name."""
+
+    def start(self) -> None:
+        """The first life begins."""

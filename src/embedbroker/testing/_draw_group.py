@@ -1,0 +1,50 @@
+"""Draws the plan of a scenario with brokers that share a store: that of one broker, with a group in its place.
+
+It chooses; it runs nothing.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from attrs import evolve
+
+from embedbroker.testing._draw import draw_plan
+from embedbroker.testing._fault_kinds import FaultKind, draw_group_faults
+from embedbroker.testing._plan import FaultStrike, GroupPlan, HostPlan, ScenarioPlan
+
+__all__ = ["draw_group_plan"]
+
+_FAULTS_MIN, _FAULTS_MAX = 4, 9
+
+
+def draw_group_plan(seed: int) -> ScenarioPlan:
+    """The plan of a seed for a group: users, topics and settings are those of `draw_plan`."""
+    random, plan = Random(f"group {seed}"), draw_plan(seed)
+    kinds = draw_group_faults(random, random.randint(_FAULTS_MIN, _FAULTS_MAX))
+    span_s = random.choice((0.5, 1.5, 3.0, 8.0))
+    producers = plan.producers
+    if FaultKind.CLOCK_JUMP in kinds:
+        # When a message expires is a matter of a broker's clock, and of which broker's nobody can say.
+        producers = tuple([evolve(role, plan=evolve(role.plan, expire_chance=0.0)) for role in producers])
+    browser = plan.browser
+    return evolve(
+        plan,
+        group=GroupPlan(
+            backups=random.choice((1, 1, 1, 2, 3)),
+            primary_hands_over=random.random() < 0.3,
+            backups_hand_over=random.random() < 0.3,
+            allow_failback=random.random() < 0.8,
+            restart_backups=random.random() < 0.8,
+        ),
+        hosts=tuple([_with_failover(host, random) for host in plan.hosts]),
+        browser=browser and evolve(browser, settings=evolve(browser.settings, ha=True)),
+        producers=producers,
+        faults=tuple([FaultStrike(kind, random.random() * span_s) for kind in kinds]),
+    )
+
+
+def _with_failover(host: HostPlan, random: Random) -> HostPlan:
+    """Its client knows all brokers; how patient it is was drawn before, with a way out for those who never were."""
+    attempts = host.settings.reconnect_attempts or random.choice((0, -1))
+    return evolve(host, settings=evolve(host.settings, ha=True, reconnect_attempts=attempts))

@@ -1,0 +1,107 @@
+"""The kinds of faults, and how often each strikes.
+
+It draws them; it carries nothing out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from random import Random
+
+__all__ = ["FaultKind", "draw_faults", "draw_group_faults"]
+
+
+class FaultKind(IntEnum):
+    CRASH = 0
+    CRASH_WHILE_WRITING = 1
+    CRASH_WHILE_SWITCHING = 2
+    CRASH_WHILE_COMPACTING = 3
+    CRASH_TWICE = 4
+    RESTART = 5
+    CUT_ONE = 6
+    CUT_ALL = 7
+    HOLD_ONE_WAY = 8
+    PARTITION = 9
+    DELAY = 10
+    SLOW_DISK = 11
+    FULL_DISK = 12
+    DISK_ERROR = 13
+    CLIENT_CRASH = 14
+    HALF_OPEN = 15
+    # Of groups: whoever has the journal, or somebody who waits, or what they share.
+    CRASH_WAITER = 16
+    CRASH_ALL = 17
+    FAIL_OVER = 18
+    FREEZE = 19
+    LOSE_STORE = 20
+    BREAK_STORE = 21
+    FULL_HERE = 22
+    CLOCK_JUMP = 23
+    FREEZE_RETURNING = 24
+    CRASH_WHILE_CLAIMING = 25
+
+
+_WEIGHTS = {
+    FaultKind.CRASH: 3,
+    FaultKind.CRASH_WHILE_WRITING: 4,
+    FaultKind.CRASH_WHILE_SWITCHING: 3,
+    FaultKind.CRASH_WHILE_COMPACTING: 3,
+    FaultKind.CRASH_TWICE: 2,
+    FaultKind.RESTART: 2,
+    FaultKind.CUT_ONE: 9,
+    FaultKind.CUT_ALL: 3,
+    FaultKind.HOLD_ONE_WAY: 2,
+    FaultKind.PARTITION: 2,
+    FaultKind.DELAY: 2,
+    FaultKind.SLOW_DISK: 2,
+    FaultKind.FULL_DISK: 1,
+    FaultKind.DISK_ERROR: 1,
+    FaultKind.CLIENT_CRASH: 3,
+    FaultKind.HALF_OPEN: 4,
+}
+
+#: A crash that waits for its moment takes whoever has the journal then; a second one takes who takes over.
+_GROUP_WEIGHTS = {
+    FaultKind.CRASH: 5,
+    FaultKind.CRASH_WHILE_WRITING: 4,
+    FaultKind.CRASH_WHILE_SWITCHING: 2,
+    FaultKind.CRASH_WHILE_COMPACTING: 2,
+    FaultKind.CRASH_TWICE: 4,
+    FaultKind.CRASH_WAITER: 2,
+    FaultKind.CRASH_ALL: 2,
+    FaultKind.CRASH_WHILE_CLAIMING: 2,
+    FaultKind.RESTART: 2,
+    FaultKind.FAIL_OVER: 3,
+    FaultKind.FREEZE: 12,
+    FaultKind.FREEZE_RETURNING: 4,
+    FaultKind.LOSE_STORE: 2,
+    FaultKind.BREAK_STORE: 3,
+    FaultKind.FULL_HERE: 2,
+    FaultKind.CLOCK_JUMP: 1,
+    FaultKind.SLOW_DISK: 1,
+    FaultKind.FULL_DISK: 1,
+    FaultKind.DISK_ERROR: 1,
+    FaultKind.CUT_ONE: 4,
+    FaultKind.CUT_ALL: 1,
+    FaultKind.HOLD_ONE_WAY: 1,
+    FaultKind.PARTITION: 1,
+    FaultKind.DELAY: 1,
+    FaultKind.CLIENT_CRASH: 2,
+    FaultKind.HALF_OPEN: 2,
+}
+
+
+def draw_faults(random: Random, count: int) -> list[FaultKind]:
+    """A random selection for one broker."""
+    return _draw(random, count, _WEIGHTS)
+
+
+def draw_group_faults(random: Random, count: int) -> list[FaultKind]:
+    """A random selection for brokers that share a store."""
+    return _draw(random, count, _GROUP_WEIGHTS)
+
+
+def _draw(random: Random, count: int, weights: Mapping[FaultKind, int]) -> list[FaultKind]:
+    kinds = list(weights)
+    return random.choices(kinds, weights=[weights[kind] for kind in kinds], k=count)

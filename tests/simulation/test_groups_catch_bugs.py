@@ -1,0 +1,202 @@
+"""The checkers of groups can fail: each bug is put into locks, broker or client, and the ordinary seeds must find it.
+
+No scenario is written for a bug. A bug that the first two hundred seeds do not find is a hole in faults or checkers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from math import inf
+from typing import Any
+
+import pytest
+from attrs import define, evolve
+
+from embedbroker.kernel import BranchTable
+from embedbroker.locks import (
+    Acquire,
+    Claim,
+    Lock,
+    LockFault,
+    LockOperation,
+    MemoryLocks,
+    NodeRecord,
+    Verify,
+    WriteRecord,
+)
+from embedbroker.locks._frozen import Vacancy
+from embedbroker.locks._memory import _MemorySession
+from embedbroker.storage import DiskFault, DiskWork, Journal
+from embedbroker.storage._recovered import RecoveredState
+from embedbroker.testing import ScenarioFailed
+from embedbroker.testing._disk import SimulatedDisk
+from embedbroker.testing._node_host import NodeHost
+from embedbroker.testing._scenario import run_group_seed
+from embedclient.agent import _transaction as transactions
+from embedclient.errors import ErrorCode, JMSException, exception_for
+
+pytestmark = [pytest.mark.search, pytest.mark.timeout(900)]
+
+SEEDS_MAX = 200
+
+Bug = Callable[[pytest.MonkeyPatch], None]
+
+
+def hold_on_to_a_lost_lock(patch: pytest.MonkeyPatch) -> None:
+    on_look = Claim._on_look
+
+    def believing(self: Claim, results: tuple[object, ...], now: float) -> None:
+        _held, waiting, _record = results
+        on_look(self, (True, waiting, self.record), now)
+
+    patch.setattr(Claim, "_on_look", believing)
+
+
+def confirm_before_looking(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Claim, "sure_until", property(lambda self: inf))
+
+
+def give_a_lock_twice(patch: pytest.MonkeyPatch) -> None:
+    take = MemoryLocks.take
+
+    def generous(self: MemoryLocks, lock: Lock, session: Any) -> bool:
+        take(self, lock, session)
+        return True
+
+    patch.setattr(MemoryLocks, "take", generous)
+    patch.setattr(MemoryLocks, "holds", lambda self, lock, session: True)
+    patch.setattr(NodeRecord, "may_follow", lambda self, life: True)
+
+
+def be_live_without_the_lock(patch: pytest.MonkeyPatch) -> None:
+    on_done = Claim.on_done
+
+    def hasty(self: Claim, batch: int, results: tuple[object, ...], now: float) -> None:
+        asked = zip(self._under_way or (), results, strict=True)
+        granted = [True if isinstance(operation, Acquire | Verify) else result for operation, result in asked]
+        on_done(self, batch, tuple(granted), now)
+
+    patch.setattr(Claim, "on_done", hasty)
+    patch.setattr(MemoryLocks, "holds", lambda self, lock, session: True)
+    patch.setattr(NodeRecord, "may_follow", lambda self, life: True)
+
+
+def write_no_record(patch: pytest.MonkeyPatch) -> None:
+    do = _MemorySession._do
+
+    def forgetful(self: _MemorySession, operation: LockOperation) -> object:
+        return None if isinstance(operation, WriteRecord) else do(self, operation)
+
+    patch.setattr(_MemorySession, "_do", forgetful)
+    patch.setattr(NodeRecord, "may_follow", lambda self, life: True)
+
+
+def say_paused_after_a_crash(patch: pytest.MonkeyPatch) -> None:
+    """The record is written as if every life ended in order."""
+    claim_it = Claim._claim_it
+
+    def pessimist(self: Claim, over: int | None) -> None:
+        claim_it(self, over)
+        paused = evolve(self.record, state=next(state for state in type(self.record.state) if state.value == "paused"))
+        self._wanted = (WriteRecord(paused, over=over),)
+
+    patch.setattr(Claim, "_claim_it", pessimist)
+
+
+def never_give_way(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Claim, "wanted_by", property(lambda self: None, lambda self, value: None), raising=False)
+
+
+def wait_for_the_frozen_for_ever(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Vacancy, "lasts", lambda self, before, now: False)
+
+
+def give_up_after_a_fault(patch: pytest.MonkeyPatch) -> None:
+    """Whoever waits stops asking when the store fails."""
+    on_failed = Claim.on_failed
+
+    def discouraged(self: Claim, batch: int, fault: LockFault, now: float) -> None:
+        on_failed(self, batch, fault, now)
+        self._due = None
+
+    patch.setattr(Claim, "on_failed", discouraged)
+
+
+def let_a_life_that_ended_write_on(patch: pytest.MonkeyPatch) -> None:
+    """What was under way reaches the disk when somebody else works on it."""
+
+    def late(self: NodeHost) -> None:
+        for work in self.under_way.values():
+            self.world.after(0.3, _LateWork(self.disk, work), None)
+        self.under_way.clear()
+        self.written.clear()
+
+    patch.setattr(NodeHost, "_do_in_part", late)
+
+
+@define(eq=False)
+class _LateWork:
+    disk: SimulatedDisk
+    work: DiskWork
+
+    def on_event(self, event: object) -> None:
+        with suppress(DiskFault):
+            self.disk.run(self.work.operations)
+
+
+def confirm_before_sync(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Journal, "point", lambda self: self.reached)
+
+
+def lose_a_prepared_branch(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(BranchTable, "restore", lambda self, xid, transaction: None)
+
+
+def forget_duplicate_ids(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RecoveredState, "take_duplicate_ids", lambda self, limit: [])
+
+
+def lose_the_mark_that_only_a_rollback_is_left(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(transactions.Transaction, "rollback_only", property(lambda self: False))
+
+
+def call_a_commit_in_doubt_rolled_back(patch: pytest.MonkeyPatch) -> None:
+    def certain(code: ErrorCode, text: str) -> JMSException:
+        sure = ErrorCode.TRANSACTION_ROLLED_BACK if code is ErrorCode.TRANSACTION_OUTCOME_UNKNOWN else code
+        return exception_for(sure, text)
+
+    patch.setattr(transactions, "exception_for", certain)
+
+
+BUGS: list[Bug] = [
+    hold_on_to_a_lost_lock,
+    confirm_before_looking,
+    give_a_lock_twice,
+    be_live_without_the_lock,
+    write_no_record,
+    say_paused_after_a_crash,
+    never_give_way,
+    wait_for_the_frozen_for_ever,
+    give_up_after_a_fault,
+    let_a_life_that_ended_write_on,
+    confirm_before_sync,
+    lose_a_prepared_branch,
+    forget_duplicate_ids,
+    lose_the_mark_that_only_a_rollback_is_left,
+    call_a_commit_in_doubt_rolled_back,
+]
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
+def test_the_ordinary_seeds_find(
+    bug: Bug, monkeypatch: pytest.MonkeyPatch, record_property: Callable[..., None]
+) -> None:
+    bug(monkeypatch)
+    for seed in range(1, SEEDS_MAX + 1):
+        try:
+            run_group_seed(seed)
+        except ScenarioFailed as failure:
+            record_property("found by", f"seed {seed}: {failure.text.splitlines()[0]}")
+            return
+    pytest.fail(f"{SEEDS_MAX} seeds did not find {bug.__name__}")
