@@ -16,6 +16,8 @@ import trio
 import trio.abc
 import trio.testing
 
+pytest_plugins = ["pytester"]
+
 _INTEROP = Path(__file__).parent / "interop"
 
 

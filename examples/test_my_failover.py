@@ -1,0 +1,11 @@
+"""A failover test as a user has it: pip install 'embedbroker[testing]', and pytest finds the fixtures."""
+
+from embedclient import ConnectionFactory, Queue
+
+
+async def test_orders_survive_a_failover(broker_pair):
+    async with ConnectionFactory(broker_pair.url).connect() as connection, connection.session() as session:
+        await session.create_producer(Queue("orders")).send("before")
+        await broker_pair.failover()
+        await session.create_producer(Queue("orders")).send("after")
+        await broker_pair.wait_for(queue="orders", count=2)

@@ -1,0 +1,346 @@
+"""The pytest plugin: brokers as fixtures, in virtual time or on real sockets.
+
+Loaded by pytest in every session where embedbroker is installed, so this module imports nothing but pytest: everything
+else comes with the first test that uses a fixture. Responsible for fixtures, options and reports; ``_bench`` has the
+rest.
+"""
+
+from __future__ import annotations
+
+import inspect
+import zlib
+from collections.abc import Callable, Generator
+from importlib import import_module
+from random import SystemRandom
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ._bench import Bench, LeftBehind, Surface
+    from ._blocking import BenchThread, BlockingBroker, BlockingClock, BlockingFaultPlan, BlockingPair
+    from ._broker import ManagedBroker
+    from ._clock import BrokerClock
+    from ._disk import DiskSwitch
+    from ._faults import FaultPlan
+    from ._link import Link
+    from ._pair import BrokerPair
+    from ._waiting import WaitTimeout
+
+__all__ = [
+    "BlockingBroker",
+    "BlockingClock",
+    "BlockingFaultPlan",
+    "BlockingPair",
+    "BrokerClock",
+    "BrokerPair",
+    "DiskSwitch",
+    "FaultPlan",
+    "LeftBehind",
+    "Link",
+    "ManagedBroker",
+    "WaitTimeout",
+]
+
+_HOMES = {
+    "BlockingBroker": "_blocking",
+    "BlockingClock": "_blocking",
+    "BlockingFaultPlan": "_blocking",
+    "BlockingPair": "_blocking",
+    "BrokerClock": "_clock",
+    "BrokerPair": "_pair",
+    "DiskSwitch": "_disk",
+    "FaultPlan": "_faults",
+    "LeftBehind": "_bench",
+    "Link": "_link",
+    "ManagedBroker": "_broker",
+    "WaitTimeout": "_waiting",
+}
+#: The ways in which the two brokers of `broker_pair` are a pair: a test that uses it runs once for each.
+PAIR_MODES = ("shared-store", "replication")
+# A test that waits for what never comes costs the real time of what brokers do by themselves meanwhile.
+_VIRTUAL_TIMEOUT_S = 600.0
+_REAL_TIMEOUT_S = 60.0
+_BENCH = pytest.StashKey["Bench"]()
+_THREAD = pytest.StashKey["BenchThread"]()
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f".{home}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+# -- options -------------------------------------------------------------------------------------------------------
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Called by pytest."""
+    group = parser.getgroup("embedbroker", "brokers in tests")
+    group.addoption(
+        "--embedbroker-real",
+        action="store_true",
+        help="run brokers on real sockets and files, in real time, instead of in memory and in virtual time",
+    )
+    group.addoption(
+        "--embedbroker-seed",
+        metavar="N",
+        help="draw faults from this number, or from a new one each time with 'random'; "
+        "otherwise each test has its own, which stays the same",
+    )
+    group.addoption(
+        "--broker-url",
+        metavar="URL",
+        help="use the broker at this URL for embedded_broker; tests that need one of their own are skipped",
+    )
+    parser.addini(
+        "embedbroker_timeout",
+        "seconds after which a test with brokers is given up: "
+        f"{_VIRTUAL_TIMEOUT_S:g} of virtual time, {_REAL_TIMEOUT_S:g} of real time",
+        default="",
+    )
+
+
+def _seed(item: pytest.Item) -> int:
+    given = item.config.getoption("--embedbroker-seed")
+    if given == "random":
+        return SystemRandom().randrange(1 << 32)
+    if given is None:
+        return zlib.crc32(item.nodeid.encode())
+    try:
+        return int(given)
+    except ValueError:
+        raise pytest.UsageError(f"--embedbroker-seed takes a number or 'random', not {given!r}") from None
+
+
+def _timeout_s(config: pytest.Config, *, virtual: bool) -> float:
+    text = config.getini("embedbroker_timeout")
+    if not text:
+        return _VIRTUAL_TIMEOUT_S if virtual else _REAL_TIMEOUT_S
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not seconds > 0:
+        raise pytest.UsageError(f"embedbroker_timeout must be a number of seconds above zero, not {text!r}")
+    return seconds
+
+
+# -- fixtures ------------------------------------------------------------------------------------------------------
+
+
+def _bench_of(request: pytest.FixtureRequest) -> Bench:
+    """The bench of an async test, made when its first fixture is."""
+    item = request.node
+    if _BENCH not in item.stash:
+        if not inspect.iscoroutinefunction(inspect.unwrap(item.obj)):
+            pytest.fail(
+                f"{request.fixturename} is for 'async def' tests; a plain one takes {request.fixturename}_blocking",
+                pytrace=False,
+            )
+        from ._bench import Surface
+
+        item.stash[_BENCH] = _make_bench(request, Surface.VIRTUAL)
+    bench: Bench = item.stash[_BENCH]
+    return bench
+
+
+def _make_bench(request: pytest.FixtureRequest, otherwise: Surface) -> Bench:
+    from ._bench import Bench, Surface
+
+    config = request.config
+    surface = otherwise
+    if config.getoption("--broker-url") is not None:
+        surface = Surface.FOREIGN
+    elif config.getoption("--embedbroker-real"):
+        surface = Surface.REAL
+    make_directory: Callable[[], Path] = lambda: request.getfixturevalue("tmp_path_factory").mktemp("broker")  # noqa: E731
+    timeout_s = _timeout_s(config, virtual=surface is Surface.VIRTUAL)
+    return Bench(surface, _seed(request.node), timeout_s, make_directory)
+
+
+def _only_own(request: pytest.FixtureRequest) -> None:
+    if request.config.getoption("--broker-url") is not None:
+        from ._foreign import skip_foreign
+
+        skip_foreign(str(request.fixturename))
+
+
+def _name(bench: Bench, name: str | None) -> str:
+    return f"broker-{len(bench.brokers) + 1}" if name is None else name
+
+
+@pytest.fixture
+def embedded_broker(request: pytest.FixtureRequest) -> ManagedBroker:
+    """A broker, which runs when the test begins. It keeps durable messages over `crash` and `restart`."""
+    url = request.config.getoption("--broker-url")
+    bench = _bench_of(request)
+    return bench.foreign(url) if url is not None else bench.broker("broker", {}, starts=True)
+
+
+@pytest.fixture
+def broker_factory(request: pytest.FixtureRequest) -> Callable[..., ManagedBroker]:
+    """Makes brokers: ``broker = await broker_factory("orders", id_cache_size=100).start()``.
+
+    The name and the settings are those of a `BrokerConfig`. The test's end stops them.
+    """
+    _only_own(request)
+    bench = _bench_of(request)
+
+    def make(name: str | None = None, **settings: Any) -> ManagedBroker:
+        return bench.broker(_name(bench, name), settings, starts=False)
+
+    return make
+
+
+@pytest.fixture(params=PAIR_MODES)
+def broker_pair(request: pytest.FixtureRequest) -> BrokerPair:
+    """A live broker and its backup, which run when the test begins; the test runs once for each kind of pair."""
+    _only_own(request)
+    return _bench_of(request).pair(request.param)
+
+
+@pytest.fixture
+def fault_plan(request: pytest.FixtureRequest) -> FaultPlan:
+    """What shall go wrong beside the test, at times given or drawn from its seed."""
+    _only_own(request)
+    return _bench_of(request).faults
+
+
+@pytest.fixture
+def broker_clock(request: pytest.FixtureRequest) -> BrokerClock:
+    """The clock of the test."""
+    return _bench_of(request).clock
+
+
+# -- fixtures of plain tests ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def _bench_thread(request: pytest.FixtureRequest) -> Generator[BenchThread, None, None]:
+    """The thread in which the brokers of a plain test run."""
+    if inspect.iscoroutinefunction(inspect.unwrap(request.node.obj)):
+        pytest.fail("fixtures that end with _blocking are for plain tests, which are no 'async def'", pytrace=False)
+    from ._bench import Surface
+    from ._blocking import BenchThread
+
+    thread = BenchThread(_make_bench(request, Surface.SOCKETS))
+    request.node.stash[_THREAD] = thread
+    thread.open()
+    yield thread
+    thread.close()
+
+
+@pytest.fixture
+def embedded_broker_blocking(request: pytest.FixtureRequest, _bench_thread: BenchThread) -> BlockingBroker:
+    """`embedded_broker` for plain tests."""
+    from ._blocking import BlockingBroker
+
+    url = request.config.getoption("--broker-url")
+    bench = _bench_thread.bench
+    broker = bench.foreign(url) if url is not None else bench.broker("broker", {}, starts=False)
+    _bench_thread.call(broker.start)
+    return BlockingBroker(_bench_thread, broker)
+
+
+@pytest.fixture
+def broker_factory_blocking(
+    request: pytest.FixtureRequest, _bench_thread: BenchThread
+) -> Callable[..., BlockingBroker]:
+    """`broker_factory` for plain tests: ``broker = broker_factory_blocking("orders").start()``."""
+    _only_own(request)
+    from ._blocking import BlockingBroker
+
+    bench = _bench_thread.bench
+
+    def make(name: str | None = None, **settings: Any) -> BlockingBroker:
+        return BlockingBroker(_bench_thread, bench.broker(_name(bench, name), settings, starts=False))
+
+    return make
+
+
+@pytest.fixture(params=PAIR_MODES)
+def broker_pair_blocking(request: pytest.FixtureRequest, _bench_thread: BenchThread) -> BlockingPair:
+    """`broker_pair` for plain tests."""
+    _only_own(request)
+    from ._blocking import BlockingPair
+
+    pair = _bench_thread.bench.pair(request.param)
+    _bench_thread.call(pair.start)
+    return BlockingPair(_bench_thread, pair)
+
+
+@pytest.fixture
+def fault_plan_blocking(request: pytest.FixtureRequest, _bench_thread: BenchThread) -> BlockingFaultPlan:
+    """`fault_plan` for plain tests."""
+    _only_own(request)
+    from ._blocking import BlockingFaultPlan
+
+    return BlockingFaultPlan(_bench_thread, _bench_thread.bench.faults)
+
+
+@pytest.fixture
+def broker_clock_blocking(_bench_thread: BenchThread) -> BlockingClock:
+    """`broker_clock` for plain tests: real time."""
+    return _bench_thread.clock
+
+
+# -- running -------------------------------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """pytest-trio, where it runs a test, runs it on our bench and our clock."""
+    if item.get_closest_marker("trio") is not None:
+
+        def run(test: Callable[[], Any], **options: Any) -> Any:
+            bench = item.stash.get(_BENCH, None)
+            if bench is None:
+                import trio
+
+                return trio.run(test, **options)
+            from ._run import run_test
+
+            return run_test(bench, test, **options)
+
+        item.add_marker(pytest.mark.trio(run=run), append=False)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run an async test that uses a fixture of ours."""
+    bench = pyfuncitem.stash.get(_BENCH, None)
+    test = pyfuncitem.obj
+    if bench is None or not inspect.iscoroutinefunction(test):
+        return None
+    import trio.abc
+
+    from ._run import run_test
+
+    fixtures = pyfuncitem.funcargs
+    clocks = [value for value in fixtures.values() if isinstance(value, trio.abc.Clock)]
+    if len(clocks) > 1:
+        raise pytest.UsageError("a test has one clock")
+    wanted = {name: fixtures[name] for name in pyfuncitem._fixtureinfo.argnames}
+    run_test(bench, lambda: test(**wanted), clock=clocks[0] if clocks else None)
+    return True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Put what brokers say into the report of a test that failed."""
+    report = yield
+    thread = item.stash.get(_THREAD, None)
+    if thread is not None and report.when == "call" and report.failed:
+        thread.failed()
+    bench = item.stash.get(_BENCH, None) if thread is None else thread.bench
+    if bench is not None and report.failed and bench.report:
+        report.sections.append(("brokers", bench.report))
+    return report

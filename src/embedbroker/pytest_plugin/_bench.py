@@ -1,0 +1,413 @@
+"""The bench of one test: its brokers, what they stand on, and the proof that nothing is left of them.
+
+Responsible for the order of things: brokers start before the test's body and end after it, and an exception of the body
+leaves as the same object, with a report beside it. Refuses to know pytest.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from enum import Enum
+from pathlib import Path
+from random import Random
+from typing import Any, cast
+
+import trio
+
+from embedbroker import BrokerConfig, EmbeddedBroker, MemoryLockManager, MemoryLocks
+from embedbroker.locks import Lock, LockManagers
+from embedbroker.runtime import FileDisk, FileLockManager
+from embedbroker.testing import SimulatedDisk
+
+from ._broker import ManagedBroker
+from ._clock import BrokerClock
+from ._disk import DiskSwitch
+from ._faults import FaultPlan
+from ._foreign import ForeignBroker
+from ._ledger import GroupLedger
+from ._link import Link
+from ._network import Fabric, MemoryFabric, Port, TcpFabric
+from ._pair import PAIR_KINDS, BrokerPair, PairKind, cluster_settings
+from ._trace import Trace
+from ._waiting import Waiting, WaitTimeout
+
+__all__ = ["Bench", "LeftBehind", "Surface"]
+
+# Of a journal file: what a start reserves is made in memory, and a test sends little.
+_SEGMENT_BYTES = 262_144
+_REPORT_WITHIN_S = 10.0
+# In real time a socket that was closed needs a moment until both of its tasks have noticed.
+_NOTICED_WITHIN_S = 1.0
+
+
+class Surface(Enum):
+    """What the brokers of a test stand on."""
+
+    #: Pipes, disk and locks in memory, in virtual time.
+    VIRTUAL = "virtual time"
+    #: Sockets in real time; disk and locks in memory.
+    SOCKETS = "sockets"
+    #: Sockets, files and lock files.
+    REAL = "sockets and files"
+    #: The broker of --broker-url.
+    FOREIGN = "a foreign broker"
+
+
+class LeftBehind(AssertionError):
+    """A test is over, and something of its brokers is not."""
+
+
+class _Group:
+    """What one broker, or the two of a pair, have of their own: a ledger, and what decides who is live.
+
+    ``leases`` are those of a pair that replicates. ``directory`` is where files of theirs lie.
+    """
+
+    def __init__(self, name: str, ledger: GroupLedger, leases: LockManagers | None, directory: Path | None) -> None:
+        self.name = name
+        self.ledger = ledger
+        self.leases = leases
+        self.directory = directory
+        self.locks = MemoryLocks()
+
+
+class _Store:
+    """A disk, and the directory of its files if it has any."""
+
+    def __init__(self, disk: DiskSwitch, directory: Path | None) -> None:
+        self.disk = disk
+        self.directory = directory
+
+
+class _Ground:
+    """The surroundings of one broker."""
+
+    def __init__(
+        self, group: _Group, store: _Store, name: str, port: Port, link: Link, settings: Callable[[], dict[str, Any]]
+    ) -> None:
+        self.port = port
+        self.link = link
+        self.disk = store.disk
+        self.replicates = group.leases is not None
+        self.ledger = group.ledger
+        self._group = group
+        self._directory = store.directory
+        self._name = name
+        self._settings = settings
+
+    def make(self) -> EmbeddedBroker:
+        directory, leases = self._directory, self._group.leases
+        settings = {"segment_size_bytes": _SEGMENT_BYTES, **self._settings()}
+        if self.port.url.startswith("tcp:"):
+            settings["port"] = int(self.port.url.rpartition(":")[2])
+        if directory is not None:
+            settings["data_directory"] = str(directory)
+        locks = self._group.locks if directory is None and leases is None else None
+        config = BrokerConfig(name=self._name)
+        return EmbeddedBroker(config, disk=self.disk, locks=locks, network=self.port, lock_manager=leases, **settings)
+
+
+class Bench:
+    """Of one test. ``make_directory`` gives a new directory for files."""
+
+    def __init__(self, surface: Surface, seed: int, timeout_s: float, make_directory: Callable[[], Path]) -> None:
+        self.surface = surface
+        self.seed = seed
+        self.timeout_s = timeout_s
+        self.random = Random(seed)
+        self.waiting = Waiting()
+        self.trace = Trace()
+        self.clock = BrokerClock(is_virtual=surface is Surface.VIRTUAL)
+        self.faults = FaultPlan(seed, self)
+        self.report = ""
+        self.asks_for_proof = True
+        self.is_over = False
+        self._clients: list[str] = []
+        self._make_directory = make_directory
+        self._fabric: Fabric | None = None
+        self._nursery: trio.Nursery | None = None
+        self._to_start: list[ManagedBroker | BrokerPair] = []
+        self._groups: list[_Group] = []
+        self._stores: list[_Store] = []
+        self.brokers: list[ManagedBroker] = []
+
+    # -- what tests are given ------------------------------------------------------------------------------------
+
+    def broker(self, name: str, settings: dict[str, Any], *, starts: bool) -> ManagedBroker:
+        """A broker of its own; one that ``starts`` runs when the test's body begins."""
+        ground: list[tuple[_Group, _Store]] = []
+
+        async def place() -> _Ground:
+            if not ground:
+                ground.append((self._make_group(name, replicates=False), self._make_store(name)))
+            fabric = self._running_fabric()
+            return _Ground(*ground[0], name, await fabric.place(name), fabric.links.to(name), lambda: settings)
+
+        broker = self._add(ManagedBroker(name, self, place))
+        if starts:
+            self._to_start.append(broker)
+        return broker
+
+    def foreign(self, url: str) -> ManagedBroker:
+        """The broker at a URL, as far as it can stand in for one of ours."""
+        return cast(ManagedBroker, ForeignBroker(url))
+
+    def pair(self, kind: str) -> BrokerPair:
+        """A live broker and its backup, which run when the test's body begins."""
+        what, groups, stores = PAIR_KINDS[kind], list[_Group](), dict[str, _Store]()
+        members: dict[str, ManagedBroker] = {}
+        for name in ("primary", "backup"):
+            members[name] = self._add(ManagedBroker(name, self, self._placing(name, what, groups, stores, members)))
+
+        def between(one: str, other: str) -> Link:
+            return self._running_fabric().links.between(one, other)
+
+        pair = BrokerPair(kind, members["primary"], members["backup"], self, between)
+        self._to_start.append(pair)
+        return pair
+
+    def _placing(
+        self,
+        name: str,
+        kind: PairKind,
+        groups: list[_Group],
+        stores: dict[str, _Store],
+        members: dict[str, ManagedBroker],
+    ) -> Callable[[], Awaitable[_Ground]]:
+        owner = "the pair" if kind.shares_disk else name
+
+        def settings() -> dict[str, Any]:
+            policy = kind.primary if name == "primary" else kind.backup
+            urls = {member.name: member.url for member in members.values()}
+            virtual = self.surface is Surface.VIRTUAL
+            return {"ha_policy": policy, **cluster_settings(name, urls, virtual=virtual)}
+
+        async def place() -> _Ground:
+            if not groups:
+                groups.append(self._make_group("the pair", replicates=not kind.shares_disk))
+            if owner not in stores:
+                stores[owner] = self._make_store(owner)
+            fabric = self._running_fabric()
+            place, link = await fabric.place(name), fabric.links.to(name)
+            return _Ground(groups[0], stores[owner], name, place, link, settings)
+
+        return place
+
+    def _add(self, broker: ManagedBroker) -> ManagedBroker:
+        if any(broker.name == other.name for other in self.brokers):
+            raise ValueError(f"this test has a broker {broker.name!r} already: give each a name")
+        self.brokers.append(broker)
+        return broker
+
+    def _make_group(self, name: str, *, replicates: bool) -> _Group:
+        leases: LockManagers | None = None
+        directory: Path | None = None
+        if replicates and self.surface is Surface.REAL:
+            directory = self._make_directory()
+            leases = FileLockManager(directory)
+        elif replicates:
+            leases = MemoryLockManager()
+        group = _Group(name, GroupLedger(self.trace.elapsed_s), leases, directory)
+        self._groups.append(group)
+        return group
+
+    def _make_store(self, name: str) -> _Store:
+        if self.surface is Surface.REAL:
+            directory = self._make_directory()
+            files = FileDisk(directory)
+            store = _Store(DiskSwitch(name, files, self.note, files), directory)
+        else:
+            store = _Store(DiskSwitch(name, SimulatedDisk(), self.note), None)
+        self._stores.append(store)
+        return store
+
+    def _running_fabric(self) -> Fabric:
+        assert self._fabric is not None, "brokers get their places while the test runs"
+        return self._fabric
+
+    # -- around brokers ------------------------------------------------------------------------------------------
+
+    def note(self, text: str) -> None:
+        self.trace.note(text)
+
+    def start_soon(self, work: Callable[[], Awaitable[None]]) -> None:
+        assert self._nursery is not None, "nothing runs beside a test that is over"
+        self._nursery.start_soon(work)
+
+    # -- the test ------------------------------------------------------------------------------------------------
+
+    async def run(self, body: Callable[[], Awaitable[None]]) -> None:
+        """Run the body with its brokers around it.
+
+        Raises:
+            WaitTimeout: the body did not end within ``timeout_s`` seconds.
+            LeftBehind: the body passed, and something is left of the brokers.
+        """
+        tasks_before = _task_count()
+        failure: BaseException | None = None
+        beside: BaseException | None = None
+        self.trace.attach()
+        try:
+            async with trio.open_nursery() as nursery:
+                self._begin(nursery)
+                try:
+                    await self._run_body(body)
+                except BaseException as error:
+                    failure = error
+                    await self.describe(error)
+                    raise
+                finally:
+                    await self._end(nursery)
+        except BaseExceptionGroup as group:
+            known = {id(failure), *map(id, _leaves(failure) if isinstance(failure, BaseExceptionGroup) else [])}
+            others = [leaf for leaf in _leaves(group) if not isinstance(leaf, trio.Cancelled)]
+            beside = next((leaf for leaf in others if id(leaf) not in known), None)
+            failure = failure or beside or group
+        finally:
+            self.trace.detach()
+            self._nursery = None
+        # Raised outside of the handler, or the group would become the context of the test's own exception.
+        if isinstance(failure, trio.Cancelled) and beside is not None:
+            failure = beside
+        if failure is not None:
+            self.report = self.report or self.trace.tail()
+            if beside is not None and beside is not failure:
+                failure.__context__ = failure.__context__ or beside
+            raise failure
+        if self.asks_for_proof:
+            await self._prove(tasks_before)
+
+    def _begin(self, nursery: trio.Nursery) -> None:
+        self._nursery = nursery
+        if self.surface is Surface.VIRTUAL:
+            self._fabric = MemoryFabric(self.note)
+        elif self.surface is not Surface.FOREIGN:
+            self._fabric = TcpFabric(nursery, self.note)
+        self.trace.begin()
+        self.clock.begin()
+
+    async def _run_body(self, body: Callable[[], Awaitable[None]]) -> None:
+        with trio.move_on_after(self.timeout_s) as scope:
+            for each in self._to_start:
+                await each.start()
+            self.note("the test begins")
+            await body()
+        if scope.cancelled_caught:
+            states = ", ".join(broker._following.describe() for broker in self.brokers)
+            raise WaitTimeout(
+                f"the test did not end within {self.timeout_s:g} s, {self.surface.value}: something in it waits for "
+                f"what does not come; {states} (the ini option embedbroker_timeout sets the limit)"
+            )
+
+    async def _end(self, nursery: trio.Nursery) -> None:
+        self.is_over = True
+        with trio.CancelScope(shield=True):
+            await self._look_for_clients()
+            for broker in reversed(self.brokers):
+                await broker._end()
+            await self._settle()
+        nursery.cancel_scope.cancel()
+        for store in self._stores:
+            store.disk.close()
+        if self._fabric is not None:
+            self._fabric.close()
+
+    async def _look_for_clients(self) -> None:
+        """Who is still connected now was left behind by the test; that a socket was closed is seen a moment later."""
+        if self._fabric is None or not self.asks_for_proof:
+            return
+        links = self._fabric.links
+        doors = [links.to(broker.name) for broker in self.brokers]
+
+        def left() -> list[str]:
+            return [peer for door in doors for peer in door.open_dialled()]
+
+        if self.surface is not Surface.VIRTUAL:
+            with trio.move_on_after(_NOTICED_WITHIN_S):
+                await links.until(lambda: not left())
+        self._clients = left()
+
+    async def _settle(self) -> None:
+        """Tasks of ours close the sockets, and brokers their ends of pipes, when they notice."""
+        fabric = self._fabric
+        if fabric is not None:
+            fabric.close()
+            with trio.move_on_after(_NOTICED_WITHIN_S):
+                await fabric.links.until(lambda: not fabric.leftovers())
+
+    # -- when it is over -----------------------------------------------------------------------------------------
+
+    async def describe(self, error: BaseException) -> None:
+        """Make the report of a test that fails, while its brokers still run."""
+        if isinstance(error, trio.Cancelled | KeyboardInterrupt) or not isinstance(error, Exception):
+            return
+        with trio.move_on_after(_REPORT_WITHIN_S, shield=True):
+            self.report = await self.describe_now()
+
+    async def describe_now(self) -> str:
+        """Seed, trace, ledger, and what is in the queues."""
+        parts = [f"seed {self.seed}, {self.surface.value}; again with --embedbroker-seed={self.seed}"]
+        parts += ["-- trace", self.trace.tail()]
+        for group in self._groups:
+            parts += [f"-- ledger of {group.name}", group.ledger.summary()]
+        for broker in self.brokers:
+            parts += [f"-- {broker._following.describe()}"]
+            if broker.is_live:
+                parts += [await broker.dump()]
+        return "\n".join(parts)
+
+    async def _prove(self, tasks_before: int) -> None:
+        """Raise if a task, a socket or pipe, a file or a lock is left."""
+        await trio.lowlevel.checkpoint()
+        left = [f"{count} tasks" for count in [_task_count() - tasks_before] if count > 0]
+        left += [f"the connection {peer}" for peer in self._clients]
+        left += self._fabric.leftovers() if self._fabric is not None and not self._clients else []
+        for group in self._groups:
+            left += [f"the lock {lock.name} of {group.locks.holder(lock)}" for lock in Lock if group.locks.holder(lock)]
+            left += [f"the lease of {holder}" for holder in self._lease_holders(group)]
+            left += [f"the open file {path}" for path in _open_files(group.directory)]
+        for store in self._stores:
+            left += [f"the open file {path}" for path in _open_files(store.directory)]
+        if left:
+            raise LeftBehind(f"left behind by this test: {', '.join(left)}")
+
+    def _lease_holders(self, group: _Group) -> list[str]:
+        """Who holds a lease in memory; one in a file is an open file."""
+        if not isinstance(group.leases, MemoryLockManager):
+            return []
+        found = [group.leases.holder(key) for key in {broker._following.node_id for broker in self.brokers}]
+        return [holder for holder in found if holder is not None]
+
+
+def _task_count() -> int:
+    root = trio.lowlevel.current_root_task()
+    waiting, count = [root] if root is not None else [], 0
+    while waiting:
+        task = waiting.pop()
+        count += 1
+        waiting += [child for nursery in task.child_nurseries for child in nursery.child_tasks]
+    return count
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    found: list[BaseException] = []
+    for error in group.exceptions:
+        found += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
+    return found
+
+
+def _open_files(directory: Path | None) -> list[str]:
+    """Descriptors of this process below a directory, where the system tells."""
+    listing = Path("/proc/self/fd")
+    if directory is None or not listing.is_dir():
+        return []
+    found = []
+    for entry in os.listdir(listing):
+        try:
+            target = os.readlink(listing / entry)
+        except OSError:
+            continue  # closed meanwhile
+        if target.startswith(f"{directory}/"):
+            found.append(target)
+    return found

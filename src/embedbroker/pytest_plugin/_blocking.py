@@ -1,0 +1,329 @@
+"""The fixtures for plain tests: the same brokers, in a thread with a trio run of its own, with methods that block.
+
+Responsible for the thread and for carrying calls into it. Refuses to add behaviour. Blocking clients run in real time
+and in threads of their own, so these brokers are reached over sockets.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from random import Random
+from typing import Any, Self, TypeVar
+
+import outcome
+import pytest
+import trio
+
+from embedbroker import Role
+from embedclient import Message
+from embedclient.errors import IllegalStateException
+
+from ._bench import Bench
+from ._broker import ManagedBroker
+from ._disk import DiskSwitch
+from ._faults import FaultPlan
+from ._link import Direction, Link
+from ._pair import BrokerPair
+from ._queues import QueueState
+
+__all__ = ["BenchThread", "BlockingBroker", "BlockingClock", "BlockingFaultPlan", "BlockingPair"]
+
+T = TypeVar("T")
+
+
+class BenchThread:
+    """Runs a bench while a plain test uses it."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.clock = BlockingClock()
+        self._begun = threading.Event()
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._leave: trio.Event | None = None
+        self._result: outcome.Outcome[None] | None = None
+        self._thread = threading.Thread(target=self._run, name="embedbroker test", daemon=True)
+
+    def open(self) -> None:
+        """Start the thread, and return when the bench can be used."""
+        self._thread.start()
+        self._begun.wait()
+        if self._token is None:
+            self.close()
+
+    def close(self) -> None:
+        """End the bench, and raise what is wrong with its end."""
+        if self._token is not None and self._leave is not None and self._result is None:
+            try:
+                self._token.run_sync_soon(self._leave.set)
+            except trio.RunFinishedError:
+                pass  # it ended by itself
+        self._thread.join()
+        assert self._result is not None
+        self._result.unwrap()
+
+    def call(self, function: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
+        """Run an async function in the thread."""
+        __tracebackhide__ = True
+        return self._carried(partial(trio.from_thread.run, partial(function, *args, **kwargs)))
+
+    def call_now(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """Run a function that does not wait in the thread."""
+        __tracebackhide__ = True
+        return self._carried(partial(trio.from_thread.run_sync, partial(function, *args, **kwargs)))
+
+    def failed(self) -> None:
+        """The test failed: make its report while its brokers still run, and let its end be."""
+        self.bench.asks_for_proof = False
+        try:
+            self.bench.report = self.call(self.bench.describe_now)
+        except IllegalStateException as error:
+            self.bench.report = str(error)
+
+    def _carried(self, call: Callable[..., T]) -> T:
+        __tracebackhide__ = True
+        if self._token is None or not self._thread.is_alive():
+            raise IllegalStateException("the brokers of this test have ended")
+        try:
+            return call(trio_token=self._token)
+        except (trio.RunFinishedError, trio.Cancelled):
+            self._thread.join()
+            raise IllegalStateException(f"the brokers of this test have ended: {self._result}") from None
+
+    def _run(self) -> None:
+        self._result = outcome.capture(trio.run, self.bench.run, self._stay)
+        self._begun.set()
+
+    async def _stay(self) -> None:
+        self._leave = trio.Event()
+        self._token = trio.lowlevel.current_trio_token()
+        self._begun.set()
+        await self._leave.wait()
+
+
+class BlockingLink:
+    """`Link` for plain tests."""
+
+    def __init__(self, thread: BenchThread, link: Link) -> None:
+        self.name = link.name
+        self._thread = thread
+        self._link = link
+
+    @property
+    def connection_count(self) -> int:
+        return self._thread.call_now(lambda: self._link.connection_count)
+
+    def partition(self, direction: Direction = "both") -> None:
+        self._thread.call_now(self._link.partition, direction)
+
+    def delay(self, seconds: float, direction: Direction = "both") -> None:
+        self._thread.call_now(self._link.delay, seconds, direction)
+
+    def drop_after(self, count: int, direction: Direction = "to_broker") -> None:
+        self._thread.call_now(self._link.drop_after, count, direction)
+
+    def cut(self) -> None:
+        self._thread.call_now(self._link.cut)
+
+    def heal(self) -> None:
+        self._thread.call_now(self._link.heal)
+
+
+class BlockingDisk:
+    """`DiskSwitch` for plain tests."""
+
+    def __init__(self, thread: BenchThread, disk: DiskSwitch) -> None:
+        self.name = disk.name
+        self._thread = thread
+        self._disk = disk
+
+    def fail(self) -> None:
+        self._thread.call_now(self._disk.fail)
+
+    def fill(self) -> None:
+        self._thread.call_now(self._disk.fill)
+
+    def slow_down(self, seconds: float) -> None:
+        self._thread.call_now(self._disk.slow_down, seconds)
+
+    def heal(self) -> None:
+        self._thread.call_now(self._disk.heal)
+
+
+class _Assertions:
+    """What a broker and a pair have in common."""
+
+    def __init__(self, thread: BenchThread, inner: ManagedBroker | BrokerPair) -> None:
+        self._thread = thread
+        self._waits = inner
+
+    def wait_for(self, *, queue: str, **wanted: Any) -> None:
+        """`ManagedBroker.wait_for`."""
+        __tracebackhide__ = True
+        self._thread.call(self._waits.wait_for, queue=queue, **wanted)
+
+    def assert_message(self, queue: str, body: object = ..., **wanted: Any) -> Message:
+        """`ManagedBroker.assert_message`."""
+        __tracebackhide__ = True
+        return self._thread.call(self._waits.assert_message, queue, body, **wanted)
+
+    def assert_empty(self, queue: str, *, timeout: float | None = None) -> None:
+        """`ManagedBroker.assert_empty`."""
+        __tracebackhide__ = True
+        self._thread.call(self._waits.assert_empty, queue, timeout=timeout)
+
+    def assert_nothing_lost(self) -> None:
+        """`ManagedBroker.assert_nothing_lost`."""
+        __tracebackhide__ = True
+        self._thread.call_now(self._waits.assert_nothing_lost)
+
+    def dump(self) -> str:
+        """All queues with their messages, in words."""
+        return self._thread.call(self._waits.dump)
+
+
+class BlockingBroker(_Assertions):
+    """`ManagedBroker` for plain tests."""
+
+    def __init__(self, thread: BenchThread, broker: ManagedBroker) -> None:
+        super().__init__(thread, broker)
+        self._broker = broker
+        self.name = broker.name
+
+    @property
+    def url(self) -> str:
+        return self._broker.url
+
+    @property
+    def role(self) -> Role:
+        return self._broker.role
+
+    @property
+    def is_running(self) -> bool:
+        return self._broker.is_running
+
+    @property
+    def is_live(self) -> bool:
+        return self._broker.is_live
+
+    @property
+    def link(self) -> BlockingLink:
+        return BlockingLink(self._thread, self._broker.link)
+
+    @property
+    def disk(self) -> BlockingDisk:
+        return BlockingDisk(self._thread, self._broker.disk)
+
+    def queues(self) -> list[QueueState]:
+        return self._thread.call_now(self._broker.queues)
+
+    def messages(self, queue: str) -> list[Message]:
+        return self._thread.call(self._broker.messages, queue)
+
+    def start(self) -> Self:
+        self._thread.call(self._broker.start)
+        return self
+
+    def stop(self, *, failover: bool = False) -> None:
+        self._thread.call(self._broker.stop, failover=failover)
+
+    def crash(self, *, torn: bool = False) -> None:
+        self._thread.call(self._broker.crash, torn=torn)
+
+    def restart(self) -> Self:
+        self._thread.call(self._broker.restart)
+        return self
+
+    def wait_for_role(self, *roles: Role, timeout: float | None = None) -> None:
+        self._thread.call(self._broker.wait_for_role, *roles, timeout=timeout)
+
+
+class BlockingPair(_Assertions):
+    """`BrokerPair` for plain tests."""
+
+    def __init__(self, thread: BenchThread, pair: BrokerPair) -> None:
+        super().__init__(thread, pair)
+        self._pair = pair
+        self.kind = pair.kind
+        self.primary = BlockingBroker(thread, pair.primary)
+        self.backup = BlockingBroker(thread, pair.backup)
+
+    @property
+    def url(self) -> str:
+        return self._pair.url
+
+    @property
+    def live(self) -> BlockingBroker:
+        return self._twin(self._pair.live)
+
+    @property
+    def standby(self) -> BlockingBroker:
+        return self._twin(self._pair.standby)
+
+    @property
+    def link(self) -> BlockingLink:
+        return BlockingLink(self._thread, self._pair.link)
+
+    @property
+    def disk(self) -> BlockingDisk:
+        return BlockingDisk(self._thread, self._pair.disk)
+
+    def failover(self) -> BlockingBroker:
+        return self._twin(self._thread.call(self._pair.failover))
+
+    def failback(self) -> BlockingBroker:
+        return self._twin(self._thread.call(self._pair.failback))
+
+    def wait_live(self, timeout: float | None = None) -> BlockingBroker:
+        return self._twin(self._thread.call(self._pair.wait_live, timeout))
+
+    def wait_in_step(self, timeout: float | None = None) -> None:
+        self._thread.call(self._pair.wait_in_step, timeout)
+
+    def _twin(self, broker: ManagedBroker) -> BlockingBroker:
+        return self.primary if broker is self._pair.primary else self.backup
+
+
+class BlockingFaultPlan:
+    """`FaultPlan` for plain tests. Faults run in a thread, so they may be methods of these brokers."""
+
+    def __init__(self, thread: BenchThread, plan: FaultPlan) -> None:
+        self.seed = plan.seed
+        self.random: Random = plan.random
+        self._thread = thread
+        self._plan = plan
+
+    @property
+    def pending(self) -> int:
+        return self._plan.pending
+
+    def at(self, seconds: float, fault: Callable[..., object], *args: object) -> None:
+        async def happen() -> None:
+            await trio.to_thread.run_sync(partial(fault, *args))
+
+        happen.__qualname__ = getattr(fault, "__qualname__", repr(fault))
+        self._thread.call_now(self._plan.at, seconds, happen)
+
+    def within(self, seconds: float, fault: Callable[..., object], *args: object) -> float:
+        moment = self.random.uniform(0.0, seconds)
+        self.at(moment, fault, *args)
+        return moment
+
+
+class BlockingClock:
+    """`BrokerClock` for plain tests: real time, which nobody can advance."""
+
+    def __init__(self) -> None:
+        self.is_virtual = False
+        self._begun = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Since the test began."""
+        return time.monotonic() - self._begun
+
+    def advance(self, seconds: float) -> None:
+        """Skips the test."""
+        pytest.skip("broker_clock.advance() needs virtual time")

@@ -1,0 +1,344 @@
+"""One broker of a test: the production broker, with switches around it.
+
+Responsible for its life in a task of its own, for following it, and for waits and assertions about its queues. Refuses
+to know how it was configured, and what its network and its disk are made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Protocol, Self
+
+import trio
+
+from embedbroker import EmbeddedBroker, Role
+from embedbroker.kernel import Kernel
+from embedbroker.runtime import observe
+from embedclient import Message
+from embedclient.errors import IllegalStateException
+
+from ._disk import DiskSwitch
+from ._following import Following
+from ._ledger import GroupLedger
+from ._link import Link
+from ._network import Port
+from ._queues import QueueState, browse, dump, matches
+from ._waiting import WAIT_S, Waiting, WaitTimeout
+
+__all__ = ["Around", "ManagedBroker", "Surroundings"]
+
+_BROWSED_MAX = 10_000
+
+
+class Around(Protocol):
+    """What a test gives all of its brokers."""
+
+    waiting: Waiting
+    random: Random
+    is_over: bool
+
+    def note(self, text: str) -> None:
+        """A line for the trace."""
+
+    def start_soon(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run a task until the test is over."""
+
+
+class Surroundings(Protocol):
+    """What one broker stands on."""
+
+    port: Port
+    link: Link
+    disk: DiskSwitch
+    #: Whether it is one of a pair that replicates.
+    replicates: bool
+    ledger: GroupLedger
+
+    def make(self) -> EmbeddedBroker:
+        """The broker, not started."""
+
+
+class ManagedBroker:
+    """A broker that a test starts, crashes, stops and asks.
+
+    ``broker`` is the production object. ``link`` is what its clients come over, ``disk`` what its journal lies on.
+    """
+
+    def __init__(self, name: str, around: Around, place: Callable[[], Awaitable[Surroundings]]) -> None:
+        self.name = name
+        self._around = around
+        self._place = place
+        self._following = Following(name, around)
+        self._broker: EmbeddedBroker | None = None
+        self._leave = trio.Event()
+        self._left = trio.Event()
+
+    # -- what it is ----------------------------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        """Where clients connect over its link. It stays the same when the broker starts again."""
+        return self._following.placed().port.url
+
+    @property
+    def link(self) -> Link:
+        """Between its clients and it."""
+        return self._following.placed().link
+
+    @property
+    def disk(self) -> DiskSwitch:
+        """Of its journal; the brokers of a pair with a shared store have the same."""
+        return self._following.placed().disk
+
+    @property
+    def broker(self) -> EmbeddedBroker:
+        """The broker itself."""
+        self._following.placed()
+        assert self._broker is not None
+        return self._broker
+
+    @property
+    def role(self) -> Role:
+        """What it is to its pair at this moment; alone it is live while it runs."""
+        return self._following.role
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started, and neither stopped nor crashed nor failed."""
+        return self._following.is_running
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it serves clients."""
+        return self._following.role is Role.LIVE
+
+    def queues(self) -> list[QueueState]:
+        """Its queues at this moment.
+
+        Raises:
+            IllegalStateException: it is not live.
+        """
+        kernel = self._following.require_live()
+        return [QueueState.of(queue) for queue in kernel.catalog.queues.values()]
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    async def start(self) -> Self:
+        """Start it, the first time or again, and return it when it serves or, as a backup, waits.
+
+        Raises:
+            WaitTimeout: it does neither within 10 seconds; a primary waits for a backup that does not give way.
+        """
+        await self._prepare()
+        if self.is_running:
+            raise IllegalStateException(f"broker {self.name!r} is running already")
+        with trio.move_on_after(WAIT_S) as scope:
+            if self._broker is None:
+                await self._enter()
+            else:
+                await self._broker.stop()  # one that stopped by itself has not been told so
+                await self._broker.start()
+        if scope.cancelled_caught:
+            self._following.ended = f"did not start within {WAIT_S:g} s: it waits for its disk, or to be live"
+            raise WaitTimeout(f"broker {self.name!r} {self._following.ended}")
+        return self
+
+    async def _prepare(self) -> None:
+        """Give it its place: from now on it has a URL."""
+        if self._following.surroundings is None:
+            self._following.surroundings = await self._place()
+
+    async def stop(self, *, failover: bool = False) -> None:
+        """Stop it in an orderly way: clients are told. With ``failover`` a backup takes over."""
+        self._following.require_running("stop")
+        self._following.ended = "was stopped"
+        await self.broker.stop(failover=failover)
+
+    async def crash(self, *, torn: bool = False) -> None:
+        """End it at once: nobody is told, and what its disk had not synced is lost.
+
+        With ``torn`` any part of that survives, sector by sector, drawn from the seed.
+        """
+        self._following.require_running("crash")
+        self._following.ended = "crashed"
+        self._around.note(f"{self.name}: crash")
+        self._following.torn = self._around.random if torn else None
+        await self.broker.crash()
+
+    async def restart(self) -> Self:
+        """Start it again; one that runs is stopped in an orderly way before."""
+        if self.is_running:
+            await self.stop()
+        return await self.start()
+
+    async def _end(self) -> None:
+        """The test is over."""
+        if self._broker is not None:
+            self._following.ended = "ended with its test"
+            self._leave.set()
+            await self._left.wait()
+
+    async def _enter(self) -> None:
+        entered, scope = trio.Event(), trio.CancelScope()
+        failures: list[BaseException] = []
+        left = self._left = trio.Event()
+        broker = self._following.placed().make()
+        observe(broker, self._following)
+        self._broker = broker
+
+        async def live() -> None:
+            try:
+                with scope:
+                    async with broker:
+                        entered.set()
+                        await self._leave.wait()
+            except BaseException as error:
+                if entered.is_set():
+                    raise
+                failures.append(error)
+                self._broker = None
+                entered.set()
+                if isinstance(error, trio.Cancelled):
+                    raise
+            finally:
+                left.set()
+
+        self._around.start_soon(live)
+        try:
+            await entered.wait()
+        except trio.Cancelled:  # nobody waits for its start any more, and it must not be in the way of the end
+            scope.cancel()
+            self._broker = None
+            with trio.CancelScope(shield=True):
+                await left.wait()
+            raise
+        if failures:
+            raise failures[0]
+
+    # -- waits and assertions ------------------------------------------------------------------------------------
+
+    async def wait_for_role(self, *roles: Role, timeout: float | None = None) -> None:
+        """Wait until it is one of ``roles``.
+
+        Raises:
+            WaitTimeout: it did not within ``timeout`` seconds, 10 unless given.
+            IllegalStateException: it does not run.
+        """
+        __tracebackhide__ = True
+        wanted = " or ".join(role.value for role in roles)
+
+        def holds() -> bool:
+            if self._following.role not in roles:
+                self._following.require_running(f"wait for it to be {wanted}")
+            return self._following.role in roles
+
+        await self._around.waiting.until(holds, timeout, f"broker {self.name!r} {wanted}", self._describe)
+
+    async def wait_for(
+        self, *, queue: str, count: int | None = None, consumers: int | None = None, timeout: float | None = None
+    ) -> None:
+        """Wait until a queue has exactly ``count`` messages, those in delivery included, and so many consumers.
+
+        A queue that does not exist has none of either.
+
+        Raises:
+            WaitTimeout: it did not within ``timeout`` seconds, 10 unless given; the text has all queues and messages.
+            IllegalStateException: it does not run.
+        """
+        __tracebackhide__ = True
+        wanted = wanted_of(queue, count, consumers)
+
+        def holds() -> bool:
+            return has(self._following.require_live(), queue, count, consumers)
+
+        await self._around.waiting.until(holds, timeout, f"broker {self.name!r}: {wanted}", self.dump)
+
+    async def assert_message(
+        self, queue: str, body: object = ..., *, timeout: float | None = None, **properties: object
+    ) -> Message:
+        """Wait until a message with this body, and at least these properties, waits in a queue; it stays there.
+
+        Raises:
+            WaitTimeout: none did within ``timeout`` seconds, 10 unless given; the text has all queues and messages.
+            IllegalStateException: it does not run.
+        """
+        __tracebackhide__ = True
+        wanted = f"broker {self.name!r}: a message in queue {queue}" + ("" if body is ... else f" with body {body!r}")
+        wanted += f" and properties {properties!r}" if properties else ""
+        seconds = WAIT_S if timeout is None else timeout
+        deadline = trio.current_time() + seconds
+        seen = 0
+        while True:
+            left_s = max(0.0, deadline - trio.current_time())
+            await self._around.waiting.until(self._is_news(queue, seen), left_s, wanted, self.dump)
+            seen = self._version(queue)
+            for message in await self.messages(queue):
+                if matches(message, body, properties):
+                    return message
+
+    async def assert_empty(self, queue: str, *, timeout: float | None = None) -> None:
+        """Wait until a queue has no message, in delivery or waiting; see `wait_for`."""
+        __tracebackhide__ = True
+        await self.wait_for(queue=queue, count=0, timeout=timeout)
+
+    async def messages(self, queue: str) -> list[Message]:
+        """What waits in a queue, without taking it.
+
+        Raises:
+            IllegalStateException: it does not run.
+        """
+        found = next((state for state in self.queues() if state.name == queue), None)
+        if found is None:
+            await trio.lowlevel.checkpoint()
+            return []
+        return await browse(self._following.placed().port.console_url, found.destination, _BROWSED_MAX)
+
+    def assert_nothing_lost(self) -> None:
+        """Every message that was safe was settled, or is in its queue.
+
+        Raises:
+            AssertionError: some are not; the text names their queues and numbers.
+        """
+        __tracebackhide__ = True
+        self._following.require_live()
+        lost = self._following.placed().ledger.lost()
+        if lost:
+            raise AssertionError(f"lost: {', '.join(lost)}\n{self._following.placed().ledger.summary()}")
+
+    async def dump(self) -> str:
+        """All queues with their messages, in words."""
+        if not self.is_live:
+            return await self._describe()
+        return await dump(self._following.placed().port.console_url, self.queues())
+
+    async def _describe(self) -> str:
+        await trio.lowlevel.checkpoint()
+        return self._following.describe()
+
+    def _version(self, queue: str) -> int:
+        """A number that changes with what waits in a queue; 0 while nothing does."""
+        found = self._following.require_live().catalog.queues.get(queue)
+        return 0 if found is None or not found.message_count else hash((found.added_count, found.message_count)) or 1
+
+    def _is_news(self, queue: str, seen: int) -> Callable[[], bool]:
+        return lambda: self._version(queue) not in (0, seen)
+
+
+def wanted_of(queue: str, count: int | None, consumers: int | None) -> str:
+    """A wait in words.
+
+    Raises:
+        TypeError: it waits for nothing.
+    """
+    if count is None and consumers is None:
+        raise TypeError("wait_for() needs a count of messages, or of consumers")
+    wishes = [f"{count} messages"] * (count is not None) + [f"{consumers} consumers"] * (consumers is not None)
+    return f"queue {queue} with {' and '.join(wishes)}"
+
+
+def has(kernel: Kernel, queue: str, count: int | None, consumers: int | None) -> bool:
+    """Whether a queue has so many."""
+    found = kernel.catalog.queues.get(queue)
+    messages, listeners = (found.message_count, found.consumer_count) if found is not None else (0, 0)
+    return count in (None, messages) and consumers in (None, listeners)

@@ -1,0 +1,37 @@
+"""The clock of a test, for tests that look at it.
+
+Refuses to stand in for trio's functions: `trio.sleep` and time-outs follow the same clock by themselves.
+"""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+__all__ = ["BrokerClock"]
+
+
+class BrokerClock:
+    """Seconds since the test began; virtual ones unless the test runs on real sockets."""
+
+    def __init__(self, *, is_virtual: bool) -> None:
+        self.is_virtual = is_virtual
+        self._begun = 0.0
+
+    def begin(self) -> None:
+        """Count from here."""
+        self._begun = trio.current_time()
+
+    @property
+    def seconds(self) -> float:
+        """Since the test began."""
+        return trio.current_time() - self._begun
+
+    async def advance(self, seconds: float) -> None:
+        """Let that much time pass, with everything that is due in it. It costs nothing, and needs virtual time.
+
+        In real time the test is skipped: an hour would be an hour.
+        """
+        if not self.is_virtual:
+            pytest.skip("broker_clock.advance() needs virtual time")
+        await trio.sleep(seconds)

@@ -1,0 +1,120 @@
+"""What a test knows of one of its brokers, because the broker says so at each step.
+
+Responsible for its role, its kernel, and why it does not run; for what a crash does to the disk; and for refusing, in
+words, what cannot be done to a broker that does not run. Refuses to do anything to it.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from embedbroker import Role
+from embedbroker.kernel import Kernel
+from embedbroker.node import Node
+from embedclient.errors import IllegalStateException
+
+if TYPE_CHECKING:
+    from ._broker import Around, Surroundings
+
+__all__ = ["Following"]
+
+
+class Following:
+    """Follows one broker through all of its lives. ``ended`` says in words why it does not run."""
+
+    def __init__(self, name: str, around: Around) -> None:
+        self.name = name
+        self.role = Role.STOPPED
+        self.ended = "was never started: await broker.start()"
+        #: What decides which unsynced sectors survive the crash that comes; None: none does.
+        self.torn: Random | None = None
+        self.surroundings: Surroundings | None = None
+        self._around = around
+        self._kernel: Kernel | None = None
+        self._node: Node | None = None
+
+    # -- an observer of the broker -------------------------------------------------------------------------------
+
+    def role_changed(self, role: Role, failure: str | None) -> None:
+        before, self.role = self.role, role
+        surroundings = self.placed()
+        self._around.note(f"{self.name}: {role.value}" + (f", {failure}" if failure else ""))
+        if failure is not None:
+            self.ended = f"stopped by itself: {failure}"
+        served = role in (Role.STOPPED, Role.BACKUP) and before in (Role.LIVE, Role.ACTIVATING)
+        if served or (role is Role.STOPPED and surroundings.replicates):
+            # Before anybody else opens the disk: whoever takes over finds what was synced, and nothing else. A backup
+            # without a disk of its own has written nothing.
+            surroundings.disk.lose_power(self.torn)
+            self.torn = None
+        if served:
+            surroundings.ledger.ended(self._kernel)
+        if role is Role.STOPPED:
+            self._kernel = None
+        if role is Role.LIVE:
+            surroundings.ledger.serves()
+        self._around.waiting.changed()
+
+    def stepped(self, node: Node) -> None:
+        self._node, self._kernel = node, node.kernel
+        if self.role in (Role.LIVE, Role.ACTIVATING):
+            self.placed().ledger.stepped(node.kernel)
+        self._around.waiting.changed()
+
+    # -- what is known -------------------------------------------------------------------------------------------
+
+    @property
+    def is_running(self) -> bool:
+        return self.role is not Role.STOPPED
+
+    @property
+    def knows_backup(self) -> bool:
+        """Whether it can tell clients of a backup."""
+        cluster = self._node.cluster if self._node is not None else None
+        return cluster is not None and any(member.backup for member in cluster.topology.members.values())
+
+    @property
+    def node_id(self) -> str:
+        """That of its pair; empty until it is known."""
+        return self._node.node_id if self._node is not None else ""
+
+    def live_kernel(self) -> Kernel | None:
+        """Its kernel while it is live."""
+        return self._kernel if self.role is Role.LIVE else None
+
+    def describe(self) -> str:
+        """What it is, in words."""
+        return f"broker {self.name!r} {f'is {self.role.value}' if self.is_running else self.ended}"
+
+    # -- refusals ------------------------------------------------------------------------------------------------
+
+    def placed(self) -> Surroundings:
+        """What it stands on.
+
+        Raises:
+            IllegalStateException: it was never started.
+        """
+        if self.surroundings is None:
+            raise IllegalStateException(f"broker {self.name!r} {self.ended}")
+        return self.surroundings
+
+    def require_running(self, wish: str) -> None:
+        """Raises IllegalStateException if it does not run."""
+        if not self.is_running:
+            raise IllegalStateException(f"cannot {wish}: broker {self.name!r} {self.ended}")
+
+    def require_live(self) -> Kernel:
+        """Its kernel.
+
+        Raises:
+            IllegalStateException: it is not live.
+        """
+        self.require_running("look at its queues")
+        kernel = self.live_kernel()
+        if kernel is None:
+            raise IllegalStateException(
+                f"cannot look at its queues: broker {self.name!r} is {self.role.value}, not live; "
+                "await broker.wait_for_role(Role.LIVE), or ask the pair"
+            )
+        return kernel

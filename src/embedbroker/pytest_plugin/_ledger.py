@@ -1,0 +1,150 @@
+"""Keeps the ledger of a test from what its brokers say: what was routed, what was settled, and when that was safe.
+
+Responsible for one account for each queue, over all lives of a broker, or of the brokers of a pair. Refuses to know
+what clients saw: a message that no broker took is not in it, and a delivery is known by its settlement alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from attrs import frozen
+
+from embedbroker.kernel import Kernel, Outcome, Queue, Reference, Transaction
+from embedbroker.ledger import Ledger
+from embedclient.model import Message
+
+__all__ = ["GroupLedger"]
+
+_EXAMPLES_MAX = 20
+
+
+@frozen
+class _Unsafe:
+    """Certain as soon as the store has reached ``point``."""
+
+    point: int
+    queue: str
+    key: str
+    is_settlement: bool
+
+
+class GroupLedger:
+    """Of brokers of which one serves at a time. A message's key is the name of its queue and its number."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.ledger = Ledger()
+        self._now = now
+        self._kernel: Kernel | None = None
+        self._known: dict[str, None] = {}
+        self._settled: dict[str, None] = {}
+        self._unsafe: deque[_Unsafe] = deque()
+        self._was_killed = False
+
+    def stepped(self, kernel: Kernel) -> None:
+        """The broker that serves, or is about to, has taken a step."""
+        if kernel is not self._kernel:
+            if self._kernel is not None:
+                self._end()
+            self._kernel = kernel
+            kernel.events.routed.append(self._routed)
+            kernel.events.settled.append(self._settle)
+            kernel.events.queue_removed.append(self._removed)
+        while self._unsafe and self._unsafe[0].point <= kernel.store.reached:
+            sure = self._unsafe.popleft()
+            if sure.is_settlement:
+                self.ledger.acknowledged(sure.queue, sure.key, self._now())
+            else:
+                self.ledger.confirmed(sure.key, self._now())
+
+    def ended(self, kernel: Kernel | None) -> None:
+        """That broker serves no more, however it ended: what was not safe by then is in doubt."""
+        if self._kernel is not None and kernel is not self._kernel:
+            return  # the next one serves already, and what was not safe is known since it began
+        self._end()
+
+    def _end(self) -> None:
+        self._kernel = None
+        while self._unsafe:
+            lost = self._unsafe.popleft()
+            if lost.is_settlement:
+                self.ledger.acknowledgement_in_doubt(lost.queue, lost.key)
+            else:
+                self.ledger.in_doubt(lost.key)
+        self.ledger.killed(self._now())
+        self._was_killed = True
+
+    def serves(self) -> None:
+        """A broker is live."""
+        if self._was_killed:
+            self.ledger.restarted(self._now())
+
+    # -- what the kernel tells -----------------------------------------------------------------------------------
+
+    def _routed(self, message: Message, queues: list[Queue], transaction: Transaction | None) -> None:
+        for queue in queues:
+            key = _key(queue, message)
+            if key in self._known:
+                continue
+            self._known[key] = None
+            if not self.ledger.knows(queue.name):
+                self.ledger.subscribe(queue.name, queue.name, durable=queue.durable)
+            # Settlements may come in any order: each message is a stream of its own.
+            self.ledger.sent(key, queue.name, self._now(), producer=key, durable=message.durable and queue.durable)
+            self._unsafe.append(_Unsafe(self._point(), queue.name, key, False))
+
+    def _settle(self, queue: Queue, reference: Reference, outcome: Outcome, transaction: Transaction | None) -> None:
+        key = _key(queue, reference.message)
+        if key not in self._known or not outcome.leaves:
+            return
+        if outcome is not Outcome.ACCEPTED:
+            self.ledger.dead_lettered(queue.name, key)
+            return
+        self.ledger.delivered(queue.name, key, self._now(), redelivered=key in self._settled)
+        self._settled[key] = None
+        self.ledger.acknowledging(queue.name, key)
+        self._unsafe.append(_Unsafe(self._point(), queue.name, key, True))
+
+    def _removed(self, queue: Queue) -> None:
+        if self.ledger.knows(queue.name):
+            self.ledger.suspend(queue.name)
+            self.ledger.resume(queue.name)
+
+    def _point(self) -> int:
+        assert self._kernel is not None, "a kernel that tells something is followed"
+        return self._kernel.store.point()
+
+    # -- results -------------------------------------------------------------------------------------------------
+
+    def lost(self) -> list[str]:
+        """Keys of messages that were safe, that nobody settled, and that are in no queue of the broker that serves."""
+        kernel = self._kernel
+        if kernel is None:
+            return []
+        found: list[str] = []
+        for name in dict.fromkeys(key.rpartition(" ")[0] for key in self._known):
+            queue = kernel.catalog.queues.get(name)
+            if queue is not None and queue.delivering_count:
+                continue  # what a consumer holds is not lost, and cannot be listed
+            present = {_key(queue, reference.message) for reference in queue.backlog} if queue is not None else set()
+            found += [key for key in self.ledger.missing(name) if key not in present]
+        return found
+
+    def summary(self) -> str:
+        """For a report."""
+        verdict = self.ledger.verdict(drained=False)
+        lines = [
+            f"{verdict.sent} sent, {verdict.confirmed} confirmed, {verdict.in_doubt.count} in doubt, "
+            f"{verdict.acknowledged} acknowledged, {verdict.dead_lettered} dead or expired, {len(verdict.kills)} ends "
+            "of a broker"
+        ]
+        problems = {name: list(tally.keys) for name, tally in verdict.faults().items()}
+        if lost := self.lost():
+            problems = {"lost": lost, **problems}
+        lines += [f"{name}: {', '.join(keys[:_EXAMPLES_MAX])}" for name, keys in problems.items()]
+        return "\n".join(lines)
+
+
+def _key(queue: Queue, message: Message) -> str:
+    return f"{queue.name} {message.message_id}"

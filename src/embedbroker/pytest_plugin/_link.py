@@ -1,0 +1,305 @@
+"""The way between clients and a broker, or between two brokers, and what may happen to it.
+
+Responsible for the switches and for the pipes of every connection that goes this way. A pipe keeps TCP's promises:
+bytes in order until a cut, and never a silent loss inside a connection that lives. Refuses to know who is at its ends.
+
+A pipe has no task. Who reads waits until a piece is due and nothing holds it, so a delay costs nothing but time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+import trio
+
+from embedclient.transport import TransportLost
+
+__all__ = ["Direction", "Link", "PipeEnd"]
+
+Direction: TypeAlias = Literal["both", "to_broker", "from_broker"]
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+# What one direction of a connection takes before the sender has to wait.
+_PIPE_LIMIT_BYTES = 262_144
+_WAYS: dict[Direction, tuple[Direction, ...]] = {
+    "both": ("to_broker", "from_broker"),
+    "to_broker": ("to_broker",),
+    "from_broker": ("from_broker",),
+}
+
+
+class Link:
+    """Everything that goes this way can be held, delayed and cut.
+
+    ``direction`` is ``"both"``, ``"to_broker"`` or ``"from_broker"``; between two brokers the one that was dialled is
+    the broker.
+    """
+
+    def __init__(self, name: str, note: Callable[[str], None], on_closed: Callable[[], object] = lambda: None) -> None:
+        self.name = name
+        self._note = note
+        self._on_closed = on_closed
+        self._held: dict[Direction, bool] = {"to_broker": False, "from_broker": False}
+        self._delay_s: dict[Direction, float] = {"to_broker": 0.0, "from_broker": 0.0}
+        self._left: dict[Direction, int | None] = {"to_broker": None, "from_broker": None}
+        self._connections: dict[_Connection, None] = {}
+
+    @property
+    def connection_count(self) -> int:
+        """Connections of which at least one end is open."""
+        return len(self._connections)
+
+    def partition(self, direction: Direction = "both") -> None:
+        """Hold everything back, closing included, and tell nobody: what is under way arrives after `heal`."""
+        for way in _ways(direction):
+            self._held[way] = True
+        self._note(f"link {self.name}: partition, {direction}")
+
+    def delay(self, seconds: float, direction: Direction = "both") -> None:
+        """Let what is sent from now on arrive so much later."""
+        if not seconds >= 0:
+            raise ValueError(f"a delay is zero seconds or more, not {seconds!r}")
+        for way in _ways(direction):
+            self._delay_s[way] = seconds
+        self._note(f"link {self.name}: delay of {seconds:g} s, {direction}")
+
+    def drop_after(self, count: int, direction: Direction = "to_broker") -> None:
+        """Let ``count`` more bytes pass, then break the connection that carried the last of them. It happens once."""
+        if count < 0 or count != int(count):
+            raise ValueError(f"a connection can be dropped after a number of bytes, not after {count!r}")
+        for way in _ways(direction):
+            self._left[way] = count
+        self._note(f"link {self.name}: drops after {count} bytes, {direction}")
+
+    def cut(self) -> None:
+        """Break every connection: what is under way is lost, and both sides learn of it at once."""
+        broken = list(self._connections)
+        for connection in broken:
+            connection.break_off("reset", lose=True)
+        self._note(f"link {self.name}: {len(broken)} connections cut")
+
+    def heal(self) -> None:
+        """Neither hold, nor delay, nor drop anything any more."""
+        for way in _WAYS["both"]:
+            self._held[way] = False
+            self._delay_s[way] = 0.0
+            self._left[way] = None
+        for connection in list(self._connections):
+            connection.wake()
+        self._note(f"link {self.name}: healed")
+
+    def pipe(self, names: tuple[str, str]) -> tuple[PipeEnd, PipeEnd]:
+        """A new connection: the end of who dialled, and that of the broker. ``names``: how the ends call each other."""
+        connection = _Connection(self, names)
+        self._connections[connection] = None
+        return connection.ends
+
+    # -- for the pipes -------------------------------------------------------------------------------------------
+
+    def holds(self, way: Direction) -> bool:
+        """Whether nothing arrives this way."""
+        return self._held[way]
+
+    def arrival(self, way: Direction) -> float:
+        """When what is sent now arrives."""
+        return trio.current_time() + self._delay_s[way]
+
+    def share_that_passes(self, way: Direction, count: int) -> int | None:
+        """Of ``count`` bytes, how many still pass before the connection breaks; None while it does not."""
+        left = self._left[way]
+        if left is None:
+            return None
+        if count < left:
+            self._left[way] = left - count
+            return None
+        self._left[way] = None
+        return left
+
+    def forget(self, connection: _Connection) -> None:
+        """Both of its ends are closed."""
+        self._connections.pop(connection, None)
+        self._on_closed()
+
+    def open_dialled(self) -> list[str]:
+        """Connections that those who dialled have not closed: how the broker calls them."""
+        return [connection.ends[0].called for connection in self._connections if not connection.ends[0].is_closed]
+
+    def open_ends(self) -> list[str]:
+        """Which ends are open: how their peers call them."""
+        return [end.called for connection in self._connections for end in connection.ends if not end.is_closed]
+
+    def dropped(self, peer: str) -> None:
+        """A connection has carried the last byte it was allowed."""
+        self._note(f"link {self.name}: dropped the connection of {peer}")
+
+
+class _Connection:
+    """Two directions and their ends."""
+
+    def __init__(self, link: Link, names: tuple[str, str]) -> None:
+        self.link = link
+        out, back = _Flow(self, "to_broker"), _Flow(self, "from_broker")
+        self._flows = (out, back)
+        self.ends = (PipeEnd(self, out, back, *names), PipeEnd(self, back, out, names[1], names[0]))
+
+    def break_off(self, reason: str, *, lose: bool) -> None:
+        peer = self.ends[0].called
+        for flow in self._flows:
+            flow.break_off(f"connection of {peer}: {reason}", lose=lose)
+
+    def wake(self) -> None:
+        for flow in self._flows:
+            flow.readers.unpark_all()
+
+    def closed(self) -> None:
+        if all(end.is_closed for end in self.ends):
+            self.link.forget(self)
+
+
+class _Flow:
+    """One direction: pieces under way with the time at which each is due, and perhaps an end behind them."""
+
+    def __init__(self, connection: _Connection, way: Direction) -> None:
+        self.way = way
+        self.readers = trio.lowlevel.ParkingLot()
+        self.writers = trio.lowlevel.ParkingLot()
+        self.broken: str | None = None
+        self.reader_gone = False
+        self.size_bytes = 0
+        self._connection = connection
+        self._link = connection.link
+        self._pieces: deque[tuple[float, bytes]] = deque()
+        self._last_due = 0.0
+        self._ends_at: float | None = None
+
+    @property
+    def has_room(self) -> bool:
+        return self.size_bytes < _PIPE_LIMIT_BYTES
+
+    def put(self, data: Buffer) -> int:
+        taken = bytes(memoryview(data)[: _PIPE_LIMIT_BYTES - self.size_bytes])
+        if not taken or self.reader_gone:
+            return len(taken)
+        passing = self._link.share_that_passes(self.way, len(taken))
+        self._append(taken if passing is None else taken[:passing])
+        if passing is not None:
+            self._link.dropped(self._connection.ends[0].called)
+            self._connection.break_off("reset", lose=False)
+        return len(taken)
+
+    def _append(self, data: bytes) -> None:
+        if data:
+            self._last_due = max(self._last_due, self._link.arrival(self.way))
+            self._pieces.append((self._last_due, data))
+            self.size_bytes += len(data)
+            self.readers.unpark_all()
+
+    async def take(self, max_bytes: int) -> bytes:
+        await trio.lowlevel.checkpoint()
+        while not self.reader_gone:
+            due = self._next_due()
+            if due is None:
+                await self.readers.park()
+            elif due > trio.current_time():
+                with trio.move_on_at(due):
+                    await self.readers.park()
+            elif self._pieces:
+                return self._collect(max_bytes)
+            elif self.broken is not None:
+                raise TransportLost(self.broken)
+            else:
+                return b""
+        raise TransportLost("closed here")
+
+    def _next_due(self) -> float | None:
+        """When there is something to tell the reader; None while nobody knows."""
+        if self._link.holds(self.way):
+            return None
+        if self._pieces:
+            return self._pieces[0][0]
+        return self._last_due if self.broken is not None else self._ends_at
+
+    def _collect(self, max_bytes: int) -> bytes:
+        now, parts, wanted = trio.current_time(), [], max_bytes
+        while wanted and self._pieces and self._pieces[0][0] <= now:
+            due, piece = self._pieces.popleft()
+            if len(piece) > wanted:
+                self._pieces.appendleft((due, piece[wanted:]))
+                piece = piece[:wanted]
+            parts.append(piece)
+            wanted -= len(piece)
+        data = b"".join(parts)
+        self.size_bytes -= len(data)
+        self.writers.unpark_all()
+        return data
+
+    def end(self) -> None:
+        """Nothing more will be sent."""
+        self._ends_at = max(self._last_due, self._link.arrival(self.way))
+        self._wake()
+
+    def leave(self) -> None:
+        """Nobody reads any more."""
+        self.reader_gone = True
+        self._pieces.clear()
+        self.size_bytes = 0
+        self._wake()
+
+    def break_off(self, reason: str, *, lose: bool) -> None:
+        self.broken = reason
+        if lose:
+            self._pieces.clear()
+            self._last_due = 0.0
+            self.size_bytes = 0
+        self._wake()
+
+    def _wake(self) -> None:
+        self.readers.unpark_all()
+        self.writers.unpark_all()
+
+
+class PipeEnd:
+    """A ByteStream. ``called`` is how the other end calls this one."""
+
+    def __init__(self, connection: _Connection, outgoing: _Flow, incoming: _Flow, called: str, peer: str) -> None:
+        self.called = called
+        self.peer = peer
+        self.is_closed = False
+        self._connection = connection
+        self._outgoing = outgoing
+        self._incoming = incoming
+
+    def send_nowait(self, data: Buffer) -> int:
+        outgoing = self._outgoing
+        if self.is_closed:
+            raise TransportLost("closed here")
+        if outgoing.broken is not None:
+            raise TransportLost(outgoing.broken)
+        # That the peer has gone is news, which may be held as well.
+        if outgoing.reader_gone and not self._connection.link.holds(self._incoming.way):
+            raise TransportLost(f"connection to {self.peer}: closed by the peer")
+        return outgoing.put(data)
+
+    async def wait_writable(self) -> None:
+        outgoing = self._outgoing
+        await trio.lowlevel.checkpoint()
+        while not (self.is_closed or outgoing.broken or outgoing.reader_gone or outgoing.has_room):
+            await outgoing.writers.park()
+
+    async def receive(self, max_bytes: int) -> bytes:
+        return await self._incoming.take(max_bytes)
+
+    def close(self) -> None:
+        if not self.is_closed:
+            self.is_closed = True
+            self._outgoing.end()
+            self._incoming.leave()
+            self._connection.closed()
+
+
+def _ways(direction: Direction) -> tuple[Direction, ...]:
+    if direction not in _WAYS:
+        raise ValueError(f"direction is one of {', '.join(map(repr, _WAYS))}, not {direction!r}")
+    return _WAYS[direction]

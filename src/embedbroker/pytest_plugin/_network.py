@@ -1,0 +1,287 @@
+"""The networks that tests run on: pipes in memory, or TCP with a link behind each accepted connection.
+
+Responsible for who reaches whom over which link: clients come over the link of a broker, brokers over the link between
+the two. Beside those stands a console, through which the plugin looks at queues whatever happened to the links. Refuses
+to know brokers and what they say.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Protocol
+
+import trio
+
+from embedbroker.config import BrokerConfig
+from embedclient import TransportConfiguration
+from embedclient.transport import (
+    ByteStream,
+    Listener,
+    TcpReservation,
+    TransportLost,
+    connect_tcp,
+    listen_tcp,
+    reserve_tcp,
+    vm_listen,
+)
+
+from ._link import Link, PipeEnd
+
+__all__ = ["Fabric", "MemoryFabric", "TcpFabric"]
+
+_READ_BYTES = 65_536
+_HOST = "127.0.0.1"
+
+
+class Links:
+    """The links of one test, made when they are first asked for."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note = note
+        self._links: dict[tuple[str, ...], Link] = {}
+        self._lookers = trio.lowlevel.ParkingLot()
+
+    def changed(self) -> None:
+        """Something was closed."""
+        self._lookers.unpark_all()
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait until something that changes with closing holds."""
+        await trio.lowlevel.checkpoint()
+        while not holds():
+            await self._lookers.park()
+
+    def to(self, broker: str) -> Link:
+        """What the clients of a broker come over."""
+        return self._link((broker,), f"to {broker}")
+
+    def between(self, one: str, other: str) -> Link:
+        """What two brokers reach each other over."""
+        first, second = sorted((one, other))
+        return self._link((first, second), f"between {first} and {second}")
+
+    def _link(self, key: tuple[str, ...], name: str) -> Link:
+        if key not in self._links:
+            self._links[key] = Link(name, self._note, self.changed)
+        return self._links[key]
+
+    def __iter__(self) -> Iterator[Link]:
+        return iter(self._links.values())
+
+
+class Port(Protocol):
+    """Where one broker is in a fabric: its ``Network``, and what clients and the plugin connect to."""
+
+    url: str
+    console_url: str
+
+    async def listen(self, config: BrokerConfig) -> list[Listener]: ...
+
+    async def dial(self, connector: TransportConfiguration, timeout_s: float) -> ByteStream: ...
+
+
+class Fabric(Protocol):
+    """A network with any number of brokers on it."""
+
+    links: Links
+
+    async def place(self, broker: str) -> Port:
+        """Give a broker its place. From now on it has a URL, whether it runs or not."""
+
+    def leftovers(self) -> list[str]:
+        """What is still open, in words."""
+
+    def close(self) -> None:
+        """Give back what nobody listens on."""
+
+
+# -- in memory -------------------------------------------------------------------------------------------------------
+
+
+class _PeerListener:
+    """Where other brokers come in. A listener as the transport has them."""
+
+    port = 0
+
+    def __init__(self, address: str, forget: Callable[[], None]) -> None:
+        self.address = address
+        self._forget = forget
+        self._waiting: deque[PipeEnd] = deque()
+        self._acceptors = trio.lowlevel.ParkingLot()
+        self._closed = False
+
+    def take_in(self, end: PipeEnd) -> None:
+        self._waiting.append(end)
+        self._acceptors.unpark()
+
+    async def accept(self) -> ByteStream:
+        await trio.lowlevel.checkpoint()
+        while not self._waiting:
+            if self._closed:
+                raise TransportLost("listener closed here")
+            await self._acceptors.park()
+        return self._waiting.popleft()
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._forget()
+            while self._waiting:
+                self._waiting.popleft().close()
+            self._acceptors.unpark_all()
+
+
+class MemoryFabric:
+    """Pipes inside one trio run. No socket, no thread."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self.links = Links(note)
+        self.peers: dict[str, _PeerListener] = {}
+        self.serials = count(1)
+
+    async def place(self, broker: str) -> Port:
+        await trio.lowlevel.checkpoint()
+        return _MemoryPort(self, broker)
+
+    def forget(self, broker: str) -> None:
+        """It lets no more brokers in."""
+        self.peers.pop(broker, None)
+
+    def leftovers(self) -> list[str]:
+        ends = [f"the connection {end}" for link in self.links for end in link.open_ends()]
+        return ends + [f"the listener {listener.address}" for listener in self.peers.values()]
+
+    def close(self) -> None:
+        """There is nothing."""
+
+
+class _MemoryPort:
+    def __init__(self, fabric: MemoryFabric, broker: str) -> None:
+        self.url = f"vm://{broker}"
+        self.console_url = f"vm://{broker}.console"
+        self._fabric = fabric
+        self._broker = broker
+
+    async def listen(self, config: BrokerConfig) -> list[Listener]:
+        await trio.lowlevel.checkpoint()
+        fabric, broker = self._fabric, self._broker
+        peers = _PeerListener(f"of brokers at {broker}", lambda: fabric.forget(broker))
+        clients = vm_listen(broker, fabric.links.to(broker).pipe)
+        fabric.peers[broker] = peers
+        return [clients, peers, vm_listen(f"{broker}.console")]
+
+    async def dial(self, connector: TransportConfiguration, timeout_s: float) -> ByteStream:
+        await trio.lowlevel.checkpoint()
+        target = str(connector.parameters.get("serverId"))
+        listener = self._fabric.peers.get(target)
+        if listener is None:
+            raise TransportLost(f"cannot connect to {target}: no broker of that name is live here")
+        link = self._fabric.links.between(self._broker, target)
+        ours, theirs = link.pipe((f"{self._broker}#{next(self._fabric.serials)}", target))
+        listener.take_in(theirs)
+        return ours
+
+
+# -- over TCP --------------------------------------------------------------------------------------------------------
+
+
+class TcpFabric:
+    """Real sockets. Behind each of them stands a pipe of the link, with a task for either direction."""
+
+    def __init__(self, nursery: trio.Nursery, note: Callable[[str], None]) -> None:
+        self.links = Links(note)
+        self.open_sockets: dict[ByteStream, None] = {}
+        #: By the port that a broker announces: its name, and the port at which other brokers really come in.
+        self.peers: dict[int, tuple[str, int]] = {}
+        self._nursery = nursery
+        self._ports: list[_TcpPort] = []
+
+    async def place(self, broker: str) -> Port:
+        port = _TcpPort(self, broker, await reserve_tcp(_HOST, 0))
+        self._ports.append(port)
+        return port
+
+    def leftovers(self) -> list[str]:
+        ends = [f"the connection {end}" for link in self.links for end in link.open_ends()]
+        return ends + [f"the socket to {stream.peer}" for stream in self.open_sockets]
+
+    def close(self) -> None:
+        for port in self._ports:
+            port.close()
+
+    def splice(self, stream: ByteStream, end: PipeEnd) -> None:
+        """Carry bytes between a socket and the end of a pipe, until one of them is over."""
+        self.open_sockets[stream] = None
+        self._nursery.start_soon(self._carry, stream, end)
+        self._nursery.start_soon(self._carry, end, stream)
+
+    async def _carry(self, source: ByteStream, target: ByteStream) -> None:
+        try:
+            while data := await source.receive(_READ_BYTES):
+                rest = memoryview(data)
+                while rest := rest[target.send_nowait(rest) :]:
+                    await target.wait_writable()
+        except TransportLost:
+            pass  # the other side learns of it by the closing
+        finally:
+            source.close()
+            target.close()
+            self.open_sockets.pop(source, None)
+            self.open_sockets.pop(target, None)
+            self.links.changed()
+
+
+class _SplicingListener:
+    """Accepts sockets, and hands the broker the far end of a pipe for each."""
+
+    def __init__(self, fabric: TcpFabric, listener: Listener, link: Link) -> None:
+        self.port = listener.port
+        self.address = listener.address
+        self._fabric = fabric
+        self._listener = listener
+        self._link = link
+
+    async def accept(self) -> ByteStream:
+        stream = await self._listener.accept()
+        near, far = self._link.pipe((stream.peer, self.address))
+        self._fabric.splice(stream, near)
+        return far
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+class _TcpPort:
+    def __init__(self, fabric: TcpFabric, broker: str, reservation: TcpReservation) -> None:
+        self._fabric = fabric
+        self._broker = broker
+        self._number = reservation.port
+        self._reservation: TcpReservation | None = reservation
+        self.url = f"tcp://{_HOST}:{reservation.port}"
+        self.console_url = ""
+
+    async def listen(self, config: BrokerConfig) -> list[Listener]:
+        reservation, self._reservation = self._reservation, None
+        # After the first time the number is free while the broker is down, as it is for any broker.
+        bound = reservation.listen() if reservation is not None else await listen_tcp(_HOST, self._number)
+        link = self._fabric.links.to(self._broker)
+        peers = await listen_tcp(_HOST, 0)
+        self._fabric.peers[self._number] = (self._broker, peers[0].port)
+        self.console_url = f"tcp://{_HOST}:{peers[0].port}"
+        return [*(_SplicingListener(self._fabric, listener, link) for listener in bound), *peers]
+
+    async def dial(self, connector: TransportConfiguration, timeout_s: float) -> ByteStream:
+        if connector.port not in self._fabric.peers:
+            raise TransportLost(f"cannot connect to {connector.host}:{connector.port}: nobody was live there yet")
+        target, port = self._fabric.peers[connector.port]
+        stream = await connect_tcp(_HOST, port, timeout_s=timeout_s)
+        ours, theirs = self._fabric.links.between(self._broker, target).pipe((self._broker, target))
+        self._fabric.splice(stream, theirs)
+        return ours
+
+    def close(self) -> None:
+        reservation, self._reservation = self._reservation, None
+        if reservation is not None:
+            reservation.close()

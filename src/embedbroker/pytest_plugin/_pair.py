@@ -1,0 +1,268 @@
+"""A live broker and its backup, as one thing that a test fails over.
+
+Responsible for which of the two is live, for waits that outlast a failover, and for how each kind is configured.
+Refuses to know how a backup takes over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from attrs import frozen
+
+from embedbroker import (
+    ClusterConnection,
+    HAPolicy,
+    ReplicationBackup,
+    ReplicationPrimary,
+    Role,
+    SharedStoreBackup,
+    SharedStorePrimary,
+)
+from embedclient import Message
+from embedclient.errors import IllegalStateException
+
+from ._broker import Around, ManagedBroker, has, wanted_of
+from ._disk import DiskSwitch
+from ._link import Link
+
+__all__ = ["PAIR_KINDS", "BrokerPair", "PairKind", "cluster_settings"]
+
+_OPTIONS = "ha=true&reconnectAttempts=-1&retryInterval=100"
+# How often brokers look for each other. In real time a test waits for it, in virtual time each attempt costs and the
+# time between does not.
+_RETRY_INTERVAL_MS, _VIRTUAL_RETRY_INTERVAL_MS = 50, 500
+# After what time without an answer a broker gives another one up: sooner than a client that waits for both.
+_CALL_TIMEOUT_MS = 5_000
+
+
+@frozen
+class PairKind:
+    """One way in which two brokers are a pair.
+
+    ``shares_disk``: the backup opens the disk of the live broker. Otherwise it keeps a copy on a disk of its own.
+    """
+
+    primary: HAPolicy
+    backup: HAPolicy
+    shares_disk: bool
+
+
+#: By the name that `broker_pair` has in a test's id.
+PAIR_KINDS: dict[str, PairKind] = {
+    "shared-store": PairKind(SharedStorePrimary(), SharedStoreBackup(), shares_disk=True),
+    "replication": PairKind(
+        ReplicationPrimary(retry_replication_wait_ms=_RETRY_INTERVAL_MS),
+        ReplicationBackup(allow_failback=True, retry_replication_wait_ms=_RETRY_INTERVAL_MS),
+        shares_disk=False,
+    ),
+}
+
+
+def cluster_settings(name: str, urls: Mapping[str, str], *, virtual: bool) -> dict[str, Any]:
+    """The settings of a broker that knows others by their URLs."""
+    others = tuple(other for other in urls if other != name)
+    return {
+        "connectors": dict(urls),
+        "cluster_connection": ClusterConnection(
+            connector=name,
+            static_connectors=others,
+            call_timeout_ms=_CALL_TIMEOUT_MS,
+            retry_interval_ms=_VIRTUAL_RETRY_INTERVAL_MS if virtual else _RETRY_INTERVAL_MS,
+        ),
+        "cluster_user": "embedbroker",
+        "cluster_password": "of this test",
+    }
+
+
+class BrokerPair:
+    """``primary`` is live first, ``backup`` takes over. ``live`` is whichever serves at the moment.
+
+    ``link`` is what the two brokers reach each other over; what clients come over is ``pair.primary.link`` and
+    ``pair.backup.link``.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        primary: ManagedBroker,
+        backup: ManagedBroker,
+        around: Around,
+        between: Callable[[str, str], Link],
+    ) -> None:
+        self.kind = kind
+        self.primary = primary
+        self.backup = backup
+        self._around = around
+        self._between = between
+
+    # -- what it is ----------------------------------------------------------------------------------------------
+
+    @property
+    def brokers(self) -> tuple[ManagedBroker, ManagedBroker]:
+        """Both, the primary first."""
+        return (self.primary, self.backup)
+
+    @property
+    def url(self) -> str:
+        """For clients that fail over."""
+        return f"({self.primary.url},{self.backup.url})?{_OPTIONS}"
+
+    @property
+    def link(self) -> Link:
+        """Between the two brokers."""
+        return self._between(self.primary.name, self.backup.name)
+
+    @property
+    def disk(self) -> DiskSwitch:
+        """The disk that they share; of brokers that replicate the primary's, beside ``pair.backup.disk``."""
+        return self.primary.disk
+
+    @property
+    def live(self) -> ManagedBroker:
+        """The one that serves.
+
+        Raises:
+            IllegalStateException: neither does at this moment; ``await pair.wait_live()``.
+        """
+        found = self._live()
+        if found is None:
+            raise IllegalStateException(f"no broker of the pair is live: {self._states()}; await pair.wait_live()")
+        return found
+
+    @property
+    def standby(self) -> ManagedBroker:
+        """The one that waits to take over.
+
+        Raises:
+            IllegalStateException: none does.
+        """
+        found = next((broker for broker in self.brokers if broker.role is Role.BACKUP), None)
+        if found is None:
+            raise IllegalStateException(f"no broker of the pair stands by: {self._states()}")
+        return found
+
+    def _live(self) -> ManagedBroker | None:
+        return next((broker for broker in self.brokers if broker.is_live), None)
+
+    def _is_in_sync(self) -> bool:
+        """Whether the backup has all that was confirmed: both say so, or there is one disk."""
+        return PAIR_KINDS[self.kind].shares_disk or all(broker.broker.is_in_sync for broker in self.brokers)
+
+    def _states(self) -> str:
+        return ", ".join(broker._following.describe() for broker in self.brokers)
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start both, and return when they know each other, and a copy is in sync."""
+        for broker in self.brokers:
+            await broker._prepare()
+        for broker in self.brokers:
+            await broker.start()
+        await self.wait_in_step()
+
+    async def failover(self) -> ManagedBroker:
+        """Crash the live broker; returns the one that took over when it serves.
+
+        Raises:
+            IllegalStateException: none is live, or nobody would take over.
+            WaitTimeout: the backup's copy was not in sync within 10 seconds; the link between them may be held.
+        """
+        gone = self.live
+        if not any(broker.role is Role.BACKUP for broker in self.brokers):
+            raise IllegalStateException(f"nobody would take over: {self._states()}; restart() the other broker first")
+        await self._until(self._is_in_sync, None, "a backup that is in sync")
+        await gone.crash()
+        return await self.wait_live()
+
+    async def failback(self) -> ManagedBroker:
+        """Start the primary again; returns it when it is live and the other stands by."""
+        if self.primary.is_running:
+            raise IllegalStateException(f"the primary has not ended: {self._states()}")
+        await self.primary.start()
+        await self._until(lambda: self.primary.is_live, None, "the primary live")
+        await self.wait_in_step()
+        return self.primary
+
+    # -- waits and assertions ------------------------------------------------------------------------------------
+
+    async def wait_live(self, timeout: float | None = None) -> ManagedBroker:
+        """Wait until one of them serves, and return it.
+
+        Raises:
+            WaitTimeout: none did within ``timeout`` seconds, 10 unless given.
+            IllegalStateException: none runs.
+        """
+        __tracebackhide__ = True
+        await self._until(lambda: self._live() is not None, timeout, "a live broker")
+        return self.live
+
+    async def wait_in_step(self, timeout: float | None = None) -> None:
+        """Wait until one serves and the other stands by, its copy is in sync, and clients are told of it.
+
+        Raises:
+            WaitTimeout: not within ``timeout`` seconds, 10 unless given.
+            IllegalStateException: none runs.
+        """
+        __tracebackhide__ = True
+
+        def holds() -> bool:
+            live = self._live()
+            return (
+                live is not None
+                and live._following.knows_backup
+                and {Role.LIVE, Role.BACKUP} == {b.role for b in self.brokers}
+                and self._is_in_sync()
+            )
+
+        await self._until(holds, timeout, "a live broker and its backup")
+
+    async def wait_for(
+        self, *, queue: str, count: int | None = None, consumers: int | None = None, timeout: float | None = None
+    ) -> None:
+        """`ManagedBroker.wait_for` at whichever broker is live, now or after a failover."""
+        __tracebackhide__ = True
+        wanted = wanted_of(queue, count, consumers)
+
+        def holds() -> bool:
+            live = self._live()
+            kernel = live._following.live_kernel() if live is not None else None
+            return kernel is not None and has(kernel, queue, count, consumers)
+
+        await self._until(holds, timeout, wanted)
+
+    async def assert_message(
+        self, queue: str, body: object = ..., *, timeout: float | None = None, **properties: object
+    ) -> Message:
+        """`ManagedBroker.assert_message` at the live broker, for which it waits before."""
+        __tracebackhide__ = True
+        return await (await self.wait_live(timeout)).assert_message(queue, body, timeout=timeout, **properties)
+
+    async def assert_empty(self, queue: str, *, timeout: float | None = None) -> None:
+        """Wait until a queue has no message; see `wait_for`."""
+        __tracebackhide__ = True
+        await self.wait_for(queue=queue, count=0, timeout=timeout)
+
+    def assert_nothing_lost(self) -> None:
+        """`ManagedBroker.assert_nothing_lost` over all failovers."""
+        __tracebackhide__ = True
+        self.live.assert_nothing_lost()
+
+    async def dump(self) -> str:
+        """Which of them is what, and all queues with their messages."""
+        live = self._live()
+        return self._states() if live is None else f"{self._states()}\n{await live.dump()}"
+
+    async def _until(self, holds: Callable[[], bool], timeout: float | None, wanted: str) -> None:
+        __tracebackhide__ = True
+
+        def checked() -> bool:
+            if holds():
+                return True
+            if not any(broker.is_running for broker in self.brokers):
+                raise IllegalStateException(f"cannot wait for {wanted}: {self._states()}")
+            return False
+
+        await self._around.waiting.until(checked, timeout, wanted, self.dump)

@@ -1,0 +1,33 @@
+"""Runs a test in trio, in virtual or in real time, with its bench around it.
+
+Responsible for the clock of the run. Refuses to know what the test uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import trio
+import trio.abc
+import trio.testing
+
+from ._bench import Bench, Surface
+
+__all__ = ["run_test"]
+
+
+def run_test(
+    bench: Bench,
+    test: Callable[[], Awaitable[Any]],
+    *,
+    clock: trio.abc.Clock | None = None,
+    instruments: Sequence[trio.abc.Instrument] = (),
+) -> None:
+    """Run the test to its end. ``clock`` is the one that it asked for itself, if it did."""
+    if bench.surface is not Surface.VIRTUAL:
+        clock = None  # what happens outside of this process follows no clock of ours
+    elif clock is None:
+        # Nothing on this surface uses a thread, so the clock never jumps over work that goes on elsewhere.
+        clock = trio.testing.MockClock(autojump_threshold=0)
+    trio.run(bench.run, test, clock=clock, instruments=instruments)

@@ -1,0 +1,62 @@
+"""What happened in a test, for the report of one that fails.
+
+Responsible for lines with their time, a bounded number of them. Refuses to know what they are about.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+
+import trio
+
+__all__ = ["Trace"]
+
+_LINES_MAX = 2_000
+_TAIL_LINES = 40
+_LOGGERS = ("embedbroker", "embedclient")
+
+
+class Trace(logging.Handler):
+    """Also takes what broker and client log while it is `attached`."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self._lines: deque[str] = deque(maxlen=_LINES_MAX)
+        self._count = 0
+        self._begun: float | None = None
+
+    def begin(self) -> None:
+        """Times count from here; needs a trio run."""
+        self._begun = trio.current_time()
+
+    def note(self, text: str) -> None:
+        """One more line."""
+        self._count += 1
+        self._lines.append(f"{self.elapsed_s():10.6f} {text}")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.note(f"{record.name}: {record.getMessage()}")
+
+    def elapsed_s(self) -> float:
+        """Seconds since the beginning, on the clock of the test; 0 outside of it."""
+        if self._begun is None:
+            return 0.0
+        try:
+            return trio.current_time() - self._begun
+        except RuntimeError:  # another thread logs
+            return 0.0
+
+    def tail(self) -> str:
+        """The last lines."""
+        kept = list(self._lines)[-_TAIL_LINES:]
+        left_out = self._count - len(kept)
+        return "\n".join([f"... {left_out} lines before"] * bool(left_out) + kept)
+
+    def attach(self) -> None:
+        for name in _LOGGERS:
+            logging.getLogger(name).addHandler(self)
+
+    def detach(self) -> None:
+        for name in _LOGGERS:
+            logging.getLogger(name).removeHandler(self)

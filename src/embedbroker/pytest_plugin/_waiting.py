@@ -1,0 +1,77 @@
+"""Waiting for a condition of brokers: without polling, with a deadline, and with a reason when it passes.
+
+Responsible for asking the condition again whenever a broker may have changed. Refuses to know conditions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import outcome
+import trio
+
+__all__ = ["WAIT_S", "WaitTimeout", "Waiting"]
+
+#: How long a wait lasts unless it is told otherwise, in seconds of the test's clock.
+WAIT_S = 10.0
+
+
+class WaitTimeout(AssertionError):
+    """What was waited for did not come."""
+
+
+class _Waiter:
+    def __init__(self, holds: Callable[[], bool]) -> None:
+        self._holds = holds
+        self._over = trio.Event()
+        self._result: outcome.Outcome[bool] = outcome.Value(False)
+
+    def look(self) -> bool:
+        """In the middle of a broker's step, which a condition that cannot be met must not end."""
+        self._result = outcome.capture(self._holds)
+        over = isinstance(self._result, outcome.Error) or self._result.value
+        if over:
+            self._over.set()
+        return over
+
+    async def wait(self) -> None:
+        await self._over.wait()
+        self._result.unwrap()
+
+
+class Describe(Protocol):
+    def __call__(self) -> Awaitable[str]: ...
+
+
+class Waiting:
+    """Who waits in one test."""
+
+    def __init__(self) -> None:
+        self._waiters: dict[_Waiter, None] = {}
+
+    def changed(self) -> None:
+        """A broker may have changed."""
+        for waiter in list(self._waiters):
+            waiter.look()
+
+    async def until(self, holds: Callable[[], bool], timeout: float | None, wanted: str, found: Describe) -> None:
+        """Wait until ``holds``.
+
+        Raises:
+            WaitTimeout: it did not hold in ``timeout`` seconds; the text says what was wanted, and what was found.
+            Exception: ``holds`` raised it, because it never will.
+        """
+        __tracebackhide__ = True
+        seconds = WAIT_S if timeout is None else timeout
+        waiter = _Waiter(holds)
+        if not waiter.look():
+            self._waiters[waiter] = None
+        try:
+            with trio.move_on_after(seconds) as scope:
+                await waiter.wait()
+                await trio.lowlevel.checkpoint()
+        finally:
+            self._waiters.pop(waiter, None)
+        if scope.cancelled_caught:
+            raise WaitTimeout(f"{wanted}: not within {seconds:g} s\n{await found()}")

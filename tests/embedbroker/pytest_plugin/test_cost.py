@@ -1,0 +1,64 @@
+"""What a failover costs a test, beside what any test with a broker costs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from embedbroker.pytest_plugin import PAIR_MODES
+from embedbroker.pytest_plugin._bench import Bench, Surface
+from embedbroker.pytest_plugin._run import run_test
+from embedclient import ConnectionFactory, Queue
+
+ORDERS = Queue("orders")
+# Measured: 1.9 times a test with one broker with a shared store, 2.9 times with replication, 14 ms against 5 ms.
+RATIO_MAX = 4.0
+ROUNDS = 15
+
+
+def bench() -> Bench:
+    return Bench(Surface.VIRTUAL, 1, 600.0, lambda: Path("nowhere"))
+
+
+def with_one_broker() -> None:
+    one = bench()
+    broker = one.broker("broker", {}, starts=True)
+
+    async def body() -> None:
+        async with ConnectionFactory(broker.url).connect() as connection, connection.session() as session:
+            await session.create_producer(ORDERS).send("before")
+            await session.create_producer(ORDERS).send("after")
+            await broker.wait_for(queue="orders", count=2)
+
+    run_test(one, body)
+
+
+def with_a_failover(kind: str) -> None:
+    one = bench()
+    pair = one.pair(kind)
+
+    async def body() -> None:
+        async with ConnectionFactory(pair.url).connect() as connection, connection.session() as session:
+            await session.create_producer(ORDERS).send("before")
+            await pair.failover()
+            await session.create_producer(ORDERS).send("after")
+            await pair.wait_for(queue="orders", count=2)
+
+    run_test(one, body)
+
+
+def cpu_seconds(test: Callable[[], None]) -> float:
+    begun = time.process_time()
+    test()
+    return time.process_time() - begun
+
+
+@pytest.mark.parametrize("kind", PAIR_MODES)
+def test_a_failover_costs_little_more_than_a_broker(kind: str) -> None:
+    # In turns, and the best of each: the machine may be busy with other things for some of them.
+    times = [(cpu_seconds(lambda: with_a_failover(kind)), cpu_seconds(with_one_broker)) for _ in range(ROUNDS)]
+    failover, one = (min(column) for column in zip(*times, strict=True))
+    assert failover / one < RATIO_MAX, f"{failover * 1000:.1f} ms against {one * 1000:.1f} ms"

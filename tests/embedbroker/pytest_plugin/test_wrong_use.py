@@ -1,0 +1,189 @@
+"""Whoever uses the fixtures in a wrong way is told at once, and nothing waits for ever."""
+
+from __future__ import annotations
+
+import pytest
+
+from embedbroker.pytest_plugin import PAIR_MODES
+from tests.embedbroker.pytest_plugin.conftest import Inner
+
+
+def test_a_broker_that_was_not_started_says_so(inner: Inner) -> None:
+    result = inner(
+        """
+        async def test_it(broker_factory):
+            broker = broker_factory("mine")
+            for use in (lambda: broker.url, lambda: broker.link, lambda: broker.broker):
+                with pytest.raises(IllegalStateException, match="'mine' was never started: await broker.start()"):
+                    use()
+            for use in (broker.crash, broker.stop, lambda: broker.wait_for(queue="q", count=0)):
+                with pytest.raises(IllegalStateException, match="'mine' was never started"):
+                    await use()
+            await broker.start()
+            with pytest.raises(IllegalStateException, match="'mine' is running already"):
+                await broker.start()
+        """
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_waiting_at_a_broker_that_crashed_or_crashes_says_so_at_once(inner: Inner) -> None:
+    result = inner(
+        """
+        async def test_it(embedded_broker, fault_plan):
+            begun = trio.current_time()
+            await embedded_broker.crash()
+            with pytest.raises(IllegalStateException, match="cannot look at its queues: broker 'broker' crashed"):
+                await embedded_broker.wait_for(queue="orders", count=1)
+            with pytest.raises(IllegalStateException, match="broker 'broker' crashed"):
+                await embedded_broker.assert_message("orders")
+            with pytest.raises(IllegalStateException, match="cannot wait for it to be live: broker 'broker' crashed"):
+                await embedded_broker.wait_for_role(Role.LIVE)
+            await embedded_broker.restart()
+            fault_plan.at(0.5, embedded_broker.stop)
+            with pytest.raises(IllegalStateException, match="broker 'broker' was stopped"):
+                await embedded_broker.wait_for(queue="orders", count=1)
+            assert trio.current_time() - begun == 0.5
+        """
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_a_pair_says_which_of_its_brokers_is_what(inner: Inner) -> None:
+    result = inner(
+        """
+        async def test_it(broker_pair):
+            pair = broker_pair
+            with pytest.raises(IllegalStateException, match="the primary has not ended: broker 'primary' is live, "):
+                await pair.failback()
+            with pytest.raises(IllegalStateException, match="'backup' is backup, not live.*or ask the pair"):
+                await pair.backup.wait_for(queue="orders", count=0)
+            await pair.live.crash()
+            with pytest.raises(IllegalStateException, match="no broker of the pair is live: broker 'primary' crashed"):
+                pair.live
+            await pair.wait_live()
+            with pytest.raises(IllegalStateException, match="nobody would take over: broker 'primary' crashed"):
+                await pair.failover()
+            with pytest.raises(IllegalStateException, match="no broker of the pair stands by"):
+                pair.standby
+            await pair.live.crash()
+            with pytest.raises(IllegalStateException, match="cannot wait for a live broker: broker 'primary' crashed"):
+                await pair.wait_live()
+            with pytest.raises(IllegalStateException, match="cannot wait for queue orders with 1 messages"):
+                await pair.wait_for(queue="orders", count=1)
+        """
+    )
+    result.assert_outcomes(passed=len(PAIR_MODES))
+
+
+def test_a_wait_ends_with_a_reason(inner: Inner) -> None:
+    result = inner(
+        """
+        async def test_it(embedded_broker):
+            await put(embedded_broker.url, "found")
+            begun = trio.current_time()
+            with pytest.raises(WaitTimeout) as caught:
+                await embedded_broker.wait_for(queue="orders", count=3, consumers=1)
+            assert trio.current_time() - begun >= 10
+            text = str(caught.value)
+            assert text.startswith(
+                "broker 'broker': queue orders with 3 messages and 1 consumers: not within 10 s\\n"
+                "queue orders: 1 messages, 0 in delivery, 0 consumers\\n  TextMessage 'found' id=ID:"
+            )
+            with pytest.raises(TypeError, match="needs a count of messages, or of consumers"):
+                await embedded_broker.wait_for(queue="orders")
+        """
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_a_broker_that_does_not_come_up_does_not_hold_the_test(inner: Inner) -> None:
+    result = inner(
+        """
+        async def test_late(broker_pair):
+            pair = broker_pair
+            await pair.failover()
+            pair.disk.slow_down(1000)
+            with pytest.raises(WaitTimeout, match="'primary' did not start within 10 s: it waits for its disk"):
+                await pair.primary.start()
+            pair.disk.heal()
+
+        async def test_never(broker_factory):
+            broker = broker_factory("slow")
+            await broker._prepare()
+            broker.disk.slow_down(1000)
+            begun = trio.current_time()
+            with pytest.raises(WaitTimeout, match="'slow' did not start within 10 s"):
+                await broker.start()
+            assert trio.current_time() - begun < 30
+            broker.disk.heal()
+            await broker.start()
+            assert broker.is_live
+        """
+    )
+    result.assert_outcomes(passed=1 + len(PAIR_MODES))
+
+
+def test_a_failed_wait_points_at_the_line_of_the_test(inner: Inner) -> None:
+    result = inner(
+        """
+        async def test_it(broker_pair):
+            await broker_pair.wait_for(queue="orders", count=1)
+        """
+    )
+    result.assert_outcomes(failed=len(PAIR_MODES))
+    result.stdout.fnmatch_lines(
+        [">*await broker_pair.wait_for(queue=*", "E*WaitTimeout: queue orders with 1 messages*"]
+    )
+    result.stdout.no_fnmatch_line("*_waiting.py:*: WaitTimeout")
+
+
+def test_a_test_that_waits_for_what_never_comes_ends_with_a_reason(inner: Inner) -> None:
+    result = inner(
+        """
+        async def test_it(embedded_broker):
+            async with ConnectionFactory(embedded_broker.url).connect() as connection, connection.session() as session:
+                async with session.create_consumer(ORDERS) as consumer:
+                    await consumer.receive()
+        """,
+        "-o",
+        "embedbroker_timeout=30",
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["*WaitTimeout: the test did not end within 30 s, virtual time: something*broker 'broker' is live*"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("test", "count", "text"),
+    [
+        (
+            "def test_it(embedded_broker): pass",
+            1,
+            "*embedded_broker is for 'async def' tests; *embedded_broker_blocking",
+        ),
+        (
+            "async def test_it(broker_pair_blocking): pass",
+            len(PAIR_MODES),
+            "*_blocking are for plain tests, which are no 'async def'",
+        ),
+    ],
+)
+def test_a_fixture_of_the_wrong_kind_names_the_right_one(inner: Inner, test: str, count: int, text: str) -> None:
+    result = inner(test)
+    result.assert_outcomes(errors=count)
+    result.stdout.fnmatch_lines([text])
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (("--embedbroker-seed=tuesday",), "*takes a number or 'random', not 'tuesday'*"),
+        (("-o", "embedbroker_timeout=soon"), "*must be a number of seconds above zero, not 'soon'*"),
+    ],
+)
+def test_options_are_checked(inner: Inner, options: tuple[str, ...], text: str) -> None:
+    result = inner("async def test_it(embedded_broker): pass", *options)
+    assert result.ret != 0
+    result.stdout.fnmatch_lines([text])
