@@ -1,6 +1,6 @@
-"""`embedbroker run` as a child process, for commands that need a broker they can kill.
+"""`embedbroker run` as a child process, for commands that need a broker of their own, and ports for such.
 
-Responsible for the child's port, its ready line, its end and what it said on stderr. Refuses to know why it is killed.
+Responsible for the child's port, its ready line, its end and what it said on stderr. Refuses to know what it is for.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """How a command fails: one line on stderr that names what was wrong, and an exit code that says which kind.
 
-1 is left to verdicts (a drill that lost a message, a damaged journal), 2 to click (wrong options).
+1 is left to verdicts (a drill that lost a message, a damaged journal), 2 is for wrong options and the files
+that they name.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from typing import IO, Any
 
 import click
 
-__all__ = ["BrokerStopped", "CannotConnect", "CannotStart", "CommandFailed", "Refused"]
+__all__ = ["BrokerStopped", "CannotConnect", "CannotStart", "CommandFailed", "Refused", "WrongInput"]
 
 
 class CommandFailed(click.ClickException):
@@ -21,6 +22,12 @@ class CommandFailed(click.ClickException):
     def show(self, file: IO[Any] | None = None) -> None:
         """Write the line."""
         click.echo(f"embedbroker: {self.message}", file=file, err=file is None)
+
+
+class WrongInput(CommandFailed):
+    """An option's value, or the file it names, is not what the command needs."""
+
+    exit_code = 2
 
 
 class CannotStart(CommandFailed):

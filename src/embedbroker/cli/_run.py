@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 
 import click
 import trio
@@ -19,27 +20,21 @@ from attrs import evolve
 from click.core import ParameterSource
 
 from embedbroker import BrokerConfig, EmbeddedBroker, Role
-from embedclient.errors import BrokerFailed, ResourceAllocationException
+from embedclient.errors import BrokerFailed, IllegalStateException, ResourceAllocationException
 
 from ._failure import BrokerStopped, CannotStart, CommandFailed
 from ._interrupt import STOP_SIGNALS, let_signals_kill
+from ._properties import as_properties
 
 __all__ = ["run"]
 
 DEFAULT_PORT = 61616
 
 
-def _as_properties(_context: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
-    for text in texts:
-        if not text.partition("=")[0].strip() or "=" not in text:
-            raise click.BadParameter(f"{text!r} is not NAME=VALUE")
-    return {name.strip(): value for name, _, value in (text.partition("=") for text in texts)}
-
-
 @click.command()
 @click.option("--config", "file", metavar="FILE", help="An Artemis broker.xml. What other options say wins.")
 @click.option(
-    "-D", "properties", metavar="NAME=VALUE", multiple=True, callback=_as_properties, help="For ${NAME} in that file."
+    "-D", "properties", metavar="NAME=VALUE", multiple=True, callback=as_properties, help="For ${NAME} in that file."
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 for all.")
 @click.option(
@@ -154,7 +149,19 @@ class _Process:
                 self._announce_ready(self._broker.url)
             elif role is Role.BACKUP:
                 self._announce_backup()
-            await self._broker.wait_for_role(*(other for other in Role if other is not role))
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._tell_sync, role)
+                await self._broker.wait_for_role(*(other for other in Role if other is not role))
+                nursery.cancel_scope.cancel()
+
+    async def _tell_sync(self, role: Role) -> None:
+        """Of a broker that replicates: when there is a whole copy, and when there is none any more."""
+        with suppress(BrokerFailed, IllegalStateException):  # who watches the role tells of its end
+            while True:
+                await self._broker.wait_in_sync()
+                self._announce("in-sync", role=role.value)
+                await self._broker.wait_out_of_sync()
+                self._announce("out-of-sync", role=role.value)
 
     def _announce_backup(self) -> None:
         if self._as_json:

@@ -1,4 +1,4 @@
-"""The drill: a short one with two kills passes, what it must notice is noticed, and nothing stays behind."""
+"""The drill of one broker: a short one passes, what it must notice is noticed, and nothing stays behind."""
 
 from __future__ import annotations
 
@@ -21,45 +21,53 @@ import trio
 import trio.testing
 from click.testing import CliRunner
 
-from embedbroker.cli._broker_process import BrokerProcess
 from embedbroker.cli._commands import commands
-from embedbroker.cli.drill import _conductor
+from embedbroker.cli.drill import _pair_files
+from embedbroker.cli.drill._conductor import conduct
 from embedbroker.cli.drill._page import page_of
-from embedbroker.cli.drill._plan import DrillPlan, Findings, KillRecord
+from embedbroker.cli.drill._plan import DrillPlan, Fault, Findings, Hit, OutageRecord, RoleChange, Round
+from embedbroker.cli.drill._scene import Setting
 from embedbroker.cli.drill._stage import BACKLOG_MAX, QUEUE, Stage
 from embedbroker.cli.drill._tables import progress_line
 from embedbroker.cli.drill._transaction import Outcome, run_transaction
-from embedbroker.ledger import Kill, Tally, Timeline, TimelineBucket, Verdict
+from embedbroker.ledger import Tally, Timeline, TimelineBucket, Verdict
 from embedbroker.runtime._lock import LOCK_FILE
 from tests.embedbroker.cli.command_processes import started
 
-PLAN = DrillPlan(seconds=3, producers=2, consumers=2, size_bytes=200, kills=1, seed=7)
+PLAN = DrillPlan(seconds=3, producers=2, consumers=2, size_bytes=200, rounds=1, seed=7)
+HIT = Hit(1, 1, 1, 0, 3, 0)
+OUTAGE = OutageRecord("kill", 1.0, HIT, 0.4, 0.6, (0.5, 0.7))
 GOOD = Findings(
     plan=PLAN,
-    verdict=Verdict(drained=True, sent=9, confirmed=9, delivered=9, kills=(Kill(1.0, 3, 2, 1.4, 1.5),)),
+    verdict=Verdict(drained=True, sent=9, confirmed=9, delivered=9),
     timeline=Timeline(0.25, {0: TimelineBucket(4, 4, 4, 4), 6: TimelineBucket(5, 5, 5, 5)}),
-    kills=(KillRecord(1.0, 1, 1, 1, 0),),
+    rounds=(Round(Fault.KILL, OUTAGE),),
     load_s=3.0,
     drain_s=0.5,
-    stop_code=0,
+    stop_codes=(0,),
     swept=0,
+    roles=(RoleChange(0.0, "broker", "starting"), RoleChange(0.2, "broker", "live"), RoleChange(1.0, "broker", "down")),
 )
 
 
 def test_two_kills_lose_nothing(tmp_path: Path) -> None:
     report = tmp_path / "report.html"
-    options = ["--seconds", "3", "--kills", "2", "--size", "100", "--seed", "11", "--json", "--report", str(report)]
+    options = ["--seconds", "3", "--rounds", "2", "--size", "100", "--seed", "11", "--json", "--report", str(report)]
     result = CliRunner().invoke(commands, ["drill", *options])
     assert result.exit_code == 0, result.output
     figures = json.loads(result.stdout)
     assert figures["passed"] is True
     assert figures["confirmed"] > 100
     assert [figures[name] for name in ("lost", "vanished", "duplicated_unflagged", "reordered", "phantom")] == [0] * 5
-    assert len(figures["kills"]) == 2
-    for kill in figures["kills"]:
-        assert kill["sends_waiting_outside_transactions"] > 0
-        assert kill["transactions_before_their_commit"] > 0
-        assert kill["next_delivery_s"] > 0
+    assert len(figures["rounds"]) == 2
+    for turn in figures["rounds"]:
+        (outage,) = turn["outages"]
+        assert outage["after"] == "kill"
+        assert outage["sends_waiting_outside_transactions"] > 0
+        assert outage["transactions_before_their_commit"] > 0
+        assert len(outage["producers_s"]) == 4
+        assert 0 < outage["serving_s"] < outage["first_confirmed_s"] < outage["producers_s"][-1]
+    assert figures["downtime_s"]["kill"]["first_confirmed"]["count"] == 2
     # Without a terminal progress is whole lines.
     assert re.fullmatch(r"broker at tcp://\S+, in \S+\n( +\d+\.\d s  (load|drain) .*\n)*", result.stderr), result.stderr
     page = report.read_text()
@@ -68,25 +76,28 @@ def test_two_kills_lose_nothing(tmp_path: Path) -> None:
 
 
 def test_a_broker_that_forgets_fails_the_drill(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(_conductor, "BrokerProcess", partial(BrokerProcess, durable=False))
+    kept, forgotten = (f"<persistence-enabled>{value}</persistence-enabled>" for value in ("true", "false"))
+    monkeypatch.setattr(_pair_files, "_TEXT", _pair_files._TEXT.replace(kept, forgotten))
 
-    async def watch(stage: Stage, kills: Sequence[KillRecord]) -> None:
+    async def watch(stage: Stage, rounds: Sequence[Round]) -> None:
         """Nobody looks."""
 
     # One consumer is behind so many producers: a kill finds confirmed messages in the queue or in its transaction.
-    plan = attrs.evolve(PLAN, producers=8, consumers=1, kills=2)
-    findings = trio.run(_conductor.conduct, plan, tmp_path, watch)
+    plan = attrs.evolve(PLAN, producers=8, consumers=1, rounds=2)
+    setting = Setting(plan, tmp_path)
+    files = setting.files()
+    findings = trio.run(conduct, plan, partial(setting.group, files), setting.url(files), watch)
     assert findings.verdict.losses()
     assert any(re.search("lost|vanished", objection) for objection in findings.objections())
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_drill_that_is_stopped_leaves_no_broker_behind(number: signal.Signals) -> None:
-    with started("drill", "--seconds", "60", "--kills", "1") as process:
+    with started("drill", "--seconds", "60", "--rounds", "1") as process:
         found = re.search(r"tcp://(.+):(\d+), in (\S+)", process.error_line())
         assert found is not None
         place, directory = (found[1], int(found[2])), Path(found[3])
-        pid = int((directory / "data" / LOCK_FILE).read_text().split()[0])
+        pid = int((directory / "store" / "journal" / LOCK_FILE).read_text().split()[0])
         broker = os.pidfd_open(pid)
         with socket.create_connection(place) as seen:
             process.send(number)
@@ -98,7 +109,8 @@ def test_a_drill_that_is_stopped_leaves_no_broker_behind(number: signal.Signals)
         assert "Traceback" not in process.rest_of_errors()
     select.select([broker], [], [])  # it has ended
     os.close(broker)
-    shutil.rmtree(directory)
+    assert directory.exists() == (number is signal.SIGKILL)
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 def test_a_report_that_cannot_be_written_is_refused_before_the_drill(tmp_path: Path) -> None:
@@ -112,8 +124,9 @@ def objections(**changes: object) -> list[str]:
     return attrs.evolve(GOOD, **changes).objections()  # type: ignore[arg-type]  # names of fields, checked by attrs
 
 
-def with_kill(kill: Kill) -> Verdict:
-    return attrs.evolve(GOOD.verdict, kills=(kill,))
+def with_outage(**changes: object) -> dict[str, object]:
+    changed = attrs.evolve(OUTAGE, **changes)  # type: ignore[arg-type]  # as above
+    return {"rounds": (Round(Fault.KILL, changed),)}
 
 
 def test_a_good_run_has_no_objections() -> None:
@@ -127,11 +140,13 @@ def test_a_good_run_has_no_objections() -> None:
         ({"verdict": attrs.evolve(GOOD.verdict, vanished=Tally(2))}, "2 vanished"),
         ({"verdict": attrs.evolve(GOOD.verdict, duplicated_unflagged=Tally(1))}, "1 duplicated unflagged"),
         ({"verdict": attrs.evolve(GOOD.verdict, confirmed=0)}, "nothing was confirmed"),
-        ({"kills": (KillRecord(1.0, 0, 1, 1, 0),)}, "kill 1 met no unconfirmed send"),
-        ({"kills": (KillRecord(1.0, 1, 0, 1, 0),)}, "or no open transaction"),
-        ({"verdict": with_kill(Kill(1.0, 3, 2, 1.4, None))}, "nothing was delivered after kill 1"),
-        ({"verdict": attrs.evolve(GOOD.verdict, kills=()), "kills": ()}, "only 0 of 1 kills"),
-        ({"stop_code": -9}, "exit code -9"),
+        (with_outage(hit=attrs.evolve(HIT, waiting_sends=0)), "round 1: the kill met no unconfirmed send"),
+        (with_outage(hit=attrs.evolve(HIT, open_transactions=0)), "or no open transaction"),
+        (with_outage(first_delivery_s=None), "round 1: nothing was delivered after the kill"),
+        (with_outage(producers_s=(0.5,)), "round 1: 1 producers were not served after the kill"),
+        ({"rounds": ()}, "only 0 of 1 rounds"),
+        ({"stop_codes": (0, -9)}, "exit code -9"),
+        ({"branches_left": 2}, "2 prepared branches are left"),
     ],
 )
 def test_what_must_not_be_is_an_objection(changes: dict[str, object], said: str) -> None:
@@ -148,6 +163,8 @@ def test_the_page_needs_nothing_from_outside_and_its_drawing_is_whole() -> None:
     lines = svg.findall("polyline")
     assert [line.get("class") for line in lines] == ["one", "two"]
     assert all(len((line.get("points") or "").split()) == 7 for line in lines)
+    (lane,) = (each for each in svg.findall("rect") if each.get("class") == "down")
+    assert float(lane.get("x") or 0) > 0
     left, top, width, height = map(float, (svg.get("viewBox") or "").split())
     for x, y in (point.split(",") for line in lines for point in (line.get("points") or "").split()):
         assert left <= float(x) <= width
@@ -163,7 +180,7 @@ def test_a_failed_run_says_so_on_its_page() -> None:
     assert '<p class="failed">3 lost</p>' in page
 
 
-async def test_a_kill_waits_for_a_send_and_a_transaction_at_the_same_time(
+async def test_a_fault_waits_for_a_send_and_a_transaction_at_the_same_time(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     stage = Stage(PLAN)
@@ -188,6 +205,20 @@ async def test_a_kill_waits_for_a_send_and_a_transaction_at_the_same_time(
         stage.waiting_sends = 1
         stage.look()
     assert hit == [(1, 2)]
+
+
+async def test_a_fault_may_wait_for_a_prepared_branch_too(autojump_clock: trio.testing.MockClock) -> None:
+    stage = Stage(PLAN)
+    stage.waiting_sends = 1
+    stage.open_transactions.add("p1#1")
+    with trio.move_on_after(1) as patience:
+        await stage.moment(prepared=True)
+    assert patience.cancelled_caught
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(stage.moment, prepared=True))
+        await trio.testing.wait_all_tasks_blocked()
+        stage.prepared_branches = 1
+        stage.look()
 
 
 @pytest.mark.parametrize("transacted", [True, False])
@@ -224,7 +255,7 @@ async def test_producers_wait_while_consumers_are_far_behind(autojump_clock: tri
         stage.consumed(BACKLOG_MAX // 2 + 1)
 
 
-async def test_after_a_kill_the_ledger_tells_the_backlog() -> None:
+async def test_after_a_fault_the_ledger_tells_the_backlog() -> None:
     stage = Stage(PLAN)
     for number in range(3):
         stage.ledger.sent(f"m{number}", QUEUE, 0.0)
@@ -237,18 +268,18 @@ async def test_after_a_kill_the_ledger_tells_the_backlog() -> None:
 @pytest.mark.parametrize(
     ("columns", "line"),
     [
-        (None, "   0.0 s  load   confirmed 27,061  consumed 26,900  queued 161  kills 1/5"),
-        (80, "   0.0 s  load   confirmed 27,061  consumed 26,900  queued 161  kills 1/5"),
-        (70, "   0.0 s  load   confirmed 27,061  consumed 26,900  kills 1/5"),
-        (55, "   0.0 s  confirmed 27,061  consumed 26,900  kills 1/5"),
-        (40, "   0.0 s  confirmed 27,061  kills 1/5"),
-        (20, "   0.0 s  kills 1/5"),
-        (5, "   0.0 s  kills 1/5"),
+        (None, "   0.0 s  load   confirmed 27,061  consumed 26,900  queued 161  rounds 1/5"),
+        (80, "   0.0 s  load   confirmed 27,061  consumed 26,900  queued 161  rounds 1/5"),
+        (70, "   0.0 s  load   confirmed 27,061  consumed 26,900  rounds 1/5"),
+        (55, "   0.0 s  confirmed 27,061  consumed 26,900  rounds 1/5"),
+        (40, "   0.0 s  confirmed 27,061  rounds 1/5"),
+        (20, "   0.0 s  rounds 1/5"),
+        (5, "   0.0 s  rounds 1/5"),
     ],
 )
-async def test_a_narrow_terminal_still_shows_the_kills(
+async def test_a_narrow_terminal_still_shows_the_rounds(
     columns: int | None, line: str, autojump_clock: trio.testing.MockClock
 ) -> None:
-    stage = Stage(attrs.evolve(PLAN, kills=5))
+    stage = Stage(attrs.evolve(PLAN, rounds=5))
     stage.messages_confirmed, stage.messages_consumed, stage.backlog = 27_061, 26_900, 161
-    assert progress_line(stage, GOOD.kills, columns).plain == line
+    assert progress_line(stage, GOOD.rounds, columns).plain == line

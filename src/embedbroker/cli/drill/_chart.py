@@ -1,6 +1,6 @@
-"""The drill's time line as an SVG drawing: messages per second, kills, and the time without deliveries.
+"""The drill's time line as an SVG drawing: messages per second, outages, and what each broker was.
 
-Responsible for coordinates and axes. Refuses to know what a drill is; it is given series, marks and bands.
+Responsible for coordinates and axes. Refuses to know what a drill is; it is given series, bands and lanes.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from html import escape
 
 from attrs import frozen
 
-__all__ = ["Band", "Series", "chart"]
+__all__ = ["Band", "Lane", "Series", "Stretch", "chart"]
 
 WIDTH, HEIGHT = 1000, 320
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 30, 40
+LANE_HEIGHT, LANE_GAP = 18, 6
 
 
 @frozen
@@ -36,19 +37,40 @@ class Band:
     text: str
 
 
-def chart(series: Sequence[Series], bands: Sequence[Band], end_s: float, unit: str) -> str:
+@frozen
+class Stretch:
+    """A part of a lane: its times, the class that styles it, and a text for it."""
+
+    start: float
+    end: float
+    style: str
+    text: str
+
+
+@frozen
+class Lane:
+    """Stretches one after the other, below the time axis."""
+
+    name: str
+    stretches: Sequence[Stretch]
+
+
+def chart(series: Sequence[Series], bands: Sequence[Band], lanes: Sequence[Lane], end_s: float, unit: str) -> str:
     """An ``<svg>`` element that needs nothing from outside but the style classes of its page."""
     highest = max((value for line in series for _, value in line.points), default=0.0)
     y_step = _round_step(highest / 5)
     y_end = max(y_step, math.ceil(highest / y_step) * y_step)
     x_step = _round_step(end_s / 10)
     place = _Place(max(end_s, 0.001), y_end)
-    parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(unit)} over time">']
+    height = HEIGHT + len(lanes) * (LANE_HEIGHT + LANE_GAP)
+    parts = [f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(unit)} over time">']
     parts.extend(_bands(place, bands))
     parts.extend(_grid(place, x_step, y_step))
     for line in series:
         points = " ".join(f"{place.x(at):.1f},{place.y(value):.1f}" for at, value in line.points)
         parts.append(f'<polyline class="{line.style}" points="{points}"/>')
+    for number, lane in enumerate(lanes):
+        parts.extend(_lane(place, lane, HEIGHT + number * (LANE_HEIGHT + LANE_GAP)))
     parts.extend(_legend(series, unit))
     parts.append("</svg>")
     return "\n".join(parts)
@@ -98,6 +120,16 @@ def _bands(place: _Place, bands: Sequence[Band]) -> Iterable[str]:
         yield f'<rect class="outage" x="{x:.1f}" y="{top}" width="{max(1.0, end - x):.1f}" height="{floor - top:.1f}"/>'
         yield f'<line class="kill" x1="{x:.1f}" y1="{top}" x2="{x:.1f}" y2="{floor:.1f}"/>'
         yield f'<text class="kill" x="{x + 4:.1f}" y="{top + 12}">{escape(band.label)}</text></g>'
+
+
+def _lane(place: _Place, lane: Lane, top: float) -> Iterable[str]:
+    yield f'<text x="{LEFT - 8}" y="{top + LANE_HEIGHT - 5}" text-anchor="end">{escape(lane.name)}</text>'
+    for part in lane.stretches:
+        x, end = place.x(part.start), place.x(part.end)
+        yield (
+            f'<rect class="{part.style}" x="{x:.1f}" y="{top}" width="{max(0.5, end - x):.1f}" height="{LANE_HEIGHT}">'
+            f"<title>{escape(part.text)}</title></rect>"
+        )
 
 
 def _legend(series: Sequence[Series], unit: str) -> Iterable[str]:

@@ -1,37 +1,38 @@
-"""Conducts a drill: broker process, load, kills at moments that hit something, the drain, and the findings.
+"""Conducts a drill: brokers, load, faults at moments that hit something, the ways back, the drain, and the findings.
 
 Responsible for the order of things and for leaving no process behind. Refuses to know how findings are shown.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 
 import trio
 
-from embedclient import ConnectionFactory
+from embedclient import XAConnectionFactory
 
-from .._broker_process import BrokerProcess, free_port
 from .._failure import CommandFailed
+from ._branch import FORMAT_ID
 from ._consumer import Consumer
-from ._plan import DrillPlan, Findings, KillRecord
+from ._faults import carry_out
+from ._group import Group
+from ._outage import NewTime, Outage
+from ._persistence import Work, work_of
+from ._plan import DrillPlan, Findings, Round
 from ._producer import KEY_PROPERTY, Producer
 from ._stage import QUEUE, Stage
 
-__all__ = ["DrillFailed", "conduct"]
+__all__ = ["DrillFailed", "Scene", "conduct"]
 
-# Clients come back as soon as they can, for ever: what the drill measures is the broker.
-CLIENT_SETTINGS = "reconnectAttempts=-1&retryInterval=20&retryIntervalMultiplier=1.0&maxRetryInterval=20"
-PORTS = range(15_000, 30_000)
-#: How long a kill waits for its moment; one that is forced then fails the drill.
+#: How long a fault waits for its moment; one that is forced then fails the drill.
 MOMENT_TIMEOUT_S = 10.0
-DELIVERY_TIMEOUT_S = 30.0
+RECOVERY_TIMEOUT_S = 60.0
 DRAIN_TIMEOUT_S = 120.0
 DEAD_LETTERS = "DLQ"
 
-Watcher = Callable[[Stage, Sequence[KillRecord]], Awaitable[None]]
+Watcher = Callable[[Stage, Sequence[Round]], Awaitable[None]]
+#: Makes the brokers of a drill, which tell the stage what they are.
+Scene = Callable[[Stage, trio.Nursery], Awaitable[Group]]
 
 
 class DrillFailed(CommandFailed):
@@ -40,54 +41,57 @@ class DrillFailed(CommandFailed):
     exit_code = 6
 
 
-async def conduct(plan: DrillPlan, directory: Path, watch: Watcher) -> Findings:
-    """Run a drill in ``directory``; ``watch`` shows its progress until it is cancelled.
+async def conduct(plan: DrillPlan, scene: Scene, url: str, watch: Watcher) -> Findings:
+    """Run a drill; clients are told ``url``. ``watch`` shows its progress until it is cancelled.
 
     Raises:
-        CannotStart: the broker did not start, or not again after a kill.
+        CannotStart: a broker did not start, or nobody served after a fault.
         DrillFailed: a client gave up, or the queue could not be drained.
     """
-    conductor = _Conductor(plan, directory)
-    try:
-        return await conductor.run(watch)
-    finally:
-        await conductor.clean_up()
+    failure: CommandFailed | None = None
+    findings: Findings | None = None
+    async with trio.open_nursery() as nursery:
+        stage = Stage(plan)
+        group: Group | None = None
+        try:
+            group = await scene(stage, nursery)
+            findings = await _Conductor(plan, stage, group, url).run(watch)
+        except CommandFailed as problem:
+            failure = problem  # raised outside of the nursery, which would wrap it
+        finally:
+            with trio.CancelScope(shield=True):
+                if group is not None:
+                    await group.dispose()
+            nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+    assert findings is not None
+    return findings
 
 
 class _Conductor:
-    def __init__(self, plan: DrillPlan, directory: Path) -> None:
+    def __init__(self, plan: DrillPlan, stage: Stage, group: Group, url: str) -> None:
         self._plan = plan
-        self._stage = Stage(plan)
-        # Not from the drill's seed: two drills of one seed at the same time would meet at the same port after a kill.
-        ports = random.sample(PORTS, 100)
-        self._broker = BrokerProcess(directory, free_port(ports))
-        self._kills: list[KillRecord] = []
-        self._producers: list[Producer] = []
-        self._consumers: list[Consumer] = []
+        self._stage = stage
+        self._group = group
+        self._factory = XAConnectionFactory(url)
+        self._rounds: list[Round] = []
         self._producers_left = trio.Event()
         self._problem: CommandFailed | None = None
 
     async def run(self, watch: Watcher) -> Findings:
-        stage = self._stage
-        await self._broker.start()
-        stage.broker_url = self._broker.url
-        factory = ConnectionFactory(f"{self._broker.url}?{CLIENT_SETTINGS}")
-        plan = self._plan
-        # Odd ones out: with one producer and one consumer, the consumer is the transacted one.
-        self._producers = [Producer(stage, factory, f"p{n}", transacted=n % 2 == 1) for n in range(plan.producers)]
-        self._consumers = [Consumer(stage, factory, f"c{n}", transacted=n % 2 == 0) for n in range(plan.consumers)]
+        stage, plan = self._stage, self._plan
+        await self._group.start()
         began = load_s = drain_s = 0.0
-        swept = 0
+        swept = branches_left = 0
         with stage.scope:
             async with trio.open_nursery() as watching:
-                watching.start_soon(watch, stage, self._kills)
+                watching.start_soon(watch, stage, self._rounds)
                 async with trio.open_nursery() as clients:
-                    clients.start_soon(self._run_producers)
-                    for consumer in self._consumers:
-                        clients.start_soon(consumer.run)
+                    self._start_clients(clients)
                     await stage.everybody_is_ready.wait()
                     began = stage.now()
-                    await self._kill_in_time(began)
+                    await self._all_rounds(began)
                     load_s = stage.now() - began
                     stage.stop_sending()
                     clients.cancel_scope.deadline = trio.current_time() + DRAIN_TIMEOUT_S
@@ -98,86 +102,113 @@ class _Conductor:
                         f"the queue was not drained in {DRAIN_TIMEOUT_S:.0f} s, {stage.backlog} messages are left"
                     )
                 drain_s = stage.now() - began - load_s
-                swept = await self._sweep(factory)
+                swept = await self._sweep()
+                branches_left = await self._count_branches()
                 watching.cancel_scope.cancel()
         if stage.failure is not None:
             raise self._problem or DrillFailed(f"the drill came to no verdict: {stage.failure}")
-        stop_code = await self._broker.stop()
+        roles = tuple(stage.roles)
+        stop_codes = await self._group.stop()
         return Findings(
             plan,
             stage.ledger.verdict(drained=True),
             stage.ledger.timeline(),
-            tuple(self._kills),
+            tuple(self._rounds),
             load_s,
             drain_s,
-            stop_code,
+            stop_codes,
             swept,
+            branches_left,
+            roles,
         )
 
-    async def clean_up(self) -> None:
-        """Leave no process behind, however the drill ended."""
-        with trio.CancelScope(shield=True):
-            self._broker.kill()
-            await self._broker.ended()
+    def _start_clients(self, clients: trio.Nursery) -> None:
+        stage, plan = self._stage, self._plan
+        producers = [Producer(stage, self._factory, number) for number in range(plan.producers)]
+        # Shifted by one: of a single producer and a single consumer, the consumer works in transactions.
+        consumers = [
+            Consumer(stage, self._factory, f"c{number}", work_of(number + 1)) for number in range(plan.consumers)
+        ]
+        clients.start_soon(self._run_producers, producers)
+        for consumer in consumers:
+            clients.start_soon(consumer.run)
 
-    async def _run_producers(self) -> None:
+    async def _run_producers(self, producers: Sequence[Producer]) -> None:
         async with trio.open_nursery() as nursery:
-            for producer in self._producers:
+            for producer in producers:
                 nursery.start_soon(producer.run)
         self._producers_left.set()
 
-    async def _kill_in_time(self, began: float) -> None:
-        """The kills lie evenly in the time of the load, each a little off; the load goes on to its end."""
+    async def _all_rounds(self, began: float) -> None:
+        """They lie evenly in the time of the load, each a little off, if that is long enough; it lasts to its end."""
         stage, plan = self._stage, self._plan
-        gap_s = plan.seconds / (plan.kills + 1)
-        for number in range(1, plan.kills + 1):
+        gap_s = plan.seconds / (plan.rounds + 1)
+        for number in range(1, plan.rounds + 1):
             due = began + (number + stage.random.uniform(-0.2, 0.2)) * gap_s
             await trio.sleep(max(0.0, due - stage.now()))
-            with trio.move_on_after(MOMENT_TIMEOUT_S):
-                await stage.moment()
-            self._kill()
-            await self._broker.ended()
-            await self._restart()
-            # A kill before anything was delivered would say nothing about the one before.
-            with trio.move_on_after(DELIVERY_TIMEOUT_S):
-                await stage.delivering.wait()
+            try:
+                await self._round(number)
+            except CommandFailed as problem:
+                self._problem = problem
+                stage.fail("the brokers did not come back")
+                await trio.lowlevel.checkpoint()
         await trio.sleep(max(0.0, began + plan.seconds - stage.now()))
 
-    def _kill(self) -> None:
-        """No task runs between looking and killing, so the record says what the kill hit."""
-        stage = self._stage
-        self._broker.kill()
-        now = stage.now()
-        stage.ledger.killed(now)
-        backlog = max(0, stage.backlog)
-        record = KillRecord(now, stage.waiting_sends, len(stage.open_transactions), stage.asked_commits, backlog)
-        self._kills.append(record)
-        for consumer in self._consumers:
-            consumer.broker_died()
+    async def _round(self, number: int) -> None:
+        """A fault, and the way back to where it began. A fault before everybody was served would say nothing."""
+        stage, group = self._stage, self._group
+        fault = self._plan.faults[(number - 1) % len(self._plan.faults)]
+        await group.ready()
+        # Commits of prepared branches are short: every second fault waits for one.
+        await self._moment(prepared=number % 2 == 0)
+        outage = await carry_out(fault, stage, group)
+        if fault.ends_it:
+            await (group.serving() if group.is_pair else group.restore())
+        await self._recovery(outage)
+        if group.is_taken_over and not fault.ends_it:
+            await group.first_ended()
+        failback: Outage | None = None
+        if group.is_taken_over:
+            await self._moment()
+            failback = stage.strike("failback", NewTime.WITH_THE_LOSS, _nothing, ends_life=True)
+            await group.restore()
+            await self._recovery(failback)
+        self._rounds.append(Round(fault, outage.record(), None if failback is None else failback.record()))
 
-    async def _restart(self) -> None:
-        stage = self._stage
-        try:
-            await self._broker.start()
-        except CommandFailed as problem:
-            self._problem = problem
-            stage.fail("the broker did not start again")
-            await trio.lowlevel.checkpoint()
-            return
-        stage.ledger.restarted(stage.now())
-        stage.delivering = trio.Event()
-        stage.recount()
+    async def _moment(self, *, prepared: bool = False) -> None:
+        with trio.move_on_after(MOMENT_TIMEOUT_S) as patience:
+            await self._stage.moment(prepared=prepared)
+        if prepared and patience.cancelled_caught:
+            await self._moment()  # without any consumer or producer that prepares, for example
 
-    async def _sweep(self, factory: ConnectionFactory) -> int:
+    async def _recovery(self, outage: Outage) -> None:
+        self._stage.recount()
+        with trio.move_on_after(RECOVERY_TIMEOUT_S):
+            await outage.over.wait()
+
+    async def _sweep(self) -> int:
         """Whatever is left when all consumers have gone, by one that comes afterwards; and dead letters."""
         stage = self._stage
-        last = Consumer(stage, factory, "sweep", transacted=False)
+        last = Consumer(stage, self._factory, "sweep", Work.SINGLE)
         await last.run()
         async with (
-            factory.connect() as connection,
+            self._factory.connect() as connection,
             connection.session() as session,
             session.create_consumer(DEAD_LETTERS) as consumer,
         ):
             while (message := await consumer.receive_nowait()) is not None:
                 stage.ledger.dead_lettered(QUEUE, str(message.properties[KEY_PROPERTY]))
         return last.taken
+
+    async def _count_branches(self) -> int:
+        """Branches of the drill that are still prepared."""
+        async with (
+            self._factory.create_xa_connection() as connection,
+            connection.create_xa_session() as session,
+        ):
+            found = await session.xa_resource.recover()
+        return sum(xid.format_id == FORMAT_ID for xid in found)
+
+
+def _nothing() -> None:
+    """A broker that gives way does so by itself, when the other one is there."""

@@ -1,18 +1,28 @@
-"""The drill's consumers: batches that end with a commit, or with an acknowledgement by the client.
+"""The drill's consumers: batches that end with a commit, in one or two phases, or with an acknowledgement.
 
-They tell the ledger what their user saw and asked for. They refuse to know that brokers are killed, except that what
-they still have in their buffer then is stale.
+They tell the ledger what their user saw and asked for. They refuse to know what happens to brokers, except that what
+they still have in their buffer after the end of one is stale.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from embedbroker.ledger import Finding
-from embedclient import AcknowledgeMode, ConnectionFactory, Message, MessageConsumer, Queue, Session
+from embedclient import (
+    AcknowledgeMode,
+    Connection,
+    Message,
+    MessageConsumer,
+    Queue,
+    Session,
+    XAConnectionFactory,
+    XASession,
+)
 from embedclient.errors import JMSException
 
-from ._persistence import persist
+from ._branch import Branches
+from ._persistence import Work, on_loss, persist
 from ._producer import KEY_PROPERTY, body_of
 from ._stage import QUEUE, Stage
 from ._transaction import Outcome, run_transaction
@@ -24,21 +34,23 @@ _PATIENCE_S = 0.25
 
 
 class Consumer:
-    """One consumer with a connection of its own, through all kills."""
+    """One consumer with a connection of its own, through all faults."""
 
-    def __init__(self, stage: Stage, factory: ConnectionFactory, name: str, *, transacted: bool) -> None:
+    def __init__(self, stage: Stage, factory: XAConnectionFactory, name: str, work: Work) -> None:
         self.taken = 0
         self._stage = stage
         self._factory = factory
         self._name = name
-        self._transacted = transacted
+        self._work = work
+        self._branches = Branches(stage)
         self._batches = 0
+        self._batch: list[Message] = []
         self._stale = False
         self._in_transaction = False
         self._gives_back = False
+        stage.on_stale_buffers.append(self._buffer_is_stale)
 
-    def broker_died(self) -> None:
-        """What comes out of the buffer from here on is nothing that a living broker knows of."""
+    def _buffer_is_stale(self) -> None:
         self._stale = True
 
     async def run(self) -> None:
@@ -46,18 +58,31 @@ class Consumer:
         await persist(self._stage, self._name, self._open_and_consume)
 
     async def _open_and_consume(self, opened: Callable[[], None]) -> None:
-        mode = AcknowledgeMode.CLIENT
         self._stale = False
+        if self._work is Work.BRANCHES:
+            async with self._factory.create_xa_connection() as connection:
+                self._listen(connection)
+                async with connection.create_xa_session() as xa_session:
+                    await self._consume(opened, xa_session, lambda consumer: self._take_branch(xa_session, consumer))
+            return
         async with self._factory.connect() as connection:
-            connection.add_failure_listener(self._on_failure)
-            async with (
-                connection.session(transacted=self._transacted, acknowledge_mode=mode) as session,
-                session.create_consumer(Queue(QUEUE)) as consumer,
-            ):
-                opened()
-                while not session.closed:
-                    if not await self._take_batch(session, consumer) and self._stage.leaving:
-                        return
+            self._listen(connection)
+            transacted, mode = self._work is Work.TRANSACTIONS, AcknowledgeMode.CLIENT
+            async with connection.session(transacted=transacted, acknowledge_mode=mode) as session:
+                await self._consume(opened, session, lambda consumer: self._take_batch(session, consumer))
+
+    def _listen(self, connection: Connection) -> None:
+        on_loss(connection, self._stage, self._name)
+        connection.add_failure_listener(self._on_failure)
+
+    async def _consume(
+        self, opened: Callable[[], None], session: Session, take: Callable[[MessageConsumer], Awaitable[bool]]
+    ) -> None:
+        async with session.create_consumer(Queue(QUEUE)) as consumer:
+            opened()
+            while not session.closed:
+                if not await take(consumer) and self._stage.leaving:
+                    return
 
     def _on_failure(self, _: JMSException, failed_over: bool) -> None:
         self._stale = not failed_over
@@ -73,34 +98,64 @@ class Consumer:
         first = await consumer.receive(timeout=_PATIENCE_S)
         if first is None:
             return False
-        self._batches += 1
-        transaction = f"{self._name}#{self._batches}"
-        taken: list[Message] = []
-
-        async def take_more(worked: Callable[[], None]) -> None:
-            message: Message | None = first
-            while message is not None:
-                taken.append(message)
-                self._note(message, transaction)
-                worked()
-                message = await consumer.receive(timeout=_PATIENCE_S) if len(taken) < _BATCH_MAX else None
+        transacted = self._work is Work.TRANSACTIONS
+        transaction = self._new_batch()
 
         async def settle() -> None:
-            await (session.commit() if self._transacted else taken[-1].acknowledge())
+            await (session.commit() if transacted else self._batch[-1].acknowledge())
 
-        undo = session.rollback if self._transacted else session.recover
+        await self._run(
+            run_transaction(
+                stage,
+                transaction,
+                lambda worked: self._take_more(first, consumer, transaction, worked),
+                settle,
+                session.rollback if transacted else session.recover,
+                transacted=transacted,
+            )
+        )
+        return True
+
+    async def _take_branch(self, session: XASession, consumer: MessageConsumer) -> bool:
+        """What is received belongs to the branch that was begun before, so an empty one is begun, too."""
+        if self._branches.unfinished:
+            await self._run(self._branches.finish(session.xa_resource))
+            return True
+        transaction = self._new_batch()
+
+        async def take(worked: Callable[[], None]) -> None:
+            first = await consumer.receive(timeout=_PATIENCE_S)
+            await self._take_more(first, consumer, transaction, worked)
+
+        await self._run(self._branches.run(session.xa_resource, transaction, take))
+        return bool(self._batch)
+
+    def _new_batch(self) -> str:
+        self._batches += 1
+        self._batch = []
+        return f"{self._name}#{self._batches}"
+
+    async def _take_more(
+        self, message: Message | None, consumer: MessageConsumer, transaction: str, worked: Callable[[], None]
+    ) -> None:
+        while message is not None:
+            self._batch.append(message)
+            self._note(message, transaction)
+            worked()
+            message = await consumer.receive(timeout=_PATIENCE_S) if len(self._batch) < _BATCH_MAX else None
+
+    async def _run(self, batch: Awaitable[Outcome]) -> None:
         self._in_transaction = True
         try:
-            outcome = await run_transaction(stage, transaction, take_more, settle, undo, transacted=self._transacted)
+            outcome = await batch
         finally:
             self._in_transaction = False
             if self._gives_back:
                 self._gives_back = False
-                stage.ledger.gave_back(QUEUE)
+                self._stage.ledger.gave_back(QUEUE)
         if outcome is Outcome.COMMITTED:
-            stage.consumed(len(taken))
-            self.taken += len(taken)
-        return True
+            self._stage.consumed(len(self._batch))
+            self.taken += len(self._batch)
 
     def _note(self, message: Message, transaction: str) -> None:
         stage = self._stage
@@ -113,9 +168,9 @@ class Consumer:
             QUEUE, key, stage.now(), redelivered=redelivered, consumer=self._name, stale=self._stale
         )
         if not self._stale:
-            stage.delivering.set()
+            stage.delivered()
         if not found & Finding.PHANTOM:
-            if self._transacted:
-                stage.ledger.acknowledging(QUEUE, key, transaction=transaction)
-            else:
+            if self._work is Work.SINGLE:
                 stage.ledger.acknowledging(QUEUE, key, batch=transaction)
+            else:
+                stage.ledger.acknowledging(QUEUE, key, transaction=transaction)

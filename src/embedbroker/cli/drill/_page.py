@@ -1,4 +1,4 @@
-"""The drill's report as one page that needs nothing from outside: verdict, time line, kills.
+"""The drill's report as one page that needs nothing from outside: verdict, time line, times without service, rounds.
 
 Responsible for words and layout. Refuses to compute anything that the findings do not hold.
 """
@@ -13,17 +13,18 @@ from attrs import frozen
 
 from embedbroker.ledger import TimelineBucket
 
-from ._chart import Band, Series, chart
+from ._chart import Band, Lane, Series, Stretch, chart
+from ._member import Standing
 from ._plan import Findings
-from ._tables import as_json, verdict_rows
+from ._tables import ROUND_HEADINGS, ROUNDS_EXPLAINED, as_json, downtime_rows, plan_text, round_rows, verdict_rows
 
 __all__ = ["page_of"]
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1d2430; --paper: #ffffff; --soft: #667085; --rule: #e4e7ec;
-  --one: #2563eb; --two: #0f9d58; --bad: #d92d20; --shade: #d92d2018; }
+  --one: #2563eb; --two: #0f9d58; --bad: #d92d20; --warn: #f79009; --shade: #d92d2018; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e6e9ef; --paper: #12161d; --soft: #98a2b3; --rule: #2a313c;
-  --one: #6ea8fe; --two: #4ade80; --bad: #ff7b72; --shade: #ff7b7222; } }
+  --one: #6ea8fe; --two: #4ade80; --bad: #ff7b72; --warn: #fdb022; --shade: #ff7b7222; } }
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 2rem auto;
   max-width: 1040px; padding: 0 1rem; }
 h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
@@ -38,6 +39,12 @@ svg { width: 100%; height: auto; } svg text { fill: var(--soft); font-size: 12px
 line.kill { stroke: var(--bad); stroke-width: 1.5; } svg text.kill { fill: var(--bad); }
 .one, .two { fill: none; stroke-width: 1.8; stroke-linejoin: round; } .one { stroke: var(--one); }
 .two { stroke: var(--two); stroke-dasharray: 6 3; }
+rect.live, i.live { fill: var(--two); background: var(--two); }
+rect.backup, i.backup { fill: var(--one); background: var(--one); }
+rect.starting, i.starting { fill: var(--rule); background: var(--rule); }
+rect.frozen, i.frozen { fill: var(--warn); background: var(--warn); }
+rect.down, i.down { fill: var(--bad); background: var(--bad); }
+i { display: inline-block; width: .8em; height: .8em; margin: 0 .3em 0 1em; }
 """
 
 
@@ -60,29 +67,24 @@ def page_of(findings: Findings) -> str:
         '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">',
         f"<title>embedbroker drill: {word}</title><style>{_STYLE}</style></head><body>",
         f'<h1>Broker drill: <span class="{style}">{word}</span></h1>',
-        f'<p class="soft">{escape(_plan_text(findings))}</p>',
+        f'<p class="soft">{escape(plan_text(findings))}</p>',
         *(f'<p class="failed">{escape(objection)}</p>' for objection in findings.objections()),
         "<h2>Time line</h2>",
         _time_line(findings),
-        '<p class="soft">A red line is a SIGKILL; shaded is the time until the next delivery.</p>',
+        '<p class="soft">A red line is a fault, or a way back; shaded is the time until the first confirmed send.</p>',
+        _legend_of_standings(),
         "<h2>Verdict</h2>",
         *_verdict(findings),
-        "<h2>Kills</h2>",
-        *_kills(findings),
+        "<h2>Without service, in ms</h2>",
+        *_table(("after", "until", "count", "min", "median", "p99", "max"), downtime_rows(findings)),
+        "<h2>Rounds</h2>",
+        f'<p class="soft">{escape(ROUNDS_EXPLAINED)}</p>',
+        *_table(ROUND_HEADINGS, round_rows(findings)),
         # A script that finds this page finds all its figures.
         f'<script type="application/json" id="findings">{_embedded(findings)}</script>',
         "</body></html>",
     ]
     return "\n".join(parts) + "\n"
-
-
-def _plan_text(findings: Findings) -> str:
-    plan = findings.plan
-    return (
-        f"{plan.producers} producers and {plan.consumers} consumers, half of them in transactions; durable messages of "
-        f"{plan.size_bytes:,} bytes; {findings.load_s:.1f} s of load and {findings.drain_s:.1f} s to drain the queue; "
-        f"seed {plan.seed}"
-    )
 
 
 def _embedded(findings: Findings) -> str:
@@ -103,15 +105,38 @@ def _time_line(findings: Findings) -> str:
     end_s = (last + 1) * timeline.bucket_s
     bands = [
         Band(
-            kill.at,
-            end_s if kill.next_delivery_at is None else kill.next_delivery_at,
+            outage.at,
+            end_s if outage.first_confirmed_s is None else outage.at + outage.first_confirmed_s,
             f"{number}",
-            f"kill {number} at {kill.at:.2f} s: {kill.unconfirmed_sends} unconfirmed sends, "
-            f"{record.transactions} open transactions",
+            f"round {number}, {outage.name} at {outage.at:.2f} s: {outage.hit.unconfirmed_sends} unconfirmed sends, "
+            f"{outage.hit.transactions} open transactions",
         )
-        for number, (record, kill) in enumerate(zip(findings.kills, findings.verdict.kills, strict=True), 1)
+        for number, turn in enumerate(findings.rounds, 1)
+        for outage in turn.outages
     ]
-    return chart(series, bands, end_s, "messages per second")
+    return chart(series, bands, _lanes(findings, end_s), end_s, "messages per second")
+
+
+def _lanes(findings: Findings, end_s: float) -> list[Lane]:
+    """What each broker was, over time."""
+    changes: dict[str, list[tuple[float, str]]] = {}
+    for change in findings.roles:
+        changes.setdefault(change.broker, []).append((change.at, change.standing))
+    lanes = []
+    for broker, points in changes.items():
+        ends = [*(at for at, _ in points[1:]), end_s]
+        stretches = [
+            Stretch(at, min(end, end_s), standing, f"{broker}: {standing} from {at:.2f} s to {end:.2f} s")
+            for (at, standing), end in zip(points, ends, strict=True)
+            if at < end_s
+        ]
+        lanes.append(Lane(broker, stretches))
+    return lanes
+
+
+def _legend_of_standings() -> str:
+    names = "".join(f'<i class="{standing.value}"></i>{standing.value}' for standing in Standing)
+    return f'<p class="soft">The bars are the brokers: {names}</p>'
 
 
 def _verdict(findings: Findings) -> Iterable[str]:
@@ -122,22 +147,8 @@ def _verdict(findings: Findings) -> Iterable[str]:
     yield "</table>"
 
 
-def _kills(findings: Findings) -> Iterable[str]:
-    yield "<table><tr><th>kill</th><th>at</th><th>unconfirmed sends</th><th>open transactions</th>"
-    yield "<th>of them with their commit asked for</th><th>queued</th><th>serving again</th><th>next delivery</th></tr>"
-    for number, (record, kill) in enumerate(zip(findings.kills, findings.verdict.kills, strict=True), 1):
-        cells = (
-            f"{kill.at:.2f} s",
-            f"{kill.unconfirmed_sends}",
-            f"{record.transactions}",
-            f"{record.asked_commits}",
-            f"{record.backlog:,}",
-            _after(kill.at, kill.restarted_at),
-            _after(kill.at, kill.next_delivery_at),
-        )
-        yield f"<tr><td>{number}</td>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+def _table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterable[str]:
+    yield "<table><tr>" + "".join(f"<th>{escape(heading)}</th>" for heading in headings) + "</tr>"
+    for row in rows:
+        yield "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
     yield "</table>"
-
-
-def _after(start: float, end: float | None) -> str:
-    return "never" if end is None else f"{(end - start) * 1000:,.0f} ms"

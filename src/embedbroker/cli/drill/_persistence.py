@@ -1,20 +1,48 @@
-"""What every client of a drill does when its connection ends for good: open another one, a limited number of times.
+"""What every client of a drill has: its kind of work, an ear for losses, and a new connection when one ends for good.
 
-A client whose connection is only interrupted does not come here; the client library brings it back. Here ends what was
-being opened when the broker died. Refuses to know what the client does.
+A client whose connection is only interrupted does not open another one; the client library brings it back. Here ends
+what was being opened when the broker died. Refuses to know what the client does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from enum import Enum
 
+from embedclient import Connection, FailoverEventType
 from embedclient.errors import JMSException
 
 from ._stage import QUEUE, Stage
 
-__all__ = ["persist"]
+__all__ = ["Work", "on_loss", "persist", "work_of"]
 
-_LIVES_MAX = 100
+_LIVES_MAX = 1_000
+
+
+class Work(Enum):
+    """How a client works: a message, or a batch of acknowledgements, at a time; in transactions; in XA branches."""
+
+    SINGLE = "single"
+    TRANSACTIONS = "transactions"
+    BRANCHES = "branches"
+
+
+_WORKS = tuple(Work)
+
+
+def work_of(number: int) -> Work:
+    """They take turns."""
+    return _WORKS[number % len(_WORKS)]
+
+
+def on_loss(connection: Connection, stage: Stage, name: str) -> None:
+    """The stage hears when this client notices that its connection is gone."""
+
+    def tell(event: FailoverEventType) -> None:
+        if event is FailoverEventType.FAILURE_DETECTED:
+            stage.connection_lost(name)
+
+    connection.add_failover_listener(tell)
 
 
 async def persist(stage: Stage, name: str, live: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
@@ -34,6 +62,7 @@ async def persist(stage: Stage, name: str, live: Callable[[Callable[[], None]], 
         except JMSException as error:
             reason = str(error)
             stage.ledger.interrupted(QUEUE)
+            stage.connection_lost(name)
         else:
             return
     stage.fail(f"{name}: {reason}")

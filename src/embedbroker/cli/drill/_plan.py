@@ -2,33 +2,76 @@
 
 from __future__ import annotations
 
-from attrs import frozen
+from enum import Enum
+
+from attrs import field, frozen
 
 from embedbroker.ledger import Timeline, Verdict
 
-__all__ = ["DrillPlan", "Findings", "KillRecord"]
+from ._figures import Spread, spread_of
+
+__all__ = ["DrillPlan", "Fault", "Findings", "Ha", "Hit", "OutageRecord", "Peer", "RoleChange", "Round"]
+
+
+class Ha(Enum):
+    """How the brokers of a drill stand in for each other."""
+
+    NONE = "none"
+    SHARED_STORE = "shared-store"
+    REPLICATION = "replication"
+
+
+class Peer(Enum):
+    """Whose brokers they are."""
+
+    EMBEDBROKER = "embedbroker"
+    ARTEMIS = "artemis"
+
+
+class Fault(Enum):
+    """What happens to the live broker. ``ends_it``: its process is over afterwards."""
+
+    KILL = "kill"
+    STOP = "stop"
+    FREEZE = "freeze"
+    PARTITION = "partition"
+    DISK_FULL = "disk-full"
+    SLOW_DISK = "slow-disk"
+
+    @property
+    def ends_it(self) -> bool:
+        return self in (Fault.KILL, Fault.STOP, Fault.DISK_FULL)
 
 
 @frozen
 class DrillPlan:
-    """The size of a drill. Of producers and consumers every second one works in transactions."""
+    """The size of a drill. Of producers and consumers a third each works in transactions and in XA branches.
+
+    The faults take turns over the rounds. ``fault_s`` is how long a freeze, a partition or a
+    slow disk lasts.
+    """
 
     seconds: float
     producers: int
     consumers: int
     size_bytes: int
-    kills: int
+    rounds: int
     seed: int
+    ha: Ha = Ha.NONE
+    faults: tuple[Fault, ...] = (Fault.KILL,)
+    fault_s: float = 2.0
+    peer: Peer = Peer.EMBEDBROKER
 
 
 @frozen
-class KillRecord:
-    """One kill as the conductor saw it; times are seconds from the beginning of the drill."""
+class Hit:
+    """What was under way when the fault struck."""
 
-    at: float
     waiting_sends: int  # sends outside of transactions, without an answer
-    open_transactions: int  # with work in them, their commit not yet asked for
+    open_transactions: int  # with work in them, their commit or prepare not yet asked for; branches too
     asked_commits: int  # asked for, without an answer
+    prepared_branches: int  # of these: prepared, their commit without an answer
+    unconfirmed_sends: int  # of all messages, those without a confirmation
     backlog: int
 
     @property
@@ -38,33 +81,115 @@ class KillRecord:
 
 
 @frozen
+class OutageRecord:
+    """One time without service, as clients saw it. ``at`` is seconds from the beginning of the drill, all other times
+    are seconds from there; None for what did not happen any more.
+
+    ``at`` is the moment of the fault. Where a broker stops by itself, or gives way, it is the moment when the first
+    client noticed.
+    """
+
+    name: str
+    at: float
+    hit: Hit
+    serving_s: float | None
+    first_delivery_s: float | None
+    #: For each producer that came back: its first confirmed send, or commit, that it began in the new time.
+    producers_s: tuple[float, ...]
+
+    @property
+    def first_confirmed_s(self) -> float | None:
+        return min(self.producers_s, default=None)
+
+    @property
+    def all_confirmed_s(self) -> float | None:
+        return max(self.producers_s, default=None)
+
+
+@frozen
+class RoleChange:
+    """From ``at`` on a broker was this; see `Standing`."""
+
+    at: float
+    broker: str
+    standing: str
+
+
+@frozen
+class Round:
+    """One fault and, between two brokers, the way back."""
+
+    fault: Fault
+    outage: OutageRecord
+    failback: OutageRecord | None = None
+
+    @property
+    def outages(self) -> tuple[OutageRecord, ...]:
+        return (self.outage,) if self.failback is None else (self.outage, self.failback)
+
+
+@frozen
 class Findings:
     """All that reports are made of."""
 
     plan: DrillPlan
     verdict: Verdict
     timeline: Timeline
-    kills: tuple[KillRecord, ...]
+    rounds: tuple[Round, ...]
     load_s: float
     drain_s: float
-    stop_code: int
+    stop_codes: tuple[int, ...]
     swept: int  # messages that were left for the sweep after all consumers had gone
+    branches_left: int = 0  # prepared, and nobody's
+    roles: tuple[RoleChange, ...] = field(default=())
 
     def objections(self) -> list[str]:
         """Why the drill is failed; empty if it is passed."""
-        verdict = self.verdict
+        verdict, plan = self.verdict, self.plan
         found = [
             f"{tally.count} {name.replace('_', ' ')}" for name, tally in (verdict.losses() | verdict.faults()).items()
         ]
-        for number, (record, kill) in enumerate(zip(self.kills, verdict.kills, strict=True), 1):
-            if not record.waiting_sends or not record.open_transactions:
-                found.append(f"kill {number} met no unconfirmed send or no open transaction, so it proves nothing")
-            if kill.next_delivery_at is None:
-                found.append(f"nothing was delivered after kill {number}")
-        if len(verdict.kills) < self.plan.kills:
-            found.append(f"only {len(verdict.kills)} of {self.plan.kills} kills happened")
+        for number, turn in enumerate(self.rounds, 1):
+            found.extend(f"round {number}: {objection}" for objection in _objections(turn, plan.producers))
+        if len(self.rounds) < plan.rounds:
+            found.append(f"only {len(self.rounds)} of {plan.rounds} rounds happened")
         if not verdict.confirmed:
             found.append("nothing was confirmed")
-        if self.stop_code != 0:
-            found.append(f"the broker did not stop in order: exit code {self.stop_code}")
+        if self.branches_left:
+            found.append(f"{self.branches_left} prepared branches are left that nobody remembers")
+        for code in self.stop_codes:
+            if code != 0:
+                found.append(f"a broker did not stop in order: exit code {code}")
         return found
+
+    def downtimes(self) -> dict[str, dict[str, Spread]]:
+        """For each kind of outage the spread over the rounds, seconds."""
+        kinds: dict[str, list[OutageRecord]] = {}
+        for turn in self.rounds:
+            for outage in turn.outages:
+                kinds.setdefault(outage.name, []).append(outage)
+        return {name: _spreads(outages) for name, outages in kinds.items()}
+
+
+def _spreads(outages: list[OutageRecord]) -> dict[str, Spread]:
+    columns: dict[str, list[float | None]] = {
+        "first_confirmed": [outage.first_confirmed_s for outage in outages],
+        "producers": [time for outage in outages for time in outage.producers_s],
+        "first_delivery": [outage.first_delivery_s for outage in outages],
+        "serving": [outage.serving_s for outage in outages],
+    }
+    found = {name: spread_of([time for time in times if time is not None]) for name, times in columns.items()}
+    return {name: spread for name, spread in found.items() if spread is not None}
+
+
+def _objections(turn: Round, producers: int) -> list[str]:
+    found = []
+    hit = turn.outage.hit
+    if not hit.waiting_sends or not hit.open_transactions:
+        found.append(f"the {turn.fault.value} met no unconfirmed send or no open transaction, so it proves nothing")
+    for outage in turn.outages:
+        if outage.first_delivery_s is None:
+            found.append(f"nothing was delivered after the {outage.name}")
+        if len(outage.producers_s) < producers:
+            found.append(f"{producers - len(outage.producers_s)} producers were not served after the {outage.name}")
+    return found

@@ -1,19 +1,20 @@
-"""The drill's producers: one durable message at a time, or transactions; what is in doubt goes out again.
+"""The drill's producers: one durable message at a time, transactions, or XA branches; what is in doubt goes out again.
 
-They tell the ledger what they know, at the moment they know it. They refuse to know that brokers are killed.
+They tell the ledger what they know, at the moment they know it. They refuse to know what happens to brokers.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import trio
 
-from embedclient import BytesMessage, ConnectionFactory, MessageProducer, Queue, Session
+from embedclient import BytesMessage, MessageProducer, Queue, Session, XAConnectionFactory, XASession
 from embedclient.errors import JMSException
 
-from ._persistence import persist
+from ._branch import Branches
+from ._persistence import Work, on_loss, persist, work_of
 from ._stage import QUEUE, Stage
 from ._transaction import Outcome, run_transaction
 
@@ -30,35 +31,61 @@ def body_of(key: str, size_bytes: int) -> bytes:
 
 
 class Producer:
-    """One producer with a connection of its own, through all kills."""
+    """The producer number ``number``, with a connection of its own, through all faults."""
 
-    def __init__(self, stage: Stage, factory: ConnectionFactory, name: str, *, transacted: bool) -> None:
+    def __init__(self, stage: Stage, factory: XAConnectionFactory, number: int) -> None:
         self._stage = stage
         self._factory = factory
-        self._name = name
-        self._transacted = transacted
+        self._name = f"p{number}"
+        self._work = work_of(number)
+        self._branches = Branches(stage)
         self._made = 0
         self._transactions = 0
         self._again: deque[str] = deque()
+        #: Of the transaction that is under way.
+        self._keys: list[str] = []
+        self._began = 0.0
 
     async def run(self) -> None:
         """Send until the stage says stop, and until nothing is in doubt any more."""
         await persist(self._stage, self._name, self._open_and_send)
 
+    @property
+    def _has_work(self) -> bool:
+        return self._stage.sending or bool(self._again) or self._branches.unfinished
+
     async def _open_and_send(self, opened: Callable[[], None]) -> None:
-        async with self._factory.connect() as connection, connection.session(transacted=self._transacted) as session:
-            producer = session.create_producer(Queue(QUEUE))
-            opened()
-            while (self._stage.sending or self._again) and not session.closed:
-                await self._stage.room()
-                if self._transacted:
-                    await self._send_transaction(session, producer)
-                else:
-                    await self._send_one(producer)
+        if self._work is Work.BRANCHES:
+            await self._open_and_send_branches(opened)
+            return
+        transacted = self._work is Work.TRANSACTIONS
+        async with self._factory.connect() as connection, connection.session(transacted=transacted) as session:
+            on_loss(connection, self._stage, self._name)
+
+            async def send(producer: MessageProducer) -> None:
+                await (self._send_transaction(session, producer) if transacted else self._send_one(producer))
+
+            await self._send(opened, session, send)
+
+    async def _open_and_send_branches(self, opened: Callable[[], None]) -> None:
+        factory = self._factory
+        async with factory.create_xa_connection() as connection, connection.create_xa_session() as session:
+            on_loss(connection, self._stage, self._name)
+            await self._send(opened, session, lambda producer: self._send_branch(session, producer))
+
+    async def _send(
+        self, opened: Callable[[], None], session: Session, send: Callable[[MessageProducer], Awaitable[None]]
+    ) -> None:
+        producer = session.create_producer(Queue(QUEUE))
+        opened()
+        while self._has_work and not session.closed:
+            await self._stage.room()
+            await send(producer)
 
     async def _send_one(self, producer: MessageProducer) -> None:
         stage = self._stage
         key = self._next_key(None)
+        began = stage.now()
         stage.waiting_sends += 1
         stage.look()
         try:
@@ -69,30 +96,52 @@ class Producer:
         else:
             stage.ledger.confirmed(key, stage.now())
             stage.confirmed(1)
+            stage.succeeded(self._name, began)
         finally:
             stage.waiting_sends -= 1
 
     async def _send_transaction(self, session: Session, producer: MessageProducer) -> None:
-        stage = self._stage
-        self._transactions += 1
-        transaction = f"{self._name}#{self._transactions}"
-        keys: list[str] = []
-
-        async def send_some(worked: Callable[[], None]) -> None:
-            for _ in range(stage.random.randint(1, _TRANSACTION_MAX)):
-                keys.append(self._next_key(transaction))
-                await producer.send(self._message(keys[-1]))
-                worked()
-                # Work between two sends: the transaction is open for the others, and on the wire.
-                await trio.lowlevel.checkpoint()
-
+        transaction = self._new_transaction()
         outcome = await run_transaction(
-            stage, transaction, send_some, session.commit, session.rollback, transacted=True
+            self._stage,
+            transaction,
+            lambda worked: self._send_some(producer, transaction, worked),
+            session.commit,
+            session.rollback,
+            transacted=True,
         )
+        self._ended(outcome)
+
+    async def _send_branch(self, session: XASession, producer: MessageProducer) -> None:
+        if self._branches.unfinished:
+            self._ended(await self._branches.finish(session.xa_resource))
+            return
+        transaction = self._new_transaction()
+        outcome = await self._branches.run(
+            session.xa_resource, transaction, lambda worked: self._send_some(producer, transaction, worked)
+        )
+        self._ended(outcome)
+
+    def _new_transaction(self) -> str:
+        self._transactions += 1
+        self._keys = []
+        self._began = self._stage.now()
+        return f"{self._name}#{self._transactions}"
+
+    async def _send_some(self, producer: MessageProducer, transaction: str, worked: Callable[[], None]) -> None:
+        for _ in range(self._stage.random.randint(1, _TRANSACTION_MAX)):
+            self._keys.append(self._next_key(transaction))
+            await producer.send(self._message(self._keys[-1]))
+            worked()
+            # Work between two sends: the transaction is open for the others, and on the wire.
+            await trio.lowlevel.checkpoint()
+
+    def _ended(self, outcome: Outcome) -> None:
         if outcome is Outcome.COMMITTED:
-            stage.confirmed(len(keys))
+            self._stage.confirmed(len(self._keys))
+            self._stage.succeeded(self._name, self._began)
         else:
-            self._again.extend(keys)
+            self._again.extend(self._keys)
 
     def _next_key(self, transaction: str | None) -> str:
         stage = self._stage

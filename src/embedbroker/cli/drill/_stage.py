@@ -1,18 +1,21 @@
-"""What the parts of a drill share: the ledger, the clock, the moment for a kill, and how much is under way.
+"""What the parts of a drill share: the ledger, the clock, the moment for a fault, and how much is under way.
 
-Responsible for limits (producers wait when consumers are far behind) and for saying when a kill would hit something.
-Refuses to know connections and processes.
+Responsible for limits (producers wait when consumers are far behind), for saying when a fault would hit something, and
+for who hears that a broker's life is over. Refuses to know connections and processes.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import trio
 
 from embedbroker.ledger import Ledger
 
-from ._plan import DrillPlan
+from ._member import Standing
+from ._outage import NewTime, Outage
+from ._plan import DrillPlan, Hit, RoleChange
 
 __all__ = ["QUEUE", "Stage"]
 
@@ -29,7 +32,6 @@ class Stage:
         self.random = random.Random(plan.seed)
         self.ledger = Ledger(timeline_bucket_s=BUCKET_S)
         self.ledger.subscribe(QUEUE, QUEUE)
-        self.broker_url = ""
         self.failure: str | None = None
         self.scope = trio.CancelScope()
         self.sending = True
@@ -39,16 +41,21 @@ class Stage:
         #: Transactions with work in them whose commit was not asked for; and those whose commit is on its way.
         self.open_transactions: set[str] = set()
         self.asked_commits = 0
+        #: XA branches that are prepared, and whose commit has no answer; they count as asked commits too.
+        self.prepared_branches = 0
         self.backlog = 0
         #: For the line of progress; the verdict is the ledger's.
         self.messages_confirmed = 0
         self.messages_consumed = 0
         self.everybody_is_ready = trio.Event()
-        #: Set by the first delivery that comes from the broker that was started last.
-        self.delivering = trio.Event()
+        self.outage: Outage | None = None
+        self.roles: list[RoleChange] = []
+        self.on_stale_buffers: list[Callable[[], None]] = []
+        self._life_may_end = False
         self._unready = plan.producers + plan.consumers
         self._began = trio.current_time()
         self._moment: trio.Event | None = None
+        self._wants_prepared = False
         self._room = trio.Event()
 
     def now(self) -> float:
@@ -67,29 +74,92 @@ class Stage:
         if self._unready == 0:
             self.everybody_is_ready.set()
 
+    def became(self, broker: str, standing: Standing) -> None:
+        """A broker is something else from now on."""
+        self.roles.append(RoleChange(self.now(), broker, standing.value))
+        if standing is Standing.LIVE and self.outage is not None:
+            self.outage.serving(self.now())
+
     # The moment
 
     @property
-    def kill_would_hit(self) -> bool:
-        """Whether a send waits for its answer and a transaction is open, right now."""
-        return self.waiting_sends > 0 and bool(self.open_transactions)
+    def fault_would_hit(self) -> bool:
+        """Whether all that is wanted is under way right now."""
+        prepared = self.prepared_branches > 0 or not self._wants_prepared
+        return self.waiting_sends > 0 and bool(self.open_transactions) and prepared
 
     def look(self) -> None:
         """Called by clients whenever more is under way than before."""
-        if self._moment is not None and self.kill_would_hit:
+        if self._moment is not None and self.fault_would_hit:
             self._moment.set()
 
-    async def moment(self) -> None:
-        """Wait until a kill hits something. On return no other task has run since that was true."""
+    async def moment(self, *, prepared: bool = False) -> None:
+        """Wait until a send waits for its answer and a transaction is open, and on demand a branch is prepared.
+
+        On return no other task has run since that was true.
+        """
+        self._wants_prepared = prepared
         while True:
             self._moment = trio.Event()
-            if not self.kill_would_hit:
+            if not self.fault_would_hit:
                 await self._moment.wait()
             # One more pass, so that what was begun in the last one has been written to its socket.
             await trio.lowlevel.checkpoint()
-            if self.kill_would_hit:
+            if self.fault_would_hit:
                 self._moment = None
                 return
+
+    # The outage
+
+    def strike(self, name: str, began: NewTime, strike: Callable[[], None], *, ends_life: bool) -> Outage:
+        """Let it happen. No task runs between looking and striking, so the outage says what the fault hit.
+
+        ``ends_life``: the broker that serves now will not be the one that serves afterwards.
+        """
+        strike()
+        now = self.now()
+        hit = Hit(
+            self.waiting_sends,
+            len(self.open_transactions),
+            self.asked_commits,
+            self.prepared_branches,
+            self.ledger.unanswered_sends,
+            max(0, self.backlog),
+        )
+        self.outage = Outage(name, began, now, hit, self.plan.producers)
+        if ends_life and began is NewTime.AT_ONCE:
+            self._life_over(now)
+        else:
+            self._life_may_end = ends_life
+        return self.outage
+
+    def connection_lost(self, client: str) -> None:
+        """A client noticed that its connection is gone."""
+        now = self.now()
+        if self._life_may_end:
+            self._life_over(now)
+        if self.outage is not None:
+            self.outage.lost(client, now)
+
+    def succeeded(self, producer: str, began: float) -> None:
+        """A send or a commit that began at ``began`` was confirmed."""
+        if self.outage is not None:
+            self.outage.succeeded(producer, began, self.now())
+
+    def delivered(self) -> None:
+        """A message came from a broker that its consumer does not know to be gone."""
+        if self.outage is not None:
+            self.outage.delivered(self.now())
+
+    def buffers_are_stale(self) -> None:
+        """What consumers hold may be with somebody else, until they are connected again."""
+        for tell in self.on_stale_buffers:
+            tell()
+
+    def _life_over(self, now: float) -> None:
+        self._life_may_end = False
+        self.ledger.killed(now)
+        self.buffers_are_stale()
 
     # The backlog
 
@@ -112,7 +182,7 @@ class Stage:
             self._room.set()
 
     def recount(self) -> None:
-        """After a kill, commits in doubt have blurred the count; the ledger knows better."""
+        """After a fault, commits in doubt have blurred the count; the ledger knows better."""
         self.backlog = len(self.ledger.missing(QUEUE))
         self.consumed(0)
 

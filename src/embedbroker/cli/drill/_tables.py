@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
 from embedbroker.ledger import Verdict
 
-from ._plan import Findings, KillRecord
+from ._figures import milliseconds
+from ._plan import DrillPlan, Findings, Ha, Hit, OutageRecord, Round
 from ._stage import Stage
 
-__all__ = ["as_json", "progress_line", "verdict_rows", "verdict_tables"]
+__all__ = [
+    "ROUNDS_EXPLAINED",
+    "ROUND_HEADINGS",
+    "as_json",
+    "downtime_rows",
+    "plan_text",
+    "progress_line",
+    "round_rows",
+    "verdict_rows",
+    "verdict_tables",
+]
 
-_NONE = "none"
 _GAP = Text("  ", no_wrap=True)
 _LEFT_OUT_FIRST = ("queued", "phase", "consumed", "confirmed")
 _COUNTED = (
@@ -25,15 +36,15 @@ _COUNTED = (
 )
 
 
-def progress_line(stage: Stage, kills: Sequence[KillRecord], columns: int | None = None) -> Text:
-    """One line of progress. Where it has few columns, whole parts are left out; time and kills never are."""
+def progress_line(stage: Stage, rounds: Sequence[Round], columns: int | None = None) -> Text:
+    """One line of progress. Where it has few columns, whole parts are left out; time and rounds never are."""
     parts = {
         "time": (f"{stage.now():6.1f} s", "bold"),
         "phase": (f"{'load' if stage.sending else 'drain':5}", "bold"),
         "confirmed": (f"confirmed {stage.messages_confirmed:,}", "default"),
         "consumed": (f"consumed {stage.messages_consumed:,}", "default"),
         "queued": (f"queued {max(0, stage.backlog):,}", "default"),
-        "kills": (f"kills {len(kills)}/{stage.plan.kills}", "red"),
+        "rounds": (f"rounds {len(rounds)}/{stage.plan.rounds}", "red"),
     }
     line = _GAP.join(Text(text, style) for text, style in parts.values())
     for name in _LEFT_OUT_FIRST:
@@ -47,8 +58,6 @@ def progress_line(stage: Stage, kills: Sequence[KillRecord], columns: int | None
 def verdict_rows(verdict: Verdict) -> list[tuple[str, str, bool | None]]:
     """Name, value, and whether the value is as it must be (None: it need not be anything)."""
     again_flagged = verdict.redelivered.count + verdict.duplicated_flagged.count
-    times = verdict.recovery_s
-    recovery = _NONE if times is None else " / ".join(f"{seconds * 1000:,.0f}" for seconds in times) + " ms"
 
     def fault(name: str, count: int) -> tuple[str, str, bool | None]:
         return (name, f"{count:,}", count == 0)
@@ -62,7 +71,7 @@ def verdict_rows(verdict: Verdict) -> list[tuple[str, str, bool | None]]:
         fact("in doubt at some time, sent again", verdict.resent.count),
         fact("delivered", verdict.delivered),
         fact("acknowledged", verdict.acknowledged),
-        fact("acknowledged, the answer lost with a kill", verdict.acknowledgements_in_doubt),
+        fact("acknowledged, the answer lost with a fault", verdict.acknowledgements_in_doubt),
         fault("lost: confirmed, never delivered", verdict.lost.count),
         fault("vanished: delivered, not acknowledged, gone", verdict.vanished.count),
         fault("transactions torn apart", verdict.torn_transactions.count),
@@ -71,59 +80,110 @@ def verdict_rows(verdict: Verdict) -> list[tuple[str, str, bool | None]]:
         fault("reordered", verdict.reordered.count),
         fault("refused, rolled back or never sent, but delivered", verdict.phantom.count),
         fact("duplicated, marked as redelivered", again_flagged),
-        fact("delivered again after a kill, the mark lost with it", verdict.redelivered_after_restart.count),
+        fact("delivered again after a fault, the mark lost with it", verdict.redelivered_after_restart.count),
         fact("copies that exist because a send in doubt was repeated", verdict.resend_duplicates.count),
         fact("dead letters", verdict.dead_lettered),
-        ("from kill to next delivery: min / median / max", recovery, None),
     ]
 
 
-def verdict_tables(findings: Findings) -> list[Table]:
-    """The verdict, and what each kill met."""
+def plan_text(findings: Findings) -> str:
+    """What was done, in a sentence."""
     plan = findings.plan
-    title = (
-        f"{plan.producers} producers, {plan.consumers} consumers, {plan.size_bytes:,} bytes, "
-        f"{findings.load_s:.1f} s of load, {findings.drain_s:.1f} s to drain, seed {plan.seed}"
+    whose = "embedbroker" if plan.peer.value == "embedbroker" else "Artemis"
+    what = f"one {whose} broker" if plan.ha is Ha.NONE else f"two {whose} brokers, {plan.ha.value}"
+    faults = ", ".join(fault.value for fault in plan.faults)
+    return (
+        f"{what}; {plan.rounds} rounds of {faults}; {plan.producers} producers and {plan.consumers} consumers, a third "
+        f"each in transactions and in XA branches; durable messages of {plan.size_bytes:,} bytes; "
+        f"{findings.load_s:.1f} s of load and {findings.drain_s:.1f} s to drain the queue; seed {plan.seed}"
     )
-    verdict = Table(title=title, title_justify="left", show_header=False)
+
+
+def verdict_tables(findings: Findings) -> list[Table]:
+    """The verdict, the times without service, and what each fault met."""
+    verdict = Table(title=plan_text(findings), title_justify="left", show_header=False)
     for name, value, good in verdict_rows(findings.verdict):
         style = "" if good is None else "green" if good else "bold red"
         verdict.add_row(name, Text(value, style=style, justify="right"))
-    kills = Table(title="Kills", title_justify="left")
-    for heading in ("at", "unconfirmed sends", "open transactions", "queued", "serving again", "next delivery"):
-        kills.add_column(heading, justify="right")
-    for record, kill in zip(findings.kills, findings.verdict.kills, strict=True):
-        kills.add_row(
-            f"{kill.at:.2f} s",
-            str(kill.unconfirmed_sends),
-            str(record.transactions),
-            f"{record.backlog:,}",
-            _after(kill.at, kill.restarted_at),
-            _after(kill.at, kill.next_delivery_at),
+    times = Table(title="Without service, in ms", title_justify="left")
+    for heading in ("after", "until", "count", "min", "median", "p99", "max"):
+        times.add_column(heading, justify="left" if heading in ("after", "until") else "right")
+    for cells in downtime_rows(findings):
+        times.add_row(*cells)
+    rounds = Table(
+        title="Rounds",
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        collapse_padding=True,
+        caption=ROUNDS_EXPLAINED,
+        caption_justify="left",
+    )
+    for heading in ROUND_HEADINGS:
+        rounds.add_column(heading, justify="right")
+    for cells in round_rows(findings):
+        rounds.add_row(*cells)
+    return [verdict, times, rounds]
+
+
+_UNTIL = {
+    "first_confirmed": "first confirmed send",
+    "producers": "the same for each producer",
+    "first_delivery": "first delivery",
+    "serving": "broker says it serves",
+}
+ROUND_HEADINGS = (
+    *("round", "after", "at", "sends", "trans.", "prep.", "queued"),
+    *("serving", "first", "all", "delivery"),
+)
+ROUNDS_EXPLAINED = (
+    "sends, trans., prep.: sends without a confirmation, transactions that were open, and prepared branches, "
+    "at the fault; ms until a broker said that it serves, the first confirmed send, that of all producers, a delivery"
+)
+
+
+def downtime_rows(findings: Findings) -> list[tuple[str, ...]]:
+    """After what, until what, how often, and the spread in milliseconds."""
+    return [
+        (
+            name,
+            _UNTIL[column],
+            str(spread.count),
+            *map(milliseconds, (spread.min, spread.median, spread.p99, spread.max)),
         )
-    return [verdict, kills]
+        for name, columns in findings.downtimes().items()
+        for column, spread in columns.items()
+    ]
 
 
-def _after(start: float, end: float | None) -> str:
-    return "never" if end is None else f"{(end - start) * 1000:,.0f} ms"
+def round_rows(findings: Findings) -> list[tuple[str, ...]]:
+    """A row for each outage; see `ROUND_HEADINGS`."""
+    return [
+        (
+            str(number),
+            outage.name,
+            f"{outage.at:.1f} s",
+            str(outage.hit.unconfirmed_sends),
+            str(outage.hit.transactions),
+            str(outage.hit.prepared_branches),
+            f"{outage.hit.backlog:,}",
+            milliseconds(outage.serving_s, "-"),
+            milliseconds(outage.first_confirmed_s),
+            milliseconds(outage.all_confirmed_s),
+            milliseconds(outage.first_delivery_s),
+        )
+        for number, turn in enumerate(findings.rounds, 1)
+        for outage in turn.outages
+    ]
 
 
 def as_json(findings: Findings) -> dict[str, object]:
-    """All figures, for scripts."""
-    verdict, plan = findings.verdict, findings.plan
-    times = verdict.recovery_s
-    counted = {name: getattr(verdict, name).count for name in _COUNTED}
+    """All figures, for scripts. Times are seconds, those of an outage since its beginning."""
+    verdict = findings.verdict
     return {
         "passed": not findings.objections(),
         "objections": findings.objections(),
-        "plan": {
-            "seconds": plan.seconds,
-            "producers": plan.producers,
-            "consumers": plan.consumers,
-            "size_bytes": plan.size_bytes,
-            "kills": plan.kills,
-            "seed": plan.seed,
-        },
+        "plan": _plan_json(findings.plan),
         "load_s": round(findings.load_s, 3),
         "drain_s": round(findings.drain_s, 3),
         "sent": verdict.sent,
@@ -132,19 +192,57 @@ def as_json(findings: Findings) -> dict[str, object]:
         "acknowledged": verdict.acknowledged,
         "dead_lettered": verdict.dead_lettered,
         "swept": findings.swept,
-        **counted,
-        "kill_to_delivery_s": None if times is None else dict(zip(("min", "median", "max"), times, strict=True)),
-        "kills": [
-            {
-                "at": round(kill.at, 3),
-                "unconfirmed_sends": kill.unconfirmed_sends,
-                "open_transactions": record.transactions,
-                "sends_waiting_outside_transactions": record.waiting_sends,
-                "transactions_before_their_commit": record.open_transactions,
-                "commits_without_answer": record.asked_commits,
-                "restarted_s": None if kill.restarted_at is None else round(kill.restarted_at - kill.at, 3),
-                "next_delivery_s": None if kill.recovery_s is None else round(kill.recovery_s, 3),
-            }
-            for record, kill in zip(findings.kills, verdict.kills, strict=True)
+        "branches_left": findings.branches_left,
+        **{name: getattr(verdict, name).count for name in _COUNTED},
+        "downtime_s": {
+            name: {column: spread.as_json() for column, spread in columns.items()}
+            for name, columns in findings.downtimes().items()
+        },
+        "rounds": [
+            {"fault": turn.fault.value, "outages": [_outage_json(outage) for outage in turn.outages]}
+            for turn in findings.rounds
         ],
+        "roles": [[round(change.at, 3), change.broker, change.standing] for change in findings.roles],
     }
+
+
+def _plan_json(plan: DrillPlan) -> dict[str, object]:
+    return {
+        "peer": plan.peer.value,
+        "ha": plan.ha.value,
+        "faults": [fault.value for fault in plan.faults],
+        "rounds": plan.rounds,
+        "seconds": plan.seconds,
+        "fault_s": plan.fault_s,
+        "producers": plan.producers,
+        "consumers": plan.consumers,
+        "size_bytes": plan.size_bytes,
+        "seed": plan.seed,
+    }
+
+
+def _outage_json(outage: OutageRecord) -> dict[str, object]:
+    return {
+        "after": outage.name,
+        "at": round(outage.at, 3),
+        **_hit_json(outage.hit),
+        "serving_s": _rounded(outage.serving_s),
+        "first_confirmed_s": _rounded(outage.first_confirmed_s),
+        "first_delivery_s": _rounded(outage.first_delivery_s),
+        "producers_s": [_rounded(time) for time in outage.producers_s],
+    }
+
+
+def _hit_json(hit: Hit) -> dict[str, int]:
+    return {
+        "unconfirmed_sends": hit.unconfirmed_sends,
+        "open_transactions": hit.transactions,
+        "sends_waiting_outside_transactions": hit.waiting_sends,
+        "transactions_before_their_commit": hit.open_transactions,
+        "commits_without_answer": hit.asked_commits,
+        "prepared_branches": hit.prepared_branches,
+    }
+
+
+def _rounded(time: float | None) -> float | None:
+    return None if time is None else round(time, 4)

@@ -1,7 +1,7 @@
 """One batch of a drill's client, from its first work to what the ledger is told about its end.
 
-A batch is a transaction, or what a client acknowledges with one call. Only transactions count as such when the broker
-is killed.
+A batch is a transaction, or what a client acknowledges with one call. Only transactions count as such when a fault
+strikes.
 """
 
 from __future__ import annotations

@@ -1,0 +1,15 @@
+"""`-D NAME=VALUE`: what stands for ${NAME} in a broker.xml, as commands that read one take it."""
+
+from __future__ import annotations
+
+import click
+
+__all__ = ["as_properties"]
+
+
+def as_properties(_context: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
+    """The callback of the option."""
+    for text in texts:
+        if not text.partition("=")[0].strip() or "=" not in text:
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE")
+    return {name.strip(): value for name, _, value in (text.partition("=") for text in texts)}

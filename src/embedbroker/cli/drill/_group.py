@@ -1,0 +1,133 @@
+"""The brokers of a drill: one, or two that stand in for each other.
+
+Responsible for the order in which they start, and for who serves. Refuses to know faults and clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import trio
+
+from .._failure import CannotStart
+from ._member import Member, Standing
+from ._relay import Relay
+
+__all__ = ["Group"]
+
+_SERVING_TIMEOUT_S = 120.0
+
+
+class Group:
+    """``members`` in the order of who serves first. The brokers of ``relays`` are reached through them only."""
+
+    def __init__(self, members: Sequence[Member], relays: Sequence[Relay], nursery: trio.Nursery) -> None:
+        self.members = members
+        self.relays = relays
+        self._nursery = nursery
+
+    @property
+    def is_pair(self) -> bool:
+        return len(self.members) > 1
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no process is left."""
+        return all(member.standing is Standing.DOWN for member in self.members)
+
+    @property
+    def live(self) -> Member:
+        """Who serves, or is to serve."""
+        return next((member for member in self.members if member.standing is Standing.LIVE), self.members[0])
+
+    @property
+    def is_taken_over(self) -> bool:
+        """Whether another one than the first serves, whatever the first one still believes."""
+        return any(member.standing is Standing.LIVE for member in self.members[1:])
+
+    async def start(self) -> None:
+        """Returns when the first one serves, and the others are ready to take over.
+
+        Raises:
+            CannotStart: one of them did not start.
+        """
+        for relay in self.relays:
+            await self._nursery.start(relay.run)
+        await self.restore()
+
+    async def restore(self) -> None:
+        """Whoever is down is started; returns when all are what they were in the beginning.
+
+        Raises:
+            CannotStart: one of them did not start.
+        """
+        first, *others = self.members
+        if first.standing is Standing.DOWN:
+            await first.start(self._nursery)
+        await first.wait_for(Standing.LIVE, seconds_max=_SERVING_TIMEOUT_S)
+        for member in others:
+            if member.standing is Standing.DOWN:
+                await member.start(self._nursery)
+            if member.standing is Standing.LIVE:
+                # It has given way; what it says about that may come later than what the other one says.
+                with trio.move_on_after(_SERVING_TIMEOUT_S):
+                    await member.change()
+            if member.standing is Standing.DOWN:
+                await member.start(self._nursery)
+            await member.wait_for(Standing.BACKUP)
+
+    async def ready(self) -> None:
+        """Returns when all others than the first could take over.
+
+        Raises:
+            CannotStart: one of them could not in time.
+        """
+        for member in self.members[1:]:
+            await member.wait_for(Standing.BACKUP)
+
+    async def first_ended(self) -> None:
+        """Returns when the first one, which somebody took over from, has noticed that and ended.
+
+        Raises:
+            CannotStart: it did not in time.
+        """
+        await self.members[0].wait_for(Standing.DOWN)
+
+    async def serving(self) -> None:
+        """Returns when somebody serves.
+
+        Raises:
+            CannotStart: nobody is left who could, or nobody did in time.
+        """
+        with trio.move_on_after(_SERVING_TIMEOUT_S):
+            while True:
+                if any(member.standing is Standing.LIVE for member in self.members):
+                    return
+                if self.is_over:
+                    said = "; ".join(f"{member.name}: {member.last_words()}" for member in self.members)
+                    raise CannotStart(f"no broker is left: {said}")
+                await self._any_change()
+        raise CannotStart(f"no broker served within {_SERVING_TIMEOUT_S:.0f} s")
+
+    async def stop(self) -> tuple[int, ...]:
+        """Stop all, the one that serves last, so that nobody takes over; returns the exit codes of those that ran."""
+        codes = []
+        for member in sorted(self.members, key=lambda each: each.standing is Standing.LIVE):
+            if member.standing is not Standing.DOWN:
+                codes.append(await member.stop())
+        return tuple(codes)
+
+    async def dispose(self) -> None:
+        """Leave no process behind."""
+        for member in self.members:
+            await member.dispose()
+
+    async def _any_change(self) -> None:
+        async with trio.open_nursery() as nursery:
+
+            async def watch(member: Member) -> None:
+                await member.change()
+                nursery.cancel_scope.cancel()
+
+            for member in self.members:
+                nursery.start_soon(watch, member)

@@ -1,0 +1,99 @@
+"""The outage that is under way: since when, what it hit, and who is served again.
+
+Responsible for which success counts as the first of the new time. Refuses to know what a fault is.
+"""
+
+from __future__ import annotations
+
+import math
+from enum import Enum
+
+import trio
+
+from ._plan import Hit, OutageRecord
+
+__all__ = ["NewTime", "Outage"]
+
+
+class NewTime(Enum):
+    """When the old time is over, in which a success may still be one of before the fault."""
+
+    #: At the fault itself: whoever began something after it did so at the broker that came next.
+    AT_ONCE = "at once"
+    #: For each client when it noticed that its connection is gone.
+    WITH_THE_LOSS = "with the loss"
+    #: When the fault is over. What was begun before it may succeed then.
+    WHEN_HEALED = "when healed"
+
+
+class Outage:
+    """One outage. Times are seconds from the beginning of the drill."""
+
+    def __init__(self, name: str, began: NewTime, at: float, hit: Hit, producers: int) -> None:
+        self.name = name
+        self.over = trio.Event()
+        self._began = began
+        self._hit = hit
+        self._producers = producers
+        # Where the broker goes on for a while, the first loss is the beginning.
+        self._at = None if began is NewTime.WITH_THE_LOSS else at
+        self._asked_at = at
+        self._serving_at: float | None = None
+        self._healed_at = math.inf
+        self._delivered_at: float | None = None
+        self._lost: dict[str, float] = {}
+        self._back: dict[str, float] = {}
+
+    @property
+    def noticed(self) -> bool:
+        """Whether it has begun for the clients."""
+        return self._at is not None
+
+    def lost(self, client: str, now: float) -> None:
+        """A client noticed that its connection is gone."""
+        self._lost.setdefault(client, now)
+        if self._at is None:
+            self._at = now
+
+    def serving(self, now: float) -> None:
+        """A broker has said that it serves clients from now on."""
+        if self._serving_at is None:
+            self._serving_at = now
+
+    def healed(self, now: float) -> None:
+        """The fault is over."""
+        self._healed_at = now
+
+    def succeeded(self, producer: str, began: float, now: float) -> None:
+        """A send or commit that began at ``began`` was confirmed."""
+        if producer not in self._back and self._is_new(producer, began, now):
+            self._back[producer] = now
+            self._look()
+
+    def delivered(self, now: float) -> None:
+        """A message came from a broker that its consumer does not know to be gone."""
+        over = now >= self._healed_at if self._began is NewTime.WHEN_HEALED else self._at is not None
+        if over and self._delivered_at is None:
+            self._delivered_at = now
+            self._look()
+
+    def record(self) -> OutageRecord:
+        """All of it."""
+        at = self._asked_at if self._at is None else self._at
+
+        def since(moment: float | None) -> float | None:
+            return None if moment is None else moment - at
+
+        back = tuple(sorted(moment - at for moment in self._back.values()))
+        return OutageRecord(self.name, at, self._hit, since(self._serving_at), since(self._delivered_at), back)
+
+    def _is_new(self, producer: str, began: float, now: float) -> bool:
+        if self._began is NewTime.WHEN_HEALED:
+            return now >= self._healed_at
+        if self._began is NewTime.AT_ONCE:
+            return self._at is not None and began >= self._at
+        return began >= self._lost.get(producer, math.inf)
+
+    def _look(self) -> None:
+        if self._delivered_at is not None and len(self._back) == self._producers:
+            self.over.set()

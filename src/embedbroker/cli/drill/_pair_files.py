@@ -1,0 +1,227 @@
+"""The broker.xml files of a drill: written for it, or the user's own, which have to fit together.
+
+Responsible for what a drill needs of a configuration. Refuses to know processes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from xml.sax.saxutils import escape, quoteattr
+
+from attrs import frozen
+
+from embedbroker import BrokerConfig, ConfigFileError, load_config
+
+from .._failure import WrongInput
+from ._plan import Fault, Ha
+
+__all__ = ["BrokerFile", "read_files", "write_files"]
+
+# The first one is the only one, too.
+_NAMES = ("primary", "backup")
+_ANY = ("0.0.0.0", "::", "")
+
+_TEXT = """<?xml version='1.0'?>
+<configuration xmlns="urn:activemq">
+  <core xmlns="urn:activemq:core">
+    <name>{name}</name>
+    <persistence-enabled>true</persistence-enabled>
+    <security-enabled>false</security-enabled>
+    <journal-type>NIO</journal-type>
+    <journal-directory>{store}/journal</journal-directory>
+    <bindings-directory>{store}/bindings</bindings-directory>
+    <paging-directory>{store}/paging</paging-directory>
+    <large-messages-directory>{store}/large-messages</large-messages-directory>
+    <connectors>
+      {connectors}
+    </connectors>
+    <acceptors>
+      <acceptor name="core">tcp://127.0.0.1:{listen}?protocols=CORE</acceptor>
+    </acceptors>
+    <cluster-user>drill</cluster-user>
+    <cluster-password>drill of {directory}</cluster-password>{ha}
+    <address-settings>
+      <address-setting match="#">
+        <dead-letter-address>DLQ</dead-letter-address>
+        <max-delivery-attempts>-1</max-delivery-attempts>
+        <redelivery-delay>0</redelivery-delay>
+        <auto-delete-queues>false</auto-delete-queues>
+        <auto-delete-addresses>false</auto-delete-addresses>
+      </address-setting>
+    </address-settings>
+    <addresses>
+      <address name="DLQ"><anycast><queue name="DLQ"/></anycast></address>
+    </addresses>
+  </core>
+</configuration>
+"""
+_PAIR_TEXT = """
+    <cluster-connections>
+      <cluster-connection name="drill">
+        <connector-ref>own</connector-ref>
+        <message-load-balancing>ON_DEMAND</message-load-balancing>
+        <max-hops>1</max-hops>
+        <static-connectors><connector-ref>other</connector-ref></static-connectors>
+      </cluster-connection>
+    </cluster-connections>
+    <ha-policy>{policy}</ha-policy>"""
+
+# Both brokers are on this machine: of two that do not hear of each other a folder knows who is live.
+_MANAGER = (
+    "<manager><class-name>org.apache.activemq.artemis.lockmanager.file.FileBasedLockManager</class-name>"
+    '<properties><property key="locks-folder" value="{locks}"/></properties></manager>'
+)
+
+
+@frozen
+class _Kind:
+    """What the files of a pair have by how its brokers stand in for each other: policies, and one journal or two."""
+
+    policies: tuple[str, str]
+    texts: tuple[str, str]
+    shares_store: bool
+
+
+_KINDS = {
+    Ha.SHARED_STORE: _Kind(
+        ("SharedStorePrimary", "SharedStoreBackup"),
+        (
+            "<shared-store><primary><failover-on-shutdown>true</failover-on-shutdown></primary></shared-store>",
+            "<shared-store><backup><failover-on-shutdown>true</failover-on-shutdown></backup></shared-store>",
+        ),
+        shares_store=True,
+    ),
+    Ha.REPLICATION: _Kind(
+        ("ReplicationPrimary", "ReplicationBackup"),
+        (
+            f"<replication><primary>{_MANAGER}</primary></replication>",
+            f"<replication><backup>{_MANAGER}<allow-failback>true</allow-failback></backup></replication>",
+        ),
+        shares_store=False,
+    ),
+}
+
+
+@frozen
+class BrokerFile:
+    """One broker's file. Clients reach it at ``host`` and ``port``; ``listens`` is where it listens itself."""
+
+    name: str
+    path: Path
+    host: str
+    port: int
+    listens: int
+    store: Path
+    properties: tuple[str, ...] = ()
+
+    @property
+    def is_relayed(self) -> bool:
+        """Whether something stands between clients and the broker."""
+        return self.listens != self.port
+
+
+def write_files(directory: Path, ha: Ha, ports: Iterable[int], *, relayed: bool) -> list[BrokerFile]:
+    """Files for one broker, or for two, which both Artemis and this broker read. Journals are in ``directory``."""
+    free = iter(ports)
+    kind = _KINDS.get(ha)
+    locks = directory / "locks"
+    if kind is not None and not kind.shares_store:
+        locks.mkdir()
+    files = []
+    for name in _NAMES[: 1 if kind is None else 2]:
+        port = next(free)
+        listens = next(free) if relayed else port
+        store = directory / ("store" if kind is None or kind.shares_store else f"{name}-store")
+        files.append(BrokerFile(name, directory / f"{name}.xml", "127.0.0.1", port, listens, store / "journal"))
+    for number, file in enumerate(files):
+        others = [f'<connector name="other">tcp://127.0.0.1:{each.port}</connector>' for each in files if each != file]
+        own = f'<connector name="own">tcp://127.0.0.1:{file.port}</connector>'
+        policy = "" if kind is None else kind.texts[number].format(locks=quoteattr(str(locks))[1:-1])
+        text = _TEXT.format(
+            name=file.name,
+            store=escape(str(file.store.parent)),
+            connectors="\n      ".join([own, *others]),
+            listen=file.listens,
+            directory=escape(directory.name),
+            ha="" if kind is None else _PAIR_TEXT.format(policy=policy),
+        )
+        file.path.write_text(text, encoding="utf-8")
+    return files
+
+
+def read_files(
+    paths: list[Path], ha: Ha, faults: tuple[Fault, ...], properties: Mapping[str, str], ports: Iterable[int]
+) -> list[BrokerFile]:
+    """The user's files.
+
+    Raises:
+        WrongInput: a file cannot be read, is wrong, or does not fit a drill; the text names it.
+    """
+    configs = [(path, _read(path, properties)) for path in paths]
+    kind = _KINDS.get(ha)
+    for (path, config), policy in zip(configs, ("PrimaryOnly",) if kind is None else kind.policies, strict=True):
+        found = type(config.ha_policy).__name__
+        if found != policy:
+            raise WrongInput(f"{path}: its ha-policy is a {found}, and --ha {ha.value} needs a {policy} there")
+        _check(path, config, faults)
+    if kind is not None:
+        _check_pair(kind, *configs)
+    free = iter(ports)
+    relayed = Fault.PARTITION in faults
+    settings = tuple(f"{name}={value}" for name, value in properties.items())
+    return [
+        BrokerFile(
+            name,
+            path.absolute(),
+            "127.0.0.1" if config.host in _ANY else config.host,
+            config.port,
+            next(free) if relayed else config.port,
+            Path(str(config.data_directory)),
+            settings,
+        )
+        for name, (path, config) in zip(_NAMES, configs, strict=False)
+    ]
+
+
+def _read(path: Path, properties: Mapping[str, str]) -> BrokerConfig:
+    try:
+        return load_config(path, properties=properties, on_warning=lambda _: None)
+    except ConfigFileError as error:
+        raise WrongInput(f"{path}: {'; '.join(error.problems)}") from error
+    except OSError as error:
+        raise WrongInput(f"cannot read {path}: {error.strerror}") from error
+
+
+def _check(path: Path, config: BrokerConfig, faults: tuple[Fault, ...]) -> None:
+    if config.data_directory is None:
+        raise WrongInput(f"{path}: persistence-enabled is false, and a drill is about what is kept")
+    if config.port == 0:
+        raise WrongInput(f"{path}: its acceptor has port 0, and clients have to find it again on the same one")
+    policy = config.ha_policy
+    if Fault.STOP in faults and not getattr(policy, "failover_on_shutdown", True):
+        raise WrongInput(f"{path}: --fault stop needs failover-on-shutdown true, or nobody takes over")
+    if not getattr(policy, "allow_failback", True):
+        raise WrongInput(f"{path}: allow-failback is false, and a drill goes back to the primary in each round")
+    store = Path(config.data_directory)
+    try:
+        found = sorted(os.listdir(store))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise WrongInput(f"{path}: cannot look into {store}: {error.strerror}") from error
+    if found:
+        raise WrongInput(f"{path}: {store} is not empty, it has {found[0]!r}; a drill begins with an empty journal")
+
+
+def _check_pair(kind: _Kind, primary: tuple[Path, BrokerConfig], backup: tuple[Path, BrokerConfig]) -> None:
+    (first, ours), (second, theirs) = primary, backup
+    if not kind.shares_store and ours.data_directory == theirs.data_directory:
+        raise WrongInput(f"{second}: its data directory is {ours.data_directory}, and so is that of {first}")
+    for what in ("data_directory", "node_manager_lock_directory"):
+        mine, other = getattr(ours, what), getattr(theirs, what)
+        if kind.shares_store and mine != other:
+            raise WrongInput(f"{second}: its {what.replace('_', ' ')} is {other}, and that of {first} is {mine}")
+    if (ours.host, ours.port) == (theirs.host, theirs.port):
+        raise WrongInput(f"{second}: it listens on port {theirs.port}, and so does {first}")

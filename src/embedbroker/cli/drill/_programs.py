@@ -1,0 +1,109 @@
+"""Whose brokers a drill runs: this project's command, or real Artemis brokers, for comparison.
+
+Responsible for command lines and for what the lines of each say. Refuses to know processes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import trio
+
+from .._failure import CannotStart
+from ._member import Standing
+from ._pair_files import BrokerFile
+
+__all__ = ["ArtemisProgram", "EmbeddedProgram"]
+
+_EVENTS = {"ready": Standing.LIVE, "backup": Standing.BACKUP}
+# A backup with a directory of its own can take over when it has a whole copy, and not before.
+_COPYING_EVENTS = {
+    "ready": Standing.LIVE,
+    "backup": Standing.STARTING,
+    "backup in-sync": Standing.BACKUP,
+    "backup out-of-sync": Standing.STARTING,
+}
+
+
+class EmbeddedProgram:
+    """`embedbroker run` on a file; with ``slowable`` its disk can be made slow, and who is ``copying`` replicates."""
+
+    orderly_codes: tuple[int, ...] = (0,)
+
+    def __init__(self, file: BrokerFile, *, slowable: bool, copying: bool) -> None:
+        self.environment: Mapping[str, str] = os.environ
+        self._file = file
+        self._events = _COPYING_EVENTS if copying else _EVENTS
+        self._module = "embedbroker.cli.drill._slowed" if slowable else "embedbroker.cli"
+
+    async def prepare(self) -> None:
+        """Nothing has to be there."""
+
+    def command(self) -> Sequence[str]:
+        """`run`, with its events as lines."""
+        file = self._file
+        command = [sys.executable, "-m", self._module, "run", "--json", "--config", str(file.path)]
+        for setting in file.properties:
+            command += ["-D", setting]
+        return [*command, "--port", str(file.listens)] if file.is_relayed else command
+
+    def read(self, line: str) -> Standing | None:
+        """Its events are JSON."""
+        try:
+            said = json.loads(line)
+            return self._events.get(f"{said['role']} {said['event']}" if "role" in said else said["event"])
+        except (ValueError, TypeError, KeyError):
+            return None
+
+
+class ArtemisProgram:
+    """An instance of Artemis, made in ``directory`` by its own command, with the same file as its broker.xml."""
+
+    #: A JVM that SIGTERM has stopped says so, however it went.
+    orderly_codes: tuple[int, ...] = (0, 143)
+    _READY = re.compile(r"AMQ2210(07|10): (Backup )?Server is now (active|live)")
+    # One that could take over: announced (shared store), or with a whole copy (replication).
+    _BACKUP = re.compile(r"AMQ221031: backup announced|AMQ221024: Backup server .* is synchronized")
+    _MEMORY = "512M"
+
+    def __init__(self, home: Path, directory: Path, file: BrokerFile, log: Path) -> None:
+        self.environment: Mapping[str, str] = os.environ
+        self._home = home
+        self._directory = directory
+        self._file = file
+        self._log = log
+
+    async def prepare(self) -> None:
+        """Create the instance.
+
+        Raises:
+            CannotStart: its command failed.
+        """
+        words = "--no-web --silent --allow-anonymous --user drill --password drill --nio --no-autotune --host 127.0.0.1"
+        command = [str(self._home / "bin" / "artemis"), "create", str(self._directory), *words.split()]
+        command += ["--java-memory", self._MEMORY]
+        result = await trio.run_process(
+            command, check=False, capture_stdout=True, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+        )
+        if result.returncode != 0:
+            said = result.stdout.decode(errors="replace").strip().splitlines()
+            raise CannotStart(f"artemis create failed: {said[-1] if said else 'it said nothing'}")
+        (self._directory / "etc" / "broker.xml").write_bytes(self._file.path.read_bytes())
+
+    def command(self) -> Sequence[str]:
+        """The script replaces itself by the JVM."""
+        return [str(self._directory / "bin" / "artemis"), "run"]
+
+    def read(self, line: str) -> Standing | None:
+        """Its log stands on stdout."""
+        with self._log.open("a", encoding="utf-8") as log:
+            log.write(line + "\n")
+        if self._READY.search(line):
+            return Standing.LIVE
+        return Standing.BACKUP if self._BACKUP.search(line) else None

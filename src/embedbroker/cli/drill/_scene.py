@@ -1,0 +1,94 @@
+"""Sets a drill's scene: the files, programs and relays that its plan asks for, and the url that leads clients there.
+
+Responsible for ports and for directories. Refuses to know what happens on the scene.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import trio
+from attrs import frozen
+
+from .._broker_process import free_port
+from ._group import Group
+from ._member import Member, Program
+from ._pair_files import BrokerFile, read_files, write_files
+from ._plan import DrillPlan, Fault, Ha, Peer
+from ._programs import ArtemisProgram, EmbeddedProgram
+from ._relay import Relay
+from ._stage import Stage
+
+__all__ = ["Setting"]
+
+PORTS = range(15_000, 30_000)
+# Clients come back as soon as they can, for ever: what the drill measures is the brokers. Between the two of a pair
+# they look as often as clients of a pair are told to.
+_ALONE = "reconnectAttempts=-1&retryInterval=20&retryIntervalMultiplier=1.0&maxRetryInterval=20"
+_PAIRED = "ha=true&reconnectAttempts=-1&initialConnectAttempts=-1&retryInterval=100&callFailoverTimeout=-1"
+
+
+@frozen
+class Setting:
+    """What a drill needs besides its plan: ``directory`` is its own, ``configs`` are the user's files, if any."""
+
+    plan: DrillPlan
+    directory: Path
+    configs: tuple[Path, ...] = ()
+    properties: Mapping[str, str] = {}
+    artemis_home: Path | None = None
+
+    def files(self) -> list[BrokerFile]:
+        """The brokers' files, written or checked.
+
+        Raises:
+            WrongInput: the user's do not fit.
+        """
+        plan = self.plan
+        if self.configs:
+            return read_files(list(self.configs), plan.ha, plan.faults, self.properties, _free_ports())
+        return write_files(self.directory, plan.ha, _free_ports(), relayed=Fault.PARTITION in plan.faults)
+
+    def url(self, files: list[BrokerFile]) -> str:
+        """Where clients go."""
+        places = ",".join(f"tcp://{file.host}:{file.port}" for file in files)
+        return f"{places}?{_ALONE}" if self.plan.ha is Ha.NONE else f"({places})?{_PAIRED}"
+
+    async def group(self, files: list[BrokerFile], stage: Stage, nursery: trio.Nursery) -> Group:
+        """The brokers, ready to be started.
+
+        Raises:
+            CannotStart: an instance of Artemis could not be made.
+        """
+        members = []
+        for file in files:
+            log = self.directory / f"{file.name}.log"
+            program = self._program(file, log)
+            await program.prepare()
+            members.append(Member(file.name, program, log, stage.became))
+        relays = [Relay(file.host, file.port, file.listens) for file in files if file.is_relayed]
+        return Group(members, relays, nursery)
+
+    def clear(self, files: list[BrokerFile]) -> None:
+        """Remove what the brokers wrote into the directories of the user's files, which were empty or not there."""
+        for file in files if self.configs else []:
+            if file.store.is_dir():
+                for path in file.store.iterdir():
+                    shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+    def _program(self, file: BrokerFile, log: Path) -> Program:
+        if self.plan.peer is Peer.ARTEMIS:
+            assert self.artemis_home is not None
+            return ArtemisProgram(self.artemis_home, self.directory / f"{file.name}-instance", file, log)
+        plan = self.plan
+        return EmbeddedProgram(file, slowable=Fault.SLOW_DISK in plan.faults, copying=plan.ha is Ha.REPLICATION)
+
+
+def _free_ports() -> Iterator[int]:
+    # Not from the drill's seed: two drills of one seed at the same time would meet at the same port after a fault.
+    ports = iter(random.sample(PORTS, 200))
+    while True:
+        yield free_port(ports)

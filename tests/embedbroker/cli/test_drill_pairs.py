@@ -1,0 +1,190 @@
+"""The drill of a pair: each fault is survived, the user's own files do, wrong ones are refused, and nothing stays."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from embedbroker.cli._commands import commands
+from embedbroker.cli.drill._pair_files import write_files
+from embedbroker.cli.drill._plan import Ha
+from embedbroker.cli.drill._scene import _free_ports
+from tests.embedbroker.cli.command_processes import started
+
+SHORT = ["--seconds", "2", "--size", "100", "--seed", "3", "--fault-seconds", "0.5", "--json"]
+
+
+def drilled(*options: str | Path, ha: str = "shared-store") -> dict[str, Any]:
+    result = CliRunner().invoke(commands, ["drill", "--ha", ha, *SHORT, *map(str, options)])
+    assert result.exit_code == 0, result.output
+    figures = json.loads(result.stdout)
+    assert isinstance(figures, dict)
+    return figures
+
+
+def test_a_pair_fails_over_and_back_and_survives_a_freeze(tmp_path: Path) -> None:
+    report = tmp_path / "report.html"
+    figures = drilled("--rounds", "2", "--fault", "kill", "--fault", "freeze", "--report", report)
+    assert figures["confirmed"] > 100
+    assert [[outage["after"] for outage in turn["outages"]] for turn in figures["rounds"]] == [
+        ["kill", "failback"],
+        ["freeze"],
+    ]
+    for turn in figures["rounds"]:
+        assert turn["outages"][0]["sends_waiting_outside_transactions"] > 0
+        assert turn["outages"][0]["transactions_before_their_commit"] > 0
+    standings = [(broker, standing) for _, broker, standing in figures["roles"]]
+    backup = [standing for broker, standing in standings if broker == "backup"]
+    assert backup == ["starting", "backup", "live", "backup"]
+    primary = [standing for broker, standing in standings if broker == "primary"]
+    assert primary == ["starting", "live", "down", "starting", "live", "frozen", "live"]
+    page = report.read_text()
+    assert 'class="frozen"' in page
+    assert page.count('class="outage"') == 3
+
+
+def test_a_pair_survives_a_stop_a_full_disk_and_a_partition() -> None:
+    figures = drilled("--rounds", "3", "--fault", "stop", "--fault", "disk-full", "--fault", "partition")
+    assert [turn["fault"] for turn in figures["rounds"]] == ["stop", "disk-full", "partition"]
+    assert figures["rounds"][2]["outages"][0]["first_confirmed_s"] >= 0.5
+
+
+def test_a_pair_goes_on_while_the_disk_is_slow() -> None:
+    figures = drilled("--rounds", "1", "--fault", "slow-disk")
+    (outage,) = figures["rounds"][0]["outages"]
+    assert outage["producers_s"][-1] >= 0.1
+    assert [standing for _, broker, standing in figures["roles"] if broker == "primary"] == ["starting", "live"]
+
+
+def test_a_replicating_pair_fails_over_and_back_in_sync_and_survives_a_freeze() -> None:
+    figures = drilled("--rounds", "3", "--fault", "kill", "--fault", "freeze", "--fault", "stop", ha="replication")
+    assert figures["confirmed"] > 100
+    assert [[outage["after"] for outage in turn["outages"]] for turn in figures["rounds"]] == [
+        ["kill", "failback"],
+        ["freeze"],
+        ["stop", "failback"],
+    ]
+    standings = [(broker, standing) for _, broker, standing in figures["roles"]]
+    # Each loss meets a backup that is a whole copy, and each primary that returns is one before it is live.
+    assert [standing for broker, standing in standings if broker == "backup" and standing != "starting"] == [
+        "backup",
+        *("live", "backup") * 2,
+    ]
+    primary = [standing for broker, standing in standings if broker == "primary" and standing != "starting"]
+    returns = ["down", "backup", "live"]
+    assert primary == ["live", *returns, "frozen", "live", *returns]
+
+
+def own_files(directory: Path) -> tuple[Path, Path]:
+    primary, backup = write_files(directory, Ha.SHARED_STORE, _free_ports(), relayed=False)
+    return primary.path, backup.path
+
+
+def test_a_drill_of_the_users_own_files_takes_its_messages_with_it(tmp_path: Path) -> None:
+    primary, backup = own_files(tmp_path)
+    for path in (primary, backup):
+        path.write_text(path.read_text().replace(str(tmp_path), "${where}"))
+    files: list[str | Path] = ["--config", primary, "--backup-config", backup, "-D", f"where={tmp_path}"]
+    figures = drilled("--rounds", "1", *files)
+    assert [outage["after"] for outage in figures["rounds"][0]["outages"]] == ["kill", "failback"]
+    assert list((tmp_path / "store" / "journal").iterdir()) == []
+
+
+def refusal(*options: str | Path) -> str:
+    result = CliRunner().invoke(commands, ["drill", "--seconds", "600", *map(str, options)])
+    assert result.exit_code == 2, result.output
+    assert result.stderr.count("\n") == 1
+    return result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--ha shared-store --config p.xml", "--backup-config is missing"),
+        ("--backup-config b.xml", "--backup-config: there is no backup with --ha none"),
+        ("--config nowhere.xml", "cannot read nowhere.xml: No such file"),
+        ("--peer artemis", "--peer artemis needs --artemis-home"),
+        ("--peer artemis --artemis-home nowhere", "there is no program nowhere/bin/artemis"),
+        ("--config p.xml --ha shared-store --backup-config b.xml --peer artemis", "needs --artemis-home"),
+        ("--artemis-home nowhere", "only with --peer artemis"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(options: str, said: str) -> None:
+    assert said in refusal(*options.split())
+
+
+@pytest.mark.parametrize(
+    ("changes", "of_backup", "fault", "said"),
+    [
+        ({"<name>": "<naem>", "</name>": "</naem>"}, True, "kill", r"backup.xml: .*naem.*did you mean.*name"),
+        ({"<backup>": "<primary>", "</backup>": "</primary>"}, True, "kill", r"needs a SharedStoreBackup there"),
+        ({"/store/journal": "/other/journal"}, True, "kill", r"data directory is \S+/other/journal"),
+        ({">true</failover-on-shutdown": ">false</failover-on-shutdown"}, False, "stop", "failover-on-shutdown true"),
+        ({"<backup>": "<backup><allow-failback>false</allow-failback>"}, True, "kill", "allow-failback is false"),
+        ({"<persistence-enabled>true": "<persistence-enabled>false"}, False, "kill", "persistence-enabled is false"),
+    ],
+)
+def test_files_that_do_not_fit_are_refused_by_name(
+    tmp_path: Path, changes: dict[str, str], of_backup: bool, fault: str, said: str
+) -> None:
+    primary, backup = own_files(tmp_path)
+    changed = backup if of_backup else primary
+    text = changed.read_text()
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+    changed.write_text(text)
+    line = refusal("--ha", "shared-store", "--config", primary, "--backup-config", backup, "--fault", fault)
+    assert str(changed) in line
+    assert re.search(said, line), line
+
+
+def test_a_journal_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
+    primary, backup = own_files(tmp_path)
+    kept = tmp_path / "store" / "journal" / "orders"
+    kept.parent.mkdir(parents=True)
+    kept.touch()
+    line = refusal("--ha", "shared-store", "--config", primary, "--backup-config", backup)
+    assert f"{kept.parent} is not empty, it has 'orders'" in line
+    assert kept.exists()
+
+
+@contextmanager
+def followed(pids: list[int]) -> Iterator[list[int]]:
+    descriptors = [os.pidfd_open(pid) for pid in pids]
+    try:
+        yield descriptors
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_drill_that_is_stopped_leaves_neither_broker_behind(number: signal.Signals) -> None:
+    """One of them is stopped by a signal, and obeys no other than the last."""
+    with started("drill", "--ha", "shared-store", "--seconds", "60", "--rounds", "1") as process:
+        found = re.search(r", in (\S+)", process.error_line())
+        assert found is not None
+        lists = Path(f"/proc/{process.process.pid}/task").glob("*/children")
+        pids = [int(pid) for each in lists for pid in each.read_text().split()]
+        assert len(pids) == 2
+        os.kill(pids[0], signal.SIGSTOP)
+        with followed(pids) as brokers:
+            process.send(number)
+            for broker in brokers:
+                select.select([broker], [], [])  # it has ended
+        assert process.exit_code() == (128 + number if number is signal.SIGINT else -number)
+        assert "Traceback" not in process.rest_of_errors()
+    assert Path(found[1]).exists() == (number is signal.SIGKILL)
+    shutil.rmtree(found[1], ignore_errors=True)
