@@ -85,11 +85,14 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def simulate(session: nox.Session) -> None:
-    """Simulated crashes: the fixed seeds, or `-- --seeds N [--first-seed N]` for a campaign; on every Python found."""
+    """Simulated crashes: the fixed seeds of one broker and of groups, or `-- [--groups] --seeds N [--first-seed N]` for
+    a campaign; on every Python found."""
     _install(session, "-e", ".[dev]")
     others = [argument for path in _other_interpreters(session) for argument in ("--interpreter", path)]
-    jobs = str(os.cpu_count() or 1)
-    session.run("python", "-m", "embedbroker.testing", "--jobs", jobs, *others, *session.posargs)
+    command = ("python", "-m", "embedbroker.testing", "--jobs", str(os.cpu_count() or 1), *others)
+    session.run(*command, *session.posargs)
+    if not session.posargs:
+        session.run(*command, "--groups")
 
 
 def _other_interpreters(session: nox.Session) -> list[str]:
@@ -121,7 +124,7 @@ def fuzz(session: nox.Session) -> None:
 def interop(session: nox.Session) -> None:
     """Programs by others, from Maven Central: needs Java 17 and Maven. `-- --against artemis` proves the tests."""
     _install(session, "-e", ".[dev]")
-    session.run("python", "-m", "pytest", "tests/interop", *session.posargs)
+    session.run("python", "-m", "pytest", "tests/interop", "-n", "auto", *session.posargs)
 
 
 @nox.session

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import broker_cases, own_cases
+from benchmarks import broker_cases, failover_cases, own_cases
 from benchmarks.broker_cases import FULL, QUICK, Effort
 from benchmarks.report import Row, environment, save, table
 
@@ -23,6 +23,7 @@ CASES: dict[str, Case] = {
     "imports": own_cases.imports,
     "scale": own_cases.scale,
     "memory": own_cases.memory,
+    "failover": failover_cases.failover,
 }
 
 

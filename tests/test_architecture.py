@@ -50,7 +50,9 @@ ALLOWED = {
     "b.runtime":       "b.node b.config b.storage b.locks c.errors c.model c.transport",
     "b.ledger":        "c.errors c.model",
     "b.testing":       "b.node b.storage b.locks b.config b.ledger b.kernel c.errors c.model c.wire c.engine c.agent",
-    "b.pytest_plugin": "b.runtime b.testing b.ledger b.config b.kernel b c c.errors c.transport",
+    "b.pytest_plugin": (
+        "b.runtime b.testing b.ledger b.config b.kernel b.node b.storage b.locks b c c.errors c.model c.transport"
+    ),
     "b.cli":           "b b.configfile b.ledger b.storage b.runtime c c.errors c.blocking",
     "b.console":       "b b.configfile b.ledger b.storage c c.errors c.blocking",
     "b.pipeline":      "b.storage b.ledger c.blocking c.errors",
@@ -72,11 +74,12 @@ EXTRA_STANDARD = {
     "b.testing": {"random"},  # seeded generators only; see test_randomness_is_seeded
 }
 THIRD_PARTY = {
-    **{edge: {"attrs", "trio", "outcome"} for edge in ("c.transport", "c._client", "c.blocking", "b.runtime")},
+    **{edge: {"attrs", "trio", "outcome"} for edge in ("c.transport", "c._client", "c.blocking")},
+    "b.runtime": {"attrs", "trio", "outcome", "kazoo"},  # kazoo by one driver, when a configuration names it
     "c.asyncio": {"attrs", "trio", "trio_asyncio", "outcome"},
     "b.configfile": {"attrs", "xmltodict"},
     "b.security": {"attrs", "cryptography"},
-    "b.pytest_plugin": {"attrs", "trio", "pytest"},
+    "b.pytest_plugin": {"attrs", "trio", "pytest", "outcome"},
     "b.cli": {"attrs", "trio", "click", "rich"},
     "b.console": {"attrs", "trio", "starlette", "hypercorn"},
     "b.pipeline": {"attrs", "pyspark", "pyarrow"},

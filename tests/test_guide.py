@@ -46,7 +46,7 @@ def test_a_program_prints_what_its_page_shows(
 
 
 def test_the_program_of_the_readme_prints_its_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (program,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    program, _test = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
     file = tmp_path / "readme.py"
     file.write_text(program)
     runpy.run_path(str(file), run_name="__main__")

@@ -1,4 +1,4 @@
-"""The README keeps its promises: one snippet that runs, two commands for a bare machine, and CI calls the second."""
+"""The README keeps its promises: a program that runs, a test that runs, two commands, and CI calls the second."""
 
 from __future__ import annotations
 
@@ -16,14 +16,24 @@ def blocks(language: str) -> list[str]:
 
 
 def test_the_snippet_runs_as_it_stands() -> None:
-    (snippet,) = blocks("python")
+    snippet, _test = blocks("python")
     run = subprocess.run([sys.executable, "-c", snippet], capture_output=True, text=True, check=False)
     assert (run.returncode, run.stdout, run.stderr) == (0, "hello\n", "")
+
+
+def test_the_failover_test_is_the_one_that_a_strangers_project_runs() -> None:
+    _snippet, test = blocks("python")
+    assert (ROOT / "examples" / "test_my_failover.py").read_text().endswith(f"\n\n{test}")
+
+
+def test_it_stands_on_the_first_screen() -> None:
+    first_screen = "\n".join((ROOT / "README.md").read_text().splitlines()[:40])
+    assert "def test_orders_survive_a_failover(broker_pair)" in first_screen
 
 
 def test_two_commands_make_their_own_environment() -> None:
     drill, tests = (block.strip() for block in blocks("bash"))
     assert [command.count("\n") for command in (drill, tests)] == [0, 0]
     assert drill.startswith("python3 -m venv ") and drill.endswith("embedbroker drill")
-    assert tests.startswith("python3 -m venv ") and tests.endswith("-m pytest")
+    assert tests.startswith("python3 -m venv ") and tests.endswith("-m pytest -n auto")
     assert "grep -m 1 'python -m pytest' README.md" in (ROOT / ".ci" / "run").read_text()

@@ -48,6 +48,12 @@ def _maven(*arguments: str, directory: Path) -> None:
         missing(f"{' '.join(command)}\n{(run.stdout + run.stderr)[-3000:]}")
 
 
+def fetch_dependencies(project: Path, libraries: Path) -> None:
+    """Copy everything that a project with a pom.xml needs into a folder."""
+    goal = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+    _maven(goal, f"-DoutputDirectory={libraries}", "-DincludeScope=runtime", directory=project)
+
+
 @cache
 def artemis_home() -> Path:
     """The unpacked distribution of Apache Artemis."""

@@ -1,0 +1,201 @@
+"""Writes docs/reliability.md from docs/reliability.json, which holds what long drills have found.
+
+`python -m benchmarks.reliability RUN.json ...` puts the results of `embedbroker drill --json` there first, in the place
+of those of before; `--add` keeps them, and `--note` tells what the runs have in common. It computes spreads and sums,
+and judges nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+Run = dict[str, Any]
+Groups = dict[tuple[str, str], list[Run]]
+
+DOCS = Path(__file__).parents[1] / "docs"
+DATA, PAGE = DOCS / "reliability.json", DOCS / "reliability.md"
+LOSSES = ("lost", "vanished", "torn_transactions", "branches_left")
+FAULTS = ("duplicated_unflagged", "reappeared", "reordered", "phantom")
+KEPT = ("passed", "objections", "plan", "load_s", "confirmed", "delivered", "resent", *LOSSES, *FAULTS)
+KEPT_OF_OUTAGES = (
+    *("after", "unconfirmed_sends", "open_transactions", "sends_waiting_outside_transactions"),
+    *("transactions_before_their_commit", "prepared_branches", "serving_s", "first_confirmed_s", "first_delivery_s"),
+)
+PEERS = {"embedbroker": "embedbroker", "artemis": "Artemis 2.44.0"}
+UNTIL = {
+    "first_confirmed_s": "first confirmed send",
+    "all_confirmed_s": "last producer's first confirmed send",
+    "first_delivery_s": "first delivery",
+}
+HEAD = """# Reliability
+
+What long runs of `embedbroker drill` have found: real broker processes, real sockets, real disks, real signals.
+Producers and consumers work through every fault, a third each in transactions and in XA branches;
+[a ledger](guide/simulation.md#the-ledger) follows every message. This page is written by
+`python -m benchmarks.reliability` from `docs/reliability.json`; [Drills](guide/drill.md) tells how to make such runs.
+"""
+
+
+def condensed(run: Run, note: str = "") -> Run:
+    """What is kept of one run: no roles, and of the producers' times the last."""
+    rounds = []
+    for turn in run["rounds"]:
+        outages = []
+        for outage in turn["outages"]:
+            kept = {name: outage[name] for name in KEPT_OF_OUTAGES}
+            outages.append({**kept, "all_confirmed_s": max(outage["producers_s"], default=None)})
+        rounds.append({"fault": turn["fault"], "outages": outages})
+    return {"note": note, **{name: run[name] for name in KEPT}, "rounds": rounds}
+
+
+def grouped(runs: Iterable[Run]) -> Groups:
+    """By brokers, in words, and by fault; a run with several faults counts apart. Ours come first."""
+    groups: Groups = {}
+    for run in sorted(
+        runs, key=lambda each: (each["plan"]["peer"] != "embedbroker", each["plan"]["faults"][0] != "kill")
+    ):
+        plan = run["plan"]
+        brokers = ", ".join(filter(None, (PEERS[plan["peer"]], plan["ha"], run["note"])))
+        groups.setdefault((brokers, ", ".join(plan["faults"])), []).append(run)
+    return groups
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    """In Markdown."""
+    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    return [*lines, *(f"| {' | '.join(map(str, row))} |" for row in rows)]
+
+
+def summed(runs: Iterable[Run], name: str) -> int:
+    return sum(int(run[name]) for run in runs)
+
+
+def struck(runs: Iterable[Run]) -> list[dict[str, Any]]:
+    """The outages that began with a fault."""
+    return [turn["outages"][0] for run in runs for turn in run["rounds"]]
+
+
+def what_was_lost(groups: Groups) -> list[str]:
+    head = ("Brokers", "Fault", "Faults", "Confirmed", "Lost", "Torn", "Branches left", "Twice, unmarked", "Reordered")
+    rows = []
+    for (brokers, fault), runs in groups.items():
+        lost = summed(runs, "lost") + summed(runs, "vanished")
+        twice = summed(runs, "duplicated_unflagged") + summed(runs, "reappeared") + summed(runs, "phantom")
+        counts = (len(struck(runs)), summed(runs, "confirmed"), lost, summed(runs, "torn_transactions"))
+        more = (summed(runs, "branches_left"), twice, summed(runs, "reordered"))
+        rows.append((brokers, fault, *(f"{count:,}" for count in (*counts, *more))))
+    return table(head, rows)
+
+
+def what_was_met(groups: Groups) -> list[str]:
+    head = ("Brokers", "Fault", "Sends without an answer", "Open transactions", "Faults with prepared branches")
+    rows = []
+    for (brokers, fault), runs in groups.items():
+        outages = struck(runs)
+        sends, transactions = (
+            sorted(outage[name] for outage in outages) for name in ("unconfirmed_sends", "open_transactions")
+        )
+        prepared = sum(outage["prepared_branches"] > 0 for outage in outages)
+        spans = (f"{each[0]} / {statistics.median(each):g} / {each[-1]}" for each in (sends, transactions))
+        rows.append((brokers, fault, *spans, f"{prepared} of {len(outages)}"))
+    return table(head, rows)
+
+
+def how_long(groups: Groups) -> list[str]:
+    head = ("Brokers", "After", "Until", "Count", "Min", "Median", "p99", "Max")
+    rows = []
+    for (brokers, fault), runs in groups.items():
+        outages = [outage for run in runs for turn in run["rounds"] for outage in turn["outages"]]
+        for after in dict.fromkeys(outage["after"] for outage in outages):
+            name = after if after == fault or "," in fault else f"{after} (of {fault})"
+            for column, until in UNTIL.items():
+                times = [waited(outage, column) for outage in outages if outage["after"] == after]
+                rows.append((brokers, name, until, *spread([time for time in times if time is not None])))
+    return table(head, rows)
+
+
+def waited(outage: dict[str, Any], column: str) -> float | None:
+    """How long service was away. A frozen broker is live when it goes on, so that a freeze counts from its end."""
+    time, ended = outage[column], outage["serving_s"] if outage["after"] == "freeze" else 0.0
+    return None if time is None or ended is None else time - ended
+
+
+def spread(times: Sequence[float]) -> list[str]:
+    ordered = sorted(times)
+    if not ordered:
+        return ["0", "", "", "", ""]
+    p99 = ordered[math.ceil(0.99 * len(ordered)) - 1]
+    found = (ordered[0], statistics.median(ordered), p99, ordered[-1])
+    return [str(len(ordered)), *(f"{time * 1000:,.0f}" for time in found)]
+
+
+def objections(runs: Sequence[Run]) -> list[str]:
+    found = [
+        f"- {PEERS[run['plan']['peer']]}, {run['plan']['ha']}, seed {run['plan']['seed']}: {objection}"
+        for run in runs
+        for objection in run["objections"]
+    ]
+    passed = sum(run["passed"] for run in runs)
+    count = f"{passed} of {len(runs)} drills passed, with messages of {runs[0]['plan']['size_bytes']:,} bytes."
+    return [f"{count} What the others object to:", "", *found] if found else [count]
+
+
+def page_of(runs: Sequence[Run]) -> str:
+    """The whole page."""
+    groups = grouped(runs)
+    sections: dict[str, tuple[str, Callable[[Groups], list[str]]]] = {
+        "What was lost": (
+            "Lost: confirmed, or seen by a consumer, and then never again. Torn: a transaction of which a part "
+            "happened.\nBranches left: prepared, and committed by nobody although their producer or consumer went on.",
+            what_was_lost,
+        ),
+        "What the faults met": (
+            "A fault that finds nothing under way proves nothing, and fails its drill. Smallest, median and largest "
+            "number at\nthe moment of the fault; messages of open transactions count as sends without an answer.",
+            what_was_met,
+        ),
+        "How long nobody was served": (
+            "Milliseconds, as clients of `embedclient` saw it with `retryInterval=100`. A kill counts from\n"
+            "the signal, a freeze from its end, a failback from the first connection that was lost.",
+            how_long,
+        ),
+    }
+    lines = [HEAD, *objections(runs)]
+    for title, (text, content) in sections.items():
+        lines += ["", f"## {title}", "", text, "", *content(groups)]
+    return "\n".join(lines) + "\n"
+
+
+def load() -> list[Run]:
+    """The runs whose results are kept."""
+    runs = json.loads(DATA.read_text(encoding="utf-8"))
+    assert isinstance(runs, list)
+    return runs
+
+
+def main() -> int:
+    """Take in the runs that are named, and write the page."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.reliability", description=__doc__)
+    parser.add_argument(
+        "runs", nargs="*", type=Path, metavar="RUN.json", help="the output of `embedbroker drill --json`"
+    )
+    parser.add_argument("--note", default="", help="a few words that stand beside these runs in the tables")
+    parser.add_argument("--add", action="store_true", help="keep the runs that are there")
+    arguments = parser.parse_args()
+    runs = load() if arguments.add or not arguments.runs else []
+    runs += [condensed(json.loads(path.read_text(encoding="utf-8")), arguments.note) for path in arguments.runs]
+    # A line for each run: whoever adds one changes one line.
+    DATA.write_text("[\n" + ",\n".join(json.dumps(run) for run in runs) + "\n]\n", encoding="utf-8")
+    PAGE.write_text(page_of(runs), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,51 @@
+"""The page on reliability is what its script makes of the kept results, and these prove what the page claims."""
+
+from __future__ import annotations
+
+from benchmarks.reliability import DATA, PAGE, condensed, load, page_of, struck, waited
+
+
+def test_the_page_is_written_from_the_data() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page_of(load())
+
+
+def test_a_line_of_the_data_is_a_run() -> None:
+    lines = DATA.read_text(encoding="utf-8").splitlines()
+    assert len(lines) == len(load()) + 2
+
+
+def test_our_long_runs_are_long_and_each_fault_met_something() -> None:
+    ours = [run for run in load() if run["plan"]["peer"] == "embedbroker"]
+    met = {
+        fault: [outage for run in ours for outage in struck([run]) if run["plan"]["faults"] == [fault]]
+        for fault in ("kill", "freeze")
+    }
+    assert len(met["kill"]) >= 100
+    assert len(met["freeze"]) >= 25
+    for outages in met.values():
+        assert all(outage["sends_waiting_outside_transactions"] for outage in outages)
+        assert all(outage["transactions_before_their_commit"] for outage in outages)
+    assert [run["objections"] for run in ours if not run["passed"]] == []
+
+
+def test_what_is_kept_of_a_run_tells_how_long_the_last_producer_waited() -> None:
+    outage = {
+        **dict.fromkeys(("unconfirmed_sends", "open_transactions", "prepared_branches"), 1),
+        **dict.fromkeys(("sends_waiting_outside_transactions", "transactions_before_their_commit"), 1),
+        "after": "kill",
+        "serving_s": 0.1,
+        "first_confirmed_s": 0.2,
+        "first_delivery_s": 0.2,
+        "producers_s": [0.2, 0.3],
+    }
+    run = {**load()[0], "rounds": [{"fault": "kill", "outages": [outage]}], "roles": [[0.1, "broker", "live"]]}
+    kept = condensed(run)
+    assert kept["rounds"][0]["outages"][0]["all_confirmed_s"] == 0.3
+    assert "roles" not in kept
+
+
+def test_a_freeze_counts_from_its_end_and_a_kill_from_its_beginning() -> None:
+    outage = {"serving_s": 2.0, "first_confirmed_s": 2.5, "first_delivery_s": None}
+    assert waited({**outage, "after": "freeze"}, "first_confirmed_s") == 0.5
+    assert waited({**outage, "after": "kill"}, "first_confirmed_s") == 2.5
+    assert waited({**outage, "after": "freeze"}, "first_delivery_s") is None
