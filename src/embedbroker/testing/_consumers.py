@@ -391,11 +391,11 @@ class SimulatedConsumer:
         self._committing = True
         failovers = self.host.failovers
         try:
-            if self.plan.kind is ConsumerKind.TRANSACTED:
-                yield session.commit()
+            if session.rollback_only:
+                # The client rolls back instead, and others get what that returns before its user hears of it.
+                yield from self._giving_back(self._ending(session, delivery))
             else:
-                assert delivery is not None, "acknowledge() is called on a message"
-                yield session.acknowledge(delivery)
+                yield self._ending(session, delivery)
         except JMSException as error:
             scene.world.note(self.name, "commit fails", f"{transaction} {error.error_code}")
             # The client has rolled the session back: what its user held and had not acknowledged is given back, and
@@ -418,6 +418,12 @@ class SimulatedConsumer:
         self._foretold.clear()
         self._transaction = None
         self._committing = False
+
+    def _ending(self, session: Session, delivery: Delivery | None) -> Call[None]:
+        if self.plan.kind is ConsumerKind.TRANSACTED:
+            return session.commit()
+        assert delivery is not None, "acknowledge() is called on a message"
+        return session.acknowledge(delivery)
 
     def _forward(self, producer: Producer) -> Steps:
         """Sends a message of its own inside the transaction."""

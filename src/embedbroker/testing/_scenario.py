@@ -40,7 +40,7 @@ __all__ = ["ScenarioFailed", "SeedResult", "run_group_seed", "run_plan", "run_se
 #: Virtual seconds that each phase may last.
 _SETUP_S, _WORK_S, _DRAIN_S, _ROLL_CALL_S, _LEAVE_S = 10.0, 300.0, 120.0, 60.0, 60.0
 _POLL_S = 0.2
-#: In one phase; brokers that wait ask for the live lock twenty times a second.
+#: In ten seconds; brokers that wait ask for the live lock twenty times a second.
 _EVENTS_PER_BROKER_MAX = 100_000
 #: Clients before this version spell the names of properties in the old way.
 _VERSION_WITH_MODERN_NAMES = 129

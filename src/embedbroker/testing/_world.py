@@ -7,6 +7,7 @@ The world knows actors only as something that takes events; nodes, clients, link
 from __future__ import annotations
 
 from heapq import heappop, heappush
+from math import inf
 from random import Random
 from typing import Protocol
 
@@ -17,6 +18,8 @@ __all__ = ["Actor", "SeededEntropy", "World"]
 
 #: The wall clock of every world starts here (2024-01-01T00:00:00Z), so that runs do not depend on today.
 WALL_START_MS = 1_704_067_200_000
+#: Virtual time in which events are counted to find out what spins.
+_COUNTED_S = 10.0
 
 
 class Actor(Protocol):
@@ -103,17 +106,19 @@ class World:
     def run(self, until: float, *, events_max: int = 100_000) -> bool:
         """Runs events up to the time ``until``, or until one of them calls `halt`. True if one did.
 
-        More than ``events_max`` events mean that something spins without time passing.
+        More than ``events_max`` events within ten seconds mean that something spins while hardly any time passes.
         """
         heap = self._heap
-        limit = self.events + events_max
+        limit, counted_until = 0, -inf
         self._halted = False
         while heap and heap[0][0] <= until:
             self.now, _, actor, event = heappop(heap)
             self.events += 1
+            if self.now >= counted_until:
+                limit, counted_until = self.events + events_max, self.now + _COUNTED_S
             actor.on_event(event)
             if self._halted:
                 return True
-            assert self.events < limit, f"{events_max} events by {self.now:.6f}: something spins"
+            assert self.events < limit, f"{events_max} events in {_COUNTED_S:g} s by {self.now:.6f}: something spins"
         self.now = max(self.now, until)
         return False

@@ -68,6 +68,18 @@ def test_time_that_does_not_pass_is_an_error() -> None:
         world.run(1.0, events_max=100)
 
 
+def test_a_long_run_with_many_events_does_not_spin() -> None:
+    world = World(1)
+
+    class Pulse:
+        def on_event(self, event: object) -> None:
+            world.after(1.0, self, event)
+
+    world.at(0.0, Pulse(), None)
+    assert not world.run(1000.0, events_max=100)
+    assert world.events > 900
+
+
 def test_streams_of_entropy_are_independent_and_fixed_by_the_seed() -> None:
     first, again = World(7), World(7)
     a, b = first.entropy(), first.entropy()
