@@ -370,6 +370,10 @@ class Session:
         call = self.line.request(SessionClose(), NullResponse)
         self._end_children()
         yield from settled(call)
+        if not call.sent and self.line.speaking:
+            # It gave up waiting for sessions that come back behind it. The broker has this one on a connection that
+            # lives, and would send its consumers messages for nobody; the answer goes to a channel without receiver.
+            self.line.post(SessionClose())
         self.line.close(self.closed_failure())
         self._on_closed(self)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from attrs import evolve
 
 from embedbroker.node import Node
@@ -235,6 +236,43 @@ def test_a_session_closed_while_its_reattachment_is_answered_is_closed_at_the_br
     assert list(pair.node.core.sessions) == [other.name]
     pair.finish(producer.send(text_message("one", "q")))
     assert take(pair, other, consumer) == ["one"]
+
+
+@pytest.mark.parametrize("forgotten", [False, True], ids=["reattached", "rebuilt"])
+def test_a_session_closed_while_others_come_back_behind_it_is_closed_at_the_broker(forgotten: bool) -> None:
+    """1. A session is back, its close waits for the others. 2. It waits longer than a call may, and gives up.
+    3. The connection lives on; left open there, the session's consumers would be sent messages for nobody."""
+    pair = NodePair(evolve(REATTACHING, call_failover_timeout_ms=3000))
+    session, other = open_session(pair), open_session(pair)
+    producer, _ = open_queue(pair, session)
+    pair.refuse_dials = True
+    if forgotten:
+        pair.restart_node()
+    else:
+        pair.finish(producer.send(text_message("one", "q")))
+        pair.cut()
+    close = session.close()
+    pair.advance(2.5)
+    pair.client_bytes.clear()
+    answers: list[bytes] = []
+
+    def hold(sender: str, data: bytes) -> bytes:
+        if sender == "client" or sent_kinds(pair).count(ReattachSession.TYPE) < 2:
+            return data
+        answers.append(data)
+        return b""
+
+    pair.filter = hold
+    pair.refuse_dials = False
+    pair.advance(1)
+    assert close.done and answers
+    pair.filter = lambda sender, data: data
+    for answer in answers:
+        pair.handle(pair.agent.step(BytesReceived(pair.dials[-1].connection, answer), pair.now))
+    pair.settle()
+    assert isinstance(pair.node, Node)
+    assert list(pair.node.core.sessions) == [other.name]
+    assert pair.finish(other.query_queue("q")).consumer_count == 0
 
 
 def test_a_request_that_is_never_answered_does_not_keep_those_behind_it_waiting_for_ever() -> None:
