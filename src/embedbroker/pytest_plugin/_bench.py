@@ -37,8 +37,6 @@ __all__ = ["Bench", "LeftBehind", "Surface"]
 # Of a journal file: what a start reserves is made in memory, and a test sends little.
 _SEGMENT_BYTES = 262_144
 _REPORT_WITHIN_S = 10.0
-# In real time a socket that was closed needs a moment until both of its tasks have noticed.
-_NOTICED_WITHIN_S = 1.0
 
 
 class Surface(Enum):
@@ -324,8 +322,7 @@ class Bench:
             return [peer for door in doors for peer in door.open_dialled()]
 
         if self.surface is not Surface.VIRTUAL:
-            with trio.move_on_after(_NOTICED_WITHIN_S):
-                await links.until(lambda: not left())
+            await links.until(lambda: not left())
         self._clients = left()
 
     async def _settle(self) -> None:
@@ -333,8 +330,7 @@ class Bench:
         fabric = self._fabric
         if fabric is not None:
             fabric.close()
-            with trio.move_on_after(_NOTICED_WITHIN_S):
-                await fabric.links.until(lambda: not fabric.leftovers())
+            await fabric.links.until(lambda: not fabric.leftovers())
 
     # -- when it is over -----------------------------------------------------------------------------------------
 

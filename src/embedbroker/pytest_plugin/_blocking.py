@@ -232,12 +232,15 @@ class BlockingBroker(_Assertions):
     def crash(self, *, torn: bool = False) -> None:
         self._thread.call(self._broker.crash, torn=torn)
 
-    def restart(self) -> Self:
-        self._thread.call(self._broker.restart)
+    def restart(self, *, in_sync: bool = False) -> Self:
+        self._thread.call(self._broker.restart, in_sync=in_sync)
         return self
 
     def wait_for_role(self, *roles: Role, timeout: float | None = None) -> None:
         self._thread.call(self._broker.wait_for_role, *roles, timeout=timeout)
+
+    def wait_in_sync(self, timeout: float | None = None) -> None:
+        self._thread.call(self._broker.wait_in_sync, timeout)
 
 
 class BlockingPair(_Assertions):
@@ -278,6 +281,13 @@ class BlockingPair(_Assertions):
 
     def wait_live(self, timeout: float | None = None) -> BlockingBroker:
         return self._twin(self._thread.call(self._pair.wait_live, timeout))
+
+    @property
+    def is_in_sync(self) -> bool:
+        return self._thread.call_now(lambda: self._pair.is_in_sync)
+
+    def wait_in_sync(self, timeout: float | None = None) -> None:
+        self._thread.call(self._pair.wait_in_sync, timeout)
 
     def wait_in_step(self, timeout: float | None = None) -> None:
         self._thread.call(self._pair.wait_in_step, timeout)

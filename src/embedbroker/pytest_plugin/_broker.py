@@ -166,11 +166,20 @@ class ManagedBroker:
         self._following.torn = self._around.random if torn else None
         await self.broker.crash()
 
-    async def restart(self) -> Self:
-        """Start it again; one that runs is stopped in an orderly way before."""
+    async def restart(self, *, in_sync: bool = False) -> Self:
+        """Start it again; one that runs is stopped in an orderly way before.
+
+        With ``in_sync`` it returns after `wait_in_sync`: when the pair could lose either of the two.
+
+        Raises:
+            WaitTimeout: it neither serves nor waits within 10 seconds, or has no whole copy 10 seconds later.
+        """
         if self.is_running:
             await self.stop()
-        return await self.start()
+        await self.start()
+        if in_sync:
+            await self.wait_in_sync()
+        return self
 
     async def _end(self) -> None:
         """The test is over."""
@@ -234,6 +243,27 @@ class ManagedBroker:
             return self._following.role in roles
 
         await self._around.waiting.until(holds, timeout, f"broker {self.name!r} {wanted}", self._describe)
+
+    async def wait_in_sync(self, timeout: float | None = None) -> None:
+        """Wait until it has a replicating backup that has all it confirmed, or is one.
+
+        Returns at once for a broker that does not replicate: it has the disk of its pair, or has no pair.
+
+        Raises:
+            WaitTimeout: it did not within ``timeout`` seconds, 10 unless given; the other may be down, or held apart.
+            IllegalStateException: it does not run.
+        """
+        __tracebackhide__ = True
+
+        def holds() -> bool:
+            self._following.require_running("wait for a whole copy")
+            return self._is_in_sync
+
+        await self._around.waiting.until(holds, timeout, f"broker {self.name!r} in sync", self._describe)
+
+    @property
+    def _is_in_sync(self) -> bool:
+        return not self._following.placed().replicates or self.broker.is_in_sync
 
     async def wait_for(
         self, *, queue: str, count: int | None = None, consumers: int | None = None, timeout: float | None = None

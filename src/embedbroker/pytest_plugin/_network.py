@@ -7,6 +7,8 @@ to know brokers and what they say.
 
 from __future__ import annotations
 
+import os
+import socket
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -22,8 +24,6 @@ from embedclient.transport import (
     TcpReservation,
     TransportLost,
     connect_tcp,
-    listen_tcp,
-    reserve_tcp,
     vm_listen,
 )
 
@@ -33,6 +33,8 @@ __all__ = ["Fabric", "MemoryFabric", "TcpFabric"]
 
 _READ_BYTES = 65_536
 _HOST = "127.0.0.1"
+# How long `Links.until` waits, in all: only for what is really left behind, for a closing is seen in the next pass.
+_PATIENCE_SHARES, _PATIENCE_SHARE_S = 4, 0.5
 
 
 class Links:
@@ -48,10 +50,17 @@ class Links:
         self._lookers.unpark_all()
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait until something that changes with closing holds."""
+        """Wait until something that changes with closing holds, or until it can be said that it will not.
+
+        A machine that stands still for longer than a wait ends it in the same moment in which it hears what happened
+        meanwhile. So the time is given in shares: one that passed unseen is followed by others.
+        """
         await trio.lowlevel.checkpoint()
-        while not holds():
-            await self._lookers.park()
+        for _ in range(_PATIENCE_SHARES):
+            with trio.move_on_after(_PATIENCE_SHARE_S):
+                while not holds():
+                    await self._lookers.park()
+                return
 
     def to(self, broker: str) -> Link:
         """What the clients of a broker come over."""
@@ -187,6 +196,91 @@ class _MemoryPort:
 # -- over TCP --------------------------------------------------------------------------------------------------------
 
 
+class _Doorway:
+    """A port number that belongs to one broker for the whole test, whether it listens there or not.
+
+    1. A broker crashes; its port is free. Others go on dialling it: clients, and the other broker of its pair.
+    2. Another broker, of this test or of one that runs beside it, is given the same number by the system.
+    3. It has visitors who take it for somebody else, and the first one cannot start again.
+    So the number is taken again in the same moment in which its listener closes. Who dials it is refused.
+    """
+
+    def __init__(self) -> None:
+        self._reservation: TcpReservation | None = _reserve(0)
+        self.number = self._reservation.port
+        self._listening: list[_DoorwayListener] = []
+        self._closed = False
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self._listening)
+
+    def listen(self) -> Listener:
+        """Let peers in.
+
+        Raises:
+            OSError: somebody took the number all the same.
+        """
+        reservation, self._reservation = self._reservation or _reserve(self.number), None
+        try:
+            [listener] = reservation.listen()
+        except BaseException:  # Ctrl-C, too
+            reservation.close()
+            raise
+        opened = _DoorwayListener(listener, self._taken_back)
+        self._listening.append(opened)
+        return opened
+
+    def _taken_back(self, listener: _DoorwayListener) -> None:
+        self._listening.remove(listener)
+        if self._closed:
+            return
+        try:
+            self._reservation = _reserve(self.number)
+        except OSError:
+            pass  # somebody was faster, and the next start says so
+
+    def close(self) -> None:
+        """Give the number back."""
+        self._closed = True
+        reservation, self._reservation = self._reservation, None
+        if reservation is not None:
+            reservation.close()
+
+
+class _DoorwayListener:
+    def __init__(self, listener: Listener, on_closed: Callable[[_DoorwayListener], None]) -> None:
+        self.port = listener.port
+        self.address = listener.address
+        self._listener = listener
+        self._on_closed: Callable[[_DoorwayListener], None] | None = on_closed
+
+    async def accept(self) -> ByteStream:
+        return await self._listener.accept()
+
+    def close(self) -> None:
+        self._listener.close()
+        on_closed, self._on_closed = self._on_closed, None
+        if on_closed is not None:
+            on_closed(self)
+
+
+def _reserve(number: int) -> TcpReservation:
+    """Bind a port without listening; 0 is one that is free. Not awaited: nobody can come in between."""
+    bound = socket.socket()
+    reservation = TcpReservation()
+    try:
+        bound.setblocking(False)
+        if os.name != "nt":
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((_HOST, number))
+        reservation.add(bound)
+    except BaseException:
+        bound.close()
+        raise
+    return reservation
+
+
 class TcpFabric:
     """Real sockets. Behind each of them stands a pipe of the link, with a task for either direction."""
 
@@ -199,13 +293,15 @@ class TcpFabric:
         self._ports: list[_TcpPort] = []
 
     async def place(self, broker: str) -> Port:
-        port = _TcpPort(self, broker, await reserve_tcp(_HOST, 0))
+        await trio.lowlevel.checkpoint()
+        port = _TcpPort(self, broker)
         self._ports.append(port)
         return port
 
     def leftovers(self) -> list[str]:
         ends = [f"the connection {end}" for link in self.links for end in link.open_ends()]
-        return ends + [f"the socket to {stream.peer}" for stream in self.open_sockets]
+        sockets = [f"the socket to {stream.peer}" for stream in self.open_sockets]
+        return [*ends, *sockets, *(f"the listener {name}" for port in self._ports for name in port.open_listeners())]
 
     def close(self) -> None:
         for port in self._ports:
@@ -254,34 +350,36 @@ class _SplicingListener:
 
 
 class _TcpPort:
-    def __init__(self, fabric: TcpFabric, broker: str, reservation: TcpReservation) -> None:
+    def __init__(self, fabric: TcpFabric, broker: str) -> None:
         self._fabric = fabric
         self._broker = broker
-        self._number = reservation.port
-        self._reservation: TcpReservation | None = reservation
-        self.url = f"tcp://{_HOST}:{reservation.port}"
-        self.console_url = ""
+        self._clients, self._peers = _Doorway(), _Doorway()
+        self.url = f"tcp://{_HOST}:{self._clients.number}"
+        self.console_url = f"tcp://{_HOST}:{self._peers.number}"
+        fabric.peers[self._clients.number] = (broker, self._peers.number)
 
     async def listen(self, config: BrokerConfig) -> list[Listener]:
-        reservation, self._reservation = self._reservation, None
-        # After the first time the number is free while the broker is down, as it is for any broker.
-        bound = reservation.listen() if reservation is not None else await listen_tcp(_HOST, self._number)
-        link = self._fabric.links.to(self._broker)
-        peers = await listen_tcp(_HOST, 0)
-        self._fabric.peers[self._number] = (self._broker, peers[0].port)
-        self.console_url = f"tcp://{_HOST}:{peers[0].port}"
-        return [*(_SplicingListener(self._fabric, listener, link) for listener in bound), *peers]
+        await trio.lowlevel.checkpoint()
+        clients = self._clients.listen()
+        try:
+            peers = self._peers.listen()
+        except BaseException:
+            clients.close()
+            raise
+        return [_SplicingListener(self._fabric, clients, self._fabric.links.to(self._broker)), peers]
 
     async def dial(self, connector: TransportConfiguration, timeout_s: float) -> ByteStream:
         if connector.port not in self._fabric.peers:
-            raise TransportLost(f"cannot connect to {connector.host}:{connector.port}: nobody was live there yet")
+            raise TransportLost(f"cannot connect to {connector.host}:{connector.port}: no broker of this test")
         target, port = self._fabric.peers[connector.port]
         stream = await connect_tcp(_HOST, port, timeout_s=timeout_s)
         ours, theirs = self._fabric.links.between(self._broker, target).pipe((self._broker, target))
         self._fabric.splice(stream, theirs)
         return ours
 
+    def open_listeners(self) -> list[str]:
+        return [f"of {self._broker}, {door.number}" for door in (self._clients, self._peers) if door.is_open]
+
     def close(self) -> None:
-        reservation, self._reservation = self._reservation, None
-        if reservation is not None:
-            reservation.close()
+        self._clients.close()
+        self._peers.close()

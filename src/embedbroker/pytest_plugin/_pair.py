@@ -146,9 +146,12 @@ class BrokerPair:
     def _live(self) -> ManagedBroker | None:
         return next((broker for broker in self.brokers if broker.is_live), None)
 
-    def _is_in_sync(self) -> bool:
-        """Whether the backup has all that was confirmed: both say so, or there is one disk."""
-        return PAIR_KINDS[self.kind].shares_disk or all(broker.broker.is_in_sync for broker in self.brokers)
+    @property
+    def is_in_sync(self) -> bool:
+        """Whether one serves, and the other has all that was confirmed and waits: either may be lost."""
+        return {Role.LIVE, Role.BACKUP} == {broker.role for broker in self.brokers} and all(
+            broker._is_in_sync for broker in self.brokers
+        )
 
     def _states(self) -> str:
         return ", ".join(broker._following.describe() for broker in self.brokers)
@@ -164,17 +167,22 @@ class BrokerPair:
         await self.wait_in_step()
 
     async def failover(self) -> ManagedBroker:
-        """Crash the live broker; returns the one that took over when it serves.
+        """Crash the live broker as soon as the other is in sync; returns the one that took over when it serves.
 
         Raises:
-            IllegalStateException: none is live, or nobody would take over.
-            WaitTimeout: the backup's copy was not in sync within 10 seconds; the link between them may be held.
+            IllegalStateException: nobody would take over, because only one of them runs.
+            WaitTimeout: they were not in sync within 10 seconds; the link between them may be held.
         """
-        gone = self.live
-        if not any(broker.role is Role.BACKUP for broker in self.brokers):
-            raise IllegalStateException(f"nobody would take over: {self._states()}; restart() the other broker first")
-        await self._until(self._is_in_sync, None, "a backup that is in sync")
-        await gone.crash()
+
+        def can() -> bool:
+            if not all(broker.is_running for broker in self.brokers):
+                raise IllegalStateException(f"nobody would take over: {self._states()}; restart() the other one first")
+            return self.is_in_sync
+
+        # Who is live may change until the moment of the crash: a primary that was restarted takes over by itself.
+        while not can():
+            await self._until(can, None, "a backup that is in sync")
+        await self.live.crash()
         return await self.wait_live()
 
     async def failback(self) -> ManagedBroker:
@@ -199,8 +207,18 @@ class BrokerPair:
         await self._until(lambda: self._live() is not None, timeout, "a live broker")
         return self.live
 
+    async def wait_in_sync(self, timeout: float | None = None) -> None:
+        """Wait until one serves, and the other has all that was confirmed and waits: until either may be lost.
+
+        Raises:
+            WaitTimeout: not within ``timeout`` seconds, 10 unless given; one may be down, or the link held.
+            IllegalStateException: none runs.
+        """
+        __tracebackhide__ = True
+        await self._until(lambda: self.is_in_sync, timeout, "a backup that is in sync")
+
     async def wait_in_step(self, timeout: float | None = None) -> None:
-        """Wait until one serves and the other stands by, its copy is in sync, and clients are told of it.
+        """Wait until they are in sync, and clients are told of the one that stands by.
 
         Raises:
             WaitTimeout: not within ``timeout`` seconds, 10 unless given.
@@ -210,12 +228,7 @@ class BrokerPair:
 
         def holds() -> bool:
             live = self._live()
-            return (
-                live is not None
-                and live._following.knows_backup
-                and {Role.LIVE, Role.BACKUP} == {b.role for b in self.brokers}
-                and self._is_in_sync()
-            )
+            return live is not None and live._following.knows_backup and self.is_in_sync
 
         await self._until(holds, timeout, "a live broker and its backup")
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
 from embedbroker import pytest_plugin
-from embedbroker.pytest_plugin import BrokerClock, BrokerPair, DiskSwitch, FaultPlan, Link, ManagedBroker
+from embedbroker.pytest_plugin import PAIR_MODES, BrokerClock, BrokerPair, DiskSwitch, FaultPlan, Link, ManagedBroker
 from embedbroker.pytest_plugin._blocking import (
     BlockingBroker,
     BlockingClock,
@@ -19,6 +20,7 @@ from embedbroker.pytest_plugin._blocking import (
 )
 
 ROOT = Path(__file__).parents[3]
+EXAMPLES = [ROOT / "examples" / "test_my_failover.py", ROOT / "examples" / "guide" / "test_with_fixtures.py"]
 PAGE = (ROOT / "docs" / "guide" / "testing.md").read_text()
 # What brokers, benches and pipes call.
 INNER = {
@@ -67,3 +69,13 @@ def test_the_example_of_a_stranger_uses_documented_names_only() -> None:
     used = set(re.findall(r"broker_pair\.(\w+)", source))
     assert used == {"url", "failover", "wait_for"}
     assert set(re.findall(r"^(?:from|import) (\w+)", source, re.MULTILINE)) == {"embedclient"}
+
+
+@pytest.mark.parametrize("options", [(), ("--embedbroker-real",)], ids=["virtual", "real"])
+def test_the_examples_pass_in_virtual_and_in_real_time(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    files = [shutil.copy(example, pytester.path) for example in EXAMPLES]
+    result = pytester.runpytest_inprocess("-p", "embedbroker.pytest_plugin", *options, *files)
+    result.assert_outcomes(passed=len(PAIR_MODES) * 4 + 2)

@@ -183,3 +183,72 @@ def test_a_test_that_asks_for_the_clock_in_real_time_is_skipped_with_the_reason(
     )
     result.assert_outcomes(skipped=1)
     result.stdout.fnmatch_lines(["*advance() needs virtual time"])
+
+
+@SURFACES
+def test_a_restart_waits_until_either_may_be_lost(inner: Inner, options: tuple[str, ...]) -> None:
+    result = inner(
+        """
+        async def test_it(broker_pair):
+            pair = broker_pair
+            assert pair.is_in_sync
+            for turn in range(3):
+                await pair.live.crash()
+                gone = pair.primary if not pair.primary.is_running else pair.backup
+                await put((await pair.wait_live()).url, "on one disk, or on the only one")
+                assert not pair.is_in_sync
+                await gone.restart(in_sync=True)
+                await pair.wait_in_sync()
+                assert pair.is_in_sync
+            await pair.failover()
+            await pair.wait_for(queue="orders", count=3)
+            pair.assert_nothing_lost()
+        """,
+        *options,
+    )
+    result.assert_outcomes(passed=len(PAIR_MODES))
+
+
+def test_a_failover_right_after_a_restart_crashes_whoever_is_live_then(inner: Inner) -> None:
+    result = inner(
+        """
+        @pytest.mark.parametrize("pause", [0.0, 0.01, 0.1, 1.0])
+        async def test_it(broker_pair, pause):
+            pair = broker_pair
+            await pair.failover()
+            await put(pair.url, "kept")
+            await pair.primary.restart()
+            await trio.sleep(pause)
+            taken_over = await pair.failover()
+            assert taken_over.is_live and [broker.is_running for broker in pair.brokers].count(True) == 1
+            await pair.wait_for(queue="orders", count=1)
+            pair.assert_nothing_lost()
+        """
+    )
+    result.assert_outcomes(passed=4 * len(PAIR_MODES))
+
+
+def test_a_wait_for_a_copy_says_why_it_is_not_there(inner: Inner) -> None:
+    result = inner(
+        """
+        async def test_pair(broker_pair):
+            pair = broker_pair
+            await pair.failover()
+            with pytest.raises(WaitTimeout, match="in sync: not within 1 s\\nbroker 'primary' crashed"):
+                await pair.wait_in_sync(timeout=1)
+            with pytest.raises(IllegalStateException, match="cannot wait for a whole copy: broker 'primary' crashed"):
+                await pair.primary.wait_in_sync()
+
+        async def test_copy(broker_pair):
+            if broker_pair.kind == "replication":
+                await broker_pair.failover()
+                broker_pair.link.partition()
+                with pytest.raises(WaitTimeout, match="broker 'primary' in sync: not within 10 s"):
+                    await broker_pair.primary.restart(in_sync=True)
+                broker_pair.link.heal()
+
+        async def test_alone(embedded_broker):
+            await embedded_broker.restart(in_sync=True)
+        """
+    )
+    result.assert_outcomes(passed=2 * len(PAIR_MODES) + 1)
