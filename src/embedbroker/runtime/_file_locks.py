@@ -54,8 +54,8 @@ class FileLocks:
             self.directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise LockFault(
-                f"cannot make the lock directory {self.directory}: {error.strerror}; make one that this broker can write"
-                " to, or set node_manager_lock_directory to another one"
+                f"cannot make the lock directory {self.directory}: {error.strerror}; make one that this broker can"
+                " write to, or set node_manager_lock_directory to another one"
             ) from error
         return _FileSession(self.directory, holder)
 

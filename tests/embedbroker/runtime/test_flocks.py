@@ -1,4 +1,4 @@
-"""What locks and leases in files have in common: file systems that hang, that have no locks, that nobody may write to."""
+"""What locks and leases in files have in common: file systems that hang, or have no locks, or may not be written to."""
 
 from __future__ import annotations
 
