@@ -335,7 +335,7 @@ class Mandate:
             return
         if self._tenancy is not None:
             self._try()
-        elif self._electorate.largest > 0 and self._live_elsewhere() is None:
+        elif not self._electorate.is_empty and self._live_elsewhere() is None:
             self._vote(starts=True)
 
     def _on_in_sync(self, standing: Standing) -> None:

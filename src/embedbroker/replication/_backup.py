@@ -47,6 +47,7 @@ from embedclient.wire.core import (
 
 from ._aside import begin_copy, finish_copy, is_in_doubt, leave_doubt
 from ._events import STREAM_CHANNEL, STREAM_FORMAT, Ending, EndingKind, Line, Refusal, ReplicaState, Standing
+from ._files import is_copied
 from ._lane import CopyLane, CopySteps, Numbers, Request, disk_steps
 from ._operations import names_in, restored, size_of
 
@@ -186,7 +187,7 @@ class Replica:
 
     def _on_begin(self, begin: CopyBegin) -> None:
         for file in begin.files:
-            if not storage.belongs(file.name) or not 0 <= file.kept <= file.size:
+            if not is_copied(file.name) or not 0 <= file.kept <= file.size:
                 raise RemoteProtocolError(f"a copy of {file.name!r} with {file.kept} of {file.size} bytes kept")
         self.state = ReplicaState.COPYING
         self._files = begin.files

@@ -63,11 +63,12 @@ _JOIN_CALLS_MAX = 20
 
 @define(eq=False)
 class _Issued:
-    """A piece of the journal's work: ``number`` in the stream, 0 when it does not go there."""
+    """A piece of work: ``number`` in the stream, 0 when it does not go there; ``is_beside`` when it is no journal's."""
 
     work: DiskWork
     number: int = 0
     for_both: bool = False
+    is_beside: bool = False
     results: tuple[object, ...] | None = None
 
 
@@ -91,6 +92,7 @@ class Duplication:
         self._identity = 0
         self._issued: dict[Lane, _Issued] = {}
         self._withheld: dict[Lane, DiskWork] = {}
+        self._beside: DiskWork | None = None
         self._done: dict[Lane, int] = {}
         self._completed: list[tuple[int, tuple[object, ...]]] = []
         self._lane = CopyLane(Numbers())
@@ -172,21 +174,36 @@ class Duplication:
         self._advance()
         return found
 
+    def do_beside(self, work: DiskWork) -> None:
+        """Work of somebody else than the journal, in one of its lanes, one at a time.
+
+        It does not wait for a right to be renewed: others may need what it stands for to renew theirs.
+        """
+        assert self._beside is None
+        self._beside = work
+
     def _release(self) -> list[DiskWork]:
         works = [work for work in self._withheld.values() if not self._must_wait(work)]
         for work in works:
             del self._withheld[work.lane]
             self._issue(work)
+        beside = self._beside
+        if beside is not None and beside.lane not in self._withheld and not self._must_wait(beside):
+            self._beside = None
+            self._issue(beside, is_beside=True)
+            works.append(beside)
         return works
 
     def _must_wait(self, work: DiskWork) -> bool:
+        if work.lane in self._issued:
+            return True
         copying = self._copying
         if copying is None:
             return False
         return copying.listing or bool(copying.uncopied.keys() & structural_names(work.operations))
 
-    def _issue(self, work: DiskWork) -> None:
-        issued = self._issued[work.lane] = _Issued(work)
+    def _issue(self, work: DiskWork, *, is_beside: bool = False) -> None:
+        issued = self._issued[work.lane] = _Issued(work, is_beside=is_beside)
         copying, flow = self._copying, self._flow
         if copying is not None and not copying.begun:
             return
@@ -197,6 +214,7 @@ class Duplication:
             return
         issued.for_both = self.state is not DuplicationState.COPYING
         if flow is None:
+            issued.for_both = not is_beside
             return  # HELD: nobody is there to send it to
         if copying is not None:
             copying.note_writes(work.operations)
@@ -325,6 +343,8 @@ class Duplication:
         held = self.state in (DuplicationState.HANDING_OVER, DuplicationState.SYNCHRONISED)
         if held:
             self.state = DuplicationState.HELD
+            for issued in self._issued.values():
+                issued.for_both &= not issued.is_beside
             self._log(f"lost backup {name}, which was in sync: {reason}")
         else:
             self.state = DuplicationState.ALONE
