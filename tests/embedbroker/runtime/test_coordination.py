@@ -28,9 +28,7 @@ def configured(path: Path, name: str, other: str, ports: dict[str, int]) -> Brok
     """What the broker.xml of one of the two says."""
     folder = path / name
     folder.mkdir()
-    connectors = "".join(
-        f"<connector name='{each}'>tcp://127.0.0.1:{port}</connector>" for each, port in ports.items()
-    )
+    connectors = "".join(f"<connector name='{each}'>tcp://127.0.0.1:{port}</connector>" for each, port in ports.items())
     loaded = load_text(
         folder,
         document(
