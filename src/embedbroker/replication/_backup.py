@@ -40,16 +40,15 @@ from embedclient.wire.core import (
     StreamMark,
     StreamType,
     decode_chunk,
-    decode_packet,
     decode_work,
-    encode_packet,
 )
 
 from ._aside import begin_copy, finish_copy, is_in_doubt, leave_doubt
-from ._events import STREAM_CHANNEL, STREAM_FORMAT, Ending, EndingKind, Line, Refusal, ReplicaState, Standing
+from ._events import STREAM_FORMAT, Ending, EndingKind, Line, Refusal, ReplicaState, Standing
 from ._files import is_copied
 from ._lane import CopyLane, CopySteps, Numbers, Request, disk_steps
 from ._operations import names_in, restored, size_of
+from ._seal import sealed, unsealed
 
 __all__ = ["Replica"]
 
@@ -150,7 +149,7 @@ class Replica:
             elif packet_type == StreamType.CHUNK:
                 self._on_chunk(decode_chunk(buffer, start, end))
             else:
-                self._on_packet(decode_packet(buffer, start, end, 0, False))
+                self._on_packet(unsealed(buffer, start, end, from_client=False))
         except RemoteProtocolError as error:
             self._break(f"the primary sent what makes no sense: {error}")
 
@@ -318,7 +317,7 @@ class Replica:
             self._send(StreamAnswer(lane, number))
 
     def _send(self, packet: Packet) -> None:
-        self._line.write_pieces([encode_packet(packet, STREAM_CHANNEL, 0)])
+        self._line.write_pieces([sealed(packet)])
 
     # -- the copy ------------------------------------------------------------------------------------------------
 

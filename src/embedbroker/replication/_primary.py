@@ -41,15 +41,14 @@ from embedclient.wire.core import (
     StreamAnswer,
     StreamFarewell,
     StreamMark,
-    decode_packet,
-    encode_packet,
 )
 
 from ._copying import Copying
-from ._events import STREAM_CHANNEL, STREAM_FORMAT, DuplicationState, Line, Refusal, Standing
+from ._events import STREAM_FORMAT, DuplicationState, Line, Refusal, Standing
 from ._lane import CopyLane, Numbers
 from ._operations import carried, structural_names
 from ._outflow import Outflow
+from ._seal import sealed, unsealed
 
 __all__ = ["Duplication"]
 
@@ -111,7 +110,7 @@ class Duplication:
 
     def refuse(self, line: Line, refusal: Refusal, text: str) -> None:
         """Tell a backup that it is not taken. The connection stays as it is."""
-        line.write_pieces([encode_packet(ReplicaRefused(refusal, text), STREAM_CHANNEL, 0)])
+        line.write_pieces([sealed(ReplicaRefused(refusal, text))])
 
     def register(self, line: Line, registration: ReplicaRegistration, standing: Standing) -> None:
         """A backup offers itself: take it, or say why not."""
@@ -279,7 +278,7 @@ class Duplication:
 
     def _on_frame(self, packet_type: int, buffer: bytes | bytearray, start: int, end: int) -> None:
         try:
-            self._on_packet(decode_packet(buffer, start, end, 0, True))
+            self._on_packet(unsealed(buffer, start, end, from_client=True))
         except RemoteProtocolError as error:
             self._give_up(f"it sent what makes no sense: {error}")
 
@@ -316,7 +315,7 @@ class Duplication:
         line = self._detach()
         if line is not None:
             farewell = StreamFarewell(Farewell.BROKEN, reason)
-            line.write_pieces([encode_packet(farewell, STREAM_CHANNEL, 0)])
+            line.write_pieces([sealed(farewell)])
             line.fail(f"replication: {reason}")
             self._lost(line.name, reason)
 
