@@ -44,7 +44,7 @@ from embedclient.wire.core import (
 )
 
 from ._aside import begin_copy, finish_copy, is_in_doubt, leave_doubt
-from ._events import STREAM_FORMAT, Ending, EndingKind, Line, Refusal, ReplicaState, Standing
+from ._events import STREAM_FORMAT, Ending, EndingKind, Line, Refusal, ReplicaState, Standing, other_format
 from ._files import is_copied
 from ._lane import CopyLane, CopySteps, Numbers, Request, disk_steps
 from ._operations import names_in, restored, size_of
@@ -177,7 +177,7 @@ class Replica:
 
     def _on_accepted(self, packet: ReplicaAccepted) -> None:
         if packet.format != STREAM_FORMAT:
-            raise RemoteProtocolError(f"format {packet.format} of replication")
+            raise RemoteProtocolError(other_format(packet.format))
         self.standing = Standing(
             packet.node_id, packet.journal_identity, packet.activation_sequence, packet.allows_fail_back
         )

@@ -44,7 +44,7 @@ from embedclient.wire.core import (
 )
 
 from ._copying import Copying
-from ._events import STREAM_FORMAT, DuplicationState, Line, Refusal, Standing
+from ._events import STREAM_FORMAT, DuplicationState, Line, Refusal, Standing, other_format
 from ._lane import CopyLane, Numbers
 from ._operations import carried, structural_names
 from ._outflow import Outflow
@@ -115,8 +115,7 @@ class Duplication:
     def register(self, line: Line, registration: ReplicaRegistration, standing: Standing) -> None:
         """A backup offers itself: take it, or say why not."""
         if registration.format != STREAM_FORMAT:
-            text = f"it speaks format {registration.format} of replication, and this broker {STREAM_FORMAT}"
-            self.refuse(line, Refusal.OTHER_FORMAT, text)
+            self.refuse(line, Refusal.OTHER_FORMAT, other_format(registration.format))
         elif registration.node_id not in ("", standing.node_id):
             self.refuse(line, Refusal.OTHER_NODE, f"this broker is {standing.node_id}")
         elif self._flow is not None or self.state is not DuplicationState.ALONE:

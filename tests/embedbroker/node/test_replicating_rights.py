@@ -131,6 +131,18 @@ def test_a_backup_takes_over_when_the_others_agree() -> None:
     goes_on(brokers, writer, "q")
 
 
+def test_a_quorum_that_was_configured_counts_and_not_how_many_there_were() -> None:
+    brokers = Brokers("pqxy")
+    for name in "pxy":
+        brokers.primary(name, evolve(VOTING_PRIMARY, group_name="g" if name == "p" else name, quorum_size=1))
+    brokers.backup("q", evolve(VOTING_BACKUP, quorum_size=5))
+    brokers.until_in_sync("p")
+    brokers.run(3.0)
+    brokers.crash("p")
+    brokers.until(lambda: "does not take over" in brokers.said("q"))
+    assert "2 could be asked, " in brokers.said("q") and "3 must say yes in a cluster of 5" in brokers.said("q")
+
+
 def test_a_backup_that_alone_lost_its_live_broker_does_not_take_over_and_joins_again() -> None:
     brokers, writer = three_pairs()
     brokers.part("p", "q")
