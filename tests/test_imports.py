@@ -17,7 +17,7 @@ EVERYWHERE = """
 BROKER = """
     embedbroker.kernel._selector_evaluation embedbroker.kernel._selector_grammar embedbroker.kernel._selector_tokens
     embedbroker.locks._ embedbroker.runtime._directory embedbroker.runtime._disk embedbroker.runtime._file_locks
-    embedbroker.runtime._journal_directory
+    embedbroker.runtime._flocks embedbroker.runtime._journal_directory
     embedbroker.runtime._lock embedbroker.runtime._threaded embedbroker.storage._
     embedclient._client embedclient.agent embedclient.model._jms_
 """

@@ -9,7 +9,8 @@ from ._peer import CONTROL_CHANNEL, PING_CHANNEL, STREAM_CHANNEL, FrameReceiver,
 from ._questions import ballot_to_go_on, ballot_to_take_over, hear_votes, repeat_question
 from ._rivals import refuse_other_backups
 from ._topology import Change, Listener, Member, MemberDown, MemberUp, Topology, Verdict
-from ._voter import Bid, Voter, connector_text, leads_to
+from ._voter import Voter, WordStore, connector_text, leads_to
+from ._words import Bid, DamagedWords, Words
 
 __all__ = [
     "CONTROL_CHANNEL",
@@ -21,6 +22,7 @@ __all__ = [
     "Change",
     "Contact",
     "ControlLink",
+    "DamagedWords",
     "Electorate",
     "FrameReceiver",
     "Guest",
@@ -38,6 +40,8 @@ __all__ = [
     "Topology",
     "Verdict",
     "Voter",
+    "WordStore",
+    "Words",
     "ballot_to_go_on",
     "ballot_to_take_over",
     "connector_text",

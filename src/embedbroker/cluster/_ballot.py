@@ -42,16 +42,27 @@ def votes_needed(size: int) -> int:
 
 
 class Electorate:
-    """Remembers how many live brokers a cluster has had at the same time."""
+    """Remembers which nodes a cluster has had live at the same time, when it was largest."""
 
     def __init__(self, membership: Membership) -> None:
-        self.largest = 0
+        self._nodes: tuple[str, ...] = ()
         self._membership = membership
         membership.topology.listen(self._count)
 
     def _count(self, _change: object) -> None:
-        members = self._membership.topology.members.values()
-        self.largest = max(self.largest, sum(member.live is not None for member in members))
+        nodes = [node_id for node_id, member in self._membership.topology.members.items() if member.live is not None]
+        if len(nodes) > len(self._nodes):
+            self._nodes = tuple(nodes)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody was live yet, as far as is known here."""
+        return not self._nodes
+
+    def size_with(self, node_id: str) -> int:
+        """How many there are with a node that votes are about. A broker that starts again may find itself among them,
+        when the others have not noticed yet that it was gone."""
+        return len(self._nodes) + (node_id not in self._nodes)
 
 
 @define(eq=False)

@@ -15,7 +15,8 @@ from ._ballot import Ballot, Electorate, votes_needed
 from ._link import ControlLink
 from ._membership import Membership
 from ._peer import CONTROL_CHANNEL
-from ._voter import Bid, connector_text, leads_to
+from ._voter import connector_text, leads_to
+from ._words import Bid
 
 __all__ = ["ballot_to_go_on", "ballot_to_take_over", "hear_votes", "repeat_question"]
 
@@ -37,7 +38,7 @@ def ballot_to_go_on(policy: _Policy, membership: Membership, electorate: Elector
     ballot = Ballot(
         membership,
         _question_to_go_on(membership, activation),
-        _size(policy, electorate),
+        _size(policy, electorate, membership.node_id),
         1,
         GOES_ON_WITHIN_S,
         0.0,
@@ -53,10 +54,9 @@ def ballot_to_take_over(
 ) -> Ballot | None:
     """As many rounds as the policy says, the first after a moment; None when nobody has to be asked.
 
-    ``starts``: nobody is lost, a broker begins with the data that it has. That is one round, and nobody in the cluster
-    has counted this broker yet.
+    ``starts``: nobody is lost, a broker begins with the data that it has. That is one round.
     """
-    size = _size(policy, electorate) + (1 if starts and policy.quorum_size < 0 else 0)
+    size = _size(policy, electorate, node_id)
     if votes_needed(size) == 0:
         return None
     is_primary = isinstance(policy, ReplicationPrimary)
@@ -75,8 +75,8 @@ def ballot_to_take_over(
     return ballot
 
 
-def _size(policy: _Policy, electorate: Electorate) -> int:
-    return policy.quorum_size if policy.quorum_size >= 0 else electorate.largest
+def _size(policy: _Policy, electorate: Electorate, node_id: str) -> int:
+    return policy.quorum_size if policy.quorum_size >= 0 else electorate.size_with(node_id)
 
 
 def repeat_question(link: ControlLink, membership: Membership, activation: int) -> None:

@@ -11,49 +11,55 @@ take over. Both can be told yes by an Artemis broker, one after the other, whose
 
 So an embedbroker says in its question which activation of the node it would end and who it is, and one that answers
 keeps its word: for each activation it says yes to one asker only, however its topology changes. Any two majorities have
-a voter in common. A voter that has not known the live broker itself says no: it may have forgotten its word.
+a voter in common.
+
+A word that is forgotten is as good as none:
+
+1. P loses its backup B, and V tells it that it may go on. P confirms messages.
+2. V's process is killed and started again. P dies.
+3. B asks, and V, which has heard of P from others meanwhile, tells it that it may take over.
+
+So a word is on the disk before anybody hears of it, beside the journal: whoever is live next with that journal is the
+same voter, and keeps it. A broker that has no disk would forget, so it says no, and so does one that is not live: the
+word of its node is another broker's. A voter that does not know yet who else is there, because it has just begun, says
+no as well: it may be the only one that has not heard of the live broker.
 """
 
 from __future__ import annotations
 
 import re
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
 
-from attrs import field, frozen
-
+from embedbroker.config import Role
 from embedclient.model import TransportConfiguration
 from embedclient.wire.core import LiveVote, Packet, QuorumVote, QuorumVoteReply, decode_vote, encode_vote
 
 from ._membership import Membership
 from ._peer import CONTROL_CHANNEL
 from ._topology import Topology
+from ._words import Bid, DamagedWords, Words
 
-__all__ = ["Bid", "Voter", "connector_text", "leads_to"]
+__all__ = ["Voter", "WordStore", "connector_text", "leads_to"]
 
-# More nodes than any cluster has, so that a broken peer cannot fill the memory.
-_WORDS_MAX = 1_000
-_BID = re.compile(r"embedbroker (activation|start)=(\d{1,18}) (.+)\Z", re.ASCII | re.DOTALL)
+# Questions that may wait for the disk. A cluster has far fewer brokers, and each asks twice.
+_WAITING_MAX = 1_000
 _PARAMETER = re.compile(r"[?&](host|port)=([^&]*)")
 
 
-@frozen
-class Bid:
-    """Who wants to be the only one that goes on from an activation of a node.
+class WordStore(Protocol):
+    """Where words survive a power cut."""
 
-    ``starts``: a primary that begins its life. The whole cluster may begin with it, so voters need not have known it.
-    """
+    #: Why nothing is read or written any more, and who is told of that.
+    failure: str | None
+    on_failure: Callable[[], None] | None
 
-    activation: int
-    asker: str
-    starts: bool = field(default=False, eq=False)
+    def read(self, then: Callable[[bytes | None], None]) -> None:
+        """Read the file; None: there is none."""
 
-    def __str__(self) -> str:
-        return f"embedbroker {'start' if self.starts else 'activation'}={self.activation} {self.asker}"
-
-    @classmethod
-    def read(cls, text: str | None) -> Bid | None:
-        """From the text of a question; None for one of Artemis."""
-        match = _BID.match(text) if text is not None else None
-        return cls(int(match[2]), match[3], match[1] == "start") if match is not None else None
+    def replace(self, text: bytes, then: Callable[[], None]) -> None:
+        """Replace the file; ``then`` is called when that is durable."""
 
 
 def connector_text(connector: TransportConfiguration) -> str:
@@ -79,27 +85,65 @@ def leads_to(text: str | None, connector: TransportConfiguration) -> bool:
 
 
 class Voter:
-    """The memory of one broker, as long as it lives."""
+    """Of one life of a broker. Without a ``store`` it gives no word.
 
-    def __init__(self, topology: Topology) -> None:
+    ``is_live``: whether its word is that of its node. ``is_informed``: whether it has looked who else is there. ``say``
+    tells the operator why it says no to everybody.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        store: WordStore | None,
+        is_live: Callable[[], bool],
+        is_informed: Callable[[], bool],
+        say: Callable[[str], None],
+    ) -> None:
         self._topology = topology
-        # To whom this broker gave its word, by node id.
-        self._given: dict[str, Bid] = {}
+        self._store = store
+        self._is_live = is_live
+        self._is_informed = is_informed
+        self._say = say
+        self._has_said = False
+        # Not known before they are read, which is when the first is asked for.
+        self._words: Words | None = None
+        self._is_busy = False
+        self._waiting: deque[tuple[LiveVote, Callable[[LiveVote], None]]] = deque()
+        if store is not None:
+            store.on_failure = self._on_failure
 
-    def listen(self, membership: Membership) -> None:
-        """Answer whoever asks, over whichever connection, and whatever this broker is."""
-        membership.guests.handlers[QuorumVote] = lambda guest, packet: guest.peer.send(
-            self._reply(packet), CONTROL_CHANNEL
-        )
-        membership.handlers[QuorumVote] = lambda link, packet: link.send(self._reply(packet), CONTROL_CHANNEL)
+    @classmethod
+    def of(cls, membership: Membership, store: WordStore | None, say: Callable[[str], None]) -> Voter:
+        """Who answers for a member of a cluster, over whichever connection it is asked."""
+        is_live, is_informed = lambda: membership.role is Role.LIVE, lambda: membership.is_informed
+        voter = cls(membership.topology, store, is_live, is_informed, say)
+        membership.guests.handlers[QuorumVote] = lambda guest, packet: voter._hear(packet, guest.peer.send)
+        membership.handlers[QuorumVote] = lambda link, packet: voter._hear(packet, link.send)
+        return voter
 
-    def _reply(self, packet: Packet) -> QuorumVoteReply:
+    def _hear(self, packet: Packet, send: Callable[[Packet, int], None]) -> None:
         """Raises RemoteProtocolError: the question cannot be read."""
         assert isinstance(packet, QuorumVote)
-        return QuorumVoteReply(packet.handler, encode_vote(self.answer(decode_vote(packet.vote))))
+        handler = packet.handler
+        self.ask(
+            decode_vote(packet.vote),
+            lambda answer: send(QuorumVoteReply(handler, encode_vote(answer)), CONTROL_CHANNEL),
+        )
 
-    def answer(self, question: LiveVote) -> LiveVote:
-        """True means yes: to a live broker that it may go on, to a backup that it may take over."""
+    def ask(self, question: LiveVote, reply: Callable[[LiveVote], None]) -> None:
+        """Answer, at once or when the word that this takes cannot be forgotten any more.
+
+        True means yes: to a live broker that it may go on, to a backup that it may take over.
+        """
+        answer, bid = self._view(question)
+        if bid is None:
+            reply(answer)
+        elif len(self._waiting) < _WAITING_MAX:
+            self._waiting.append((question, reply))
+            self._go_on()
+
+    def _view(self, question: LiveVote) -> tuple[LiveVote, Bid | None]:
+        """The answer as things stand now, and the word that it takes."""
         node_id = question.node_id
         member = self._topology.members.get(node_id)
         live = member.live if member is not None else None
@@ -109,19 +153,76 @@ class Voter:
             answer = LiveVote(question.vote, node_id, connector_text(live))
         bid = Bid.read(question.text)
         if bid is None or not answer.vote:
-            return answer
+            return answer, None
         if question.vote and answer.text != bid.asker:
             # Somebody else is live for that node id, as far as is known here: the text tells.
-            return answer
+            return answer, None
         known = bid.starts or live is not None or self._topology.removal_of(node_id) is not None
-        return answer if known and self._gives(node_id, bid) else LiveVote(False, node_id, None)
+        if (known or self._is_informed()) and self._may_speak():
+            return answer, bid
+        return LiveVote(False, node_id, None), None
 
-    def _gives(self, node_id: str, bid: Bid) -> bool:
-        given = self._given.get(node_id)
-        if given is not None and given != bid and given.activation >= bid.activation:
+    def _may_speak(self) -> bool:
+        if self._store is None:
+            self._tell("it has no data_directory, and would forget to whom it gave its word")
             return False
-        self._given.pop(node_id, None)
-        self._given[node_id] = bid
-        if len(self._given) > _WORDS_MAX:
-            del self._given[next(iter(self._given))]
+        return self._is_live() and self._store.failure is None
+
+    def _tell(self, why: str) -> None:
+        if not self._has_said:
+            self._has_said = True
+            self._say(f"does not vote for other brokers of the cluster that want to be live: {why}")
+
+    # -- words ---------------------------------------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        """Answer those who wait, up to the first whose word has to be read or written."""
+        while self._waiting and not self._is_busy:
+            question, reply = self._waiting[0]
+            answer, bid = self._view(question)
+            if bid is not None and self._begins(question.node_id, bid):
+                return
+            self._waiting.popleft()
+            given = bid is None or (self._words is not None and self._words.has(question.node_id, bid))
+            reply(answer if given else LiveVote(False, question.node_id, None))
+
+    def _begins(self, node_id: str, bid: Bid) -> bool:
+        """Whether something has to be done on the disk first; it goes on when that is done."""
+        store, words = self._store, self._words
+        assert store is not None
+        if words is not None and (words.has(node_id, bid) or not words.may_have(node_id, bid)):
+            return False
+        self._is_busy = True
+        if words is None:
+            store.read(self._on_read)
+        else:
+            following = words.with_word(node_id, bid)
+            store.replace(following.text(), lambda: self._on_written(following))
         return True
+
+    def _on_read(self, text: bytes | None) -> None:
+        try:
+            words = Words.read(text) if text is not None else Words()
+        except DamagedWords:
+            self._store = None
+            self._has_said = False
+            self._tell(
+                "votes.state, which says to whom it gave its word, is damaged; remove that file, beside the journal,"
+                " while all pairs of the cluster have a live broker and a backup that is in sync"
+            )
+        else:
+            self._words = words
+        self._is_busy = False
+        self._go_on()
+
+    def _on_written(self, words: Words) -> None:
+        self._words = words
+        self._is_busy = False
+        self._go_on()
+
+    def _on_failure(self) -> None:
+        """The store failed: whoever waits is told no."""
+        assert self._store is not None and self._store.failure is not None
+        self._tell(self._store.failure)
+        self._is_busy = False
+        self._go_on()

@@ -19,18 +19,37 @@ if TYPE_CHECKING:
     from embedbroker.storage import Journal
 
     from ._mandate import Mandate
+    from ._small_file import SmallFile
 
-__all__ = ["make_mandate", "make_membership"]
+__all__ = ["make_mandate", "make_membership", "make_words"]
+
+_WORDS_BYTES_MAX = 1024 * 1024
+# Below the numbers of the record.
+_FIRST_NUMBER_OF_WORDS = -(1 << 41)
 
 
-def make_membership(config: BrokerConfig, dials: Dials, log: Callable[[str], None]) -> Membership | None:
+def make_words(config: BrokerConfig, journal: Journal | None) -> SmallFile | None:
+    """Where a voter keeps its word; one without a disk has no such place."""
+    if config.cluster_connection is None or journal is None:
+        return None
+    from embedbroker.replication import NEW_VOTES_FILE, VOTES_FILE
+
+    from ._small_file import SmallFile
+
+    title = "the words that it gave to others (votes.state)"
+    return SmallFile(VOTES_FILE, NEW_VOTES_FILE, title, _WORDS_BYTES_MAX, _FIRST_NUMBER_OF_WORDS)
+
+
+def make_membership(
+    config: BrokerConfig, dials: Dials, log: Callable[[str], None], words: SmallFile | None
+) -> Membership | None:
     """Of a broker that has a cluster connection. It answers votes, and backups of another make, whatever it is."""
     if config.cluster_connection is None:
         return None
     from embedbroker.cluster import Membership, Voter, refuse_other_backups
 
     membership = Membership(config, SERVER_VERSION, dials, log)
-    Voter(membership.topology).listen(membership)
+    Voter.of(membership, words, log)
     refuse_other_backups(membership, log)
     return membership
 

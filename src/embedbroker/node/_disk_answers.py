@@ -1,7 +1,8 @@
 """What the disk answers, on its way to whoever gave it the work.
 
 Responsible for holding answers back while it is not sure that this broker may still be live, and for telling those of a
-replicating broker's copies from the journal's own. Refuses to know what follows from them for the node.
+replicating broker's copies, and of a voter's words, from the journal's own. Refuses to know what follows from them for
+the node.
 """
 
 from __future__ import annotations
@@ -9,13 +10,16 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from embedbroker import storage
+
 from ._inputs import DiskDone, DiskFailed
 
 if TYPE_CHECKING:
-    from embedbroker import storage
     from embedclient.model import Instant
 
-    from ._copies import Copies
+    from ._mandate import Mandate
+    from ._outputs import Output
+    from ._small_file import SmallFile
 
 __all__ = ["DiskAnswers"]
 
@@ -26,13 +30,24 @@ class DiskAnswers:
     Answers that come later wait for `release`.
     """
 
-    __slots__ = ("_copies", "_journal", "_late", "sure_until")
+    __slots__ = ("_copies", "_journal", "_late", "_words", "sure_until")
 
-    def __init__(self, journal: storage.Journal | None, copies: Copies | None) -> None:
+    def __init__(self, journal: storage.Journal | None, mandate: Mandate | None, words: SmallFile | None) -> None:
         self.sure_until = math.inf
         self._journal = journal
-        self._copies = copies
+        self._copies = mandate.copies if mandate is not None else None
+        self._words = words
+        if self._copies is not None:
+            self._copies.words = words
         self._late: list[DiskDone | DiskFailed] = []
+
+    def collect_words(self, outputs: list[Output], now: Instant) -> None:
+        """What the disk is to do for a voter; with copies it goes their way."""
+        words = self._words
+        if words is not None and words.waits and self._copies is None and now.monotonic <= self.sure_until:
+            work = words.take_work(storage.Lane.RECORD)
+            assert work is not None
+            outputs.append(work)
 
     def on_done(self, done: DiskDone, now: Instant) -> bool:
         """The disk did what it was asked; returns whether the journal was told."""
@@ -41,6 +56,8 @@ class DiskAnswers:
             return False
         if self._copies is not None:
             self._copies.on_disk_done(done.batch, done.results)
+            return False
+        if self._words is not None and self._words.on_disk_done(done.batch, done.results):
             return False
         assert self._journal is not None
         self._journal.on_disk_done(done.batch, done.results, now)
@@ -52,6 +69,8 @@ class DiskAnswers:
             self._late.append(failed)
             return False
         if self._copies is not None and self._copies.on_disk_failed(failed.batch, failed.fault):
+            return False
+        if self._words is not None and self._words.on_disk_failed(failed.batch, failed.fault):
             return False
         assert self._journal is not None
         self._journal.on_disk_failed(failed.batch, failed.fault, now)
@@ -68,3 +87,4 @@ class DiskAnswers:
     def drop(self) -> None:
         """Nobody waits for answers any more."""
         self._late.clear()
+        self._words = None

@@ -1,8 +1,8 @@
 """A replicating broker's right to be live, from the first question to the last word: its `Tenure`.
 
 Responsible for when it is a backup, when it may be live, and what is true of its record then. Refuses to carry any of
-it out: the node asks what it should become. `Standby` has what a backup does, `Incumbent` what a live broker does,
-``_stages`` the ways from one to the other.
+it out: the node asks what it should become. `Standby` has what a backup does, `Candidacy` how it asks to be live,
+`Incumbent` what a live broker does, ``_stages`` the ways from one to the other.
 """
 
 from __future__ import annotations
@@ -13,19 +13,12 @@ from typing import TYPE_CHECKING
 from attrs import evolve
 
 from embedbroker import locks
-from embedbroker.cluster import (
-    Ballot,
-    ControlLink,
-    Electorate,
-    Guest,
-    Membership,
-    ballot_to_take_over,
-    hear_votes,
-)
+from embedbroker.cluster import ControlLink, Electorate, Guest, Membership, hear_votes
 from embedbroker.config import BrokerConfig, ReplicationBackup, ReplicationPrimary, Role
 from embedbroker.replication import Ending, EndingKind, ReplicaRecord, ReplicaRegistration, Standing
 from embedclient.model import Instant
 
+from ._candidacy import Candidacy
 from ._copies import Copies
 from ._incumbent import Incumbent
 from ._inputs import LockDone, LockFailed
@@ -74,9 +67,12 @@ class Mandate:
         self._standby = Standby(config, policy, settings, cluster, self.copies, self._say, emit)
         self._standby.on_in_sync = self._on_in_sync
         self._standby.on_over = self._on_over
+        self._candidacy = Candidacy(
+            policy, cluster, self._electorate, self.copies.keeper, self._tenancy, self._note, self._standby.say
+        )
+        self._candidacy.on_granted = self._become_granted
+        self._candidacy.on_refused = self._stand_by
         self._incumbent: Incumbent | None = None
-        self._ballot: Ballot | None = None
-        self._starts = False  # the ballot is about data from before, nobody was lost
         self._hands_over = False
         # When it looks again: for a live broker, or at the lock manager.
         self._due: float | None = None
@@ -243,7 +239,7 @@ class Mandate:
         dues = [self._due] if self._stage in (Stage.LOOKING, Stage.STANDING_BY) else []
         if self._stage is Stage.STANDING_BY:
             dues.append(self._standby.next_deadline())
-        parts = (self._tenancy, self._ballot, self._incumbent)
+        parts = (self._tenancy, self._candidacy, self._incumbent)
         dues += [part.next_deadline() for part in parts if part is not None]
         return min((due for due in dues if due is not None), default=None)
 
@@ -260,7 +256,7 @@ class Mandate:
         elif self._stage is Stage.LOOKING:
             self._look_for_live(now)
         elif self._stage is Stage.VOTING:
-            self._look_at_ballot(now)
+            self._candidacy.on_time()
         if self._incumbent is not None:
             self._incumbent.on_time(now)
             self._follow_incumbent()
@@ -311,8 +307,9 @@ class Mandate:
         return record.in_sync and (record.activation > 0 or isinstance(self._policy, ReplicationPrimary))
 
     def _look_for_live(self, now: Instant) -> None:
-        if self._live_elsewhere() is not None:
-            self._note(False, f"{self._live_elsewhere()} is live for this node: waits as its backup, to be live again")
+        rival = self._candidacy.rival()
+        if rival is not None:
+            self._note(False, f"{rival} is live for this node: waits as its backup, to be live again")
             self._stand_by()
         elif self._cluster.is_informed or (self._due is not None and now.monotonic >= self._due):
             self._vote(starts=True)
@@ -335,7 +332,7 @@ class Mandate:
             return
         if self._tenancy is not None:
             self._try()
-        elif self._electorate.largest > 0 and self._live_elsewhere() is None:
+        elif not self._electorate.is_empty and self._candidacy.rival() is None:
             self._vote(starts=True)
 
     def _on_in_sync(self, standing: Standing) -> None:
@@ -376,9 +373,14 @@ class Mandate:
     # -- asking --------------------------------------------------------------------------------------------------
 
     def _try(self) -> None:
-        assert self._tenancy is not None
         self._move(Stage.TRYING)
-        self._tenancy.try_to_activate(self.now.monotonic)
+        self._candidacy.ask_manager()
+
+    def _vote(self, *, starts: bool = False) -> None:
+        if self._candidacy.ask_others(starts=starts):
+            self._move(Stage.VOTING)
+        else:
+            self._become_granted()
 
     def _follow_tenancy(self) -> None:
         tenancy = self._tenancy
@@ -388,59 +390,10 @@ class Mandate:
         if tenancy.failure is not None and self.failure is None and self._stage is not Stage.LEAVING:
             self._fail(tenancy.failure)
         if trial is not None and self._stage is Stage.TRYING:
-            self._on_trial(trial)
+            self._candidacy.on_trial(trial)
         elif trial is not None and self._incumbent is not None:
             self._incumbent.on_trial(trial)
             self._follow_incumbent()
-
-    def _on_trial(self, trial: locks.Trial) -> None:
-        if trial.verdict is locks.Verdict.GRANTED:
-            self._become_granted()
-            return
-        if trial.verdict is locks.Verdict.STALE:
-            self._standby.say(f"may not be live, and waits as backup: {trial.text}")
-            self.copies.keeper.record = evolve(self._record, in_sync=False)
-        else:
-            why = "the lock manager is asked again" if trial.verdict is locks.Verdict.FAILED else "waits as backup"
-            self._standby.say(f"{why}: {trial.text}")
-        self._stand_by()
-
-    def _vote(self, *, starts: bool = False) -> None:
-        self._starts = starts
-        cluster, electorate, record = self._cluster, self._electorate, self._record
-        if not starts or self._policy.vote_on_replication_failure:
-            self._ballot = ballot_to_take_over(
-                self._policy, cluster, electorate, self.node_id, record.activation, starts=starts
-            )
-        if self._ballot is None:
-            self._become_granted()
-        else:
-            self._move(Stage.VOTING)
-
-    def _look_at_ballot(self, now: Instant) -> None:
-        ballot = self._ballot
-        assert ballot is not None
-        ballot.on_time(now.monotonic)
-        live = self._live_elsewhere()
-        if live is None and ballot.won is None:
-            return
-        self._ballot = None
-        what = "begin with the data that is here" if self._starts else "take over"
-        if live is None and ballot.won:
-            self._note(False, f"may {what}: {ballot.told}")
-            self._become_granted()
-            return
-        self._standby.say(f"does not {what}: {ballot.told if live is None else f'{live} is live'}")
-        if not self._policy.vote_on_replication_failure:
-            # A live broker that does not ask may go on without this copy, and nobody else would know.
-            self.copies.keeper.write(evolve(self._record, in_sync=False))
-        self._stand_by()
-
-    def _live_elsewhere(self) -> str | None:
-        """Who is live for this node, if there is a connection to it."""
-        member = self._cluster.topology.members.get(self.node_id)
-        live = member.live if member is not None else None
-        return live.name if live is not None and self._cluster.link_to(live) is not None else None
 
     # -- being live ----------------------------------------------------------------------------------------------
 
@@ -469,9 +422,7 @@ class Mandate:
             self._incumbent.on_registration(guest, packet)
 
     def _on_reply(self, link: ControlLink, packet: object) -> None:
-        if self._ballot is not None:
-            self._ballot.on_reply(link, packet, self.now.monotonic)
-            self._look_at_ballot(self.now)
+        self._candidacy.on_reply(link, packet)
         if self._incumbent is not None:
             self._incumbent.on_reply(link, packet, self.now)
             self._follow_incumbent()

@@ -21,7 +21,7 @@ from embedbroker.kernel import Kernel
 from embedbroker.protocols import CoreService, ResendAccount, restore_message
 from embedclient.model import Entropy, Instant, make_uuid, uuid_text
 
-from ._assembly import make_mandate, make_membership
+from ._assembly import make_mandate, make_membership, make_words
 from ._connections import Connections
 from ._decisions import Decisions
 from ._dials import Dials
@@ -92,7 +92,8 @@ class Node:
         self._now = Instant(0.0, 0)
         self._outputs: list[Output] = []
         self.dials = Dials(config, self._notice)
-        self.cluster = self.core.cluster = make_membership(config, self.dials, self._log)
+        words = make_words(config, self.journal)
+        self.cluster = self.core.cluster = make_membership(config, self.dials, self._log, words)
         self._check_due: float | None = None
         self._tenure_due: float | None = None
         # When the next thing is due that has its time, as the host was told last.
@@ -108,9 +109,8 @@ class Node:
         self._tenure: Tenure | Mandate | None = self._mandate
         if has_locks and self._mandate is None:
             self._tenure = Tenure(config, self.cluster, int.from_bytes(entropy.random_bytes(8), "big") >> 1)
-        self._disk_answers = DiskAnswers(self.journal, self._mandate.copies if self._mandate is not None else None)
-        self._fails_over = False
-        self._said_stopped = False
+        self._disk_answers = DiskAnswers(self.journal, self._mandate, words)
+        self._fails_over = self._said_stopped = False
 
     @property
     def is_running(self) -> bool:
@@ -442,6 +442,7 @@ class Node:
                 stirred = True
                 self.cluster.on_time()
             self.dials.collect(self._outputs, now)
+            self._disk_answers.collect_words(self._outputs, now)
         self._outputs += self._decisions.answers() if self._decisions.waiting else ()
         if self.connections.dirty:
             stirred = True

@@ -16,14 +16,17 @@ from ._events import (
     ReplicaState,
     Standing,
 )
+from ._files import NEW_VOTES_FILE, VOTES_FILE
 from ._primary import Duplication
 from ._record import NEW_NODE_RECORD_FILE, NODE_RECORD_FILE, DamagedRecord, ReplicaRecord
 
 __all__ = [
     "NEW_NODE_RECORD_FILE",
+    "NEW_VOTES_FILE",
     "NODE_RECORD_FILE",
     "STREAM_CHANNEL",
     "STREAM_FORMAT",
+    "VOTES_FILE",
     "Choice",
     "DamagedRecord",
     "Duplication",

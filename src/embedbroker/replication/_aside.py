@@ -18,6 +18,7 @@ from embedbroker import storage
 from embedbroker.storage import UNFINISHED_COPY, DiskOperation
 from embedclient.wire.core import CopyBegin
 
+from ._files import is_copied
 from ._lane import CopySteps, Request
 
 __all__ = ["begin_copy", "finish_copy", "is_in_doubt", "leave_doubt"]
@@ -36,7 +37,7 @@ def begin_copy(begin: CopyBegin, saved_max: int) -> CopySteps:
     """Bring the directory to what the copy begins with. ``saved_max`` -1 keeps all journals that were in the way."""
     (names,) = yield (storage.ListFiles(),)
     assert isinstance(names, tuple)
-    present = [name for name in names if storage.belongs(name)]
+    present = [name for name in names if is_copied(name)]
     if begin.afresh:
         yield from _put_aside(present, names, saved_max)
         present = []

@@ -40,15 +40,15 @@ from embedclient.wire.core import (
     StreamMark,
     StreamType,
     decode_chunk,
-    decode_packet,
     decode_work,
-    encode_packet,
 )
 
 from ._aside import begin_copy, finish_copy, is_in_doubt, leave_doubt
-from ._events import STREAM_CHANNEL, STREAM_FORMAT, Ending, EndingKind, Line, Refusal, ReplicaState, Standing
+from ._events import STREAM_FORMAT, Ending, EndingKind, Line, Refusal, ReplicaState, Standing, other_format
+from ._files import is_copied
 from ._lane import CopyLane, CopySteps, Numbers, Request, disk_steps
 from ._operations import names_in, restored, size_of
+from ._seal import sealed, unsealed
 
 __all__ = ["Replica"]
 
@@ -149,7 +149,7 @@ class Replica:
             elif packet_type == StreamType.CHUNK:
                 self._on_chunk(decode_chunk(buffer, start, end))
             else:
-                self._on_packet(decode_packet(buffer, start, end, 0, False))
+                self._on_packet(unsealed(buffer, start, end, from_client=False))
         except RemoteProtocolError as error:
             self._break(f"the primary sent what makes no sense: {error}")
 
@@ -177,7 +177,7 @@ class Replica:
 
     def _on_accepted(self, packet: ReplicaAccepted) -> None:
         if packet.format != STREAM_FORMAT:
-            raise RemoteProtocolError(f"format {packet.format} of replication")
+            raise RemoteProtocolError(other_format(packet.format))
         self.standing = Standing(
             packet.node_id, packet.journal_identity, packet.activation_sequence, packet.allows_fail_back
         )
@@ -186,7 +186,7 @@ class Replica:
 
     def _on_begin(self, begin: CopyBegin) -> None:
         for file in begin.files:
-            if not storage.belongs(file.name) or not 0 <= file.kept <= file.size:
+            if not is_copied(file.name) or not 0 <= file.kept <= file.size:
                 raise RemoteProtocolError(f"a copy of {file.name!r} with {file.kept} of {file.size} bytes kept")
         self.state = ReplicaState.COPYING
         self._files = begin.files
@@ -317,7 +317,7 @@ class Replica:
             self._send(StreamAnswer(lane, number))
 
     def _send(self, packet: Packet) -> None:
-        self._line.write_pieces([encode_packet(packet, STREAM_CHANNEL, 0)])
+        self._line.write_pieces([sealed(packet)])
 
     # -- the copy ------------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from embedbroker.storage import DiskOperation, Lane
 from embedclient.errors import LocalProtocolError
 from embedclient.wire.core import CopiedFile, CopyBegin, ReplicaInventory, StreamMark
 
+from ._files import is_copied
 from ._lane import CopySteps, Request
 from ._outflow import Outflow
 
@@ -102,7 +103,7 @@ class Copying:
         yield self._is_quiet
         (found,) = yield (storage.ListFiles(),)
         assert isinstance(found, tuple)
-        names = [name for name in found if storage.belongs(name)]
+        names = [name for name in found if is_copied(name)]
         stats = (yield tuple([storage.Stat(name) for name in names])) if names else ()
         self.listing = False
         return {name: size for name, size in zip(names, stats, strict=True) if isinstance(size, int)}

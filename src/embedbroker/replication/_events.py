@@ -23,6 +23,7 @@ __all__ = [
     "Refusal",
     "ReplicaState",
     "Standing",
+    "other_format",
 ]
 
 # Where everything but the registration travels.
@@ -125,3 +126,11 @@ class Standing:
     journal_identity: int
     activation_sequence: int
     allows_fail_back: bool
+
+
+def other_format(theirs: int) -> str:
+    """What to tell the operator of two brokers that do not understand each other."""
+    return (
+        f"the other broker speaks format {theirs} of replication, and this one {STREAM_FORMAT}: install the same"
+        " version on both"
+    )

@@ -13,6 +13,8 @@ from embedbroker import storage
 from embedclient.errors import RemoteProtocolError
 from embedclient.wire.core import OperationCode, StreamOperation
 
+from ._files import is_copied
+
 __all__ = ["carried", "names_in", "restored", "size_of", "structural_names"]
 
 _WRITE, _SYNC, _RENAME, _ALLOCATE, _TRUNCATE, _REMOVE, _SYNC_NAMES = map(int, OperationCode)
@@ -55,7 +57,7 @@ def restored(operations: Sequence[StreamOperation]) -> list[storage.DiskOperatio
         if code == _SYNC_NAMES:
             found.append(storage.SyncDirectory())
             continue
-        if not storage.belongs(file) or (code == _RENAME and not storage.belongs(other)):
+        if not is_copied(file) or (code == _RENAME and not is_copied(other)):
             raise RemoteProtocolError(f"{file or 'nothing'!r} {other!r} is no name of a journal's file")
         found.append(_operation(code, file, number, data, other))
     return found

@@ -22,12 +22,12 @@ from embedclient.wire.core import (
     StreamOperation,
     StreamWork,
     encode_chunk,
-    encode_packet,
     encode_work,
 )
 
 from ._events import STREAM_CHANNEL, Line
 from ._operations import size_of
+from ._seal import sealed
 
 __all__ = ["Outflow"]
 
@@ -65,7 +65,7 @@ class Outflow:
 
     def send(self, packet: Packet) -> None:
         """A packet that is not answered by number."""
-        self.line.write_pieces([encode_packet(packet, STREAM_CHANNEL, 0)])
+        self.line.write_pieces([sealed(packet)])
 
     def send_work(
         self,

@@ -41,15 +41,14 @@ from embedclient.wire.core import (
     StreamAnswer,
     StreamFarewell,
     StreamMark,
-    decode_packet,
-    encode_packet,
 )
 
 from ._copying import Copying
-from ._events import STREAM_CHANNEL, STREAM_FORMAT, DuplicationState, Line, Refusal, Standing
+from ._events import STREAM_FORMAT, DuplicationState, Line, Refusal, Standing, other_format
 from ._lane import CopyLane, Numbers
 from ._operations import carried, structural_names
 from ._outflow import Outflow
+from ._seal import sealed, unsealed
 
 __all__ = ["Duplication"]
 
@@ -63,11 +62,12 @@ _JOIN_CALLS_MAX = 20
 
 @define(eq=False)
 class _Issued:
-    """A piece of the journal's work: ``number`` in the stream, 0 when it does not go there."""
+    """A piece of work: ``number`` in the stream, 0 when it does not go there; ``is_beside`` when it is no journal's."""
 
     work: DiskWork
     number: int = 0
     for_both: bool = False
+    is_beside: bool = False
     results: tuple[object, ...] | None = None
 
 
@@ -91,6 +91,7 @@ class Duplication:
         self._identity = 0
         self._issued: dict[Lane, _Issued] = {}
         self._withheld: dict[Lane, DiskWork] = {}
+        self._beside: DiskWork | None = None
         self._done: dict[Lane, int] = {}
         self._completed: list[tuple[int, tuple[object, ...]]] = []
         self._lane = CopyLane(Numbers())
@@ -109,13 +110,12 @@ class Duplication:
 
     def refuse(self, line: Line, refusal: Refusal, text: str) -> None:
         """Tell a backup that it is not taken. The connection stays as it is."""
-        line.write_pieces([encode_packet(ReplicaRefused(refusal, text), STREAM_CHANNEL, 0)])
+        line.write_pieces([sealed(ReplicaRefused(refusal, text))])
 
     def register(self, line: Line, registration: ReplicaRegistration, standing: Standing) -> None:
         """A backup offers itself: take it, or say why not."""
         if registration.format != STREAM_FORMAT:
-            text = f"it speaks format {registration.format} of replication, and this broker {STREAM_FORMAT}"
-            self.refuse(line, Refusal.OTHER_FORMAT, text)
+            self.refuse(line, Refusal.OTHER_FORMAT, other_format(registration.format))
         elif registration.node_id not in ("", standing.node_id):
             self.refuse(line, Refusal.OTHER_NODE, f"this broker is {standing.node_id}")
         elif self._flow is not None or self.state is not DuplicationState.ALONE:
@@ -172,21 +172,36 @@ class Duplication:
         self._advance()
         return found
 
+    def do_beside(self, work: DiskWork) -> None:
+        """Work of somebody else than the journal, in one of its lanes, one at a time.
+
+        It does not wait for a right to be renewed: others may need what it stands for to renew theirs.
+        """
+        assert self._beside is None
+        self._beside = work
+
     def _release(self) -> list[DiskWork]:
         works = [work for work in self._withheld.values() if not self._must_wait(work)]
         for work in works:
             del self._withheld[work.lane]
             self._issue(work)
+        beside = self._beside
+        if beside is not None and beside.lane not in self._withheld and not self._must_wait(beside):
+            self._beside = None
+            self._issue(beside, is_beside=True)
+            works.append(beside)
         return works
 
     def _must_wait(self, work: DiskWork) -> bool:
+        if work.lane in self._issued:
+            return True
         copying = self._copying
         if copying is None:
             return False
         return copying.listing or bool(copying.uncopied.keys() & structural_names(work.operations))
 
-    def _issue(self, work: DiskWork) -> None:
-        issued = self._issued[work.lane] = _Issued(work)
+    def _issue(self, work: DiskWork, *, is_beside: bool = False) -> None:
+        issued = self._issued[work.lane] = _Issued(work, is_beside=is_beside)
         copying, flow = self._copying, self._flow
         if copying is not None and not copying.begun:
             return
@@ -197,6 +212,7 @@ class Duplication:
             return
         issued.for_both = self.state is not DuplicationState.COPYING
         if flow is None:
+            issued.for_both = not is_beside
             return  # HELD: nobody is there to send it to
         if copying is not None:
             copying.note_writes(work.operations)
@@ -261,7 +277,7 @@ class Duplication:
 
     def _on_frame(self, packet_type: int, buffer: bytes | bytearray, start: int, end: int) -> None:
         try:
-            self._on_packet(decode_packet(buffer, start, end, 0, True))
+            self._on_packet(unsealed(buffer, start, end, from_client=True))
         except RemoteProtocolError as error:
             self._give_up(f"it sent what makes no sense: {error}")
 
@@ -298,7 +314,7 @@ class Duplication:
         line = self._detach()
         if line is not None:
             farewell = StreamFarewell(Farewell.BROKEN, reason)
-            line.write_pieces([encode_packet(farewell, STREAM_CHANNEL, 0)])
+            line.write_pieces([sealed(farewell)])
             line.fail(f"replication: {reason}")
             self._lost(line.name, reason)
 
@@ -325,6 +341,8 @@ class Duplication:
         held = self.state in (DuplicationState.HANDING_OVER, DuplicationState.SYNCHRONISED)
         if held:
             self.state = DuplicationState.HELD
+            for issued in self._issued.values():
+                issued.for_both &= not issued.is_beside
             self._log(f"lost backup {name}, which was in sync: {reason}")
         else:
             self.state = DuplicationState.ALONE

@@ -1,4 +1,4 @@
-"""The driver of one node on trio: moves bytes, runs disk batches, keeps one timer. It decides nothing.
+"""The driver of one node on trio: moves bytes, asks the lock store, keeps one timer. It decides nothing.
 
 A step never awaits, so cancellation falls between steps. Ctrl-C falls outside of all of this, into the program's main
 task: a step that ends in its middle would leave records half gathered. Inputs that arise while outputs are delivered
@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from time import perf_counter
 from typing import TYPE_CHECKING
 
 import trio
@@ -29,8 +28,6 @@ from embedbroker.node import (
     Dial,
     Dialed,
     DialFailed,
-    DiskDone,
-    DiskFailed,
     Input,
     Level,
     Node,
@@ -49,6 +46,7 @@ from embedclient.transport import ByteStream, Listener, TransportLost, dial
 from ._clock import EdgeClock
 from ._collector import collector_paused
 from ._decisions import Decisions
+from ._disk_lanes import DiskLanes
 
 if TYPE_CHECKING:
     from ._lock_lane import LockLane
@@ -59,13 +57,6 @@ __all__ = ["Host"]
 READ_BYTES = 256 * 1024
 # What writes took is reported in sums of this size: a step per write would cost as much as a small message.
 REPORT_WRITTEN_BYTES = 128 * 1024
-# A batch up to this size is written and synced on the loop while the disk is fast: a hop to a thread and back costs
-# 0.25 ms, a sync on a good disk 0.1 ms (docs/performance.md). Once syncs take longer on average, a thread is cheaper.
-INLINE_BATCH_BYTES = 64 * 1024
-INLINE_SYNC_SECONDS_MAX = 0.0004
-# A batch waits for one pass of the scheduler, so that connections that are readable in that pass share it. Once a
-# single connection has caused this many batches in a row there is nobody to wait for, and the pass is saved.
-LONE_BATCHES_MIN = 8
 # Each lane of the disk, and the lock store, has one batch at a time. Not threads of trio's default limiter: a program
 # that keeps all of those busy, waiting for this broker perhaps, would stop its journal.
 THREADS = 5
@@ -106,8 +97,6 @@ class Host:
         self.observer: Observer | None = None
         self.dial: Callable[[TransportConfiguration, float], Awaitable[ByteStream]] = dial
         self._nursery = nursery
-        self._disk = disk
-        self._in_memory = disk is not None and storage.loop_latency_s(disk) is not None
         self._logger = logger
         self._lock_lane = lock_lane
         self._on_role = on_role
@@ -120,15 +109,9 @@ class Host:
         self._next_number = 1
         self._armed = trio.CancelScope()
         self._armed_for = float("inf")
-        self._work: deque[storage.DiskWork] = deque()
-        self._work_waiting = trio.Event()
-        self._background: deque[storage.DiskWork] = deque()
-        self._background_waiting = trio.Event()
         self._given_up = False
         self._threads = trio.CapacityLimiter(THREADS)
-        self._sync_seconds = 0.0
-        self._lone_peer = 0
-        self._lone_batches = 0
+        self._lanes = DiskLanes(disk, node, nursery, self._threads, self._take) if disk is not None else None
         # A peer is slow or not by what is reported: less than half a high-water mark may be on its way here.
         self._report_bytes = min(REPORT_WRITTEN_BYTES, node.config.output_high_water_bytes // 4)
 
@@ -137,9 +120,8 @@ class Host:
     def start(self) -> None:
         """Begin; `ready` is set when the node serves."""
         self._nursery.start_soon(self._keep_time)
-        if self._disk is not None:
-            self._nursery.start_soon(self._run_journal_lane, self._disk)
-            self._nursery.start_soon(self._run_background_lane, self._disk)
+        if self._lanes is not None:
+            self._lanes.start()
         self.feed(Command(CommandKind.START))
 
     def stop(self, *, fails_over: bool = False) -> None:
@@ -175,6 +157,8 @@ class Host:
     def give_up(self) -> None:
         """End at once: pipes close without a word, and what the disk still answers is of no interest."""
         self._given_up = True
+        if self._lanes is not None:
+            self._lanes.give_up()
         self._decisions.abandon()
         for peer in list(self._peers.values()):
             peer.stream.close()
@@ -200,19 +184,21 @@ class Host:
 
     def _step_inputs(self) -> None:
         self._stepping = True
-        inputs, node, clock = self._inputs, self.node, self._clock
+        inputs, node, clock, lanes = self._inputs, self.node, self._clock, self._lanes
         try:
             while inputs:
                 input = inputs.popleft()
                 for output in node.step(input, clock.now()):
                     if type(output) is SendBytes:
                         self._send(output.connection, output.data)
-                    elif self._disk is not None and type(output) is storage.DiskWork:
-                        self._order(output)
+                    elif lanes is not None and type(output) is storage.DiskWork:
+                        lanes.order(output)
                     else:
                         self._deliver(output)
-                if self._work:
-                    self._begin_work(input)
+                if lanes is not None and lanes.waiting:
+                    answer = lanes.begin(input)
+                    if answer is not None:
+                        inputs.append(answer)
         finally:
             self._stepping = False
         if self.observer is not None:
@@ -221,15 +207,6 @@ class Host:
         if deadline is not None and deadline < self._armed_for:
             self._armed_for = deadline
             self._armed.deadline = deadline
-
-    def _order(self, work: storage.DiskWork) -> None:
-        if work.lane is storage.Lane.JOURNAL:
-            self._work.append(work)
-        elif work.lane is storage.Lane.BACKGROUND:
-            self._background.append(work)
-            self._background_waiting.set()
-        elif self._disk is not None:
-            self._nursery.start_soon(self._run_beside, self._disk, work)
 
     def _deliver(self, output: object) -> None:
         match output:
@@ -416,82 +393,3 @@ class Host:
         answer = await trio.to_thread.run_sync(lane.run, work, limiter=self._threads, abandon_on_cancel=True)
         if not self._given_up:
             self.feed(answer)
-
-    # -- disk ----------------------------------------------------------------------------------------------------
-
-    @enable_ki_protection
-    async def _run_journal_lane(self, disk: storage.Disk) -> None:
-        """One batch after the other. Runs after the connections that were readable in the same pass, so their records
-        are gathered into the next batch."""
-        while True:
-            while not self._work:
-                self._work_waiting = trio.Event()
-                await self._work_waiting.wait()
-            work = self._work.popleft()
-            if self._is_quick(work):
-                self._take(self._run(disk, work))
-                if self._work:
-                    await trio.lowlevel.checkpoint()
-            else:
-                await self._run_apart(disk, work)
-
-    def _begin_work(self, cause: Input) -> None:
-        """A batch is to be written: by the journal lane in the next pass, or here if nobody else was seen to share."""
-        if self._disk is not None and type(cause) is BytesReceived:
-            if cause.connection != self._lone_peer:
-                self._lone_peer = cause.connection
-                self._lone_batches = 0
-            elif self._lone_batches < LONE_BATCHES_MIN:
-                self._lone_batches += 1
-            elif self._is_quick(self._work[0]):
-                self._inputs.append(self._run(self._disk, self._work.popleft()))
-                return
-        self._work_waiting.set()
-
-    def _is_quick(self, work: storage.DiskWork) -> bool:
-        """Whether a batch costs less on the loop than in a thread."""
-        if self._in_memory:
-            return self._disk is not None and not storage.loop_latency_s(self._disk)
-        node = self.node
-        # Recovery reads much; a backup that is in sync does what a live broker does.
-        if self._sync_seconds > INLINE_SYNC_SECONDS_MAX or not (node.is_running or node.role is Role.BACKUP):
-            return False
-        size = 0
-        for operation in work.operations:
-            if type(operation) is storage.WriteAt:
-                for data in operation.data:
-                    size += len(data)
-        return size <= INLINE_BATCH_BYTES
-
-    @enable_ki_protection
-    async def _run_background_lane(self, disk: storage.Disk) -> None:
-        while True:
-            while not self._background:
-                self._background_waiting = trio.Event()
-                await self._background_waiting.wait()
-            await self._run_apart(disk, self._background.popleft())
-
-    @enable_ki_protection
-    async def _run_beside(self, disk: storage.Disk, work: storage.DiskWork) -> None:
-        """A lane that only a replicating broker uses; whoever asks waits for the answer before it asks again."""
-        await self._run_apart(disk, work)
-
-    async def _run_apart(self, disk: storage.Disk, work: storage.DiskWork) -> None:
-        """In a thread; or, for a disk in memory, here when its time has passed."""
-        if self._in_memory:
-            await trio.sleep(storage.loop_latency_s(disk) or 0.0)
-            return self._take(self._run(disk, work))
-        answer = await trio.to_thread.run_sync(self._run, disk, work, limiter=self._threads)
-        if not self._given_up:
-            self.feed(answer)
-
-    def _run(self, disk: storage.Disk, work: storage.DiskWork) -> DiskDone | DiskFailed:
-        """Run a batch and keep a running average of what journal batches take."""
-        begin = perf_counter()
-        try:
-            results = disk.run(work.operations)
-        except storage.DiskFault as fault:
-            return DiskFailed(work.batch, fault)
-        if work.lane is storage.Lane.JOURNAL:
-            self._sync_seconds += 0.1 * (perf_counter() - begin - self._sync_seconds)
-        return DiskDone(work.batch, results)

@@ -138,17 +138,6 @@ def test_a_directory_that_is_gone_is_named(tmp_path: Path) -> None:
     session.close()
 
 
-def test_a_file_system_without_locks_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def flock(descriptor: int, kind: int) -> None:
-        raise OSError(95, "Operation not supported")
-
-    monkeypatch.setattr("fcntl.flock", flock)
-    session = FileLocks(tmp_path).open("first")
-    with pytest.raises(LockFault, match="Operation not supported; its file system has no locks, node_manager_lock_dir"):
-        session.run((Acquire(Lock.LIVE),))
-    session.close()
-
-
 @pytest.mark.parametrize("call", ["pwrite", "ftruncate", "fstat"])
 def test_a_lock_that_cannot_be_noted_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
     def full(*_arguments: object) -> None:

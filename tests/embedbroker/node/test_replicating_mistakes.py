@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from copy import deepcopy
 
+import pytest
 from attrs import evolve
 
 from embedbroker.config import LockManager, ReplicationPrimary, Role
-from embedbroker.storage import ListFiles, Sync, SyncDirectory, WriteAt
+from embedbroker.storage import ListFiles, Read, Remove, Sync, SyncDirectory, Truncate, WriteAt
 
 from .replicating import BACKUP, PRIMARY, Brokers, goes_on, pair
 
@@ -100,6 +101,44 @@ def test_a_copied_directory_beside_a_lock_manager_becomes_a_backup() -> None:
     host.start()
     brokers.run(10.0)
     assert brokers.roles == {"p": "live", "q": "backup"}
+
+
+def test_the_journal_of_another_node_is_refused_with_what_to_do() -> None:
+    brokers = Brokers("px", manager=True)
+    for name in "px":
+        brokers.primary(name, evolve(PRIMARY, group_name=name))
+        writer = brokers.writer(name)
+        brokers.until(lambda writer=writer: len(writer.confirmed) > 3)  # type: ignore[misc]
+        brokers.crash(name)
+    host, other = brokers.hosts["p"], brokers.hosts["x"].disk
+    (record,) = host.disk.run((Read("node.state", 0, 4096),))
+    assert isinstance(record, bytes)
+    other.run((Truncate("node.state", 0), WriteAt("node.state", 0, (record,)), Sync("node.state"), SyncDirectory()))
+    host.disk = other
+    host.start()
+    brokers.run(5.0)
+    assert "the journal is not that of node" in (brokers.failures["p"] or "")
+    assert "put that back, or remove the record beside it (node.state)" in (brokers.failures["p"] or "")
+
+
+@pytest.mark.parametrize("saved_max", [0, 1])
+def test_a_journal_that_is_in_the_way_of_a_copy_is_kept_if_it_is_to_be(saved_max: int) -> None:
+    brokers = Brokers("pq", manager=True)
+    brokers.primary("q", PRIMARY)
+    writer = brokers.writer("q")
+    brokers.until(lambda: len(writer.confirmed) > 3)
+    brokers.crash("q")
+    disk = brokers.hosts["q"].disk
+    disk.run((Remove("node.state"), SyncDirectory()))
+    brokers.primary("p", PRIMARY)
+    host = brokers.build("q", evolve(BACKUP, max_saved_replicated_journals_size=saved_max))
+    host.disk = disk
+    host.start()
+    brokers.until_in_sync("p")
+    (names,) = disk.run((ListFiles(),))
+    assert isinstance(names, tuple)
+    kept = [name for name in names if name.startswith("oldreplica.")]
+    assert len(kept) == saved_max and all(name.startswith("oldreplica.1.segment-") for name in kept)
 
 
 def test_a_lock_manager_that_has_forgotten_is_not_believed() -> None:

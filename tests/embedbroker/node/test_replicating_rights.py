@@ -6,7 +6,7 @@ from attrs import evolve
 
 from embedbroker.config import ReplicationBackup, ReplicationPrimary, Role
 from embedbroker.node import DiskDone, SendBytes, Stopped
-from embedbroker.storage import Lane
+from embedbroker.storage import Lane, Read
 from embedclient.model import Instant
 from tests.simulation.store_group import Writer
 
@@ -131,6 +131,18 @@ def test_a_backup_takes_over_when_the_others_agree() -> None:
     goes_on(brokers, writer, "q")
 
 
+def test_a_quorum_that_was_configured_counts_and_not_how_many_there_were() -> None:
+    brokers = Brokers("pqxy")
+    for name in "pxy":
+        brokers.primary(name, evolve(VOTING_PRIMARY, group_name="g" if name == "p" else name, quorum_size=1))
+    brokers.backup("q", evolve(VOTING_BACKUP, quorum_size=5))
+    brokers.until_in_sync("p")
+    brokers.run(3.0)
+    brokers.crash("p")
+    brokers.until(lambda: "does not take over" in brokers.said("q"))
+    assert "2 could be asked, " in brokers.said("q") and "3 must say yes in a cluster of 5" in brokers.said("q")
+
+
 def test_a_backup_that_alone_lost_its_live_broker_does_not_take_over_and_joins_again() -> None:
     brokers, writer = three_pairs()
     brokers.part("p", "q")
@@ -170,6 +182,75 @@ def test_a_primary_whose_backup_took_over_and_died_does_not_begin_with_its_older
     brokers.until(lambda: "gives way to the primary" in brokers.said("q"))
     brokers.until_role("p", Role.LIVE)
     goes_on(brokers, writer, "p")
+
+
+def test_an_older_primary_that_starts_first_after_a_power_failure_does_not_begin_with_its_data() -> None:
+    """1. p dies, x and y tell q that it may take over, and q confirms more. 2. The power fails. 3. p, x and y are back,
+    q is not: x and y have kept their word, so p waits for q."""
+    brokers, writer = three_pairs()
+    brokers.crash("p")
+    brokers.until_role("q", Role.LIVE)
+    goes_on(brokers, writer, "q")
+    for name in "qxy":
+        brokers.crash(name)
+    for name in "xy":
+        brokers.hosts[name].start()
+    brokers.run(3.0)
+    brokers.hosts["p"].start()
+    brokers.run(15.0)
+    assert brokers.roles["p"] == "backup"
+    brokers.hosts["q"].start()
+    brokers.until_role("p", Role.LIVE)
+    goes_on(brokers, writer, "p")
+
+
+def test_a_broker_that_starts_again_before_the_others_noticed_its_death_does_not_count_itself_twice() -> None:
+    brokers, _writer = three_pairs()
+    brokers.crash("x")
+    brokers.hosts["x"].start()
+    brokers.until_role("x", Role.LIVE, 10.0)
+
+
+def words(brokers: Brokers, name: str) -> object:
+    """To whom a broker gave its word."""
+    return brokers.hosts[name].disk.run((Read("votes.state", 0, 4096),))[0]
+
+
+def test_who_takes_over_from_a_voter_has_given_the_same_words() -> None:
+    brokers, writer = three_pairs()
+    brokers.backup("z", evolve(VOTING_BACKUP, group_name="x"))
+    brokers.statics += "z"
+    brokers.until_in_sync("x")
+    brokers.crash("p")
+    brokers.until_role("q", Role.LIVE)
+    goes_on(brokers, writer, "q")
+    assert words(brokers, "x") == words(brokers, "z") != b""
+
+
+def test_a_voter_whose_backup_joins_later_gives_it_the_words_it_gave_before() -> None:
+    brokers, writer = three_pairs()
+    brokers.crash("p")
+    brokers.until_role("q", Role.LIVE)
+    goes_on(brokers, writer, "q")
+    brokers.backup("z", evolve(VOTING_BACKUP, group_name="x"))
+    brokers.until_in_sync("x")
+    assert words(brokers, "x") == words(brokers, "z") != b""
+
+
+def test_a_cluster_that_loses_all_backups_at_once_goes_on() -> None:
+    """Each asks the others, who wait for votes as well: a word does not wait for that."""
+    brokers, writer = three_pairs()
+    for name, primary in (("z", "x"), ("w", "y")):
+        brokers.backup(name, evolve(VOTING_BACKUP, group_name=primary))
+        brokers.until_in_sync(primary)
+    for name in "qzw":
+        brokers.part("pxy", name)
+        for other in "qzw".replace(name, ""):
+            brokers.part(name, other)
+    for name in "pxy":
+        brokers.until(lambda name=name: "goes on without a backup" in brokers.said(name))  # type: ignore[misc]
+    goes_on(brokers, writer, "p")
+    assert {name: role for name, role in brokers.roles.items() if role == "live"}.keys() == {"p", "x", "y"}
 
 
 def test_a_cluster_that_lost_its_power_starts_again() -> None:

@@ -261,13 +261,13 @@ def test_a_second_backup_is_refused(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize(
-    ("registration", "refusal"),
+    ("registration", "refusal", "text"),
     [
-        (REGISTRATION.replace(format=2), Refusal.OTHER_FORMAT),
-        (REGISTRATION.replace(node_id="another"), Refusal.OTHER_NODE),
+        (REGISTRATION.replace(format=2), Refusal.OTHER_FORMAT, "format 2 of replication, and this one 1: install the"),
+        (REGISTRATION.replace(node_id="another"), Refusal.OTHER_NODE, "this broker is node"),
     ],
 )
-def test_a_backup_that_does_not_fit_is_refused(pair: Pair, registration: Packet, refusal: Refusal) -> None:
+def test_a_backup_that_does_not_fit_is_refused(pair: Pair, registration: Packet, refusal: Refusal, text: str) -> None:
     pair.join()
     pair.cut()
     here, there = WireEnd("backup"), WireEnd("primary")
@@ -276,7 +276,7 @@ def test_a_backup_that_does_not_fit_is_refused(pair: Pair, registration: Packet,
     pair.backup.join(there)
     pair.primary.duplication.register(here, registration, pair.primary.standing)  # type: ignore[arg-type]
     pair.settle()
-    assert pair.backup.endings[-1].refusal is refusal
+    assert pair.backup.endings[-1].refusal is refusal and text in pair.backup.endings[-1].text
     assert pair.primary.duplication.state is DuplicationState.ALONE
 
 

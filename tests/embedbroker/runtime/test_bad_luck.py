@@ -13,7 +13,7 @@ import trio
 
 from embedbroker import EmbeddedBroker
 from embedbroker.node import Input, Output
-from embedbroker.runtime import _host, journal_directory
+from embedbroker.runtime import _disk_lanes, journal_directory
 from embedbroker.runtime._disk import FileDisk
 from embedbroker.storage import DiskFault, ListFiles, WriteAt, inspect_journal
 from embedclient import ConnectionFactory
@@ -61,7 +61,7 @@ async def test_a_broker_that_failed_is_not_waited_for(tmp_path: Path) -> None:
 
 
 async def test_the_journal_needs_no_thread_of_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_host, "INLINE_SYNC_SECONDS_MAX", -1.0)
+    monkeypatch.setattr(_disk_lanes, "INLINE_SYNC_SECONDS_MAX", -1.0)
     limiter = trio.to_thread.current_default_thread_limiter()
     await limiter.acquire()
     borrowers = [object() for _ in range(int(limiter.available_tokens))]

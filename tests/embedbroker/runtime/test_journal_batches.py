@@ -12,7 +12,8 @@ import trio.testing
 from embedbroker import BrokerConfig
 from embedbroker.config import Role
 from embedbroker.node import BytesReceived, DiskDone, Input, Node, Output
-from embedbroker.runtime._host import LONE_BATCHES_MIN, Host
+from embedbroker.runtime._disk_lanes import LONE_BATCHES_MIN
+from embedbroker.runtime._host import Host
 from embedbroker.storage import DiskOperation, DiskWork, Lane, Sync, WriteAt
 from embedclient.model import Instant
 

@@ -16,7 +16,7 @@ import trio
 from embedbroker import BrokerConfig, EmbeddedBroker, HAPolicy, PrimaryOnly, Role, SharedStoreBackup, SharedStorePrimary
 from embedbroker.locks import Acquire, Lock, LockOperation, LockSession, MemoryLocks, Verify
 from embedbroker.node import Tick
-from embedbroker.runtime import _directory, _file_locks
+from embedbroker.runtime import _directory
 from embedbroker.runtime._file_locks import FileLocks
 from embedbroker.runtime._lock import DirectoryLock
 from embedbroker.runtime._place import Place
@@ -244,18 +244,3 @@ async def test_a_store_that_does_not_answer_ends_the_live_broker_and_keeps_nobod
             assert "the lock store has not answered for" in await broker.wait_failed()
     assert locks.asked.is_set()
     locks.let_go.set()
-
-
-def test_closing_a_session_waits_for_a_store_that_hangs_but_not_for_long(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_file_locks, "CLOSED_WITHIN_S", 0.01)
-    first, second = FileLocks(tmp_path).open("first"), FileLocks(tmp_path).open("second")
-    first.run((Acquire(Lock.LIVE),))
-    with first._guard:  # a batch is under way in another thread, and does not come back
-        first.close()
-        assert second.run((Acquire(Lock.LIVE),)) == (False,)
-        (closer,) = [each for each in threading.enumerate() if each.name == "embedbroker-locks"]
-    closer.join()
-    assert second.run((Acquire(Lock.LIVE),)) == (True,)
-    second.close()

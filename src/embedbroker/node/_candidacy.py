@@ -1,0 +1,123 @@
+"""A replicating broker that asks to be live: the lock manager, or the other live brokers of its cluster.
+
+Responsible for whom it asks, for what each answer is worth, and for what is true of the record when it is refused.
+Refuses to know when to ask, and what being live or waiting means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import evolve
+
+from embedbroker import locks
+from embedbroker.cluster import Ballot, ControlLink, Electorate, Membership, ballot_to_take_over
+from embedbroker.config import ReplicationBackup, ReplicationPrimary
+
+from ._copies import RecordKeeper
+from ._tenancy import Tenancy
+
+__all__ = ["Candidacy"]
+
+
+class Candidacy:
+    """Of one life, attempt after attempt. ``on_granted`` and ``on_refused`` are called at the end of each.
+
+    ``note`` tells the operator what follows, ``say`` why it waits.
+    """
+
+    def __init__(
+        self,
+        policy: ReplicationPrimary | ReplicationBackup,
+        cluster: Membership,
+        electorate: Electorate,
+        keeper: RecordKeeper,
+        tenancy: Tenancy | None,
+        note: Callable[[bool, str], None],
+        say: Callable[[str], None],
+    ) -> None:
+        self.on_granted: Callable[[], None] | None = None
+        self.on_refused: Callable[[], None] | None = None
+        self._policy = policy
+        self._cluster = cluster
+        self._electorate = electorate
+        self._keeper = keeper
+        self._tenancy = tenancy
+        self._note = note
+        self._say = say
+        self._ballot: Ballot | None = None
+        self._starts = False  # the ballot is about data from before, nobody was lost
+
+    def rival(self) -> str | None:
+        """Who is live for the node of the data here, if there is a connection to it."""
+        member = self._cluster.topology.members.get(self._keeper.record.node_id or "")
+        live = member.live if member is not None else None
+        return live.name if live is not None and self._cluster.link_to(live) is not None else None
+
+    # -- the lock manager ----------------------------------------------------------------------------------------
+
+    def ask_manager(self) -> None:
+        """Whether the data here is the newest, and nobody else is live."""
+        assert self._tenancy is not None
+        self._tenancy.try_to_activate(self._cluster.now.monotonic)
+
+    def on_trial(self, trial: locks.Trial) -> None:
+        """The lock manager has answered."""
+        if trial.verdict is locks.Verdict.GRANTED:
+            self._end(granted=True)
+            return
+        if trial.verdict is locks.Verdict.STALE:
+            self._say(f"may not be live, and waits as backup: {trial.text}")
+            self._keeper.record = evolve(self._keeper.record, in_sync=False)
+        else:
+            why = "the lock manager is asked again" if trial.verdict is locks.Verdict.FAILED else "waits as backup"
+            self._say(f"{why}: {trial.text}")
+        self._end(granted=False)
+
+    # -- votes ---------------------------------------------------------------------------------------------------
+
+    def ask_others(self, *, starts: bool) -> bool:
+        """Whether anybody has to be asked; then that has begun. ``starts``: with data from before, nobody was lost."""
+        record = self._keeper.record
+        self._starts = starts
+        if not starts or self._policy.vote_on_replication_failure:
+            self._ballot = ballot_to_take_over(
+                self._policy, self._cluster, self._electorate, record.node_id or "", record.activation, starts=starts
+            )
+        return self._ballot is not None
+
+    def on_reply(self, link: ControlLink, packet: object) -> None:
+        """Somebody voted."""
+        if self._ballot is not None:
+            self._ballot.on_reply(link, packet, self._cluster.now.monotonic)
+            self.on_time()
+
+    def next_deadline(self) -> float | None:
+        """When `on_time` is due."""
+        return self._ballot.next_deadline() if self._ballot is not None else None
+
+    def on_time(self) -> None:
+        """Ask and count."""
+        ballot = self._ballot
+        if ballot is None:
+            return
+        ballot.on_time(self._cluster.now.monotonic)
+        rival = self.rival()
+        if rival is None and ballot.won is None:
+            return
+        self._ballot = None
+        what = "begin with the data that is here" if self._starts else "take over"
+        if rival is None and ballot.won:
+            self._note(False, f"may {what}: {ballot.told}")
+            self._end(granted=True)
+            return
+        self._say(f"does not {what}: {ballot.told if rival is None else f'{rival} is live'}")
+        if not self._policy.vote_on_replication_failure:
+            # A live broker that does not ask may go on without this copy, and nobody else would know.
+            self._keeper.write(evolve(self._keeper.record, in_sync=False))
+        self._end(granted=False)
+
+    def _end(self, *, granted: bool) -> None:
+        tell = self.on_granted if granted else self.on_refused
+        assert tell is not None
+        tell()

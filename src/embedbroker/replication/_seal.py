@@ -1,0 +1,53 @@
+"""Packets of the stream, with a checksum as works and parts of files have one.
+
+Responsible for that checksum: one bit that changes on the way makes another mark, another answer or another file of
+them, and a copy count that is none. Refuses to know what packets say.
+
+A frame of a packet::
+
+     0  frame header
+    13  crc u32      of the type and of everything behind it
+    17  the packet's fields
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from zlib import crc32
+
+from embedclient.errors import RemoteProtocolError
+from embedclient.wire.core import FRAME_HEADER, FRAME_HEADER_SIZE, Packet, decode_packet, encode_packet
+
+from ._events import STREAM_CHANNEL
+
+__all__ = ["sealed", "unsealed"]
+
+_CRC = Struct(">I")
+
+
+def sealed(packet: Packet) -> bytes:
+    """The whole frame."""
+    frame = encode_packet(packet, STREAM_CHANNEL, 0)
+    length, packet_type, channel_id = FRAME_HEADER.unpack_from(frame)
+    body = frame[FRAME_HEADER_SIZE:]
+    head = FRAME_HEADER.pack(length + _CRC.size, packet_type, channel_id)
+    return head + _CRC.pack(_sum(packet_type, body)) + body
+
+
+def unsealed(buffer: bytes | bytearray, start: int, end: int, *, from_client: bool) -> Packet:
+    """Read a whole frame.
+
+    Raises:
+        RemoteProtocolError: it is not as it was sent, or makes no sense.
+    """
+    length, packet_type, channel_id = FRAME_HEADER.unpack_from(buffer, start)
+    begin = start + FRAME_HEADER_SIZE + _CRC.size
+    body = bytes(buffer[begin:end])
+    if begin > end or _CRC.unpack_from(buffer, begin - _CRC.size)[0] != _sum(packet_type, body):
+        raise RemoteProtocolError("the checksum of a packet in a stream of disk work does not fit")
+    frame = FRAME_HEADER.pack(length - _CRC.size, packet_type, channel_id) + body
+    return decode_packet(frame, 0, len(frame), 0, from_client)
+
+
+def _sum(packet_type: int, body: bytes) -> int:
+    return crc32(body, packet_type & 0xFF)

@@ -1,0 +1,163 @@
+"""The lanes of a disk: which piece of work runs when, and on which thread.
+
+Responsible for one piece of work at a time in each lane, and for doing on the loop what costs less there than a hop to
+a thread and back. Refuses to know what the work means: each answer is an input of the node.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import trio
+from trio.lowlevel import enable_ki_protection
+
+from embedbroker import storage
+from embedbroker.config import Role
+from embedbroker.node import BytesReceived, DiskDone, DiskFailed, Input
+
+if TYPE_CHECKING:
+    from embedbroker.node import Node
+
+__all__ = ["DiskLanes"]
+
+# A batch up to this size is written and synced on the loop while the disk is fast: a hop to a thread and back costs
+# 0.25 ms, a sync on a good disk 0.1 ms (docs/performance.md). Once syncs take longer on average, a thread is cheaper.
+INLINE_BATCH_BYTES = 64 * 1024
+INLINE_SYNC_SECONDS_MAX = 0.0004
+# A batch waits for one pass of the scheduler, so that connections that are readable in that pass share it. Once a
+# single connection has caused this many batches in a row there is nobody to wait for, and the pass is saved.
+LONE_BATCHES_MIN = 8
+
+
+class DiskLanes:
+    """Of one node. ``take`` steps it with an answer, from a task that is protected from Ctrl-C.
+
+    ``waiting`` has the work of the journal's lane that was not begun.
+    """
+
+    def __init__(
+        self,
+        disk: storage.Disk,
+        node: Node,
+        nursery: trio.Nursery,
+        threads: trio.CapacityLimiter,
+        take: Callable[[Input], None],
+    ) -> None:
+        self.waiting: deque[storage.DiskWork] = deque()
+        self._disk = disk
+        self._in_memory = storage.loop_latency_s(disk) is not None
+        self._node = node
+        self._nursery = nursery
+        self._threads = threads
+        self._take = take
+        self._is_begun = trio.Event()
+        self._background: deque[storage.DiskWork] = deque()
+        self._background_waiting = trio.Event()
+        self._given_up = False
+        self._sync_seconds = 0.0
+        self._lone_peer = 0
+        self._lone_batches = 0
+
+    def start(self) -> None:
+        """Begin to work."""
+        self._nursery.start_soon(self._run_journal)
+        self._nursery.start_soon(self._run_background)
+
+    def give_up(self) -> None:
+        """What the disk still answers is of no interest."""
+        self._given_up = True
+
+    def order(self, work: storage.DiskWork) -> None:
+        """A piece of work came; one of the journal's lane waits for `begin`."""
+        if work.lane is storage.Lane.JOURNAL:
+            self.waiting.append(work)
+        elif work.lane is storage.Lane.BACKGROUND:
+            self._background.append(work)
+            self._background_waiting.set()
+        else:
+            self._nursery.start_soon(self._run_beside, work)
+
+    def begin(self, cause: Input) -> DiskDone | DiskFailed | None:
+        """A batch is to be written: by the journal's lane in the next pass, or here if nobody else was seen to share.
+        Then this returns its answer."""
+        if type(cause) is BytesReceived:
+            if cause.connection != self._lone_peer:
+                self._lone_peer = cause.connection
+                self._lone_batches = 0
+            elif self._lone_batches < LONE_BATCHES_MIN:
+                self._lone_batches += 1
+            elif self._is_quick(self.waiting[0]):
+                return self._run(self.waiting.popleft())
+        self._is_begun.set()
+        return None
+
+    # -- lanes ---------------------------------------------------------------------------------------------------
+
+    @enable_ki_protection
+    async def _run_journal(self) -> None:
+        """One batch after the other. Runs after the connections that were readable in the same pass, so their records
+        are gathered into the next batch."""
+        while True:
+            while not self.waiting:
+                self._is_begun = trio.Event()
+                await self._is_begun.wait()
+            work = self.waiting.popleft()
+            if self._is_quick(work):
+                self._take(self._run(work))
+                if self.waiting:
+                    await trio.lowlevel.checkpoint()
+            else:
+                await self._run_apart(work)
+
+    @enable_ki_protection
+    async def _run_background(self) -> None:
+        while True:
+            while not self._background:
+                self._background_waiting = trio.Event()
+                await self._background_waiting.wait()
+            await self._run_apart(self._background.popleft())
+
+    @enable_ki_protection
+    async def _run_beside(self, work: storage.DiskWork) -> None:
+        """Of a lane that few brokers use; whoever asks waits for the answer before it asks again."""
+        await self._run_apart(work)
+
+    # -- one piece of work ---------------------------------------------------------------------------------------
+
+    def _is_quick(self, work: storage.DiskWork) -> bool:
+        """Whether a batch costs less on the loop than in a thread."""
+        if self._in_memory:
+            return not storage.loop_latency_s(self._disk)
+        node = self._node
+        # Recovery reads much; a backup that is in sync does what a live broker does.
+        if self._sync_seconds > INLINE_SYNC_SECONDS_MAX or not (node.is_running or node.role is Role.BACKUP):
+            return False
+        size = 0
+        for operation in work.operations:
+            if type(operation) is storage.WriteAt:
+                for data in operation.data:
+                    size += len(data)
+        return size <= INLINE_BATCH_BYTES
+
+    async def _run_apart(self, work: storage.DiskWork) -> None:
+        """In a thread; or, for a disk in memory, here when its time has passed."""
+        if self._in_memory:
+            await trio.sleep(storage.loop_latency_s(self._disk) or 0.0)
+            return self._take(self._run(work))
+        answer = await trio.to_thread.run_sync(self._run, work, limiter=self._threads)
+        if not self._given_up:
+            self._take(answer)
+
+    def _run(self, work: storage.DiskWork) -> DiskDone | DiskFailed:
+        """Run a batch and keep a running average of what journal batches take."""
+        begin = perf_counter()
+        try:
+            results = self._disk.run(work.operations)
+        except storage.DiskFault as fault:
+            return DiskFailed(work.batch, fault)
+        if work.lane is storage.Lane.JOURNAL:
+            self._sync_seconds += 0.1 * (perf_counter() - begin - self._sync_seconds)
+        return DiskDone(work.batch, results)
