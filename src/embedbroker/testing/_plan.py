@@ -21,6 +21,7 @@ from embedbroker.testing._producers import ProducerPlan
 from embedclient.agent import LocatorSettings
 
 __all__ = [
+    "PRIMARY",
     "BrokerPlan",
     "BrowserRole",
     "ConsumerRole",
@@ -35,6 +36,9 @@ __all__ = [
     "plan_of",
     "values_of",
 ]
+
+#: The name of the broker that is live first.
+PRIMARY = "primary"
 
 
 @frozen
@@ -128,6 +132,11 @@ class GroupPlan:
     backups_hand_over: bool = False
     allow_failback: bool = True
     restart_backups: bool = True
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the primary and its backups."""
+        return (PRIMARY, *(f"backup{number}" for number in range(1, self.backups + 1)))
 
 
 @frozen

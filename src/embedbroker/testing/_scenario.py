@@ -19,8 +19,8 @@ from embedbroker.testing._disk import SimulatedDisk
 from embedbroker.testing._draw import draw_plan
 from embedbroker.testing._draw_group import draw_group_plan
 from embedbroker.testing._faults import FaultPlan
-from embedbroker.testing._group_faults import GroupFaults
 from embedbroker.testing._leftovers import LeftoverReader
+from embedbroker.testing._members import Members
 from embedbroker.testing._messages import selector_of
 from embedbroker.testing._network import Network
 from embedbroker.testing._node_host import NodeHost
@@ -29,6 +29,7 @@ from embedbroker.testing._queue_checkers import QueueChecker
 from embedbroker.testing._roll_call import RollCall
 from embedbroker.testing._scene import Moment, Phase, Scene, SimulationFailure
 from embedbroker.testing._scripts import Steps
+from embedbroker.testing._store_faults import StoreFaults
 from embedbroker.testing._store_group import StoreGroup
 from embedbroker.testing._world import World
 from embedclient.agent import LocatorSettings, QueueAttributes, Session
@@ -154,7 +155,7 @@ class _Scenario:
     broker: BrokerView
     cast: Cast
     checker: BrokerChecker
-    faults: FaultPlan | GroupFaults
+    faults: FaultPlan | StoreFaults
     _sweeper_host: ClientHost
 
     @classmethod
@@ -164,11 +165,13 @@ class _Scenario:
         network = Network(world, latency_s=plan.latency_s)
         network.split_chance = plan.split_chance
         config = broker_config(plan.broker, "broker")
-        broker: NodeHost | StoreGroup
+        group: StoreGroup | None = None
+        broker: NodeHost | Members
         if plan.group is None:
             broker = NodeHost(network, config, SimulatedDisk(), plan.journal)
         else:
-            broker = StoreGroup.of(scene, network, plan.group, config, plan.journal)
+            group = StoreGroup.of(scene, network, plan.group, config, plan.journal)
+            broker = group.members
         cast = make_cast(plan, scene, network, broker)
         checker = BrokerChecker(scene, broker, cast.topics, ONLOOKER)
         settings = LocatorSettings(initial_connect_attempts=-1, reconnect_attempts=-1, ha=plan.group is not None)
@@ -176,8 +179,8 @@ class _Scenario:
         scenario = cls(plan, world, scene, network, broker, cast, checker, None, sweeper_host)  # type: ignore[arg-type]  # set next
         if isinstance(broker, NodeHost):
             scenario.faults = FaultPlan(scene, network, broker, cast.hosts, scenario._crash_client)
-        else:
-            scenario.faults = GroupFaults(scene, network, broker, cast.hosts, scenario._crash_client)
+        elif group is not None:
+            scenario.faults = StoreFaults(scene, network, group, cast.hosts, scenario._crash_client)
         return scenario
 
     def run(self) -> SeedResult:
