@@ -48,15 +48,16 @@ class Group(Protocol):
 
 @define(eq=False)
 class MemberFaults:
-    """``on_freeze`` hears who is frozen and for how long; ``prefers`` may name whom to freeze."""
+    """``prefers`` may name whom to freeze. ``on_freeze`` hears who is and for how long, ``on_crash`` what a crash meets."""
 
     scene: Scene
     agenda: Agenda
     group: Group
-    prefers: Callable[[], NodeHost | None]
-    on_freeze: Callable[[NodeHost, float], None]
     #: What a life says at its end that lost its right to be live.
     lost_right: Sequence[str]
+    prefers: Callable[[], NodeHost | None]
+    on_freeze: Callable[[NodeHost, float], None] | None = None
+    on_crash: Callable[[NodeHost], None] | None = None
     _ambush: Ambush = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -136,6 +137,8 @@ class MemberFaults:
             return
         if host is self.members.active:
             count_crash(self.scene, host)
+            if self.on_crash is not None:
+                self.on_crash(host)
         if host.asked is not None:
             self.scene.hit(Moment.ANSWER_OF_STORE_LOST)
         self.end(host)
@@ -206,7 +209,8 @@ class MemberFaults:
         # Who waits has to be frozen for long to be in anybody's way.
         spans = tuple(spans_s) or ((0.5, 3.0, 14.0, 14.0) if is_active else (1.0, 14.0, 40.0))
         duration_s = random.choice(spans) * (0.2 + random.random())
-        self.on_freeze(host, duration_s)
+        if self.on_freeze is not None:
+            self.on_freeze(host, duration_s)
         self.agenda.later(duration_s, lambda: self._thaw(host, life))
 
     def _thaw(self, host: NodeHost, life: int) -> None:

@@ -110,7 +110,8 @@ class Members:
 
     @property
     def connections(self) -> int:
-        return sum(host.connections for host in self.hosts.values())
+        """How many clients are connected, to whomever."""
+        return sum(peer not in self.hosts for host in self.hosts.values() for peer in host.peers)
 
     def knows_session(self, name: str) -> bool:
         """True if the present life has a session of that name."""
@@ -130,14 +131,15 @@ class Members:
 
     # Whose life counts
 
-    def take_over(self, host: NodeHost) -> None:
-        """A host was granted the journal, and reads it."""
+    def take_over(self, host: NodeHost, *, may_stop: bool = False) -> None:
+        """A host was granted the journal, and reads it. ``may_stop``: the one before may still be on its way out."""
         before = self.active
         if before is not None and before is not host and before.node is not None and before.node.role in HAS_JOURNAL:
-            if not before.frozen:
+            if before.frozen:
+                before.superseded = True
+                self.scene.hit(Moment.REPLACED_WHILE_FROZEN)
+            elif not (may_stop and before.stopping):
                 self.scene.fail(f"{before.name} and {host.name} have the journal")
-            before.superseded = True
-            self.scene.hit(Moment.REPLACED_WHILE_FROZEN)
             self.ended(before)
         self.active = host
         self._counted = self.life = self.life + 1
@@ -169,6 +171,6 @@ class Members:
                 check()
 
     def _on_send(self, host: NodeHost, connection: int, peer: str, data: bytes) -> None:
-        if host is self.active:
+        if host is self.active and peer not in self.hosts:
             for tap in self.on_send:
                 tap(connection, peer, data)

@@ -1,4 +1,4 @@
-"""What goes wrong with clients, and between them and brokers: connections break, wait, are slow, or go silent on one side.
+"""What goes wrong with clients, and between them and brokers: connections break, wait, are slow, or fall half silent.
 
 It knows clients and brokers by their names, and nothing of what they do.
 """

@@ -26,6 +26,7 @@ __all__ = [
     "BrowserRole",
     "ConsumerRole",
     "FaultStrike",
+    "GroupMode",
     "GroupPlan",
     "HostPlan",
     "ListenerRole",
@@ -123,15 +124,27 @@ class BrokerPlan:
     memory_limit_bytes: int | None = None
 
 
+class GroupMode(IntEnum):
+    """What the brokers of a group have in common: one directory, or copies of each other's."""
+
+    SHARED_STORE = 0
+    REPLICATION = 1
+
+
 @frozen
 class GroupPlan:
-    """Brokers that share a store: a primary and so many backups, with their policies."""
+    """A primary and so many backups, with their policies."""
 
     backups: int
     primary_hands_over: bool = False
     backups_hand_over: bool = False
     allow_failback: bool = True
     restart_backups: bool = True
+    mode: GroupMode = GroupMode.SHARED_STORE
+    #: How long a lease of the lock manager lasts; None: as long as its holder's process. Of replication, as what follows.
+    lease_s: float | None = None
+    #: After so long a broker that was not taken as backup offers itself again.
+    retry_ms: int = 2_000
 
     @property
     def names(self) -> tuple[str, ...]:

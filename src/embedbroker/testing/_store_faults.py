@@ -50,7 +50,7 @@ class StoreFaults:
     def __attrs_post_init__(self) -> None:
         scene, group, names = self.scene, self.group, self.group.members.names
         agenda = self._agenda = Agenda(scene.world, self._strike, group.disturbed)
-        self._hosts = MemberFaults(scene, agenda, group, self._in_the_way, self._let_lapse, _LOST_LOCK)
+        self._hosts = MemberFaults(scene, agenda, group, _LOST_LOCK, self._in_the_way, self._let_lapse)
         self._links = NetworkFaults(scene, agenda, self.network, names, self.clients, self.on_client_crash)
 
     def schedule(self, strikes: Iterable[tuple[FaultKind, float]]) -> None:
