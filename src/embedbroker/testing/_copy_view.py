@@ -20,8 +20,9 @@ class Stream:
     state: str
     catches_up: bool
     fails_back: bool
-    #: Where the backup is.
+    #: Where the backup is, and whether it has something to answer.
     to: str
+    owes: bool
 
     @property
     def is_copying(self) -> bool:
@@ -53,12 +54,13 @@ def stream_of(host: NodeHost) -> Stream | None:
     duplication = mandate.copies.duplication if mandate is not None else None
     if duplication is None:
         return None
-    registration, copying = duplication.registration, duplication._copying
+    registration, copying, flow = duplication.registration, duplication._copying, duplication._flow
     return Stream(
         duplication.state.value,
         copying is not None and bool(copying._kept),
         registration is not None and registration.wants_fail_back,
         registration.connector.name if registration is not None else "",
+        flow is not None and flow.owes,
     )
 
 

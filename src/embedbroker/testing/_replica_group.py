@@ -7,19 +7,21 @@ faults and users.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from attrs import define, evolve, field
 
 from embedbroker.config import BrokerConfig, ClusterConnection, ReplicationBackup, ReplicationPrimary, Role
 from embedbroker.locks import called
-from embedbroker.storage import JournalSettings
-from embedbroker.testing._copy_view import standing_of, stream_of
+from embedbroker.storage import DiskWork, JournalSettings, Lane, WriteAt
+from embedbroker.testing._copy_view import Stream, standing_of, stream_of
 from embedbroker.testing._disk import SimulatedDisk
 from embedbroker.testing._leases import SimulatedLockManager
 from embedbroker.testing._members import Members, Span
 from embedbroker.testing._network import Network
 from embedbroker.testing._node_host import NodeHost
 from embedbroker.testing._plan import PRIMARY, GroupPlan
-from embedbroker.testing._scene import Scene
+from embedbroker.testing._scene import Moment, Scene
 
 __all__ = ["ReplicaGroup"]
 
@@ -39,6 +41,17 @@ def _policy(plan: GroupPlan, name: str) -> ReplicationPrimary | ReplicationBacku
     )
 
 
+@define
+class _Watch:
+    """What was seen of the live broker after its last step."""
+
+    life: int = 0
+    state: str = ""
+    reached: int = 0
+    held_back: bool = False
+    written: DiskWork | None = None
+
+
 @define(eq=False)
 class ReplicaGroup:
     """A primary and its backups."""
@@ -47,7 +60,10 @@ class ReplicaGroup:
     plan: GroupPlan
     manager: SimulatedLockManager
     members: Members
+    #: Called when a backup is in sync.
+    on_in_sync: list[Callable[[], None]] = field(factory=list, init=False)
     _wanted: Span = field(factory=Span, init=False)
+    _watch_over: _Watch = field(factory=_Watch, init=False)
 
     @classmethod
     def of(
@@ -80,6 +96,7 @@ class ReplicaGroup:
         for host in hosts.values():
             group._watch(host)
             members.watch(host)
+        members.after_step.append(group._check_confirmed)
         return group
 
     def _watch(self, host: NodeHost) -> None:
@@ -96,7 +113,8 @@ class ReplicaGroup:
         stream = stream_of(members.active)
         if stream is None or not stream.is_in_sync:
             return False
-        return members.primary.ready or not self.plan.allow_failback
+        # A live broker has one backup. If another one came first, the primary waits.
+        return members.primary.ready or not self.plan.allow_failback or stream.to != members.primary.name
 
     def holder(self, host: NodeHost) -> str:
         """What the lock manager calls a host."""
@@ -131,6 +149,55 @@ class ReplicaGroup:
         if stream is not None and not (stream.is_in_sync or stream.is_held or stream.state == "handing over"):
             active = self.members.active
             self.scene.fail(f"{host.name} is live and {stream.state}, beside {active and active.name}")
+
+    # Who confirms
+
+    @property
+    def twin(self) -> SimulatedDisk | None:
+        """The disk of a backup that has everything the live broker has."""
+        active = self.members.active
+        stream = stream_of(active) if active is not None and active.ready else None
+        if stream is None or not stream.is_in_sync or stream.owes:
+            return None
+        return self.members.hosts[stream.to].disk
+
+    def _check_confirmed(self) -> None:
+        """Nothing counts as durable while a backup is lost that may take over, or before the backup has it."""
+        host = self.members.active
+        assert host is not None, "somebody has just made a step"
+        stream = stream_of(host)
+        if stream is None or host.node is None or host.node.journal is None:
+            return
+        reached, written, before = host.node.journal.reached, host.under_way.get(Lane.JOURNAL), self._watch_over
+        if before.life != self.members.life:
+            before = self._watch_over = _Watch(self.members.life)
+        if stream.state != before.state:
+            self._note_change(before.state, stream)
+            before.held_back = False
+        elif reached != before.reached and stream.is_held:
+            self.scene.fail(f"{host.name} confirms although its backup is lost")
+        elif reached != before.reached and stream.is_in_sync and before.written is not None:
+            self._check_copied(before.written, self.members.hosts[stream.to])
+        if stream.is_held and not before.held_back and host.node.journal.point() > reached:
+            before.held_back = True
+            self.scene.hit(Moment.CONFIRMATION_HELD)
+        before.state, before.reached = stream.state, reached
+        if written is not None:
+            before.written = written
+
+    def _check_copied(self, work: DiskWork, backup: NodeHost) -> None:
+        for operation in work.operations:
+            if isinstance(operation, WriteAt):
+                if not backup.disk.holds(operation.file, operation.offset, b"".join(operation.data)):
+                    self.scene.fail(f"what was written to {operation.file} is confirmed, and {backup.name} lacks it")
+
+    def _note_change(self, before: str, stream: Stream) -> None:
+        if stream.is_in_sync:
+            self.scene.hit(Moment.BACKUP_IN_SYNC)
+            for look in self.on_in_sync:
+                look()
+        elif before == "held" and stream.state == "alone":
+            self.scene.hit(Moment.WENT_ON_ALONE)
 
     # Whether somebody serves
 

@@ -183,6 +183,8 @@ class _Scenario:
         if isinstance(broker, NodeHost):
             scenario.faults = FaultPlan(scene, network, broker, cast.hosts, scenario._crash_client)
         elif isinstance(group, ReplicaGroup):
+            checker.twin = lambda: group.twin
+            group.on_in_sync.append(checker.compare_replay_soon)
             scenario.faults = ReplicaFaults(scene, network, group, cast.hosts, scenario._crash_client)
         elif group is not None:
             scenario.faults = StoreFaults(scene, network, group, cast.hosts, scenario._crash_client)
