@@ -48,7 +48,10 @@ class Group(Protocol):
 
 @define(eq=False)
 class MemberFaults:
-    """``prefers`` may name whom to freeze. ``on_freeze`` hears who is and for how long, ``on_crash`` what a crash meets."""
+    """``prefers`` may name whom to freeze; ``on_freeze`` hears who is, and for how long.
+
+    ``on_crash`` is called before whoever has the journal crashes.
+    """
 
     scene: Scene
     agenda: Agenda

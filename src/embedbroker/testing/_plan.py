@@ -141,9 +141,9 @@ class GroupPlan:
     allow_failback: bool = True
     restart_backups: bool = True
     mode: GroupMode = GroupMode.SHARED_STORE
-    #: How long a lease of the lock manager lasts; None: as long as its holder's process. Of replication, as what follows.
+    #: Of replication: how long a lease of the lock manager lasts; None: as long as its holder's process.
     lease_s: float | None = None
-    #: After so long a broker that was not taken as backup offers itself again.
+    #: Of replication: after so long a broker that was not taken as backup offers itself again.
     retry_ms: int = 2_000
 
     @property

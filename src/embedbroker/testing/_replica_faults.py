@@ -103,7 +103,9 @@ class ReplicaFaults:
     def _look_at_claim(self, host: NodeHost) -> None:
         """After each step of anybody: does it claim a number, and a crash waits for that?"""
         if self._claiming.is_set and host.asked is not None:
-            if any(isinstance(operation, SwapSequence) for operation in host.asked.operations) and self.scene.chance(0.5):
+            if any(isinstance(operation, SwapSequence) for operation in host.asked.operations) and self.scene.chance(
+                0.5
+            ):
                 self._claiming.spring()
                 self.scene.hit(Moment.CRASH_WHILE_CLAIMING)
                 self._hosts.crash(host)
