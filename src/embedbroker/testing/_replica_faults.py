@@ -102,13 +102,13 @@ class ReplicaFaults:
 
     def _look_at_claim(self, host: NodeHost) -> None:
         """After each step of anybody: does it claim a number, and a crash waits for that?"""
-        if self._claiming.is_set and host.asked is not None:
-            if any(isinstance(operation, SwapSequence) for operation in host.asked.operations) and self.scene.chance(
-                0.5
-            ):
-                self._claiming.spring()
-                self.scene.hit(Moment.CRASH_WHILE_CLAIMING)
-                self._hosts.crash(host)
+        if not self._claiming.is_set or host.asked is None:
+            return
+        claims = any(isinstance(operation, SwapSequence) for operation in host.asked.operations)
+        if claims and self.scene.chance(0.5):
+            self._claiming.spring()
+            self.scene.hit(Moment.CRASH_WHILE_CLAIMING)
+            self._hosts.crash(host)
 
     def _look_for_copy(self) -> None:
         """After each step of who is live: does a backup get its copy, and a crash waits for that?"""
@@ -119,8 +119,9 @@ class ReplicaFaults:
             self._copying.spring()
             backup = self.group.members.hosts.get(stream.to)
             who = self.scene.world.random.choice(("live", "live", "backup", "both"))
-            if who != "live" and backup is not None:
+            if who == "backup":
                 self._count_copy(self.group.members.active)
+            if who != "live" and backup is not None:
                 self._hosts.crash(backup)
             if who != "backup":
                 self._hosts.crash(self.group.members.active)
@@ -170,11 +171,9 @@ class ReplicaFaults:
 
     def _two(self) -> tuple[str, str]:
         """Rather the live broker and its backup."""
-        members = self.group.members
-        backup = self._copied_to()
-        if members.active is not None and backup is not None and backup is not members.active:
-            if self.scene.chance(0.8):
-                return members.active.name, backup.name
+        members, backup = self.group.members, self._copied_to()
+        if members.active is not None and backup is not None and self.scene.chance(0.8):
+            return members.active.name, backup.name
         one, other = self.scene.world.random.sample(list(members.names), 2)
         return one, other
 

@@ -186,10 +186,9 @@ class ReplicaGroup:
             before.written = written
 
     def _check_copied(self, work: DiskWork, backup: NodeHost) -> None:
-        for operation in work.operations:
-            if isinstance(operation, WriteAt):
-                if not backup.disk.holds(operation.file, operation.offset, b"".join(operation.data)):
-                    self.scene.fail(f"what was written to {operation.file} is confirmed, and {backup.name} lacks it")
+        for write in work.operations:
+            if isinstance(write, WriteAt) and not backup.disk.holds(write.file, write.offset, b"".join(write.data)):
+                self.scene.fail(f"what was written to {write.file} is confirmed, and {backup.name} lacks it")
 
     def _note_change(self, before: str, stream: Stream) -> None:
         if stream.is_in_sync:
