@@ -35,6 +35,14 @@ _Durable = dict[str, list[tuple[int, int]]]
 
 
 @define(eq=False)
+class _Seen:
+    """The queues that a session has consumed, and the consumer that came last when they were looked at."""
+
+    queues: dict[str, None] = field(factory=dict)
+    newest: Consumer | None = None
+
+
+@define(eq=False)
 class BrokerChecker:
     """Watches one broker through all its lives."""
 
@@ -45,7 +53,7 @@ class BrokerChecker:
     #: The disk of somebody who has to have the same as the broker now, if there is one.
     twin: Callable[[], SimulatedDisk | None] | None = None
     #: The sessions there were after the last step, with the queues that each has consumed.
-    _sessions: dict[Session, dict[str, None]] = field(factory=dict, init=False)
+    _sessions: dict[Session, _Seen] = field(factory=dict, init=False)
     _comparisons: int = field(default=0, init=False)
     _splitters: dict[int, FrameSplitter] = field(factory=dict, init=False)
     _life: int = field(default=0, init=False)
@@ -100,10 +108,12 @@ class BrokerChecker:
         """Whatever a session held that has ended goes back to its place, behind what others have got since."""
         before, self._sessions = self._sessions, {}
         for session in living:
-            consumed = self._sessions[session] = before.pop(session, {})
-            for consumer in session.consumers.values():
-                consumed[consumer.queue.name] = None
-        for consumed in before.values():
+            seen = self._sessions[session] = before.pop(session) if session in before else _Seen()
+            newest = next(reversed(session.consumers.values()), None)
+            if newest is not seen.newest:  # whoever comes stands behind all others
+                seen.newest = newest
+                seen.queues.update({consumer.queue.name: None for consumer in session.consumers.values()})
+        for consumed in [seen.queues for seen in before.values()]:
             for topic in self.topics:
                 for subscription in topic.names:
                     if subscription in consumed:

@@ -16,6 +16,7 @@ from embedbroker.testing._plan import FaultStrike, GroupMode, GroupPlan, HostPla
 __all__ = ["draw_group_plan"]
 
 _FAULTS_MIN, _FAULTS_MAX = 4, 9
+_LONG_PAUSE_MS = 100
 
 
 #: The kinds of users change with each seed, and the mode after all of them.
@@ -39,7 +40,7 @@ def draw_group_plan(seed: int, mode: GroupMode | None = None) -> ScenarioPlan:
     return evolve(
         plan,
         group=_replicas(random) if replicates else _sharers(random),
-        hosts=tuple([_with_failover(host, random) for host in plan.hosts]),
+        hosts=tuple([_with_failover(host, random, replicates) for host in plan.hosts]),
         browser=browser and evolve(browser, settings=evolve(browser.settings, ha=True)),
         producers=producers,
         faults=tuple([FaultStrike(kind, random.random() * span_s) for kind in kinds]),
@@ -67,7 +68,10 @@ def _replicas(random: Random) -> GroupPlan:
     )
 
 
-def _with_failover(host: HostPlan, random: Random) -> HostPlan:
+def _with_failover(host: HostPlan, random: Random, replicates: bool) -> HostPlan:
     """Its client knows all brokers; how patient it is was drawn before, with a way out for those who never were."""
-    attempts = host.settings.reconnect_attempts or random.choice((0, -1))
-    return evolve(host, settings=evolve(host.settings, ha=True, reconnect_attempts=attempts))
+    settings = host.settings
+    attempts = settings.reconnect_attempts or random.choice((0, -1))
+    # A lease takes seconds to run out: asking more often finds out nothing, and is most of what happens then.
+    pause_ms = max(settings.retry_interval_ms, _LONG_PAUSE_MS) if replicates else settings.retry_interval_ms
+    return evolve(host, settings=evolve(settings, ha=True, reconnect_attempts=attempts, retry_interval_ms=pause_ms))
