@@ -85,8 +85,8 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def simulate(session: nox.Session) -> None:
-    """Simulated crashes: the fixed seeds of one broker and of groups, or `-- [--groups] --seeds N [--first-seed N]` for
-    a campaign; on every Python found."""
+    """Simulated crashes: the fixed seeds of one broker and of groups in both modes, or for a campaign
+    `-- [--groups | --mode MODE] --seeds N [--first-seed N]`; on every Python found."""
     _install(session, "-e", ".[dev]")
     others = [argument for path in _other_interpreters(session) for argument in ("--interpreter", path)]
     command = ("python", "-m", "embedbroker.testing", "--jobs", str(os.cpu_count() or 1), *others)

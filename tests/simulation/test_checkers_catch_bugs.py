@@ -1,12 +1,8 @@
-"""The checkers can fail: each bug below is put into the broker or the client, and the ordinary seeds must find it.
-
-No scenario is written for a bug. A bug that the first two hundred seeds do not find is a hole in workload or checkers.
-"""
+"""The checkers can fail: each bug below is put into the broker or the client, and the ordinary seeds must find it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from itertools import count
 from typing import Any
 
 import pytest
@@ -33,7 +29,7 @@ from embedbroker.protocols._core_session import CoreSession
 from embedbroker.storage import Journal
 from embedbroker.storage._recovered import RecoveredState
 from embedbroker.storage._replay import Replay
-from embedbroker.testing import ScenarioFailed, run_seed
+from embedbroker.testing import run_seed
 from embedclient.agent._call import Call, Steps, run_sequence
 from embedclient.agent._connection import Connection
 from embedclient.agent._consumer_credits import ConsumerCredits
@@ -45,22 +41,10 @@ from embedclient.errors import JMSException
 from embedclient.model import Instant, Xid
 from embedclient.wire.core import SessionStop
 
+from .hunting import Bug, confirm_before_sync, every, forget_duplicate_ids, hunt, lose_a_prepared_branch
+
 # A search through all the seeds takes half a minute, and more on a machine that does something else, too.
 pytestmark = [pytest.mark.search, pytest.mark.timeout(300)]
-
-SEEDS_MAX = 200
-
-Bug = Callable[[pytest.MonkeyPatch], None]
-
-
-def every(number: int) -> Callable[[], bool]:
-    """True once in so many calls."""
-    calls = count(1)
-    return lambda: next(calls) % number == 0
-
-
-def confirm_before_sync(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Journal, "point", lambda self: self.reached)
 
 
 def skip_a_replayed_acknowledgement(patch: pytest.MonkeyPatch) -> None:
@@ -342,10 +326,6 @@ def start_in_front_of_a_stop_that_waits(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SessionLine, "fail_waiting", forgetful)
 
 
-def forget_the_duplicate_ids_of_the_life_before(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(RecoveredState, "take_duplicate_ids", lambda self, limit: [])
-
-
 def keep_the_duplicate_ids_of_what_was_rolled_back(patch: pytest.MonkeyPatch) -> None:
     rollback = Kernel.rollback
 
@@ -355,10 +335,6 @@ def keep_the_duplicate_ids_of_what_was_rolled_back(patch: pytest.MonkeyPatch) ->
         rollback(self, transaction)
 
     patch.setattr(Kernel, "rollback", remembering)
-
-
-def forget_a_prepared_branch_in_recovery(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(BranchTable, "restore", lambda self, xid, transaction: None)
 
 
 def deliver_again_what_a_prepared_branch_took(patch: pytest.MonkeyPatch) -> None:
@@ -449,7 +425,7 @@ BUGS: list[Bug] = [
     grant_credits_without_memory,
     forget_producers_that_wait_for_memory,
     settle_nothing_in_advance,
-    forget_a_prepared_branch_in_recovery,
+    lose_a_prepared_branch,
     deliver_again_what_a_prepared_branch_took,
     show_what_a_prepared_branch_sent,
     commit_half_of_a_branch,
@@ -460,7 +436,7 @@ BUGS: list[Bug] = [
     wait_for_a_silent_client_for_ever,
     wait_for_a_silent_broker_for_ever,
     start_in_front_of_a_stop_that_waits,
-    forget_the_duplicate_ids_of_the_life_before,
+    forget_duplicate_ids,
     keep_the_duplicate_ids_of_what_was_rolled_back,
 ]
 
@@ -469,14 +445,7 @@ BUGS: list[Bug] = [
 def test_the_ordinary_seeds_find(
     bug: Bug, monkeypatch: pytest.MonkeyPatch, record_property: Callable[..., None]
 ) -> None:
-    bug(monkeypatch)
-    for seed in range(1, SEEDS_MAX + 1):
-        try:
-            run_seed(seed)
-        except ScenarioFailed as failure:
-            record_property("found by", f"seed {seed}: {failure.text.splitlines()[0]}")
-            return
-    pytest.fail(f"{SEEDS_MAX} seeds did not find {bug.__name__}")
+    hunt(bug, run_seed, monkeypatch, record_property)
 
 
 def test_the_same_seeds_find_nothing_without_a_bug() -> None:

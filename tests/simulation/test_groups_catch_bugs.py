@@ -1,6 +1,6 @@
 """The checkers of groups can fail: each bug is put into locks, broker or client, and the ordinary seeds must find it.
 
-No scenario is written for a bug. A bug that the first two hundred seeds do not find is a hole in faults or checkers.
+Bugs of a shared store are here, those of replication in ``replica_bugs``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from attrs import define, evolve
 
-from embedbroker.kernel import BranchTable
 from embedbroker.locks import (
     Acquire,
     Claim,
@@ -27,20 +26,18 @@ from embedbroker.locks import (
 )
 from embedbroker.locks._frozen import Vacancy
 from embedbroker.locks._memory import _MemorySession
-from embedbroker.storage import DiskFault, DiskWork, Journal
-from embedbroker.storage._recovered import RecoveredState
-from embedbroker.testing import ScenarioFailed
+from embedbroker.storage import DiskFault, DiskWork
 from embedbroker.testing._disk import SimulatedDisk
 from embedbroker.testing._node_host import NodeHost
+from embedbroker.testing._plan import GroupMode
 from embedbroker.testing._scenario import run_group_seed
 from embedclient.agent import _transaction as transactions
 from embedclient.errors import ErrorCode, JMSException, exception_for
 
+from .hunting import Bug, confirm_before_sync, forget_duplicate_ids, hunt, lose_a_prepared_branch
+from .replica_bugs import REPLICA_BUGS
+
 pytestmark = [pytest.mark.search, pytest.mark.timeout(900)]
-
-SEEDS_MAX = 200
-
-Bug = Callable[[pytest.MonkeyPatch], None]
 
 
 def hold_on_to_a_lost_lock(patch: pytest.MonkeyPatch) -> None:
@@ -145,18 +142,6 @@ class _LateWork:
             self.disk.run(self.work.operations)
 
 
-def confirm_before_sync(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Journal, "point", lambda self: self.reached)
-
-
-def lose_a_prepared_branch(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(BranchTable, "restore", lambda self, xid, transaction: None)
-
-
-def forget_duplicate_ids(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(RecoveredState, "take_duplicate_ids", lambda self, limit: [])
-
-
 def lose_the_mark_that_only_a_rollback_is_left(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(transactions.Transaction, "rollback_only", property(lambda self: False))
 
@@ -188,15 +173,14 @@ BUGS: list[Bug] = [
 ]
 
 
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
+CASES = [
+    *(pytest.param(GroupMode.SHARED_STORE, bug, id=f"store: {bug.__name__}") for bug in BUGS),
+    *(pytest.param(GroupMode.REPLICATION, bug, id=f"replication: {bug.__name__}") for bug in REPLICA_BUGS),
+]
+
+
+@pytest.mark.parametrize(("mode", "bug"), CASES)
 def test_the_ordinary_seeds_find(
-    bug: Bug, monkeypatch: pytest.MonkeyPatch, record_property: Callable[..., None]
+    mode: GroupMode, bug: Bug, monkeypatch: pytest.MonkeyPatch, record_property: Callable[..., None]
 ) -> None:
-    bug(monkeypatch)
-    for seed in range(1, SEEDS_MAX + 1):
-        try:
-            run_group_seed(seed)
-        except ScenarioFailed as failure:
-            record_property("found by", f"seed {seed}: {failure.text.splitlines()[0]}")
-            return
-    pytest.fail(f"{SEEDS_MAX} seeds did not find {bug.__name__}")
+    hunt(bug, lambda seed: run_group_seed(seed, mode), monkeypatch, record_property)

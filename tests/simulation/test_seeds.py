@@ -12,8 +12,9 @@ import pytest
 
 from embedbroker.kernel import Queue
 from embedbroker.testing import Campaign, Moment, ScenarioFailed, ScenarioPlan, plan_of, run_plan, run_seed
-from embedbroker.testing._campaign import GROUP_MINIMA_PER_1000
+from embedbroker.testing._campaign import group_minima
 from embedbroker.testing._draw_group import draw_group_plan
+from embedbroker.testing._plan import GroupMode
 from embedbroker.testing._scenario import run_group_seed
 
 FIRST_SEED = 10_001
@@ -78,29 +79,59 @@ def test_workers_change_nothing() -> None:
     assert len(digests) == 1
 
 
-# -- brokers that share a store --------------------------------------------------------------------------------------
+# -- groups ----------------------------------------------------------------------------------------------------------
+
+MODES = list(GroupMode)
+
+
+def campaign_of(mode: GroupMode) -> Campaign:
+    campaign = Campaign(minima=group_minima(mode))
+    for seed in SEEDS:
+        campaign.add(run_group_seed(seed, mode))
+    return campaign
 
 
 @pytest.mark.timeout(300)  # seconds on a machine that does nothing else
-def test_seeds_of_groups_run_clean_and_meet_what_groups_meet() -> None:
-    campaign = Campaign(minima=GROUP_MINIMA_PER_1000)
-    for seed in SEEDS:
-        campaign.add(run_group_seed(seed))
+def test_seeds_of_groups_that_share_a_store_run_clean_and_meet_what_those_meet() -> None:
+    campaign = campaign_of(GroupMode.SHARED_STORE)
     assert campaign.passed, campaign.shortcomings()
     assert campaign.hits[Moment.FAILOVER] > 0 and campaign.hits[Moment.FAILBACK] > 0
     assert campaign.hits[Moment.FROZEN_LIVE] > 0 and campaign.hits[Moment.REPLAY_COMPARED] >= len(SEEDS)
 
 
-def test_one_seed_of_a_group_gives_one_trace_whatever_the_hash_seed() -> None:
-    arguments = ("--groups", "--digest", "--seeds", "2", "--first-seed", str(FIRST_SEED))
+@pytest.mark.timeout(300)
+def test_seeds_of_groups_that_replicate_run_clean_and_meet_what_those_meet() -> None:
+    campaign = campaign_of(GroupMode.REPLICATION)
+    assert campaign.passed, campaign.shortcomings()
+    assert campaign.hits[Moment.FAILOVER] > 0 and campaign.hits[Moment.BACKUP_IN_SYNC] >= len(SEEDS)
+    assert campaign.hits[Moment.CRASH_IN_SYNC] > 0 and campaign.hits[Moment.COPY_COMPARED] >= len(SEEDS)
+
+
+@pytest.mark.parametrize("mode", ["shared-store", "replication"])
+def test_one_seed_of_a_group_gives_one_trace_whatever_the_hash_seed(mode: str) -> None:
+    arguments = ("--mode", mode, "--digest", "--seeds", "2", "--first-seed", str(FIRST_SEED))
     first, second = (run(*arguments, PYTHONHASHSEED=hash_seed) for hash_seed in ("0", "12345"))
     assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
     assert first.stdout == second.stdout
 
 
-def test_the_plan_of_a_group_comes_back_from_its_file_as_it_was(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.name)
+def test_the_plan_of_a_group_comes_back_from_its_file_as_it_was(mode: GroupMode, tmp_path: Path) -> None:
     kept = tmp_path / "kept.json"
-    assert run("--groups", "--keep", str(kept), "--first-seed", "7").returncode == 0
+    name = mode.name.lower().replace("_", "-")
+    assert run("--mode", name, "--keep", str(kept), "--first-seed", "7").returncode == 0
     plan = plan_of(ScenarioPlan, json.loads(kept.read_text()))
-    assert plan == draw_group_plan(7) and plan.group is not None
-    assert run_plan(plan).digest == run_group_seed(7).digest
+    assert plan == draw_group_plan(7, mode) and plan.group is not None and plan.group.mode is mode
+    assert run_plan(plan).digest == run_group_seed(7, mode).digest
+
+
+def test_without_a_mode_seeds_choose_both_for_each_kind_of_users() -> None:
+    plans = [draw_group_plan(seed) for seed in range(8)]
+    assert [plan.group and plan.group.mode for plan in plans] == [*[MODES[0]] * 4, *[MODES[1]] * 4]
+
+
+def test_a_campaign_of_both_modes_must_meet_half_as_much_of_each() -> None:
+    store, copies, both = (group_minima(mode) for mode in (*MODES, None))
+    assert both[Moment.FAILOVER] == (store[Moment.FAILOVER] + copies[Moment.FAILOVER]) // 2
+    assert both[Moment.PASSED_OVER] == store[Moment.PASSED_OVER] // 2
+    assert both[Moment.CRASH_IN_SYNC] == copies[Moment.CRASH_IN_SYNC] // 2

@@ -21,8 +21,9 @@ from pathlib import Path
 import attrs
 
 from embedbroker.testing import Campaign, ScenarioFailed, SeedResult, draw_plan, run_seed, values_of
-from embedbroker.testing._campaign import GROUP_MINIMA_PER_1000
+from embedbroker.testing._campaign import group_minima
 from embedbroker.testing._draw_group import draw_group_plan
+from embedbroker.testing._plan import GroupMode
 from embedbroker.testing._scenario import run_group_seed
 
 #: About four minutes on two cores.
@@ -33,6 +34,7 @@ HASH_CHECK_SEEDS = 50
 GROUP_HASH_CHECK_SEEDS = 10
 PROGRESS_S = 2.0
 FAILURES_SHOWN_MAX = 5
+_MODES = {"shared-store": GroupMode.SHARED_STORE, "replication": GroupMode.REPLICATION}
 #: Objects that may wait for the garbage collector before it looks for cycles.
 _GARBAGE_MAX = 50_000
 
@@ -40,20 +42,22 @@ _GARBAGE_MAX = 50_000
 def main(arguments: list[str] | None = None) -> int:
     """Exit code 0 if every seed ran clean and nothing fell short, 1 otherwise."""
     options = _parser().parse_args(arguments)
+    options.groups = options.groups or options.mode is not None
     if options.seeds is None:
         options.seeds = GROUP_SEEDS if options.groups else SEEDS
     if options.hash_check is None:
         options.hash_check = GROUP_HASH_CHECK_SEEDS if options.groups else HASH_CHECK_SEEDS
     if options.keep is not None:
-        draw = draw_group_plan if options.groups else draw_plan
-        options.keep.write_text(json.dumps(values_of(draw(options.first_seed)), indent=1) + "\n")
+        seed = options.first_seed
+        plan = draw_group_plan(seed, _mode(options)) if options.groups else draw_plan(seed)
+        options.keep.write_text(json.dumps(values_of(plan), indent=1) + "\n")
         return 0
     if options.digest:
-        for result in map(_runner(options.groups), range(options.first_seed, options.first_seed + options.seeds)):
+        for result in map(_runner(options), range(options.first_seed, options.first_seed + options.seeds)):
             sys.stdout.write(f"{result.seed} {result.digest}\n")
         return 0
     started = time.monotonic()
-    campaign = Campaign(minima=GROUP_MINIMA_PER_1000) if options.groups else Campaign()
+    campaign = Campaign(minima=group_minima(_mode(options))) if options.groups else Campaign()
     _run(campaign, options, started)
     hash_check = True
     if options.hash_check:
@@ -64,6 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
         **campaign.summary(),
         "first_seed": options.first_seed,
         "groups": options.groups,
+        "mode": options.mode,
         "digests_equal_under_other_hash_seeds": hash_check if options.hash_check else None,
         "seconds": round(seconds, 1),
         "seeds_per_second": round(campaign.seeds / seconds, 2),
@@ -79,7 +84,8 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m embedbroker.testing", description="Simulated crashes from seeds.")
     parser.add_argument("--seeds", type=int, help=f"how many (default {SEEDS}, of groups {GROUP_SEEDS})")
-    parser.add_argument("--groups", action="store_true", help="brokers that share a store, instead of one of its own")
+    parser.add_argument("--groups", action="store_true", help="a primary with its backups, instead of one broker")
+    parser.add_argument("--mode", choices=list(_MODES), help="groups of this kind only (default: each seed chooses)")
     parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1, help="worker processes (default 1)")
     parser.add_argument(
@@ -109,7 +115,7 @@ def _parser() -> argparse.ArgumentParser:
 def _run(campaign: Campaign, options: argparse.Namespace, started: float) -> None:
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     shown = started
-    for outcome in _outcomes(_runner(options.groups), seeds, options.jobs):
+    for outcome in _outcomes(_runner(options), seeds, options.jobs):
         if isinstance(outcome, ScenarioFailed):
             campaign.add_failure(outcome)
             if len(campaign.failures) <= FAILURES_SHOWN_MAX:
@@ -124,8 +130,18 @@ def _run(campaign: Campaign, options: argparse.Namespace, started: float) -> Non
             _show_progress(campaign, len(seeds), now - started)
 
 
-def _runner(groups: bool) -> Callable[[int], SeedResult]:
-    return run_group_seed if groups else run_seed
+def _mode(options: argparse.Namespace) -> GroupMode | None:
+    return _MODES[options.mode] if options.mode is not None else None
+
+
+def _runner(options: argparse.Namespace) -> Callable[[int], SeedResult]:
+    return partial(run_group_seed, mode=_mode(options)) if options.groups else run_seed
+
+
+def _ways(options: argparse.Namespace) -> list[str]:
+    """The options that say what a seed stands for."""
+    groups = ["--groups"] if options.groups else []
+    return [*groups, *(["--mode", options.mode] if options.mode is not None else [])]
 
 
 def _outcomes(run: Callable[[int], SeedResult], seeds: range, jobs: int) -> Iterator[SeedResult | ScenarioFailed]:
@@ -162,8 +178,8 @@ def _show_progress(campaign: Campaign, seeds: int, seconds: float) -> None:
 
 
 def _show_failure(failure: ScenarioFailed, options: argparse.Namespace) -> None:
-    groups = " --groups" if options.groups else ""
-    replay = f"python -m embedbroker.testing{groups} --first-seed {failure.seed} --seeds 1 --hash-check 0 --trace 1000"
+    ways = "".join(f" {each}" for each in _ways(options))
+    replay = f"python -m embedbroker.testing{ways} --first-seed {failure.seed} --seeds 1 --hash-check 0 --trace 1000"
     trace = failure.trace[-options.trace :]
     text = ["", f"seed {failure.seed} FAILED: {failure.text}", *trace, f"replay: {replay}", ""]
     sys.stderr.write("\n".join(text) + "\n")
@@ -192,7 +208,7 @@ def _hash_check(options: argparse.Namespace, seeds: int, campaign: Campaign) -> 
 
 
 def _digests(options: argparse.Namespace, seeds: int, interpreter: str, hash_seed: str) -> dict[int, str]:
-    command = [interpreter, "-m", "embedbroker.testing", "--digest", *(["--groups"] if options.groups else [])]
+    command = [interpreter, "-m", "embedbroker.testing", "--digest", *_ways(options)]
     command += ["--seeds", str(seeds), "--first-seed", str(options.first_seed)]
     # Another interpreter needs no installation of its own: all that a simulation imports is plain Python.
     paths = [str(Path(__file__).parents[2]), str(Path(attrs.__file__).parents[1])]

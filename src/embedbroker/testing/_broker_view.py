@@ -19,7 +19,6 @@ __all__ = ["BrokerView"]
 class BrokerView(Protocol):
     """A broker, life after life. ``names`` are those that clients connect to."""
 
-    disk: SimulatedDisk
     settings: JournalSettings
     config: BrokerConfig
     life: int
@@ -27,6 +26,9 @@ class BrokerView(Protocol):
     after_step: list[Callable[[], None]]
     on_ready: list[Callable[[], None]]
     on_send: list[Callable[[int, str, bytes], None]]
+
+    @property
+    def disk(self) -> SimulatedDisk: ...
 
     @property
     def names(self) -> Sequence[str]: ...

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 
 from attrs import define, field
 
+from embedbroker.testing._plan import GroupMode
 from embedbroker.testing._scenario import ScenarioFailed, SeedResult
 from embedbroker.testing._scene import Moment
 
-__all__ = ["GROUP_MINIMA_PER_1000", "Campaign"]
+__all__ = ["Campaign", "group_minima"]
 
 #: Hits per 1,000 seeds that a campaign must reach: about a third of what it usually does.
 #: Those of groups come with brokers that share a store.
@@ -93,6 +94,53 @@ GROUP_MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.DUPLICATE_REJECTED: 2,
     Moment.REPLAY_COMPARED: 1_000,
 }
+#: Here crashes are fewer, because so much else goes wrong, and copies are what matters.
+REPLICA_MINIMA_PER_1000: Mapping[Moment, int] = {
+    Moment.CRASH: 300,
+    Moment.CRASH_WITH_UNSYNCED_RECORDS: 40,
+    Moment.CRASH_WITH_OPEN_TRANSACTIONS: 80,
+    Moment.CRASH_WITH_PREPARED_BRANCHES: 5,
+    Moment.CRASH_DURING_RECOVERY: 30,
+    Moment.CRASH_IN_SYNC: 150,
+    Moment.CRASH_DURING_INITIAL_COPY: 80,
+    Moment.CRASH_DURING_CATCH_UP: 15,
+    Moment.CRASH_DURING_FAILBACK: 20,
+    Moment.CRASH_WHILE_CLAIMING: 60,
+    Moment.BACKUP_IN_SYNC: 500,
+    Moment.CONFIRMATION_HELD: 20,
+    Moment.WENT_ON_ALONE: 50,
+    Moment.COPY_COMPARED: 1_000,
+    Moment.FAILOVER: 120,
+    Moment.FAILBACK: 60,
+    Moment.FROZEN_LIVE: 40,
+    Moment.FROZEN_WAITER: 40,
+    Moment.WOKE_UP_REPLACED: 4,
+    Moment.LOCK_LOST: 10,
+    Moment.ANSWER_OF_STORE_LOST: 40,
+    Moment.STORE_LOST: 20,
+    Moment.STORE_BROKE_IN_BATCH: 40,
+    Moment.CUT_OFF_STORE: 40,
+    Moment.MEMBERS_PARTED: 100,
+    Moment.FULL_ON_ONE_SIDE: 20,
+    Moment.CLOCK_JUMPED: 10,
+    Moment.DISK_ERROR: 20,
+    Moment.REBUILT: 200,
+    Moment.SEND_IN_DOUBT: 100,
+    Moment.COMMIT_IN_DOUBT: 50,
+    Moment.BRANCH_PREPARED: 1_000,
+    Moment.REPLAY_COMPARED: 1_000,
+}
+
+
+def group_minima(mode: GroupMode | None) -> Mapping[Moment, int]:
+    """What a campaign of groups must reach; without a mode each seed chooses one, and half of them choose each."""
+    if mode is not None:
+        return REPLICA_MINIMA_PER_1000 if mode is GroupMode.REPLICATION else GROUP_MINIMA_PER_1000
+    both = (GROUP_MINIMA_PER_1000, REPLICA_MINIMA_PER_1000)
+    moments = dict.fromkeys(moment for minima in both for moment in minima)
+    return {moment: sum(minima.get(moment, 0) for minima in both) // len(both) for moment in moments}
+
+
 #: Below this number of seeds the minima say more about luck than about the campaign.
 SEEDS_FOR_MINIMA = 200
 OPERATIONS_MIN = 200

@@ -7,7 +7,7 @@ message leaves for a consumer after its expiration or with a delivery count that
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from attrs import define, field
 
@@ -35,6 +35,14 @@ _Durable = dict[str, list[tuple[int, int]]]
 
 
 @define(eq=False)
+class _Seen:
+    """The queues that a session has consumed, and the consumer that came last when they were looked at."""
+
+    queues: dict[str, None] = field(factory=dict)
+    newest: Consumer | None = None
+
+
+@define(eq=False)
 class BrokerChecker:
     """Watches one broker through all its lives."""
 
@@ -42,8 +50,10 @@ class BrokerChecker:
     broker: BrokerView
     topics: Sequence[Topic]
     onlooker: str  # the client of browsers
+    #: The disk of somebody who has to have the same as the broker now, if there is one.
+    twin: Callable[[], SimulatedDisk | None] | None = None
     #: The sessions there were after the last step, with the queues that each has consumed.
-    _sessions: dict[Session, dict[str, None]] = field(factory=dict, init=False)
+    _sessions: dict[Session, _Seen] = field(factory=dict, init=False)
     _comparisons: int = field(default=0, init=False)
     _splitters: dict[int, FrameSplitter] = field(factory=dict, init=False)
     _life: int = field(default=0, init=False)
@@ -98,10 +108,12 @@ class BrokerChecker:
         """Whatever a session held that has ended goes back to its place, behind what others have got since."""
         before, self._sessions = self._sessions, {}
         for session in living:
-            consumed = self._sessions[session] = before.pop(session, {})
-            for consumer in session.consumers.values():
-                consumed[consumer.queue.name] = None
-        for consumed in before.values():
+            seen = self._sessions[session] = before.pop(session) if session in before else _Seen()
+            newest = next(reversed(session.consumers.values()), None)
+            if newest is not seen.newest:  # whoever comes stands behind all others
+                seen.newest = newest
+                seen.queues.update({consumer.queue.name: None for consumer in session.consumers.values()})
+        for consumed in [seen.queues for seen in before.values()]:
             for topic in self.topics:
                 for subscription in topic.names:
                     if subscription in consumed:
@@ -194,14 +206,25 @@ class BrokerChecker:
         node = self.broker.node
         if node is None or node.journal is None or self.broker.under_way or node.kernel.has_work:
             return False
+        if self.broker.recovering:
+            return False  # the journal is read, and not all of it is in the kernel
         return node.journal.state is JournalState.READY and node.journal.point() == node.journal.reached
 
     def _compare_replay(self) -> None:
         """What a replay of the disk as it is now gives, against what the kernel holds."""
+        self.scene.hit(Moment.REPLAY_COMPARED)
+        self._compare(self.broker.disk.copy())
+        twin = self.twin() if self.twin is not None else None
+        if twin is not None:
+            self.scene.hit(Moment.COPY_COMPARED)
+            copy = twin.copy()
+            copy.lose_unsynced()
+            self._compare(copy)
+
+    def _compare(self, disk: SimulatedDisk) -> None:
         node = self.broker.node
         assert node is not None, "a quiet broker runs"
-        self.scene.hit(Moment.REPLAY_COMPARED)
-        recovered = self._replay(self.broker.disk.copy())
+        recovered = self._replay(disk)
         replayed, names = _durable_in(recovered), {address.id: address.name for address in recovered.addresses}
         held = self._held(node.kernel)
         for name in {**held, **replayed}:

@@ -111,6 +111,15 @@ class SimulatedDisk:
             _lose_unsynced(file)
         self._files = dict(self._durable)
 
+    def holds(self, file: str, offset: int, data: bytes) -> bool:
+        """Whether a file, if it is there, has these bytes, and would have them after a power cut."""
+        held = self._files.get(file)
+        if held is None:
+            return True
+        sectors = range(offset // SECTOR_BYTES, (offset + len(data) + SECTOR_BYTES - 1) // SECTOR_BYTES)
+        loose = any(sector in held.older or sector in held.lost for sector in sectors)
+        return not loose and held.content[offset : offset + len(data)] == data
+
     def flip(self, file: str, offset: int, mask: int) -> None:
         """Damage one byte at rest."""
         self._files[file].content[offset] ^= mask

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 from random import Random
 
-__all__ = ["FaultKind", "draw_faults", "draw_group_faults"]
+__all__ = ["FaultKind", "draw_faults", "draw_group_faults", "draw_replica_faults"]
 
 
 class FaultKind(IntEnum):
@@ -40,6 +40,13 @@ class FaultKind(IntEnum):
     CLOCK_JUMP = 23
     FREEZE_RETURNING = 24
     CRASH_WHILE_CLAIMING = 25
+    # Of groups that replicate: what is between their members, and each on its own way to the lock manager.
+    PART_MEMBERS = 26
+    HOLD_MEMBERS_ONE_WAY = 27
+    CUT_MEMBERS = 28
+    SLOW_MEMBERS = 29
+    CUT_OFF_STORE = 30
+    CRASH_WHILE_COPYING = 31
 
 
 _WEIGHTS = {
@@ -91,6 +98,41 @@ _GROUP_WEIGHTS = {
     FaultKind.HALF_OPEN: 2,
 }
 
+#: Here the copies are what faults are about: who has one, who gets one, and who may go on without.
+_REPLICA_WEIGHTS = {
+    FaultKind.CRASH: 6,
+    FaultKind.CRASH_WHILE_WRITING: 4,
+    FaultKind.CRASH_WHILE_SWITCHING: 2,
+    FaultKind.CRASH_WHILE_COMPACTING: 2,
+    FaultKind.CRASH_TWICE: 4,
+    FaultKind.CRASH_WAITER: 6,
+    FaultKind.CRASH_ALL: 4,
+    FaultKind.CRASH_WHILE_CLAIMING: 4,
+    FaultKind.CRASH_WHILE_COPYING: 8,
+    FaultKind.RESTART: 2,
+    FaultKind.FAIL_OVER: 3,
+    FaultKind.FREEZE: 8,
+    FaultKind.LOSE_STORE: 3,
+    FaultKind.BREAK_STORE: 4,
+    FaultKind.CUT_OFF_STORE: 3,
+    FaultKind.PART_MEMBERS: 6,
+    FaultKind.HOLD_MEMBERS_ONE_WAY: 4,
+    FaultKind.CUT_MEMBERS: 4,
+    FaultKind.SLOW_MEMBERS: 3,
+    FaultKind.FULL_HERE: 2,
+    FaultKind.CLOCK_JUMP: 1,
+    FaultKind.SLOW_DISK: 2,
+    FaultKind.FULL_DISK: 1,
+    FaultKind.DISK_ERROR: 2,
+    FaultKind.CUT_ONE: 4,
+    FaultKind.CUT_ALL: 2,
+    FaultKind.HOLD_ONE_WAY: 1,
+    FaultKind.PARTITION: 1,
+    FaultKind.DELAY: 1,
+    FaultKind.CLIENT_CRASH: 2,
+    FaultKind.HALF_OPEN: 3,
+}
+
 
 def draw_faults(random: Random, count: int) -> list[FaultKind]:
     """A random selection for one broker."""
@@ -100,6 +142,11 @@ def draw_faults(random: Random, count: int) -> list[FaultKind]:
 def draw_group_faults(random: Random, count: int) -> list[FaultKind]:
     """A random selection for brokers that share a store."""
     return _draw(random, count, _GROUP_WEIGHTS)
+
+
+def draw_replica_faults(random: Random, count: int) -> list[FaultKind]:
+    """A random selection for brokers that replicate."""
+    return _draw(random, count, _REPLICA_WEIGHTS)
 
 
 def _draw(random: Random, count: int, weights: Mapping[FaultKind, int]) -> list[FaultKind]:

@@ -35,12 +35,14 @@ class _Tenant:
 class SimulatedLockManager:
     """``clock`` tells monotonic seconds. A lease lasts ``lease_s``; None makes them end with their sessions.
 
-    ``reachable`` False makes every operation fail, ``cut_off`` names the holders for whom it does.
+    ``reachable`` False makes every operation fail, ``cut_off`` names the holders for whom it does. ``breaks_after``: so
+    many operations of the next batch that is not shorter are done, and nobody hears of it.
     """
 
     clock: Callable[[], float]
     lease_s: float | None = None
     reachable: bool = True
+    breaks_after: int | None = None
     cut_off: dict[str, None] = field(init=False, factory=dict)
     sequences: dict[str, int] = field(init=False, factory=dict)
     _tenants: dict[str, _Tenant] = field(init=False, factory=dict)
@@ -85,6 +87,12 @@ class _Session:
             raise LockFault("the session was closed")
         if not self._manager.reachable or self.holder in self._manager.cut_off:
             raise LockFault("the lock manager cannot be reached")
+        breaks_after = self._manager.breaks_after
+        if breaks_after is not None and breaks_after <= len(operations):
+            self._manager.breaks_after = None
+            for operation in operations[:breaks_after]:
+                self._do(operation)
+            raise LockFault("the lock manager cannot be reached any more")
         return tuple([self._do(operation) for operation in operations])
 
     def close(self) -> None:

@@ -63,6 +63,7 @@ class Network:
         self.split_chance = 0.1
         self.links: list[Link] = []
         self._held: dict[tuple[str, str], None] = {}
+        self._slow: dict[tuple[str, str], float] = {}
         self._listeners: dict[str, Listener] = {}
 
     def listen(self, listener: Listener) -> None:
@@ -75,7 +76,7 @@ class Network:
         if self.holds(dialer.name, name) or self.holds(name, dialer.name):
             self.world.after(timeout_s, dialing, "timed out")
         else:
-            self.world.after(self.delay_s(), dialing, None)
+            self.world.after(self.delay_s(dialer.name, name), dialing, None)
 
     def connect(self, near: Peer, near_connection: int, far: Peer, far_connection: int) -> Link:
         """A new link between two hosts."""
@@ -110,9 +111,18 @@ class Network:
         """The living links between two hosts."""
         return [link for link in self.links if {link.near.name, link.far.name} == {name, other}]
 
-    def delay_s(self) -> float:
-        """The time one piece of bytes takes."""
-        return self.latency_s + self.jitter_s * self.world.random.random()
+    def slow_down(self, one: str, other: str, extra_s: float) -> None:
+        """What is between two hosts takes so much longer from now on; 0 for no longer than usual."""
+        for pair in ((one, other), (other, one)):
+            if extra_s:
+                self._slow[pair] = extra_s
+            else:
+                self._slow.pop(pair, None)
+
+    def delay_s(self, sender: str = "", receiver: str = "") -> float:
+        """The time one piece of bytes takes, on the way between two hosts if they are named."""
+        delay = self.latency_s + self.jitter_s * self.world.random.random()
+        return delay + self._slow.get((sender, receiver), 0.0) if self._slow else delay
 
 
 class Link:
@@ -230,7 +240,7 @@ class _Pipe:
             return taken
         split = size > 1 and network.world.random.random() < network.split_chance
         for piece in self._split(data) if split else (data,):
-            arrival = network.world.now + network.delay_s()
+            arrival = network.world.now + network.delay_s(self.sender.name, self.receiver.name)
             if arrival > self._arrival:
                 self._arrival = arrival
             self._pieces.append((self._arrival, piece))
@@ -240,7 +250,7 @@ class _Pipe:
 
     def end(self, reason: str) -> None:
         self._end = reason
-        self._arrival = max(self._arrival, self._network.world.now + self._network.delay_s())
+        self._arrival = max(self._arrival, self._network.world.now + self._delay_s())
         self._pieces.append((self._arrival, b""))
         self.schedule()
 
@@ -250,9 +260,12 @@ class _Pipe:
         kept = self._pieces
         # A reset is not held back by a partition for ever: the receiver's own time-outs are tested by holds alone.
         self._end = reason
-        self._arrival = max(self._network.world.now + self._network.delay_s() * 4, kept[-1][0] if kept else 0.0)
+        self._arrival = max(self._network.world.now + self._delay_s() * 4, kept[-1][0] if kept else 0.0)
         kept.append((self._arrival, b""))
         self.schedule()
+
+    def _delay_s(self) -> float:
+        return self._network.delay_s(self.sender.name, self.receiver.name)
 
     def mute(self) -> None:
         """From now on what is sent fills the sender's buffer and arrives nowhere, and nobody is told."""

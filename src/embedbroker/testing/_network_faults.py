@@ -1,4 +1,4 @@
-"""What goes wrong between clients and brokers: connections that break, wait, are slow, or fall silent on one side.
+"""What goes wrong with clients, and between them and brokers: connections break, wait, are slow, or fall half silent.
 
 It knows clients and brokers by their names, and nothing of what they do.
 """
@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from attrs import define
 
+from embedbroker.testing._agenda import Agenda
 from embedbroker.testing._clients import ClientHost
 from embedbroker.testing._fault_kinds import FaultKind
 from embedbroker.testing._network import Network
@@ -19,17 +20,25 @@ __all__ = ["NetworkFaults"]
 
 @define(eq=False)
 class NetworkFaults:
-    """``later`` has something done after a while, and ``healed`` hears of a fault that leaves nothing to undo."""
+    """Faults of ``clients``, and of their connections to ``brokers``."""
 
     scene: Scene
+    agenda: Agenda
     network: Network
     brokers: Sequence[str]
     clients: Sequence[ClientHost]
-    later: Callable[[float, Callable[[], None]], None]
-    healed: Callable[[], None]
+    on_client_crash: Callable[[ClientHost], None]
 
     def strike(self, kind: FaultKind) -> None:
         """One fault."""
+        if kind is FaultKind.CLIENT_CRASH:
+            self.scene.hit(Moment.CLIENT_CRASH)
+            self.on_client_crash(self.scene.world.random.choice(self.clients))
+            self.agenda.healed()
+        else:
+            self._strike_links(kind)
+
+    def _strike_links(self, kind: FaultKind) -> None:
         scene, network, random = self.scene, self.network, self.scene.world.random
         duration = 0.01 + random.random() * random.choice((0.1, 1.0, 3.0))
         client = random.choice(self.clients).name
@@ -37,33 +46,33 @@ class NetworkFaults:
             case FaultKind.CUT_ONE:
                 # Bytes pile up for a moment, so that the cut loses some of them in both directions.
                 self._hold(client)
-                self.later(random.random() * random.choice((0.0, 0.005, 0.05)), lambda: self._cut(client))
+                self.agenda.later(random.random() * random.choice((0.0, 0.005, 0.05)), lambda: self._cut(client))
             case FaultKind.CUT_ALL:
                 for link in list(network.links):
                     scene.hit(Moment.CONNECTION_CUT)
                     link.cut("connection reset")
-                self.healed()
+                self.agenda.healed()
             case FaultKind.HALF_OPEN:
                 for broker in self.brokers:
                     for link in network.between(client, broker):
                         scene.hit(Moment.HALF_OPEN)
                         link.fall_silent(random.choice((link.near, link.far)), "connection reset")
-                self.healed()
+                self.agenda.healed()
             case FaultKind.HOLD_ONE_WAY:
                 scene.hit(Moment.DIRECTION_HELD)
                 outwards = scene.chance(0.5)
                 pairs = [(client, each) if outwards else (each, client) for each in self.brokers]
                 for pair in pairs:
                     network.hold(*pair)
-                self.later(duration, lambda: self._release(pairs))
+                self.agenda.later(duration, lambda: self._release(pairs))
             case FaultKind.PARTITION:
                 scene.hit(Moment.DIRECTION_HELD)
                 self._hold(client)
-                self.later(duration, network.heal)
+                self.agenda.later(duration, network.heal)
             case _:
                 scene.hit(Moment.NETWORK_DELAYED)
                 network.latency_s, usual = 0.05 + random.random() * 0.2, network.latency_s
-                self.later(duration, lambda: setattr(network, "latency_s", min(usual, 0.001)))
+                self.agenda.later(duration, lambda: setattr(network, "latency_s", min(usual, 0.001)))
 
     def _hold(self, client: str) -> None:
         for broker in self.brokers:

@@ -221,6 +221,11 @@ class NodeHost:
         return work is not None and any(isinstance(operation, WriteAt) for operation in work.operations)
 
     @property
+    def peers(self) -> list[str]:
+        """The far end of each open connection."""
+        return [(link.far if link.near is self else link.near).name for link in self._links.values()]
+
+    @property
     def connections(self) -> int:
         """How many connections are open."""
         return len(self._links)

@@ -21,10 +21,12 @@ from embedbroker.testing._producers import ProducerPlan
 from embedclient.agent import LocatorSettings
 
 __all__ = [
+    "PRIMARY",
     "BrokerPlan",
     "BrowserRole",
     "ConsumerRole",
     "FaultStrike",
+    "GroupMode",
     "GroupPlan",
     "HostPlan",
     "ListenerRole",
@@ -35,6 +37,9 @@ __all__ = [
     "plan_of",
     "values_of",
 ]
+
+#: The name of the broker that is live first.
+PRIMARY = "primary"
 
 
 @frozen
@@ -119,15 +124,32 @@ class BrokerPlan:
     memory_limit_bytes: int | None = None
 
 
+class GroupMode(IntEnum):
+    """What the brokers of a group have in common: one directory, or copies of each other's."""
+
+    SHARED_STORE = 0
+    REPLICATION = 1
+
+
 @frozen
 class GroupPlan:
-    """Brokers that share a store: a primary and so many backups, with their policies."""
+    """A primary and so many backups, with their policies."""
 
     backups: int
     primary_hands_over: bool = False
     backups_hand_over: bool = False
     allow_failback: bool = True
     restart_backups: bool = True
+    mode: GroupMode = GroupMode.SHARED_STORE
+    #: Of replication: how long a lease of the lock manager lasts; None: as long as its holder's process.
+    lease_s: float | None = None
+    #: Of replication: after so long a broker that was not taken as backup offers itself again.
+    retry_ms: int = 2_000
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the primary and its backups."""
+        return (PRIMARY, *(f"backup{number}" for number in range(1, self.backups + 1)))
 
 
 @frozen

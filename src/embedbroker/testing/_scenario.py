@@ -19,16 +19,19 @@ from embedbroker.testing._disk import SimulatedDisk
 from embedbroker.testing._draw import draw_plan
 from embedbroker.testing._draw_group import draw_group_plan
 from embedbroker.testing._faults import FaultPlan
-from embedbroker.testing._group_faults import GroupFaults
 from embedbroker.testing._leftovers import LeftoverReader
+from embedbroker.testing._members import Members
 from embedbroker.testing._messages import selector_of
 from embedbroker.testing._network import Network
 from embedbroker.testing._node_host import NodeHost
-from embedbroker.testing._plan import ScenarioPlan, TopicPlan
+from embedbroker.testing._plan import GroupMode, ScenarioPlan, TopicPlan
 from embedbroker.testing._queue_checkers import QueueChecker
+from embedbroker.testing._replica_faults import ReplicaFaults
+from embedbroker.testing._replica_group import ReplicaGroup
 from embedbroker.testing._roll_call import RollCall
 from embedbroker.testing._scene import Moment, Phase, Scene, SimulationFailure
 from embedbroker.testing._scripts import Steps
+from embedbroker.testing._store_faults import StoreFaults
 from embedbroker.testing._store_group import StoreGroup
 from embedbroker.testing._world import World
 from embedclient.agent import LocatorSettings, QueueAttributes, Session
@@ -82,13 +85,13 @@ def run_seed(seed: int, *, trace_tail_lines: int = 200) -> SeedResult:
     return run_plan(draw_plan(seed), trace_tail_lines=trace_tail_lines)
 
 
-def run_group_seed(seed: int, *, trace_tail_lines: int = 200) -> SeedResult:
-    """Runs the scenario of one seed on brokers that share a store.
+def run_group_seed(seed: int, mode: GroupMode | None = None, *, trace_tail_lines: int = 200) -> SeedResult:
+    """Runs the scenario of one seed on a group of brokers; the seed chooses a mode that is not given.
 
     Raises:
         ScenarioFailed: as for `run_seed`.
     """
-    return run_plan(draw_group_plan(seed), trace_tail_lines=trace_tail_lines)
+    return run_plan(draw_group_plan(seed, mode), trace_tail_lines=trace_tail_lines)
 
 
 def run_plan(plan: ScenarioPlan, *, trace_tail_lines: int = 200) -> SeedResult:
@@ -154,7 +157,7 @@ class _Scenario:
     broker: BrokerView
     cast: Cast
     checker: BrokerChecker
-    faults: FaultPlan | GroupFaults
+    faults: FaultPlan | StoreFaults | ReplicaFaults
     _sweeper_host: ClientHost
 
     @classmethod
@@ -164,11 +167,14 @@ class _Scenario:
         network = Network(world, latency_s=plan.latency_s)
         network.split_chance = plan.split_chance
         config = broker_config(plan.broker, "broker")
-        broker: NodeHost | StoreGroup
+        group: StoreGroup | ReplicaGroup | None = None
+        broker: NodeHost | Members
         if plan.group is None:
             broker = NodeHost(network, config, SimulatedDisk(), plan.journal)
         else:
-            broker = StoreGroup.of(scene, network, plan.group, config, plan.journal)
+            kind = ReplicaGroup if plan.group.mode is GroupMode.REPLICATION else StoreGroup
+            group = kind.of(scene, network, plan.group, config, plan.journal)
+            broker = group.members
         cast = make_cast(plan, scene, network, broker)
         checker = BrokerChecker(scene, broker, cast.topics, ONLOOKER)
         settings = LocatorSettings(initial_connect_attempts=-1, reconnect_attempts=-1, ha=plan.group is not None)
@@ -176,8 +182,12 @@ class _Scenario:
         scenario = cls(plan, world, scene, network, broker, cast, checker, None, sweeper_host)  # type: ignore[arg-type]  # set next
         if isinstance(broker, NodeHost):
             scenario.faults = FaultPlan(scene, network, broker, cast.hosts, scenario._crash_client)
-        else:
-            scenario.faults = GroupFaults(scene, network, broker, cast.hosts, scenario._crash_client)
+        elif isinstance(group, ReplicaGroup):
+            checker.twin = lambda: group.twin
+            group.on_in_sync.append(checker.compare_replay_soon)
+            scenario.faults = ReplicaFaults(scene, network, group, cast.hosts, scenario._crash_client)
+        elif group is not None:
+            scenario.faults = StoreFaults(scene, network, group, cast.hosts, scenario._crash_client)
         return scenario
 
     def run(self) -> SeedResult:

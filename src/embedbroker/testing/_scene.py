@@ -95,6 +95,18 @@ class Moment(IntEnum):
     CLOCK_JUMPED = 55
     LOCK_LOST = 56
     BRANCHES_MOVED = 57
+    # Of groups that replicate.
+    BACKUP_IN_SYNC = 58
+    CRASH_DURING_INITIAL_COPY = 59
+    CRASH_DURING_CATCH_UP = 60
+    CRASH_DURING_FAILBACK = 61
+    CONFIRMATION_HELD = 62
+    WENT_ON_ALONE = 63
+    CRASH_IN_SYNC = 64
+    MEMBERS_PARTED = 65
+    CUT_OFF_STORE = 66
+    COPY_COMPARED = 67
+    CRASH_WHILE_CLAIMING = 68
 
 
 @define(eq=False)

@@ -1,0 +1,73 @@
+"""What a replicating broker knows of copies: its stream to a backup, the copy that it is, and its record.
+
+Responsible for looking at them from outside, for faults that wait for their moment and for checkers. Refuses to change
+anything.
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from embedbroker.testing._node_host import NodeHost
+
+__all__ = ["Standing", "Stream", "standing_of", "stream_of"]
+
+
+@frozen
+class Stream:
+    """From a live broker to its backup. ``state`` says what the journal waits for."""
+
+    state: str
+    catches_up: bool
+    fails_back: bool
+    #: Where the backup is, and whether it has something to answer.
+    to: str
+    owes: bool
+
+    @property
+    def is_copying(self) -> bool:
+        """Whether the backup is on its way to being in sync."""
+        return self.state in ("copying", "handing over")
+
+    @property
+    def is_in_sync(self) -> bool:
+        return self.state == "synchronised"
+
+    @property
+    def is_held(self) -> bool:
+        """Whether nothing may be confirmed, because a backup is lost that may take over."""
+        return self.state == "held"
+
+
+@frozen
+class Standing:
+    """Whose copy the files of a broker are, and how new: what it may be live with."""
+
+    node_id: str
+    activation: int
+    in_sync: bool
+
+
+def stream_of(host: NodeHost) -> Stream | None:
+    """Of a broker that is live, or about to be."""
+    mandate = host.node._mandate if host.node is not None else None
+    duplication = mandate.copies.duplication if mandate is not None else None
+    if duplication is None:
+        return None
+    registration, copying, flow = duplication.registration, duplication._copying, duplication._flow
+    return Stream(
+        duplication.state.value,
+        copying is not None and bool(copying._kept),
+        registration is not None and registration.wants_fail_back,
+        registration.connector.name if registration is not None else "",
+        flow is not None and flow.owes,
+    )
+
+
+def standing_of(host: NodeHost) -> Standing | None:
+    """Of a broker that runs and replicates."""
+    mandate = host.node._mandate if host.node is not None else None
+    if mandate is None:
+        return None
+    record = mandate.copies.keeper.record
+    return Standing(record.node_id or "", record.activation, record.in_sync)

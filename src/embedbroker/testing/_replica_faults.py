@@ -1,0 +1,207 @@
+"""Faults of brokers that replicate: those of its members, and what can be wrong between them and with the lock manager.
+
+Responsible for when each strikes and for its end. Every fault heals by itself. Refuses to know messages, and what a
+broker should do about any of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from attrs import define, field
+
+from embedbroker.locks import SwapSequence
+from embedbroker.testing._agenda import Agenda
+from embedbroker.testing._clients import ClientHost
+from embedbroker.testing._copy_view import stream_of
+from embedbroker.testing._crashes import Trap
+from embedbroker.testing._disk_faults import DISK_FAULTS, strike_disk
+from embedbroker.testing._fault_kinds import FaultKind
+from embedbroker.testing._member_faults import MemberFaults
+from embedbroker.testing._network import Network
+from embedbroker.testing._network_faults import NetworkFaults
+from embedbroker.testing._node_host import NodeHost
+from embedbroker.testing._replica_group import ReplicaGroup
+from embedbroker.testing._scene import Moment, Scene
+
+__all__ = ["ReplicaFaults"]
+
+#: A crash does not wait longer for a copy that begins, or for somebody who claims a number.
+_PATIENCE_S = 5.0
+_LOST_LEASE = ("has not answered in time", "the lease is lost", "may not go on without one")
+
+
+@define(eq=False)
+class ReplicaFaults:
+    """The faults of one scenario of a group."""
+
+    scene: Scene
+    network: Network
+    group: ReplicaGroup
+    clients: Sequence[ClientHost]
+    on_client_crash: Callable[[ClientHost], None]
+    _agenda: Agenda = field(init=False)
+    _hosts: MemberFaults = field(init=False)
+    _links: NetworkFaults = field(init=False)
+    _claiming: Trap = field(factory=Trap, init=False)
+    _copying: Trap = field(factory=Trap, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        scene, group, names = self.scene, self.group, self.group.members.names
+        agenda = self._agenda = Agenda(scene.world, self._strike, group.disturbed)
+        self._hosts = MemberFaults(scene, agenda, group, _LOST_LEASE, self._copied_to, on_crash=self._count)
+        self._links = NetworkFaults(scene, agenda, self.network, names, self.clients, self.on_client_crash)
+
+    def schedule(self, strikes: Iterable[tuple[FaultKind, float]]) -> None:
+        """Sets each fault at its time, in seconds from now."""
+        self.group.members.after_step.append(self._look_for_copy)
+        self._hosts.watch()
+        for host in self.group.members.hosts.values():
+            self._watch(host)
+        self._agenda.schedule(strikes)
+
+    def _watch(self, host: NodeHost) -> None:
+        host.after_step.append(lambda: self._look_at_claim(host))
+
+    @property
+    def struck(self) -> int:
+        """How many have struck."""
+        return self._agenda.struck
+
+    @property
+    def over(self) -> bool:
+        """True if every fault has struck and healed, and everybody is what he should be."""
+        return self._agenda.over and self.group.in_order
+
+    def _strike(self, kind: FaultKind) -> None:
+        match kind:
+            case FaultKind.CRASH_WHILE_CLAIMING:
+                self._wait(self._claiming)
+            case FaultKind.CRASH_WHILE_COPYING:
+                self._wait(self._copying)
+            case FaultKind.LOSE_STORE | FaultKind.BREAK_STORE | FaultKind.CUT_OFF_STORE:
+                self._strike_manager(kind)
+            case FaultKind.PART_MEMBERS | FaultKind.HOLD_MEMBERS_ONE_WAY:
+                self._part(both_ways=kind is FaultKind.PART_MEMBERS)
+            case FaultKind.CUT_MEMBERS:
+                self._cut()
+            case FaultKind.SLOW_MEMBERS:
+                self._slow_down()
+            case _ if kind in DISK_FAULTS:
+                host = self._hosts.somebody()
+                speed = lambda factor: setattr(host.speed, "factor", factor)  # noqa: E731 - of that host
+                strike_disk(self.scene, self._agenda, kind, host.disk, speed, host.disk.repair)
+            case _ if not self._hosts.strike(kind):
+                self._links.strike(kind)
+
+    def _wait(self, trap: Trap) -> None:
+        number = trap.lay()
+        self._agenda.later(_PATIENCE_S, lambda: trap.give_up(number))
+
+    # Moments
+
+    def _look_at_claim(self, host: NodeHost) -> None:
+        """After each step of anybody: does it claim a number, and a crash waits for that?"""
+        if not self._claiming.is_set or host.asked is None:
+            return
+        claims = any(isinstance(operation, SwapSequence) for operation in host.asked.operations)
+        if claims and self.scene.chance(0.5):
+            self._claiming.spring()
+            self.scene.hit(Moment.CRASH_WHILE_CLAIMING)
+            self._hosts.crash(host)
+
+    def _look_for_copy(self) -> None:
+        """After each step of who is live: does a backup get its copy, and a crash waits for that?"""
+        if not self._copying.is_set or self.group.members.active is None:
+            return
+        stream = stream_of(self.group.members.active)
+        if stream is not None and stream.is_copying and self.scene.chance(0.1):
+            self._copying.spring()
+            backup = self.group.members.hosts.get(stream.to)
+            who = self.scene.world.random.choice(("live", "live", "backup", "both"))
+            if who == "backup":
+                self._count_copy(self.group.members.active)
+            if who != "live" and backup is not None:
+                self._hosts.crash(backup)
+            if who != "backup":
+                self._hosts.crash(self.group.members.active)
+
+    def _count(self, host: NodeHost) -> None:
+        """What the crash of who is live means for copies."""
+        stream = stream_of(host)
+        if stream is not None and stream.is_in_sync:
+            self.scene.hit(Moment.CRASH_IN_SYNC)
+        self._count_copy(host)
+
+    def _count_copy(self, host: NodeHost) -> None:
+        stream = stream_of(host)
+        if stream is None or not stream.is_copying:
+            return
+        if stream.fails_back:
+            self.scene.hit(Moment.CRASH_DURING_FAILBACK)
+        self.scene.hit(Moment.CRASH_DURING_CATCH_UP if stream.catches_up else Moment.CRASH_DURING_INITIAL_COPY)
+
+    def _copied_to(self) -> NodeHost | None:
+        """The backup that the live broker waits for."""
+        members = self.group.members
+        stream = stream_of(members.active) if members.active is not None else None
+        return members.hosts.get(stream.to) if stream is not None else None
+
+    # The lock manager
+
+    def _strike_manager(self, kind: FaultKind) -> None:
+        scene, manager, random = self.scene, self.group.manager, self.scene.world.random
+        duration_s = random.random() * random.choice((0.1, 1.0, 3.0, 8.0))
+        match kind:
+            case FaultKind.LOSE_STORE:
+                scene.hit(Moment.STORE_LOST)
+                manager.reachable = False
+                self._agenda.later(duration_s, lambda: setattr(manager, "reachable", True))
+            case FaultKind.CUT_OFF_STORE:
+                scene.hit(Moment.CUT_OFF_STORE)
+                holder = self.group.holder(self._hosts.somebody())
+                manager.cut_off[holder] = None
+                self._agenda.later(duration_s, lambda: manager.cut_off.pop(holder, None))
+            case _:
+                scene.hit(Moment.STORE_BROKE_IN_BATCH)
+                manager.breaks_after = random.randrange(3)
+                self._agenda.later(2.0, lambda: setattr(manager, "breaks_after", None))
+
+    # Between members
+
+    def _two(self) -> tuple[str, str]:
+        """Rather the live broker and its backup."""
+        members, backup = self.group.members, self._copied_to()
+        if members.active is not None and backup is not None and self.scene.chance(0.8):
+            return members.active.name, backup.name
+        one, other = self.scene.world.random.sample(list(members.names), 2)
+        return one, other
+
+    def _duration_s(self) -> float:
+        random = self.scene.world.random
+        return 0.01 + random.random() * random.choice((0.1, 1.0, 3.0, 8.0))
+
+    def _part(self, *, both_ways: bool) -> None:
+        self.scene.hit(Moment.MEMBERS_PARTED)
+        one, other = self._two()
+        pairs = [(one, other), (other, one)]
+        if not both_ways:
+            pairs.remove(self.scene.world.random.choice(pairs))
+        for pair in pairs:
+            self.network.hold(*pair)
+        self._agenda.later(self._duration_s(), lambda: self._release(pairs))
+
+    def _release(self, pairs: Iterable[tuple[str, str]]) -> None:
+        for pair in pairs:
+            self.network.release(*pair)
+
+    def _cut(self) -> None:
+        for link in self.network.between(*self._two()):
+            link.cut("connection reset")
+        self._agenda.healed()
+
+    def _slow_down(self) -> None:
+        self.scene.hit(Moment.NETWORK_DELAYED)
+        one, other = self._two()
+        self.network.slow_down(one, other, 0.005 + self.scene.world.random.random() * 0.2)
+        self._agenda.later(self._duration_s(), lambda: self.network.slow_down(one, other, 0.0))

@@ -1,0 +1,224 @@
+"""Brokers that replicate: each has a disk of its own, and a lock manager says whose data is the newest.
+
+Responsible for what such a group promises: one that was replaced goes on by nothing but what its backup had, a backup
+that is in sync has what the live one has, and nobody is missing for long while somebody could serve. Refuses to know
+faults and users.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import define, evolve, field
+
+from embedbroker.config import BrokerConfig, ClusterConnection, ReplicationBackup, ReplicationPrimary, Role
+from embedbroker.locks import called
+from embedbroker.storage import DiskWork, JournalSettings, Lane, WriteAt
+from embedbroker.testing._copy_view import Stream, standing_of, stream_of
+from embedbroker.testing._disk import SimulatedDisk
+from embedbroker.testing._leases import SimulatedLockManager
+from embedbroker.testing._members import Members, Span
+from embedbroker.testing._network import Network
+from embedbroker.testing._node_host import NodeHost
+from embedbroker.testing._plan import PRIMARY, GroupPlan
+from embedbroker.testing._scene import Moment, Scene
+
+__all__ = ["ReplicaGroup"]
+
+#: How long nobody may serve although somebody could: a lease has to run out, a silent peer has to be given up, and who
+#: failed at either asks again after seconds.
+OUTAGE_S_MAX = 15.0
+_PORT = 61616
+
+
+def _policy(plan: GroupPlan, name: str) -> ReplicationPrimary | ReplicationBackup:
+    if name == PRIMARY:
+        return ReplicationPrimary(retry_replication_wait_ms=plan.retry_ms)
+    return ReplicationBackup(
+        allow_failback=plan.allow_failback,
+        restart_backup=plan.restart_backups,
+        retry_replication_wait_ms=plan.retry_ms,
+    )
+
+
+@define
+class _Watch:
+    """What was seen of the live broker after its last step."""
+
+    life: int = 0
+    state: str = ""
+    reached: int = 0
+    held_back: bool = False
+    written: DiskWork | None = None
+
+
+@define(eq=False)
+class ReplicaGroup:
+    """A primary and its backups."""
+
+    scene: Scene
+    plan: GroupPlan
+    manager: SimulatedLockManager
+    members: Members
+    #: Called when a backup is in sync.
+    on_in_sync: list[Callable[[], None]] = field(factory=list, init=False)
+    _wanted: Span = field(factory=Span, init=False)
+    _watch_over: _Watch = field(factory=_Watch, init=False)
+
+    @classmethod
+    def of(
+        cls, scene: Scene, network: Network, plan: GroupPlan, config: BrokerConfig, settings: JournalSettings
+    ) -> ReplicaGroup:
+        manager = SimulatedLockManager(lambda: scene.world.now, plan.lease_s)
+        hosts: dict[str, NodeHost] = {}
+        for number, name in enumerate(plan.names):
+            connection = ClusterConnection(
+                connector=name,
+                static_connectors=[each for each in plan.names if each != name],
+                retry_interval_ms=100,
+                call_timeout_ms=2_000,
+                check_period_ms=500,
+                connection_ttl_ms=2_000,
+            )
+            own = evolve(
+                config,
+                name=name,
+                ha_policy=_policy(plan, name),
+                connectors={each: f"tcp://{each}:{_PORT}" for each in plan.names},
+                cluster_connection=connection,
+                cluster_user="cluster",
+                cluster_password="of the group",
+            )
+            journal = evolve(settings, identity=settings.identity + number)
+            hosts[name] = NodeHost(network, own, SimulatedDisk(), journal, manager)
+        members = Members(scene, config, settings, hosts)
+        group = cls(scene, plan, manager, members)
+        for host in hosts.values():
+            group._watch(host)
+            members.watch(host)
+        members.after_step.append(group._check_confirmed)
+        return group
+
+    def _watch(self, host: NodeHost) -> None:
+        host.on_role.append(lambda role: self._on_role(host, role))
+        host.after_step.append(lambda: self._check_replaced(host))
+        host.after_step.append(self._look_for_outage)
+
+    @property
+    def in_order(self) -> bool:
+        """Whether everybody runs, a backup is in sync, and the primary is live if the policies say so."""
+        members = self.members
+        if len(members.awake) < len(members.hosts) or not members.ready or members.active is None:
+            return False
+        stream = stream_of(members.active)
+        if stream is None or not stream.is_in_sync:
+            return False
+        # A live broker has one backup. If another one came first, the primary waits.
+        return members.primary.ready or not self.plan.allow_failback or stream.to != members.primary.name
+
+    def holder(self, host: NodeHost) -> str:
+        """What the lock manager calls a host."""
+        return called(host.config.ha_policy, host.name)
+
+    def set_full(self, host: NodeHost, full: bool) -> None:
+        """Whether there is room for a host on its disk."""
+        host.full = full
+
+    # Who is live
+
+    def stop(self, *, fails_over: bool) -> None:
+        """An orderly stop of who is live."""
+        assert self.members.active is not None, "only who is live is stopped"
+        self.members.active.stop(fails_over=fails_over)
+
+    def disturbed(self) -> None:
+        """Something happened to it from outside: it has its time again."""
+        self._wanted.begin_anew()
+
+    def _on_role(self, host: NodeHost, role: Role) -> None:
+        if role is Role.ACTIVATING:
+            self.members.take_over(host, may_stop=True)  # whoever hands over waits until it is taken
+            for other in self.members.hosts.values():
+                self._check_replaced(other)
+
+    def _check_replaced(self, host: NodeHost) -> None:
+        """Who is live beside the one that counts confirms no more than what that one had before."""
+        if host is self.members.active or not host.ready:
+            return
+        stream = stream_of(host)
+        if stream is not None and not (stream.is_in_sync or stream.is_held or stream.state == "handing over"):
+            active = self.members.active
+            self.scene.fail(f"{host.name} is live and {stream.state}, beside {active and active.name}")
+
+    # Who confirms
+
+    @property
+    def twin(self) -> SimulatedDisk | None:
+        """The disk of a backup that has everything the live broker has."""
+        active = self.members.active
+        stream = stream_of(active) if active is not None and active.ready else None
+        if stream is None or not stream.is_in_sync or stream.owes:
+            return None
+        return self.members.hosts[stream.to].disk
+
+    def _check_confirmed(self) -> None:
+        """Nothing counts as durable while a backup is lost that may take over, or before the backup has it."""
+        host = self.members.active
+        assert host is not None, "somebody has just made a step"
+        stream = stream_of(host)
+        if stream is None or host.node is None or host.node.journal is None:
+            return
+        reached, written, before = host.node.journal.reached, host.under_way.get(Lane.JOURNAL), self._watch_over
+        if before.life != self.members.life:
+            before = self._watch_over = _Watch(self.members.life)
+        if stream.state != before.state:
+            self._note_change(before.state, stream)
+            before.held_back = False
+        elif reached != before.reached and stream.is_held:
+            self.scene.fail(f"{host.name} confirms although its backup is lost")
+        elif reached != before.reached and stream.is_in_sync and before.written is not None:
+            self._check_copied(before.written, self.members.hosts[stream.to])
+        if stream.is_held and not before.held_back and host.node.journal.point() > reached:
+            before.held_back = True
+            self.scene.hit(Moment.CONFIRMATION_HELD)
+        before.state, before.reached = stream.state, reached
+        if written is not None:
+            before.written = written
+
+    def _check_copied(self, work: DiskWork, backup: NodeHost) -> None:
+        for write in work.operations:
+            if isinstance(write, WriteAt) and not backup.disk.holds(write.file, write.offset, b"".join(write.data)):
+                self.scene.fail(f"what was written to {write.file} is confirmed, and {backup.name} lacks it")
+
+    def _note_change(self, before: str, stream: Stream) -> None:
+        if stream.is_in_sync:
+            self.scene.hit(Moment.BACKUP_IN_SYNC)
+            for look in self.on_in_sync:
+                look()
+        elif before == "held" and stream.state == "alone":
+            self.scene.hit(Moment.WENT_ON_ALONE)
+
+    # Whether somebody serves
+
+    def _look_for_outage(self) -> None:
+        could = not self.members.ready and self._somebody_could()
+        if self._wanted.lasts_s(self.scene.world.now, could) > OUTAGE_S_MAX:
+            self.scene.fail(f"nobody serves for {OUTAGE_S_MAX} s, although somebody could")
+
+    def _somebody_could(self) -> bool:
+        """Whether a healthy broker has the newest data and the means to be live."""
+        manager = self.manager
+        if not manager.reachable:
+            return False
+        frozen = [host for host in self.members.hosts.values() if host.frozen]
+        held = [self.holder(host) for host in frozen] if self.plan.lease_s is None else []
+        for host in self.members.awake:
+            standing = standing_of(host)
+            if standing is None or not standing.in_sync or host.full or self.holder(host) in manager.cut_off:
+                continue
+            if manager.holder(standing.node_id) in held:
+                continue
+            newest = manager.sequences.get(standing.node_id, 0)
+            if newest == standing.activation or (newest < 0 and standing.activation in (-newest, -newest - 1)):
+                return True
+        return False

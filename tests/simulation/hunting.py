@@ -1,0 +1,68 @@
+"""The hunt for a bug: it is put into broker or client, and the ordinary seeds must find it.
+
+No scenario is written for a bug. One that the first two hundred seeds do not find is a hole in workload, faults or
+checkers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+
+import pytest
+
+from embedbroker.kernel import BranchTable
+from embedbroker.storage import Journal
+from embedbroker.storage._recovered import RecoveredState
+from embedbroker.testing import ScenarioFailed, SeedResult
+
+__all__ = [
+    "Bug",
+    "confirm_before_sync",
+    "every",
+    "forget_duplicate_ids",
+    "hunt",
+    "lose_a_prepared_branch",
+]
+
+SEEDS_MAX = 200
+
+Bug = Callable[[pytest.MonkeyPatch], None]
+
+
+def every(number: int) -> Callable[[], bool]:
+    """True once in so many calls."""
+    calls = count(1)
+    return lambda: next(calls) % number == 0
+
+
+def hunt(
+    bug: Bug,
+    run: Callable[[int], SeedResult],
+    patch: pytest.MonkeyPatch,
+    record_property: Callable[..., None],
+) -> None:
+    """Run seeds until one finds the bug; none is a failure."""
+    bug(patch)
+    for seed in range(1, SEEDS_MAX + 1):
+        try:
+            run(seed)
+        except ScenarioFailed as failure:
+            record_property("found by", f"seed {seed}: {failure.text.splitlines()[0]}")
+            return
+    pytest.fail(f"{SEEDS_MAX} seeds did not find {bug.__name__}")
+
+
+# Bugs that one broker can have, and groups too.
+
+
+def confirm_before_sync(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Journal, "point", lambda self: self.reached)
+
+
+def lose_a_prepared_branch(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(BranchTable, "restore", lambda self, xid, transaction: None)
+
+
+def forget_duplicate_ids(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RecoveredState, "take_duplicate_ids", lambda self, limit: [])

@@ -1,0 +1,233 @@
+"""Bugs of replicating brokers, to be put in one at a time: in copies, in the stream, and in the right to be live."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from typing import Any
+
+import pytest
+
+from embedbroker import storage
+from embedbroker.locks import Activation, KeepLease, LeaseOperation, ReadSequence, TakeLease, Trial, Verdict
+from embedbroker.locks import _activation as activations
+from embedbroker.node._copies import RecordKeeper
+from embedbroker.node._incumbent import Incumbent
+from embedbroker.node._mandate import Mandate
+from embedbroker.replication import Duplication, DuplicationState, Replica, ReplicaRecord, ReplicaRegistration
+from embedbroker.replication import _primary as primaries
+from embedbroker.replication._copying import Copying
+from embedbroker.replication._operations import carried
+from embedbroker.replication._primary import _Issued
+from embedbroker.storage import DiskOperation, DiskWork, Lane
+from embedbroker.testing._leases import _Session
+from embedclient.wire.core import ReplicaInventory, StreamOperation
+
+from .hunting import Bug, confirm_before_sync, every, forget_duplicate_ids, lose_a_prepared_branch
+
+__all__ = ["REPLICA_BUGS"]
+
+
+# -- the live broker -------------------------------------------------------------------------------------------------
+
+
+def confirm_before_the_backup_has_it(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Duplication, "_counts_as_done", lambda self, lane, issued: True)
+
+
+def confirm_alone_while_it_hands_over(patch: pytest.MonkeyPatch) -> None:
+    """What was issued behind the mark counts when it is done here."""
+    issue = Duplication._issue
+
+    def early(self: Duplication, work: DiskWork) -> None:
+        issue(self, work)
+        if self.state is DuplicationState.HANDING_OVER:
+            self._issued[work.lane].for_both = False
+
+    patch.setattr(Duplication, "_issue", early)
+
+
+def go_on_alone_without_asking(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Incumbent, "_renew", lambda self: self._go_on())
+
+
+def claim_no_number_when_the_backup_is_lost(patch: pytest.MonkeyPatch) -> None:
+    def generous(self: Activation, sequence: int, now: float) -> None:
+        self.trial = Trial(Verdict.GRANTED, sequence)
+
+    patch.setattr(Activation, "renew", generous)
+
+
+def forget_the_number_that_was_claimed(patch: pytest.MonkeyPatch) -> None:
+    """It is not in the record of who goes on alone."""
+    write = RecordKeeper.write
+
+    def forgetful(self: RecordKeeper, record: ReplicaRecord, then: Callable[[], None] | None = None) -> None:
+        if then is not None and record.activation > self.record.activation:
+            self.record = record
+            then()
+        else:
+            write(self, record, then)
+
+    patch.setattr(RecordKeeper, "write", forgetful)
+
+
+def never_renew_the_right(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Incumbent, "_renew", lambda self: None)
+
+
+# -- the right to be live --------------------------------------------------------------------------------------------
+
+
+def go_on_when_the_lease_is_over(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Activation, "is_lapsed", lambda self, now: False)
+
+
+def give_a_lease_twice(patch: pytest.MonkeyPatch) -> None:
+    do = _Session._do
+
+    def generous(self: _Session, operation: LeaseOperation) -> object:
+        if isinstance(operation, TakeLease | KeepLease):
+            return self._manager.let(operation.key, self)
+        return do(self, operation)
+
+    patch.setattr(_Session, "_do", generous)
+
+
+def be_live_with_old_data(patch: pytest.MonkeyPatch) -> None:
+    """Whoever gets the lease counts on from the number of the lock manager, whatever its own is."""
+
+    def never_behind(key: str, sequence: int) -> Generator[Any, Any, None]:
+        yield (ReadSequence(key),)
+
+    def careless(key: str, sequence: int) -> Generator[Any, Any, Trial]:
+        (shared,) = yield (ReadSequence(key),)
+        return (yield from activations._sequential(key, shared))
+
+    patch.setattr(activations, "_behind", never_behind)
+    patch.setattr(activations, "_under_lease", careless)
+
+
+def never_take_over(patch: pytest.MonkeyPatch) -> None:
+    try_it = Mandate._try
+
+    def modest(self: Mandate) -> None:
+        if "backup" in self._config.name:
+            self._stand_by()
+        else:
+            try_it(self)
+
+    patch.setattr(Mandate, "_try", modest)
+
+
+def never_give_way(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Incumbent, "wanted_by", property(lambda self: None, lambda self, value: None), raising=False)
+
+
+# -- the copy, and the stream ----------------------------------------------------------------------------------------
+
+
+def catch_up_from_a_wrong_place(patch: pytest.MonkeyPatch) -> None:
+    """Files of which the backup has the beginning are taken for whole."""
+    compare = Copying._compare
+
+    def trusting(self: Copying, inventory: ReplicaInventory, sizes: dict[str, int]) -> Any:
+        yield from compare(self, inventory, sizes)
+        self._kept.update({name: sizes[name] for name in self._kept})
+
+    patch.setattr(Copying, "_compare", trusting)
+
+
+def keep_to_itself_what_happens_during_a_copy(patch: pytest.MonkeyPatch) -> None:
+    issue = Duplication._issue
+
+    def silent(self: Duplication, work: DiskWork) -> None:
+        if self.state is DuplicationState.COPYING:
+            self._issued[work.lane] = _Issued(work)
+        else:
+            issue(self, work)
+
+    patch.setattr(Duplication, "_issue", silent)
+
+
+def drop_a_write_on_the_way(patch: pytest.MonkeyPatch) -> None:
+    drops = every(20)
+
+    def losing(operations: Iterable[DiskOperation]) -> list[StreamOperation]:
+        return carried([each for each in operations if not (isinstance(each, storage.WriteAt) and drops())])
+
+    patch.setattr(primaries, "carried", losing)
+
+
+def do_works_out_of_order(patch: pytest.MonkeyPatch) -> None:
+    """What comes first is done last, as far as it waits together."""
+    gather = Replica._gather
+
+    def backwards(self: Replica, lane: Lane, flow: Any) -> list[DiskOperation]:
+        return gather(self, lane, flow)[::-1]
+
+    patch.setattr(Replica, "_gather", backwards)
+
+
+def answer_before_it_is_done(patch: pytest.MonkeyPatch) -> None:
+    on_work, answer = Replica._on_work, Replica._answer
+
+    def hasty(self: Replica, buffer: bytes | bytearray, start: int, end: int) -> None:
+        before = {lane: flow.received for lane, flow in self._lanes.items()}
+        on_work(self, buffer, start, end)
+        for lane, flow in self._lanes.items():
+            if flow.received > before[lane]:
+                answer(self, lane, flow.received)
+
+    def silent(self: Replica, lane: Lane, number: int) -> None:
+        if lane is Lane.COPY:
+            answer(self, lane, number)
+
+    patch.setattr(Replica, "_on_work", hasty)
+    patch.setattr(Replica, "_answer", silent)
+
+
+def leave_out_syncs(patch: pytest.MonkeyPatch) -> None:
+    gather = Replica._gather
+
+    def careless(self: Replica, lane: Lane, flow: Any) -> list[DiskOperation]:
+        found = gather(self, lane, flow)
+        return [storage.ListFiles() if isinstance(each, storage.Sync) else each for each in found]
+
+    patch.setattr(Replica, "_gather", careless)
+
+
+def be_in_sync_before_it_is(patch: pytest.MonkeyPatch) -> None:
+    """A primary that wants to be live again is let in as soon as it joins."""
+    register = Duplication.register
+
+    def hasty(self: Duplication, line: Any, registration: ReplicaRegistration, standing: Any) -> None:
+        register(self, line, registration, standing)
+        if self.registration is registration and self.on_synchronised is not None:
+            self.on_synchronised()
+
+    patch.setattr(Duplication, "register", hasty)
+
+
+REPLICA_BUGS: list[Bug] = [
+    confirm_before_the_backup_has_it,
+    confirm_alone_while_it_hands_over,
+    go_on_alone_without_asking,
+    claim_no_number_when_the_backup_is_lost,
+    forget_the_number_that_was_claimed,
+    never_renew_the_right,
+    go_on_when_the_lease_is_over,
+    give_a_lease_twice,
+    be_live_with_old_data,
+    never_take_over,
+    never_give_way,
+    catch_up_from_a_wrong_place,
+    keep_to_itself_what_happens_during_a_copy,
+    drop_a_write_on_the_way,
+    do_works_out_of_order,
+    answer_before_it_is_done,
+    leave_out_syncs,
+    be_in_sync_before_it_is,
+    confirm_before_sync,
+    lose_a_prepared_branch,
+    forget_duplicate_ids,
+]
