@@ -13,6 +13,7 @@ from embedclient import (
     MessageProducer,
     Queue,
     Session,
+    TemporaryQueue,
     TextMessage,
     XAConnectionFactory,
     XASession,
@@ -50,7 +51,9 @@ async def xa_session_at(url: str) -> AsyncIterator[XASession]:
         yield session
 
 
-async def put(session: Session, texts: Iterable[str], queue: Queue = ORDERS, *, durable: bool = True) -> None:
+async def put(
+    session: Session, texts: Iterable[str], queue: Queue | TemporaryQueue = ORDERS, *, durable: bool = True
+) -> None:
     """Send texts, each when the one before it is confirmed."""
     producer = session.create_producer(queue)
     producer.delivery_mode = DeliveryMode.PERSISTENT if durable else DeliveryMode.NON_PERSISTENT

@@ -158,7 +158,7 @@ async def test_jms_consumer_after_failover(broker_pair: BrokerPair) -> None:
     """2.3.14
 
     Given a URL with ha that names both brokers, and a consumer, when the primary crashes, then the consumer goes on.
-    That the parameters of the URL are kept for the backup: `test_the_users_own_connector_stands_for_the_one_that_is_told`.
+    That parameters of the URL are kept for the backup: line 2.3.13.
     """
     url = f"({broker_pair.primary.url},{broker_pair.backup.url})?ha=true&reconnectAttempts=-1&retryInterval=100"
     async with session_at(url) as session, session.create_consumer(ORDERS) as consumer:
@@ -222,7 +222,9 @@ async def test_failover_failed(embedded_broker: ManagedBroker, broker_clock: Bro
 
 
 @pytest.mark.parametrize("size_bytes", [10, 90_000], ids=["small", "almost large"])
-async def test_asynchronous_failover(broker_pair: BrokerPair, fault_plan: FaultPlan, size_bytes: int) -> None:
+async def test_asynchronous_failover(
+    broker_pair: BrokerPair, fault_plan: FaultPlan, broker_clock: BrokerClock, size_bytes: int
+) -> None:
     """2.3.26
 
     Given somebody who sends without a pause and repeats what was cut off, also messages just below the size at which
@@ -240,7 +242,7 @@ async def test_asynchronous_failover(broker_pair: BrokerPair, fault_plan: FaultP
                     await session.commit()
                 except TransactionRolledBackException:  # it comes again
                     continue
-                received.append(message.body[:10].strip())
+                received.append(str(message.body)[:10].strip())
 
     async with session_at(broker_pair.url) as session, trio.open_nursery() as nursery:
         nursery.start_soon(receive)
@@ -248,7 +250,7 @@ async def test_asynchronous_failover(broker_pair: BrokerPair, fault_plan: FaultP
         producer = session.create_producer(ORDERS)
         for text in numbered(0, COUNT):
             await put_once(producer, text, size_bytes=size_bytes)
-            await trio.sleep(0.02)
+            await broker_clock.advance(0.02)
     assert broker_pair.live is broker_pair.backup and broker_pair.backup.role is Role.LIVE
     assert list(dict.fromkeys(received)) == numbered(0, COUNT)
     assert len(received) <= COUNT + 1

@@ -13,14 +13,14 @@ from typing import TypeAlias
 import pytest
 import trio
 
-from embedbroker.pytest_plugin import FaultPlan, ManagedBroker
+from embedbroker.pytest_plugin import BrokerClock, FaultPlan, ManagedBroker
 from embedclient import Connection, ConnectionFactory, Queue, Topic
 from embedclient.errors import JMSException
 from tests.scenarios.clients import numbered, put, take
 
 # A name in the VM has no time to live unless asked for, and then a broker keeps no session for a lost connection.
 WINDOW = "reconnectAttempts=-1&retryInterval=10&confirmationWindowSize=1048576&connectionTTL=60000"
-Work: TypeAlias = Callable[[Connection, str], Awaitable[None]]
+Work: TypeAlias = Callable[[Connection, str, BrokerClock], Awaitable[None]]
 TASKS = 5
 COUNT = 20
 ROUNDS = 10
@@ -49,14 +49,14 @@ async def test_listeners_move_to_the_new_connection(embedded_broker: ManagedBrok
     await embedded_broker.wait_for(queue="orders", count=6)
 
 
-async def cut_now_and_then(plan: FaultPlan, broker: ManagedBroker) -> None:
+async def cut_now_and_then(plan: FaultPlan, clock: BrokerClock, broker: ManagedBroker) -> None:
     """Cut the link at times that the plan draws, until this is cancelled."""
     while True:
-        await trio.sleep(plan.random.uniform(0.01, 0.2))
+        await clock.advance(plan.random.uniform(0.01, 0.2))
         broker.link.cut()
 
 
-async def queue_of_its_own(connection: Connection, name: str) -> None:
+async def queue_of_its_own(connection: Connection, name: str, clock: BrokerClock) -> None:
     """Consumers come and go; what is sent to the queue comes back, once, in order (A, E, K)."""
     queue = Queue(name)
     async with connection.session() as session:
@@ -64,10 +64,10 @@ async def queue_of_its_own(connection: Connection, name: str) -> None:
             async with session.create_consumer(queue) as consumer:
                 await put(session, numbered(turn * COUNT, turn * COUNT + COUNT), queue)
                 assert await take(consumer, COUNT) == numbered(turn * COUNT, turn * COUNT + COUNT)
-                await trio.sleep(0.05)
+                await clock.advance(0.05)
 
 
-async def in_transactions(connection: Connection, name: str) -> None:
+async def in_transactions(connection: Connection, name: str, clock: BrokerClock) -> None:
     """Sent, rolled back, sent again; consumed, rolled back, consumed (C, G)."""
     topic = Topic(name)
     async with connection.session(transacted=True) as session, session.create_consumer(topic) as consumer:
@@ -80,19 +80,21 @@ async def in_transactions(connection: Connection, name: str) -> None:
             for ends in (session.rollback, session.commit):
                 assert await take(consumer, COUNT) == [f"{turn} {text}" for text in numbered(0, COUNT)]
                 await ends()
-            await trio.sleep(0.05)
+            await clock.advance(0.05)
 
 
-async def sessions_come_and_go(connection: Connection, name: str) -> None:
+async def sessions_come_and_go(connection: Connection, name: str, clock: BrokerClock) -> None:
     """Each is opened, finds nothing in an empty queue, and is closed (L, O)."""
     for _ in range(5 * ROUNDS):
         async with connection.session() as session, session.create_consumer(Queue(name)) as consumer:
             assert await consumer.receive_nowait() is None
-            await trio.sleep(0.01)
+            await clock.advance(0.01)
 
 
 @pytest.mark.parametrize("work", [queue_of_its_own, in_transactions, sessions_come_and_go])
-async def test_several_at_once(embedded_broker: ManagedBroker, fault_plan: FaultPlan, work: Work) -> None:
+async def test_several_at_once(
+    embedded_broker: ManagedBroker, fault_plan: FaultPlan, broker_clock: BrokerClock, work: Work
+) -> None:
     """3.25
 
     Given several tasks that use one factory, some of them with a connection in common, when the link is cut again and
@@ -100,9 +102,9 @@ async def test_several_at_once(embedded_broker: ManagedBroker, fault_plan: Fault
     """
     factory = ConnectionFactory(f"{embedded_broker.url}?{WINDOW}")
     async with trio.open_nursery() as outer, factory.connect() as one, factory.connect() as other:
-        outer.start_soon(cut_now_and_then, fault_plan, embedded_broker)
+        outer.start_soon(cut_now_and_then, fault_plan, broker_clock, embedded_broker)
         async with trio.open_nursery() as inner:
             for number in range(TASKS):
-                inner.start_soon(work, (one, other)[number % 2], f"of-{number}")
+                inner.start_soon(work, (one, other)[number % 2], f"of-{number}", broker_clock)
         outer.cancel_scope.cancel()
     assert all(queue.count == 0 for queue in embedded_broker.queues())

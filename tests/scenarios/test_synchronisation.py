@@ -75,7 +75,7 @@ async def test_journal_files_on_the_backup(pair: BrokerPair, broker_clock: Broke
     assert found == ["before"] * 90 + ["during"] * 90 + ["after"] * 90
 
 
-async def test_replication_during_synchronisation(pair: BrokerPair) -> None:
+async def test_replication_during_synchronisation(pair: BrokerPair, broker_clock: BrokerClock) -> None:
     """2.5.3
 
     Given that some messages are sent, and some received, while the copy is made, when the primary crashes, then what
@@ -92,7 +92,7 @@ async def test_replication_during_synchronisation(pair: BrokerPair) -> None:
                 assert await take(consumer, 10) == numbered(first, first + 10)
                 await put(session, numbered(2 * COUNT + first, 2 * COUNT + first + 10))
                 await session.commit()
-                await trio.sleep(0.1)
+                await broker_clock.advance(0.1)
                 assert not pair.primary.broker.is_in_sync
         await pair.wait_in_step()
         await pair.failover()
@@ -101,7 +101,7 @@ async def test_replication_during_synchronisation(pair: BrokerPair) -> None:
 
 @pytest.mark.parametrize("consumed", [0, COUNT // 2], ids=["message sync simple", "message sync"])
 async def test_message_sync(pair: BrokerPair, consumed: int) -> None:
-    """2.5.4, 2.5.5
+    """2.5.4, 2.5.5, 2.5.12
 
     Given messages from before the backup started, all of them or half of them still there, when the primary crashes,
     then the backup has what was left.
