@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import pytest
 import trio
+from attrs import evolve
 
 from embedbroker import PrimaryOnly, Role, SharedStoreBackup, SharedStorePrimary
 from embedbroker.pytest_plugin import BrokerClock, BrokerPair, FaultPlan, ManagedBroker
 from embedclient import ConnectionFactory, FailoverEventType
 from embedclient.errors import TransactionRolledBackException
 from tests.embedbroker.node.replicating import goes_on, pair
+from tests.embedclient.agent.node_pair import text_message
+from tests.embedclient.agent.server_pair import FAILING_OVER as SERVERS_FAILING_OVER
+from tests.embedclient.agent.server_pair import A, B, ServerPair
 from tests.scenarios.clients import ORDERS, numbered, put, put_once, queued, session_at, take
 from tests.scenarios.conftest import MakeBrokers, MakePair
 from tests.scenarios.groups import start_all
@@ -152,6 +156,21 @@ async def test_backup_connections(broker_pair: BrokerPair) -> None:
         await broker_pair.failback()
         await put(session, ["two"])
         assert await queued(broker_pair.primary) == ["one", "two"]
+
+
+def test_client_connectors_with_parameters_of_their_own() -> None:
+    """2.3.13
+
+    Given that a client has connectors of its own for both brokers, with a parameter that the brokers do not tell of,
+    when the primary crashes, then the client uses its own for the backup.
+    """
+    own = [evolve(each, parameters={**each.parameters, "tcpNoDelay": False}) for each in (A, B)]
+    servers = ServerPair(SERVERS_FAILING_OVER, *own)
+    session = servers.session()
+    servers.fail_over()
+    servers.finish(session.create_producer("q").send(text_message("x", "q")))
+    assert servers.agent.connector == own[1] != B
+    assert {dial.configuration for dial in servers.dials if dial.configuration.host == "b"} == {own[1]}
 
 
 async def test_jms_consumer_after_failover(broker_pair: BrokerPair) -> None:
