@@ -39,6 +39,7 @@ from embedbroker.node import (
     Ready,
     RoleChanged,
     SendBytes,
+    StopListening,
     Stopped,
     Tick,
     Written,
@@ -104,6 +105,7 @@ class Host:
         self.failure: str | None = None
         self.restarts = False
         self.observer: Observer | None = None
+        self.on_stop_listening: Callable[[], None] = lambda: None
         self.dial: Callable[[TransportConfiguration, float], Awaitable[ByteStream]] = dial
         self._nursery = nursery
         self._disk = disk
@@ -127,8 +129,7 @@ class Host:
         self._given_up = False
         self._threads = trio.CapacityLimiter(THREADS)
         self._sync_seconds = 0.0
-        self._lone_peer = 0
-        self._lone_batches = 0
+        self._lone_peer = self._lone_batches = 0
         # A peer is slow or not by what is reported: less than half a high-water mark may be on its way here.
         self._report_bytes = min(REPORT_WRITTEN_BYTES, node.config.output_high_water_bytes // 4)
 
@@ -246,6 +247,8 @@ class Host:
                 self.ready.set()
             case RoleChanged():
                 self._on_role(output.role, output.in_sync)
+            case StopListening():
+                self.on_stop_listening()
             case Stopped():
                 self.failure = output.failure
                 self.restarts = output.restarts
