@@ -199,7 +199,7 @@ async def test_a_replicating_pair_changes_places_under_zookeeper(server: ZooKeep
 
 
 def pair_under(server: ZooKeeper, directory: Path) -> EmbeddedPair:
-    """Two processes, one of which takes over when it has not heard of the other for three seconds."""
+    """Two processes, one of which takes over when neither it nor the ensemble heard of the other for three seconds."""
     session = {"session-ms": "3000", "session-percent": "66"}
     said = {"connect-string": server.connect_string, "namespace": next(NAMESPACES), **session}
     changes = {
@@ -207,6 +207,7 @@ def pair_under(server: ZooKeeper, directory: Path) -> EmbeddedPair:
         f'<property key="locks-folder" value="{directory / "locks"}"/>': "".join(
             f'<property key="{key}" value="{value}"/>' for key, value in said.items()
         ),
+        "<max-hops>": "<check-period>500</check-period><connection-ttl>3000</connection-ttl><max-hops>",
     }
     return EmbeddedPair(directory, replicated=True, changes=changes)
 
