@@ -111,6 +111,13 @@ class Program:
         except subprocess.TimeoutExpired:
             raise self._error(f"did not stop within {seconds_max:.0f} s") from None
 
+    def ended(self, *, seconds_max: float) -> int:
+        """Waits for an end that nobody here asks for, and returns the exit code."""
+        try:
+            return self._process.wait(timeout=seconds_max)
+        except subprocess.TimeoutExpired:
+            raise self._error(f"did not end within {seconds_max:.0f} s") from None
+
     def kill(self) -> None:
         """Ends the program and what it started at once; harmless when it has ended."""
         try:

@@ -6,23 +6,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from attrs import frozen
 
 from embedbroker import EmbeddedBroker, ThreadedBroker
 from embedbroker.config import ClusterConnection, SharedStoreBackup, SharedStorePrimary
+from tests.interop.jms_matrix import JmsMatrix, cases_of
+from tests.interop.our_pair import PairUnderTest, make_pair
 from tests.interop.programs import Program
-from tests.interop.registry import CLIENT_VERSIONS, matrix_classpath
+from tests.interop.registry import ARTEMIS_VERSION, CLIENT_VERSIONS, matrix_classpath
 
 SECONDS_MAX = 30
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
 
-
-@frozen
-class Pair:
-    """Two brokers on one directory. The backup has no address before it is live."""
-
-    primary: ThreadedBroker
-    backup: ThreadedBroker
+# What a client of this release does, old ones do too; that they follow at all is shown with plain sessions.
+CASES = [(ARTEMIS_VERSION, case) for case in cases_of("PairCases")]
+CASES += [(version, "pair-plain") for version in CLIENT_VERSIONS if version != ARTEMIS_VERSION]
 
 
 def member(name: str, directory: Path, policy: object, connectors: dict[str, str]) -> ThreadedBroker:
@@ -48,10 +45,9 @@ def backup_of(primary: ThreadedBroker) -> ThreadedBroker:
     return member("backup", Path(primary.config.data_directory), SharedStoreBackup(), {"primary": primary.url})
 
 
-def client_of(url: str, version: str = "2.44.0") -> Program:
-    opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.nio", "java.lang", "sun.nio.ch")]
+def client_of(url: str) -> Program:
     options = ["-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dio.netty.noUnsafe=true"]
-    return Program(["java", *options, *opened, "-cp", matrix_classpath(version), "interop.PairClient", url])
+    return Program(["java", *options, "-cp", matrix_classpath(ARTEMIS_VERSION), "interop.PairClient", url])
 
 
 def ha_url(broker: ThreadedBroker) -> str:
@@ -71,19 +67,32 @@ def test_a_client_that_was_there_first_is_told_of_the_backup_and_a_later_one_at_
                 assert told.groups() == pair.groups()
 
 
-@pytest.mark.parametrize("version", CLIENT_VERSIONS)
-@pytest.mark.parametrize("end", ["crash", "stop"])
-def test_a_client_goes_on_at_the_backup_that_it_was_told_of(primary: ThreadedBroker, end: str, version: str) -> None:
-    with backup_of(primary) as backup, client_of(ha_url(primary), version) as client:
-        known = client.wait_for(r"^up (\S+) (\S+) (\d+)$", seconds_max=SECONDS_MAX)
-        client.wait_for("^connected", seconds_max=SECONDS_MAX)
-        client.say("send before")
-        client.wait_for("^sent before", seconds_max=SECONDS_MAX)
-        getattr(primary, end)()
-        client.wait_for(f"^up {known.group(1)} {known.group(3)} ", seconds_max=SECONDS_MAX)
-        client.say("send after")
-        client.wait_for("^sent after", seconds_max=SECONDS_MAX)
-        for text in ("before", "after"):
-            client.say("receive")
-            client.wait_for(f"^received {text}$", seconds_max=SECONDS_MAX)
-        assert str(backup.port) == known.group(3)
+@pytest.fixture(scope="module", params=["shared-store", "replication"])
+def running_pair(
+    request: pytest.FixtureRequest, pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[PairUnderTest]:
+    directory = tmp_path_factory.mktemp("pair")
+    kind = pytestconfig.getoption("--against")
+    with make_pair(kind, directory, replicated=request.param == "replication") as pair:
+        yield pair
+
+
+@pytest.fixture
+def pair(running_pair: PairUnderTest) -> Iterator[PairUnderTest]:
+    """The primary is live when a test begins."""
+    yield running_pair
+    if not running_pair.primary.running:
+        running_pair.fail_back()
+
+
+@pytest.mark.parametrize(("version", "case"), CASES)
+@pytest.mark.parametrize("end", ["kill", "stop"])
+def test_sessions_go_on_at_the_backup_and_again_at_the_primary(
+    version: str, case: str, end: str, pair: PairUnderTest, matrices: dict[str, JmsMatrix]
+) -> None:
+    matrix = matrices.get(version)
+    if matrix is None:
+        matrix = matrices[version] = JmsMatrix(version)
+    failure = matrix.run(case, pair.primary.url, {"fail": getattr(pair, end), "back": pair.fail_back})
+    if failure:
+        pytest.fail(failure, pytrace=False)

@@ -11,6 +11,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+import trio
 
 from embedbroker import (
     ClusterConnection,
@@ -21,11 +22,14 @@ from embedbroker import (
     ReplicationPrimary,
     Role,
 )
+from embedbroker.cli._failure import BrokerStopped
 from embedbroker.locks import KeepLease, Lease, LockFault, LockManagers, ReadSequence, SwapSequence, TakeLease
 from embedbroker.runtime._zookeeper import ZooKeeperLockManager, ZooKeeperSettings
 from embedclient import ConnectionFactory, Queue
+from embedclient.errors import JMSException
 from tests.embedbroker.locks.lease_suite import FILES_AND_NODES, KEY, SUITE
 
+from .our_pair import EmbeddedPair
 from .registry import missing
 from .zookeeper import ZooKeeper, zookeeper
 
@@ -192,3 +196,55 @@ async def test_a_replicating_pair_changes_places_under_zookeeper(server: ZooKeep
             session.create_consumer(Queue("orders")) as consumer,
         ):
             assert await consumer.receive_body(str) == "hello"
+
+
+def pair_under(server: ZooKeeper, directory: Path) -> EmbeddedPair:
+    """Two processes, one of which takes over when neither it nor the ensemble heard of the other for three seconds."""
+    session = {"session-ms": "3000", "session-percent": "66"}
+    said = {"connect-string": server.connect_string, "namespace": next(NAMESPACES), **session}
+    changes = {
+        "file.FileBasedLockManager": "zookeeper.CuratorDistributedLockManager",
+        f'<property key="locks-folder" value="{directory / "locks"}"/>': "".join(
+            f'<property key="{key}" value="{value}"/>' for key, value in said.items()
+        ),
+        "<max-hops>": "<check-period>500</check-period><connection-ttl>3000</connection-ttl><max-hops>",
+    }
+    return EmbeddedPair(directory, replicated=True, changes=changes)
+
+
+async def texts_at(url: str, count: int) -> list[str | None]:
+    """What is in the queue, and that it is no more than `count`."""
+    async with (
+        ConnectionFactory(url).connect() as connection,
+        connection.session(transacted=True) as session,
+        session.create_consumer(Queue("orders")) as consumer,
+    ):
+        texts = [await consumer.receive_body(str, timeout=20.0) for _ in range(count)]
+        assert await consumer.receive_nowait() is None
+        return texts
+
+
+async def test_a_live_broker_that_was_frozen_too_long_confirms_nothing_and_steps_down(
+    server: ZooKeeper, tmp_path: Path
+) -> None:
+    with pair_under(server, tmp_path) as pair:
+        async with ConnectionFactory(pair.primary.url).connect() as connection, connection.session() as session:
+            producer = session.create_producer(Queue("orders"))
+            await producer.send("confirmed by the first")
+
+            async def send_in_vain() -> None:
+                with pytest.raises(JMSException):
+                    await producer.send("confirmed by nobody")
+
+            pair.primary.freeze()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(send_in_vain)
+                await trio.to_thread.run_sync(pair.backup.wait_for, "ready")
+                async with ConnectionFactory(pair.backup.url).connect() as other, other.session() as there:
+                    await there.create_producer(Queue("orders")).send("confirmed by the second")
+                pair.primary.thaw()
+        assert await trio.to_thread.run_sync(pair.primary.exit_code) == BrokerStopped.exit_code
+        assert await texts_at(pair.backup.url, 2) == ["confirmed by the first", "confirmed by the second"]
+        # What it wrote and did not confirm is gone when it comes back.
+        await trio.to_thread.run_sync(pair.fail_back)
+        assert await texts_at(pair.primary.url, 2) == ["confirmed by the first", "confirmed by the second"]

@@ -29,6 +29,7 @@ from ._outputs import (
     Ready,
     RoleChanged,
     SendBytes,
+    StopListening,
     Stopped,
 )
 
@@ -57,6 +58,7 @@ __all__ = [
     "Ready",
     "RoleChanged",
     "SendBytes",
+    "StopListening",
     "Stopped",
     "Tick",
     "Written",

@@ -45,7 +45,7 @@ from ._inputs import (
     Written,
 )
 from ._node_state import ROLES, NodeState
-from ._outputs import Level, Notice, Output, Ready, RoleChanged, Stopped
+from ._outputs import Level, Notice, Output, Ready, RoleChanged, StopListening, Stopped
 from ._restoration import Restoration
 from ._tenure import Tenure
 
@@ -319,6 +319,7 @@ class Node:
             return
         was, self.state = self.state, NodeState.STOPPING
         self._check_due = None
+        self._outputs.append(StopListening())
         if self._mandate is not None:
             self._mandate.begin_stop(fails_over=self._fails_over)
         if was is not NodeState.RUNNING:

@@ -24,6 +24,7 @@ __all__ = [
     "Ready",
     "RoleChanged",
     "SendBytes",
+    "StopListening",
     "Stopped",
 ]
 
@@ -97,6 +98,15 @@ class RoleChanged:
 
 
 @frozen
+class StopListening:
+    """Let nobody in any more; those who are here are told next, and then it is over.
+
+    Whoever is told tries the same place again at once. An Artemis client that is let in there and closed again, before
+    its first question is answered, does not notice, and waits for the answer as long as for any: 30 s.
+    """
+
+
+@frozen
 class Stopped:
     """Nothing more will come out of this node. ``failure`` says why when it was not asked to stop.
 
@@ -110,5 +120,5 @@ class Stopped:
 # As text: a node without a journal does not load what a disk is.
 Output: TypeAlias = (
     "Dial | SendBytes | CloseConnection | DiskWork | LockWork | LeaseWork | Notice | BranchDecided | Ready"
-    " | RoleChanged | Stopped"
+    " | RoleChanged | StopListening | Stopped"
 )

@@ -36,6 +36,7 @@ from embedbroker.node import (
     Ready,
     RoleChanged,
     SendBytes,
+    StopListening,
     Stopped,
     Tick,
     Written,
@@ -95,6 +96,7 @@ class Host:
         self.failure: str | None = None
         self.restarts = False
         self.observer: Observer | None = None
+        self.on_stop_listening: Callable[[], None] = lambda: None
         self.dial: Callable[[TransportConfiguration, float], Awaitable[ByteStream]] = dial
         self._nursery = nursery
         self._logger = logger
@@ -223,6 +225,8 @@ class Host:
                 self.ready.set()
             case RoleChanged():
                 self._on_role(output.role, output.in_sync)
+            case StopListening():
+                self.on_stop_listening()
             case Stopped():
                 self.failure = output.failure
                 self.restarts = output.restarts

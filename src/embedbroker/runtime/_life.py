@@ -65,6 +65,7 @@ class Life:
         self._scope = trio.CancelScope(shield=True)
         self._inner: trio.Nursery
         self._closed = False
+        self._lets_nobody_in = False
         self.host: Host
         #: Set when it is known whether it waits or serves, or cannot.
         self.waits_or_serves = trio.Event()
@@ -111,6 +112,7 @@ class Life:
                     self._inner = nursery
                     self.host = Host(self._node, nursery, self._disk, self._lane, self._logger, self._on_role)
                     self.host.observer, self.host.dial = self._watch.observer, self._place.dial
+                    self.host.on_stop_listening = self._stop_listening
                     nursery.start_soon(self._serve)
                     self.host.start()
         except BaseExceptionGroup as group:
@@ -154,13 +156,13 @@ class Life:
             await self.host.stopped.wait()
         else:
             # It may have lost the right to be live in the moment in which it began to listen.
-            if not self._closed and not self.host.stopped.is_set():
+            if not self._lets_nobody_in and not self.host.stopped.is_set():
                 self._watch.become(Role.LIVE)
 
     async def _listen(self) -> None:
         bound = await self._place.listen()
         self._listeners.extend(bound)
-        if self._closed:
+        if self._lets_nobody_in:
             self._stop_listening()
             return
         self.port = bound[0].port
@@ -184,6 +186,7 @@ class Life:
             return listener
 
     def _stop_listening(self) -> None:
+        self._lets_nobody_in = True
         for listener in self._listeners:
             listener.close()
 

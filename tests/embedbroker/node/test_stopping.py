@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from embedbroker.node import Command, CommandKind, NodeState
+from embedbroker.node import Command, CommandKind, NodeState, SendBytes, StopListening
 from embedbroker.node._node import FLUSH_SECONDS_MAX
 from embedclient.wire.core import (
     Disconnect,
@@ -41,6 +41,17 @@ def test_clients_are_told_in_the_words_of_their_version(version: int, kind: type
     assert peer.state() == "the broker stops"
     assert stage.stopped is not None and stage.stopped.failure is None
     assert stage.node.next_deadline() is None
+
+
+def test_nobody_is_let_in_any_more_before_clients_are_told() -> None:
+    """Who is told tries the same place again, and has to find it closed."""
+    stage = Stage(durable=True)
+    stage.connect().open_session().post("kept", durable=True)
+    before = len(stage.outputs)
+    stop(stage)
+    stage.settle_disk()
+    order = [type(output) for output in stage.outputs[before:] if isinstance(output, SendBytes | StopListening)]
+    assert order == [StopListening, SendBytes]
 
 
 def test_owed_confirmations_come_first() -> None:

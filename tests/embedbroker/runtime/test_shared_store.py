@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,8 @@ from embedbroker.testing._disk import SimulatedDisk
 from embedbroker.testing._locks import SimulatedLocks
 from embedclient import ConnectionFactory, Queue
 from embedclient.errors import BrokerFailed, IllegalStateException, ResourceAllocationException
+from embedclient.transport import connect_tcp
+from embedclient.wire.core import HANDSHAKE, PacketType, Ping, encode_packet
 
 PRIMARY, BACKUP = SharedStorePrimary(), SharedStoreBackup()
 # Far above what any of this takes: a test that hangs says where.
@@ -105,6 +109,23 @@ async def test_failback_makes_the_returning_primary_live_and_the_other_a_backup_
             await becomes(backup, Role.BACKUP)
             assert backup.is_running
         assert await take(primary, 3) == ["before", "first", "second"]
+
+
+async def test_who_is_told_that_a_backup_gives_way_finds_its_port_closed(tmp_path: Path) -> None:
+    """An Artemis client that were let in there, and closed again, would wait for an answer for 30 s."""
+    async with pair(tmp_path) as (primary, backup), trio.open_nursery() as nursery:
+        await primary.crash()
+        await becomes(backup, Role.LIVE)
+        port = backup.port
+        with closing(await connect_tcp("127.0.0.1", port)) as stream, trio.fail_after(PATIENCE_S):
+            stream.send_nowait(HANDSHAKE + encode_packet(Ping(-1), 0, 136))
+            nursery.start_soon(primary.start)
+            said = await stream.receive(1000)
+            while said[4] == PacketType.PING:
+                said = await stream.receive(1000)
+            with socket.socket() as again:
+                assert again.connect_ex(("127.0.0.1", port)) == errno.ECONNREFUSED
+        await becomes(primary, Role.LIVE)
 
 
 async def test_a_backup_that_does_not_restart_stops_after_failback(tmp_path: Path) -> None:

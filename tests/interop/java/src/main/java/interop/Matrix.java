@@ -46,6 +46,7 @@ public final class Matrix {
       ConnectionCases.addTo(CASES);
       ReconnectCases.addTo(CASES);
       XaCases.addTo(CASES);
+      PairCases.addTo(CASES);
       PythonCases.addTo(CASES);
    }
 

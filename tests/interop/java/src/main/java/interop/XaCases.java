@@ -47,7 +47,7 @@ final class XaCases {
       cases.put("cut-xa-prepared", XaCases::cutPrepared);
    }
 
-   private record Branch(int getFormatId, byte[] getGlobalTransactionId, byte[] getBranchQualifier) implements Xid {
+   record Branch(int getFormatId, byte[] getGlobalTransactionId, byte[] getBranchQualifier) implements Xid {
       static Branch fresh() {
          UUID id = UUID.randomUUID();
          byte[] global = ByteBuffer.allocate(16).putLong(id.getMostSignificantBits())
@@ -78,7 +78,7 @@ final class XaCases {
    }
 
    /** A session with its resource, on a connection of its own. */
-   private record Worker(XAConnection connection, XASession session, XAResource resource) implements AutoCloseable {
+   record Worker(XAConnection connection, XASession session, XAResource resource) implements AutoCloseable {
       static Worker of(Broker broker, String... parameters) throws Exception {
          XAConnection connection = broker.factory(parameters).createXAConnection();
          connection.start();
@@ -110,7 +110,7 @@ final class XaCases {
       }
    }
 
-   private static void code(int expected, Broker.Attempt attempt) throws Exception {
+   static void code(int expected, Broker.Attempt attempt) throws Exception {
       same(expected, fails(XAException.class, attempt).errorCode);
    }
 
@@ -362,7 +362,7 @@ final class XaCases {
    }
 
    /** What a transaction manager does with a branch that failed; that it is not known is as good. */
-   private static void forget(Worker worker, Branch branch) {
+   static void forget(Worker worker, Branch branch) {
       try {
          worker.resource.rollback(branch);
       } catch (XAException gone) {
