@@ -86,8 +86,8 @@ def test_a_replicating_pair_fails_over_and_back_in_sync_and_survives_a_freeze() 
     assert primary == ["live", *returns, "frozen", "live", *returns]
 
 
-def own_files(directory: Path) -> tuple[Path, Path]:
-    primary, backup = write_files(directory, Ha.SHARED_STORE, _free_ports(), relayed=False)
+def own_files(directory: Path, ha: Ha = Ha.SHARED_STORE) -> tuple[Path, Path]:
+    primary, backup = write_files(directory, ha, _free_ports(), relayed=False)
     return primary.path, backup.path
 
 

@@ -43,6 +43,7 @@ def drill(
     backup_config: Path | None,
     properties: Mapping[str, str],
     artemis_home: Path | None,
+    two_lives: bool,
     json_wanted: bool,
     report: Path | None,
     keep: bool,
@@ -56,9 +57,9 @@ def drill(
     if no confirmed message was lost and none came twice unmarked.
     """
     plan = plan_of(**others)
-    configs = configs_of(plan, config, backup_config, artemis_home)
+    configs = configs_of(plan, config, backup_config, artemis_home, two_lives=two_lives)
     directory = Path(tempfile.mkdtemp(prefix="embedbroker-drill-"))
-    setting = Setting(plan, directory, configs, properties, artemis_home)
+    setting = Setting(plan, directory, configs, properties, artemis_home, two_lives)
     goes = False
     try:
         files = setting.files()

@@ -16,6 +16,7 @@ from embedbroker import BrokerConfig, ConfigFileError, load_config
 
 from .._failure import WrongInput
 from ._plan import Fault, Ha
+from ._quorum import why_two_lives
 
 __all__ = ["BrokerFile", "read_files", "write_files"]
 
@@ -152,9 +153,15 @@ def write_files(directory: Path, ha: Ha, ports: Iterable[int], *, relayed: bool)
 
 
 def read_files(
-    paths: list[Path], ha: Ha, faults: tuple[Fault, ...], properties: Mapping[str, str], ports: Iterable[int]
+    paths: list[Path],
+    ha: Ha,
+    faults: tuple[Fault, ...],
+    properties: Mapping[str, str],
+    ports: Iterable[int],
+    *,
+    two_lives: bool = False,
 ) -> list[BrokerFile]:
-    """The user's files.
+    """The user's files. ``two_lives``: a replicating pair of which both may be live is drilled, too.
 
     Raises:
         WrongInput: a file cannot be read, is wrong, or does not fit a drill; the text names it.
@@ -168,6 +175,8 @@ def read_files(
         _check(path, config, faults)
     if kind is not None:
         _check_pair(kind, *configs)
+        if not kind.shares_store and not two_lives:
+            _check_lives(*configs)
     free = iter(ports)
     relayed = Fault.PARTITION in faults
     settings = tuple(f"{name}={value}" for name, value in properties.items())
@@ -225,3 +234,13 @@ def _check_pair(kind: _Kind, primary: tuple[Path, BrokerConfig], backup: tuple[P
             raise WrongInput(f"{second}: its {what.replace('_', ' ')} is {other}, and that of {first} is {mine}")
     if (ours.host, ours.port) == (theirs.host, theirs.port):
         raise WrongInput(f"{second}: it listens on port {theirs.port}, and so does {first}")
+
+
+def _check_lives(primary: tuple[Path, BrokerConfig], backup: tuple[Path, BrokerConfig]) -> None:
+    (first, ours), (second, theirs) = primary, backup
+    reason = why_two_lives(ours, theirs)
+    if reason is not None:
+        raise WrongInput(
+            f"{first}, {second}: in a partition both may be live, and what one of them confirms is lost; {reason}. "
+            "With --two-lives they are drilled as they are"
+        )

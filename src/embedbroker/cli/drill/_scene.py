@@ -40,6 +40,7 @@ class Setting:
     configs: tuple[Path, ...] = ()
     properties: Mapping[str, str] = {}
     artemis_home: Path | None = None
+    two_lives: bool = False
 
     def files(self) -> list[BrokerFile]:
         """The brokers' files, written or checked.
@@ -49,7 +50,9 @@ class Setting:
         """
         plan = self.plan
         if self.configs:
-            return read_files(list(self.configs), plan.ha, plan.faults, self.properties, _free_ports())
+            return read_files(
+                list(self.configs), plan.ha, plan.faults, self.properties, _free_ports(), two_lives=self.two_lives
+            )
         return write_files(self.directory, plan.ha, _free_ports(), relayed=Fault.PARTITION in plan.faults)
 
     def url(self, files: list[BrokerFile]) -> str:
