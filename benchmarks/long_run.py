@@ -8,6 +8,7 @@ what its brokers wrote is kept. It judges nothing: the drill does.
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import os
 import shutil
@@ -15,8 +16,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from attrs import frozen
@@ -49,7 +50,7 @@ class Task:
 
 
 class NoVerdict(Exception):
-    """A drill ended without one."""
+    """A drill ended without one, or did not begin."""
 
 
 def next_task(runs: Sequence[Run], goals: Mapping[Kind, int]) -> Task | None:
@@ -142,6 +143,22 @@ def run_until(
     return []
 
 
+@contextmanager
+def alone(evidence: Path) -> Iterator[None]:
+    """Two at a time would take the same seed, and stand in each other's way.
+
+    Raises:
+        NoVerdict: another one works there.
+    """
+    evidence.mkdir(parents=True, exist_ok=True)
+    with (evidence / "lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise NoVerdict(f"another long run works in {evidence}") from None
+        yield
+
+
 def main() -> int:
     """0 when all is there, 1 after a drill that was not passed, 2 after one without a verdict, 130 when stopped."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.long_run", description=__doc__)
@@ -155,7 +172,8 @@ def main() -> int:
     goals = {(ha, fault): count for ha in arguments.ha or PAIRS for fault, count in wanted.items()}
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        objections = run_until(goals, arguments.note, arguments.evidence)
+        with alone(arguments.evidence):
+            objections = run_until(goals, arguments.note, arguments.evidence)
     except NoVerdict as failure:
         print(failure, file=sys.stderr)
         return 2
