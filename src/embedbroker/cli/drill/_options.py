@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -124,7 +124,13 @@ def plan_of(
 
 
 def configs_of(
-    plan: DrillPlan, config: Path | None, backup_config: Path | None, artemis_home: Path | None, *, two_lives: bool
+    plan: DrillPlan,
+    config: Path | None,
+    backup_config: Path | None,
+    artemis_home: Path | None,
+    properties: Mapping[str, str],
+    *,
+    two_lives: bool,
 ) -> tuple[Path, ...]:
     """The user's files, none, one or two.
 
@@ -138,6 +144,8 @@ def configs_of(
         raise WrongInput(f"{missing} is missing: a pair has two files, or none, and then the drill writes them")
     if two_lives and (plan.ha is not Ha.REPLICATION or config is None):
         raise WrongInput("--two-lives is of use only with --ha replication and files of your own")
+    if properties and config is None:
+        raise WrongInput("-D is of use only with --config: nothing else has ${NAME} in it")
     _check_peer(plan, artemis_home)
     if plan.peer is Peer.ARTEMIS and Fault.SLOW_DISK in plan.faults:
         raise WrongInput("--fault slow-disk: the syncs of --peer artemis cannot be slowed down from here")

@@ -5,7 +5,6 @@ Responsible for what a drill needs of a configuration. Refuses to know processes
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
@@ -15,7 +14,9 @@ from attrs import frozen
 from embedbroker import BrokerConfig, ConfigFileError, load_config
 
 from .._failure import WrongInput
-from ._plan import Fault, Ha
+from ._directories import Directory, directories_of, foreign_directories
+from ._plan import Fault, Ha, Peer
+from ._queue_settings import dead_letters_of, objection_to
 from ._quorum import why_two_lives
 
 __all__ = ["BrokerFile", "read_files", "write_files"]
@@ -116,6 +117,10 @@ class BrokerFile:
     listens: int
     store: Path
     properties: tuple[str, ...] = ()
+    #: Where messages go that were delivered too often; None if they are dropped.
+    dead_letters: str | None = "DLQ"
+    #: Of a user's file: what has to be as before when the drill is over.
+    directories: tuple[Directory, ...] = ()
 
     @property
     def is_relayed(self) -> bool:
@@ -159,6 +164,7 @@ def read_files(
     properties: Mapping[str, str],
     ports: Iterable[int],
     *,
+    peer: Peer = Peer.EMBEDBROKER,
     two_lives: bool = False,
 ) -> list[BrokerFile]:
     """The user's files. ``two_lives``: a replicating pair of which both may be live is drilled, too.
@@ -189,6 +195,8 @@ def read_files(
             next(free) if relayed else config.port,
             Path(str(config.data_directory)),
             settings,
+            dead_letters_of(config),
+            _directories(path, config, peer, properties),
         )
         for name, (path, config) in zip(_NAMES, configs, strict=False)
     ]
@@ -208,20 +216,20 @@ def _check(path: Path, config: BrokerConfig, faults: tuple[Fault, ...]) -> None:
         raise WrongInput(f"{path}: persistence-enabled is false, and a drill is about what is kept")
     if config.port == 0:
         raise WrongInput(f"{path}: its acceptor has port 0, and clients have to find it again on the same one")
+    objection = objection_to(config)
+    if objection is not None:
+        raise WrongInput(f"{path}: {objection}")
     policy = config.ha_policy
     if Fault.STOP in faults and not getattr(policy, "failover_on_shutdown", True):
         raise WrongInput(f"{path}: --fault stop needs failover-on-shutdown true, or nobody takes over")
     if not getattr(policy, "allow_failback", True):
         raise WrongInput(f"{path}: allow-failback is false, and a drill goes back to the primary in each round")
-    store = Path(config.data_directory)
-    try:
-        found = sorted(os.listdir(store))
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise WrongInput(f"{path}: cannot look into {store}: {error.strerror}") from error
-    if found:
-        raise WrongInput(f"{path}: {store} is not empty, it has {found[0]!r}; a drill begins with an empty journal")
+
+
+def _directories(path: Path, config: BrokerConfig, peer: Peer, properties: Mapping[str, str]) -> tuple[Directory, ...]:
+    if peer is Peer.ARTEMIS:
+        return tuple(foreign_directories(path, properties))
+    return tuple(directories_of(path, config))
 
 
 def _check_pair(kind: _Kind, primary: tuple[Path, BrokerConfig], backup: tuple[Path, BrokerConfig]) -> None:
