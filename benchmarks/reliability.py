@@ -44,7 +44,9 @@ HEAD = """# Reliability
 What long runs of `embedbroker drill` have found: real broker processes, real sockets, real disks, real signals.
 Producers and consumers work through every fault, a third each in transactions and in XA branches;
 [a ledger](guide/simulation.md#the-ledger) follows every message. This page is written by
-`python -m benchmarks.reliability` from `docs/reliability.json`; [Drills](guide/drill.md) tells how to make such runs.
+`python -m benchmarks.reliability` from `docs/reliability.json`, to which `python -m benchmarks.long_run` adds one drill
+after the other; [Drills](guide/drill.md) tells what they do. With replication each of the two has a journal of its
+own, and a folder of locks as lock manager. Runs of different days are of different versions.
 """
 
 
