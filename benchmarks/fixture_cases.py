@@ -49,7 +49,10 @@ def _session_ms(folder: Path, expression: str, count: int) -> float:
     """Processor time of one session of pytest."""
     plugins = ("-p", "embedbroker.pytest_plugin", "-p", "no:cacheprovider")
     command = [sys.executable, "-m", "pytest", "-q", *plugins, "-k", expression, str(folder / "test_user.py")]
-    environment = {**os.environ, "COUNT": str(count), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    # Bytecode, as once installed: where Python may not write any, each session would begin with a compilation.
+    environment["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
+    environment |= {"COUNT": str(count), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment, cwd=folder)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
