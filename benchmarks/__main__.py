@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import broker_cases, failover_cases, own_cases
+from benchmarks import broker_cases, copy_cases, failover_cases, fixture_cases, own_cases, replicated_cases
 from benchmarks.broker_cases import FULL, QUICK, Effort
 from benchmarks.report import Row, environment, save, table
 
@@ -24,6 +24,10 @@ CASES: dict[str, Case] = {
     "scale": own_cases.scale,
     "memory": own_cases.memory,
     "failover": failover_cases.failover,
+    "failover-replication": failover_cases.failover_replication,
+    "replicated": replicated_cases.replicated,
+    "copy": copy_cases.copy,
+    "failover-test": fixture_cases.failover_test,
 }
 
 
@@ -37,7 +41,7 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.list:
         for name, case in CASES.items():
-            print(f"{name:12} {case.__doc__}")
+            print(f"{name:20} {case.__doc__}")
         return 0
     unknown = set(arguments.cases) - set(CASES)
     if unknown:

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, Protocol
 from uuid import uuid4
 
 from attrs import frozen
@@ -62,6 +62,16 @@ def perf_client(
     )
 
 
+class Served(Protocol):
+    """A broker, as its load sees it."""
+
+    url: str
+
+    @property
+    def pid(self) -> int:
+        """The process whose processor time counts."""
+
+
 @frozen
 class ProducerResult:
     """Blocking durable sends, from the first thread's first send to the last thread's last."""
@@ -70,7 +80,7 @@ class ProducerResult:
     cpu_seconds_per_message: float
 
 
-def producer(broker: BrokerUnderTest, *, threads: int, per_thread: int, durable: bool = True) -> ProducerResult:
+def producer(broker: Served, *, threads: int, per_thread: int, durable: bool = True) -> ProducerResult:
     """Runs `artemis producer` into a fresh queue and drains it afterwards; both counts must be exact."""
     queue = f"queue://bench-{uuid4().hex[:8]}"
     target = ("--url", broker.url, "--destination", queue, "--silent")

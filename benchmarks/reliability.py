@@ -1,8 +1,8 @@
 """Writes docs/reliability.md from docs/reliability.json, which holds what long drills have found.
 
 `python -m benchmarks.reliability RUN.json ...` puts the results of `embedbroker drill --json` there first, in the place
-of those of before; `--add` keeps them, and `--note` tells what the runs have in common. It computes spreads and sums,
-and judges nothing.
+of those of before; `--add` keeps them, and `--note` tells what the runs have in common. `benchmarks.long_run` makes
+and adds them by itself. It computes spreads and sums, and judges nothing.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import statistics
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -23,6 +24,10 @@ DOCS = Path(__file__).parents[1] / "docs"
 DATA, PAGE = DOCS / "reliability.json", DOCS / "reliability.md"
 LOSSES = ("lost", "vanished", "torn_transactions", "branches_left")
 FAULTS = ("duplicated_unflagged", "reappeared", "reordered", "phantom")
+#: Those of runs that told them: the longest time in which the whole machine stood still, and its load at the end.
+KEPT_IF_TOLD = ("halted_s", "load_average")
+#: Longer, and what clients measured says nothing about brokers.
+HALT_MAX_S = 2.0
 KEPT = ("passed", "objections", "plan", "load_s", "confirmed", "delivered", "resent", *LOSSES, *FAULTS)
 KEPT_OF_OUTAGES = (
     *("after", "unconfirmed_sends", "open_transactions", "sends_waiting_outside_transactions"),
@@ -39,7 +44,9 @@ HEAD = """# Reliability
 What long runs of `embedbroker drill` have found: real broker processes, real sockets, real disks, real signals.
 Producers and consumers work through every fault, a third each in transactions and in XA branches;
 [a ledger](guide/simulation.md#the-ledger) follows every message. This page is written by
-`python -m benchmarks.reliability` from `docs/reliability.json`; [Drills](guide/drill.md) tells how to make such runs.
+`python -m benchmarks.reliability` from `docs/reliability.json`, to which `python -m benchmarks.long_run` adds one drill
+after the other; [Drills](guide/drill.md) tells what they do. With replication each of the two has a journal of its
+own, and a folder of locks as lock manager. Runs of different days are of different versions.
 """
 
 
@@ -52,7 +59,8 @@ def condensed(run: Run, note: str = "") -> Run:
             kept = {name: outage[name] for name in KEPT_OF_OUTAGES}
             outages.append({**kept, "all_confirmed_s": max(outage["producers_s"], default=None)})
         rounds.append({"fault": turn["fault"], "outages": outages})
-    return {"note": note, **{name: run[name] for name in KEPT}, "rounds": rounds}
+    told = {name: run[name] for name in KEPT_IF_TOLD if name in run}
+    return {"note": note, **told, **{name: run[name] for name in KEPT}, "rounds": rounds}
 
 
 def grouped(runs: Iterable[Run]) -> Groups:
@@ -112,12 +120,26 @@ def how_long(groups: Groups) -> list[str]:
     head = ("Brokers", "After", "Until", "Count", "Min", "Median", "p99", "Max")
     rows = []
     for (brokers, fault), runs in groups.items():
-        outages = [outage for run in runs for turn in run["rounds"] for outage in turn["outages"]]
+        outages = [outage for run in runs if _is_timed(run) for turn in run["rounds"] for outage in turn["outages"]]
         for after in dict.fromkeys(outage["after"] for outage in outages):
             name = after if after == fault or "," in fault else f"{after} (of {fault})"
             for column, until in UNTIL.items():
                 times = [waited(outage, column) for outage in outages if outage["after"] == after]
                 rows.append((brokers, name, until, *spread([time for time in times if time is not None])))
+    return table(head, rows)
+
+
+def _is_timed(run: Run) -> bool:
+    return float(run.get("halted_s", 0)) <= HALT_MAX_S
+
+
+def how_busy(groups: Groups) -> list[str]:
+    head = ("Brokers", "Fault", "Drills", "Load average", "Of these, the machine stood still in")
+    rows = []
+    for (brokers, fault), runs in groups.items():
+        loads = sorted(run["load_average"] for run in runs if "load_average" in run)
+        load = f"{loads[0]:.1f} / {statistics.median(loads):.1f} / {loads[-1]:.1f}" if loads else "not noted"
+        rows.append((brokers, fault, len(runs), load, sum(not _is_timed(run) for run in runs)))
     return table(head, rows)
 
 
@@ -163,8 +185,14 @@ def page_of(runs: Sequence[Run]) -> str:
         ),
         "How long nobody was served": (
             "Milliseconds, as clients of `embedclient` saw it with `retryInterval=100`. A kill counts from\n"
-            "the signal, a freeze from its end, a failback from the first connection that was lost.",
+            "the signal, a freeze from its end, a failback from the first connection that was lost. Drills in which\n"
+            "the whole machine stood still for more than two seconds are left out here, and only here.",
             how_long,
+        ),
+        "Beside what": (
+            "The load average of a minute at the end of each drill, smallest, median and largest, on two processors.\n"
+            "A drill alone has about one; the rest was other work, which brokers and clients shared them with.",
+            how_busy,
         ),
     }
     lines = [HEAD, *objections(runs)]
@@ -180,6 +208,16 @@ def load() -> list[Run]:
     return runs
 
 
+def write(runs: Sequence[Run]) -> None:
+    """The runs and the page; whoever is interrupted leaves the files of before."""
+    # A line for each run: whoever adds one changes one line.
+    text = "[\n" + ",\n".join(json.dumps(run) for run in runs) + "\n]\n"
+    for path, content in ((DATA, text), (PAGE, page_of(runs))):
+        new = path.with_name(f".{path.name}.new")
+        new.write_text(content, encoding="utf-8")
+        os.replace(new, path)
+
+
 def main() -> int:
     """Take in the runs that are named, and write the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.reliability", description=__doc__)
@@ -191,9 +229,7 @@ def main() -> int:
     arguments = parser.parse_args()
     runs = load() if arguments.add or not arguments.runs else []
     runs += [condensed(json.loads(path.read_text(encoding="utf-8")), arguments.note) for path in arguments.runs]
-    # A line for each run: whoever adds one changes one line.
-    DATA.write_text("[\n" + ",\n".join(json.dumps(run) for run in runs) + "\n]\n", encoding="utf-8")
-    PAGE.write_text(page_of(runs), encoding="utf-8")
+    write(runs)
     return 0
 
 

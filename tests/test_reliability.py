@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from benchmarks.reliability import DATA, PAGE, condensed, load, page_of, struck, waited
+from benchmarks.reliability import (
+    DATA,
+    PAGE,
+    condensed,
+    grouped,
+    how_busy,
+    how_long,
+    load,
+    page_of,
+    struck,
+    summed,
+    waited,
+)
 
 
 def test_the_page_is_written_from_the_data() -> None:
@@ -17,11 +29,19 @@ def test_a_line_of_the_data_is_a_run() -> None:
 def test_our_long_runs_are_long_and_each_fault_met_something() -> None:
     ours = [run for run in load() if run["plan"]["peer"] == "embedbroker"]
     met = {
-        fault: [outage for run in ours for outage in struck([run]) if run["plan"]["faults"] == [fault]]
+        (ha, fault): [
+            outage
+            for run in ours
+            for outage in struck([run])
+            if run["plan"]["ha"] == ha and run["plan"]["faults"] == [fault]
+        ]
+        for ha in ("shared-store", "replication")
         for fault in ("kill", "freeze")
     }
-    assert len(met["kill"]) >= 100
-    assert len(met["freeze"]) >= 25
+    for fault, of_each, together in (("kill", 80, 200), ("freeze", 25, 50)):
+        counts = [len(outages) for (_, each), outages in met.items() if each == fault]
+        assert min(counts) >= of_each
+        assert sum(counts) >= together
     for outages in met.values():
         assert all(outage["sends_waiting_outside_transactions"] for outage in outages)
         assert all(outage["transactions_before_their_commit"] for outage in outages)
@@ -49,3 +69,13 @@ def test_a_freeze_counts_from_its_end_and_a_kill_from_its_beginning() -> None:
     assert waited({**outage, "after": "freeze"}, "first_confirmed_s") == 0.5
     assert waited({**outage, "after": "kill"}, "first_confirmed_s") == 2.5
     assert waited({**outage, "after": "freeze"}, "first_delivery_s") is None
+
+
+def test_times_of_a_drill_in_which_the_whole_machine_stood_still_are_left_out() -> None:
+    run = next(run for run in load() if run["plan"]["peer"] == "embedbroker")
+    halted = {**run, "halted_s": 30.0}
+    (alone,) = grouped([run]).keys()
+    assert how_long(grouped([run, halted])) == how_long(grouped([run]))
+    assert summed([run, halted], "confirmed") == 2 * run["confirmed"]
+    assert how_busy(grouped([run, halted]))[-1].startswith(f"| {alone[0]} | {alone[1]} | 2 |")
+    assert how_busy(grouped([run, halted]))[-1].endswith("| 1 |")

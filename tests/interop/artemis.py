@@ -64,10 +64,14 @@ class ArtemisBroker:
 
     def start(self, *, ready: str = READY) -> None:
         """Returns when the broker accepts connections, or has said that it is ready for something else."""
+        self.launch()
+        self.wait_for(ready)
+
+    def launch(self) -> None:
+        """Returns when its process exists."""
         if not self.directory.exists():
             self._create()
         self._program = Program([self.directory / "bin" / "artemis", "run"])
-        self.wait_for(ready)
 
     def wait_for(self, pattern: str) -> None:
         """Returns when the broker has logged a line like this."""

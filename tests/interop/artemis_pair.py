@@ -21,9 +21,11 @@ FAILS_BACK = {
 class ArtemisPair:
     """A context manager: the primary is active, and the backup is ready."""
 
-    def __init__(self, directory: Path, *, replicated: bool) -> None:
+    def __init__(self, directory: Path, *, replicated: bool, journal: str = "nio", memory: str = MEMORY) -> None:
         self._directory = directory
         self._replicated = replicated
+        self._journal = journal
+        self._memory = memory
         port, other = free_port(), free_port()
         self.primary = self._broker("primary", port, other)
         self.backup = self._broker("backup", other, port, "--backup")
@@ -35,7 +37,14 @@ class ArtemisPair:
         way = ["--replicated"] if self._replicated else store
         options = (*cluster, *seen_by, *way, *options)
         changes = FAILS_BACK[name] if self._replicated else {}
-        return ArtemisBroker(self._directory / name, memory=MEMORY, port=port, options=options, changes=changes)
+        return ArtemisBroker(
+            self._directory / name,
+            journal=self._journal,
+            memory=self._memory,
+            port=port,
+            options=options,
+            changes=changes,
+        )
 
     def __enter__(self) -> ArtemisPair:
         try:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
+from embedbroker.cli.drill._pair_files import write_files
+from embedbroker.cli.drill._plan import Ha
+from embedbroker.cli.drill._scene import _free_ports
 from tests.embedbroker.cli.command_processes import finished
 from tests.interop.registry import artemis_home
 
@@ -34,3 +38,31 @@ def test_a_pair_of_artemis_brokers_fails_over_and_back(ha: str) -> None:
     downtime = figures["downtime_s"]
     assert isinstance(downtime, dict)
     assert list(downtime) == ["kill", "failback"]
+
+
+def test_artemis_brokers_take_the_users_files_with_their_properties_and_leave_nothing(tmp_path: Path) -> None:
+    files = write_files(tmp_path, Ha.SHARED_STORE, _free_ports(), relayed=False)
+    for file in files:
+        text = file.path.read_text()
+        file.path.write_text(text.replace(str(tmp_path), "${where:/nowhere}"))
+    names = ("--config", "--backup-config")
+    options = [word for name, file in zip(names, files, strict=True) for word in (name, str(file.path))]
+    # Without a fault: whether they survive one is told above.
+    figures = drilled("--ha", "shared-store", "--rounds", "0", *options, "-D", f"where={tmp_path}")
+    assert figures["passed"] is True
+    assert sorted(path.name for path in (tmp_path / "store").iterdir()) == [
+        *("bindings", "journal", "large-messages", "paging")
+    ]
+    assert [path for path in (tmp_path / "store").rglob("*") if path.is_file()] == []
+
+
+def test_directories_that_depend_on_the_instance_are_refused(tmp_path: Path) -> None:
+    files = write_files(tmp_path, Ha.SHARED_STORE, _free_ports(), relayed=False)
+    backup = files[1].path
+    backup.write_text(backup.read_text().replace(f"{tmp_path}/store/bindings", "data/bindings"))
+    done = finished(
+        *("drill", "--ha", "shared-store", "--peer", "artemis", "--artemis-home", artemis_home()),
+        *("--config", files[0].path, "--backup-config", backup),
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"embedbroker: {backup}: its bindings-directory has to be an absolute path")

@@ -86,8 +86,8 @@ def test_a_replicating_pair_fails_over_and_back_in_sync_and_survives_a_freeze() 
     assert primary == ["live", *returns, "frozen", "live", *returns]
 
 
-def own_files(directory: Path) -> tuple[Path, Path]:
-    primary, backup = write_files(directory, Ha.SHARED_STORE, _free_ports(), relayed=False)
+def own_files(directory: Path, ha: Ha = Ha.SHARED_STORE) -> tuple[Path, Path]:
+    primary, backup = write_files(directory, ha, _free_ports(), relayed=False)
     return primary.path, backup.path
 
 
@@ -118,6 +118,7 @@ def refusal(*options: str | Path) -> str:
         ("--peer artemis --artemis-home nowhere", "there is no program nowhere/bin/artemis"),
         ("--config p.xml --ha shared-store --backup-config b.xml --peer artemis", "needs --artemis-home"),
         ("--artemis-home nowhere", "only with --peer artemis"),
+        ("-D where=here", "-D is of use only with --config"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(options: str, said: str) -> None:
@@ -133,6 +134,13 @@ def test_options_that_do_not_go_together_are_refused(options: str, said: str) ->
         ({">true</failover-on-shutdown": ">false</failover-on-shutdown"}, False, "stop", "failover-on-shutdown true"),
         ({"<backup>": "<backup><allow-failback>false</allow-failback>"}, True, "kill", "allow-failback is false"),
         ({"<persistence-enabled>true": "<persistence-enabled>false"}, False, "kill", "persistence-enabled is false"),
+        ({"<redelivery-delay>": "<expiry-delay>0</expiry-delay><redelivery-delay>"}, True, "kill", "messages expire"),
+        (
+            {"<redelivery-delay>": "<auto-create-queues>false</auto-create-queues><redelivery-delay>"},
+            False,
+            "kill",
+            "there is no anycast queue 'drill'",
+        ),
     ],
 )
 def test_files_that_do_not_fit_are_refused_by_name(
@@ -148,6 +156,39 @@ def test_files_that_do_not_fit_are_refused_by_name(
     line = refusal("--ha", "shared-store", "--config", primary, "--backup-config", backup, "--fault", fault)
     assert str(changed) in line
     assert re.search(said, line), line
+
+
+def test_files_with_a_directory_of_locks_can_be_drilled_again_and_again(tmp_path: Path) -> None:
+    primary, backup = own_files(tmp_path)
+    locks = tmp_path / "locks"
+    for path in (primary, backup):
+        text = path.read_text()
+        place = f"<node-manager-lock-directory>{locks}</node-manager-lock-directory>"
+        path.write_text(text.replace("<journal-directory>", f"{place}<journal-directory>"))
+    files: list[str | Path] = ["--config", primary, "--backup-config", backup]
+    for _ in range(2):
+        drilled("--rounds", "0", *files)
+        assert list(locks.iterdir()) == []
+
+
+def test_a_folder_of_lock_managers_keeps_what_others_have_there(tmp_path: Path) -> None:
+    primary, backup = own_files(tmp_path, Ha.REPLICATION)
+    kept = tmp_path / "locks" / "of-another-pair"
+    kept.touch()
+    drilled("--rounds", "0", "--config", primary, "--backup-config", backup, ha="replication")
+    assert list(kept.parent.iterdir()) == [kept]
+
+
+def test_messages_that_were_delivered_too_often_are_looked_for_where_the_users_file_puts_them(tmp_path: Path) -> None:
+    (file,) = write_files(tmp_path, Ha.NONE, _free_ports(), relayed=False)
+    text = file.path.read_text()
+    for old, new in {">DLQ<": ">dead.ones<", '"DLQ"': '"dead.ones"', ">-1</max-delivery": ">1</max-delivery"}.items():
+        assert old in text
+        text = text.replace(old, new)
+    file.path.write_text(text)
+    # A connection that is reset gives back what was delivered, and once is too often here.
+    figures = drilled("--rounds", "2", "--fault", "partition", "--config", file.path, ha="none")
+    assert figures["dead_lettered"] > 0
 
 
 def test_a_journal_with_something_in_it_is_left_alone(tmp_path: Path) -> None:

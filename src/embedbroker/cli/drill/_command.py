@@ -19,7 +19,7 @@ import trio
 from rich.console import Console
 from rich.live import Live
 
-from .._failure import Refused, WrongInput
+from .._failure import Refused
 from .._interrupt import run_interruptibly
 from ._conductor import conduct
 from ._options import configs_of, options, plan_of
@@ -43,6 +43,7 @@ def drill(
     backup_config: Path | None,
     properties: Mapping[str, str],
     artemis_home: Path | None,
+    two_lives: bool,
     json_wanted: bool,
     report: Path | None,
     keep: bool,
@@ -56,32 +57,32 @@ def drill(
     if no confirmed message was lost and none came twice unmarked.
     """
     plan = plan_of(**others)
-    configs = configs_of(plan, config, backup_config, artemis_home)
+    configs = configs_of(plan, config, backup_config, artemis_home, properties, two_lives=two_lives)
     directory = Path(tempfile.mkdtemp(prefix="embedbroker-drill-"))
-    setting = Setting(plan, directory, configs, properties, artemis_home)
-    goes = False
+    setting = Setting(plan, directory, configs, properties, artemis_home, two_lives)
+    files: list[BrokerFile] = []
+    goes = True
     try:
         files = setting.files()
-    except WrongInput:
-        shutil.rmtree(directory)
-        raise
-    try:
+        goes = False
         findings = run_interruptibly(partial(_conduct_visibly, setting, files))
-        _show(findings, json_wanted)
-        if report is not None:
-            _write(report, page_of(findings))
-        passed = goes = not findings.objections()
-    except click.exceptions.Exit:
+        goes = not findings.objections()
+    except (click.exceptions.Exit, KeyboardInterrupt):
         goes = True  # interrupted: nobody waits for what is there
         raise
     finally:
-        if goes and not keep:
+        if goes and not (keep and files):
             setting.clear(files)
             shutil.rmtree(directory)
         else:
-            journal = f", their journal in {files[0].store}" if configs else ""
-            click.echo(f"what the brokers wrote is in {directory}{journal}", err=True)
-    if not passed:
+            places = " and ".join(dict.fromkeys(str(file.store) for file in files))
+            journals = f", their journals in {places}" if configs else ""
+            click.echo(f"what the brokers wrote is in {directory}{journals}", err=True)
+    # Whoever interrupts from here on interrupts a text: everything else has been cleared up.
+    _show(findings, json_wanted)
+    if report is not None:
+        _write(report, page_of(findings))
+    if findings.objections():
         sys.exit(1)
 
 
@@ -109,7 +110,8 @@ async def _conduct_visibly(setting: Setting, files: list[BrokerFile]) -> Finding
                 await trio.sleep(_LINE_S)
                 console.print(progress_line(stage, rounds), soft_wrap=True)
 
-        return await conduct(setting.plan, partial(setting.group, files), url, watch)
+        dead_letters = tuple(dict.fromkeys(file.dead_letters for file in files if file.dead_letters is not None))
+        return await conduct(setting.plan, partial(setting.group, files), url, watch, dead_letters)
 
 
 def _show(findings: Findings, json_wanted: bool) -> None:

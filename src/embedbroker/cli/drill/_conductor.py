@@ -28,7 +28,6 @@ __all__ = ["DrillFailed", "Scene", "conduct"]
 MOMENT_TIMEOUT_S = 10.0
 RECOVERY_TIMEOUT_S = 60.0
 DRAIN_TIMEOUT_S = 120.0
-DEAD_LETTERS = "DLQ"
 
 Watcher = Callable[[Stage, Sequence[Round]], Awaitable[None]]
 #: Makes the brokers of a drill, which tell the stage what they are.
@@ -41,8 +40,11 @@ class DrillFailed(CommandFailed):
     exit_code = 6
 
 
-async def conduct(plan: DrillPlan, scene: Scene, url: str, watch: Watcher) -> Findings:
-    """Run a drill; clients are told ``url``. ``watch`` shows its progress until it is cancelled.
+async def conduct(
+    plan: DrillPlan, scene: Scene, url: str, watch: Watcher, dead_letters: Sequence[str] = ("DLQ",)
+) -> Findings:
+    """Run a drill; clients are told ``url``. ``watch`` shows its progress until it is cancelled. ``dead_letters`` are
+    the addresses where messages may have gone that were delivered too often.
 
     Raises:
         CannotStart: a broker did not start, or nobody served after a fault.
@@ -55,7 +57,7 @@ async def conduct(plan: DrillPlan, scene: Scene, url: str, watch: Watcher) -> Fi
         group: Group | None = None
         try:
             group = await scene(stage, nursery)
-            findings = await _Conductor(plan, stage, group, url).run(watch)
+            findings = await _Conductor(plan, stage, group, url, dead_letters).run(watch)
         except CommandFailed as problem:
             failure = problem  # raised outside of the nursery, which would wrap it
         finally:
@@ -70,11 +72,12 @@ async def conduct(plan: DrillPlan, scene: Scene, url: str, watch: Watcher) -> Fi
 
 
 class _Conductor:
-    def __init__(self, plan: DrillPlan, stage: Stage, group: Group, url: str) -> None:
+    def __init__(self, plan: DrillPlan, stage: Stage, group: Group, url: str, dead_letters: Sequence[str]) -> None:
         self._plan = plan
         self._stage = stage
         self._group = group
         self._factory = XAConnectionFactory(url)
+        self._dead_letters = dead_letters
         self._rounds: list[Round] = []
         self._producers_left = trio.Event()
         self._problem: CommandFailed | None = None
@@ -191,13 +194,11 @@ class _Conductor:
         stage = self._stage
         last = Consumer(stage, self._factory, "sweep", Work.SINGLE)
         await last.run()
-        async with (
-            self._factory.connect() as connection,
-            connection.session() as session,
-            session.create_consumer(DEAD_LETTERS) as consumer,
-        ):
-            while (message := await consumer.receive_nowait()) is not None:
-                stage.ledger.dead_lettered(QUEUE, str(message.properties[KEY_PROPERTY]))
+        async with self._factory.connect() as connection, connection.session() as session:
+            for address in self._dead_letters:
+                async with session.create_consumer(address) as consumer:
+                    while (message := await consumer.receive_nowait()) is not None:
+                        stage.ledger.dead_lettered(QUEUE, str(message.properties[KEY_PROPERTY]))
         return last.taken
 
     async def _count_branches(self) -> int:

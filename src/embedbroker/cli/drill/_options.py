@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -66,6 +66,11 @@ _OPTIONS = (
         callback=as_properties,
         help="For ${NAME} in these files.",
     ),
+    click.option(
+        "--two-lives",
+        is_flag=True,
+        help="Drill a replicating pair of your own even if nothing keeps both from being live.",
+    ),
     click.option("--peer", type=_names(Peer), default="embedbroker", show_default=True, help="Whose brokers."),
     click.option("--artemis-home", metavar="DIR", type=_file, help="Where Artemis is unpacked."),
     click.option(
@@ -119,7 +124,13 @@ def plan_of(
 
 
 def configs_of(
-    plan: DrillPlan, config: Path | None, backup_config: Path | None, artemis_home: Path | None
+    plan: DrillPlan,
+    config: Path | None,
+    backup_config: Path | None,
+    artemis_home: Path | None,
+    properties: Mapping[str, str],
+    *,
+    two_lives: bool,
 ) -> tuple[Path, ...]:
     """The user's files, none, one or two.
 
@@ -131,6 +142,10 @@ def configs_of(
     if plan.ha is not Ha.NONE and (config is None) != (backup_config is None):
         missing = "--config" if config is None else "--backup-config"
         raise WrongInput(f"{missing} is missing: a pair has two files, or none, and then the drill writes them")
+    if two_lives and (plan.ha is not Ha.REPLICATION or config is None):
+        raise WrongInput("--two-lives is of use only with --ha replication and files of your own")
+    if properties and config is None:
+        raise WrongInput("-D is of use only with --config: nothing else has ${NAME} in it")
     _check_peer(plan, artemis_home)
     if plan.peer is Peer.ARTEMIS and Fault.SLOW_DISK in plan.faults:
         raise WrongInput("--fault slow-disk: the syncs of --peer artemis cannot be slowed down from here")

@@ -5,7 +5,6 @@ Responsible for what a drill needs of a configuration. Refuses to know processes
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
@@ -15,7 +14,10 @@ from attrs import frozen
 from embedbroker import BrokerConfig, ConfigFileError, load_config
 
 from .._failure import WrongInput
-from ._plan import Fault, Ha
+from ._directories import Directory, directories_of, foreign_directories
+from ._plan import Fault, Ha, Peer
+from ._queue_settings import dead_letters_of, objection_to
+from ._quorum import why_two_lives
 
 __all__ = ["BrokerFile", "read_files", "write_files"]
 
@@ -115,6 +117,10 @@ class BrokerFile:
     listens: int
     store: Path
     properties: tuple[str, ...] = ()
+    #: Where messages go that were delivered too often; None if they are dropped.
+    dead_letters: str | None = "DLQ"
+    #: Of a user's file: what has to be as before when the drill is over.
+    directories: tuple[Directory, ...] = ()
 
     @property
     def is_relayed(self) -> bool:
@@ -152,9 +158,16 @@ def write_files(directory: Path, ha: Ha, ports: Iterable[int], *, relayed: bool)
 
 
 def read_files(
-    paths: list[Path], ha: Ha, faults: tuple[Fault, ...], properties: Mapping[str, str], ports: Iterable[int]
+    paths: list[Path],
+    ha: Ha,
+    faults: tuple[Fault, ...],
+    properties: Mapping[str, str],
+    ports: Iterable[int],
+    *,
+    peer: Peer = Peer.EMBEDBROKER,
+    two_lives: bool = False,
 ) -> list[BrokerFile]:
-    """The user's files.
+    """The user's files. ``two_lives``: a replicating pair of which both may be live is drilled, too.
 
     Raises:
         WrongInput: a file cannot be read, is wrong, or does not fit a drill; the text names it.
@@ -168,6 +181,8 @@ def read_files(
         _check(path, config, faults)
     if kind is not None:
         _check_pair(kind, *configs)
+        if not kind.shares_store and not two_lives:
+            _check_lives(*configs)
     free = iter(ports)
     relayed = Fault.PARTITION in faults
     settings = tuple(f"{name}={value}" for name, value in properties.items())
@@ -180,6 +195,8 @@ def read_files(
             next(free) if relayed else config.port,
             Path(str(config.data_directory)),
             settings,
+            dead_letters_of(config),
+            _directories(path, config, peer, properties),
         )
         for name, (path, config) in zip(_NAMES, configs, strict=False)
     ]
@@ -199,20 +216,20 @@ def _check(path: Path, config: BrokerConfig, faults: tuple[Fault, ...]) -> None:
         raise WrongInput(f"{path}: persistence-enabled is false, and a drill is about what is kept")
     if config.port == 0:
         raise WrongInput(f"{path}: its acceptor has port 0, and clients have to find it again on the same one")
+    objection = objection_to(config)
+    if objection is not None:
+        raise WrongInput(f"{path}: {objection}")
     policy = config.ha_policy
     if Fault.STOP in faults and not getattr(policy, "failover_on_shutdown", True):
         raise WrongInput(f"{path}: --fault stop needs failover-on-shutdown true, or nobody takes over")
     if not getattr(policy, "allow_failback", True):
         raise WrongInput(f"{path}: allow-failback is false, and a drill goes back to the primary in each round")
-    store = Path(config.data_directory)
-    try:
-        found = sorted(os.listdir(store))
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise WrongInput(f"{path}: cannot look into {store}: {error.strerror}") from error
-    if found:
-        raise WrongInput(f"{path}: {store} is not empty, it has {found[0]!r}; a drill begins with an empty journal")
+
+
+def _directories(path: Path, config: BrokerConfig, peer: Peer, properties: Mapping[str, str]) -> tuple[Directory, ...]:
+    if peer is Peer.ARTEMIS:
+        return tuple(foreign_directories(path, properties))
+    return tuple(directories_of(path, config))
 
 
 def _check_pair(kind: _Kind, primary: tuple[Path, BrokerConfig], backup: tuple[Path, BrokerConfig]) -> None:
@@ -225,3 +242,13 @@ def _check_pair(kind: _Kind, primary: tuple[Path, BrokerConfig], backup: tuple[P
             raise WrongInput(f"{second}: its {what.replace('_', ' ')} is {other}, and that of {first} is {mine}")
     if (ours.host, ours.port) == (theirs.host, theirs.port):
         raise WrongInput(f"{second}: it listens on port {theirs.port}, and so does {first}")
+
+
+def _check_lives(primary: tuple[Path, BrokerConfig], backup: tuple[Path, BrokerConfig]) -> None:
+    (first, ours), (second, theirs) = primary, backup
+    reason = why_two_lives(ours, theirs)
+    if reason is not None:
+        raise WrongInput(
+            f"{first}, {second}: in a partition both may be live, and what one of them confirms is lost; {reason}. "
+            "With --two-lives they are drilled as they are"
+        )

@@ -16,6 +16,7 @@ from pathlib import Path
 import trio
 
 from .._failure import CannotStart
+from ._directories import with_properties
 from ._member import Standing
 from ._pair_files import BrokerFile
 
@@ -72,8 +73,9 @@ class ArtemisProgram:
     _BACKUP = re.compile(r"AMQ221031: backup announced|AMQ221024: Backup server .* is synchronized")
     _MEMORY = "512M"
 
-    def __init__(self, home: Path, directory: Path, file: BrokerFile, log: Path) -> None:
+    def __init__(self, home: Path, directory: Path, file: BrokerFile, log: Path, properties: Mapping[str, str]) -> None:
         self.environment: Mapping[str, str] = os.environ
+        self._properties = properties
         self._home = home
         self._directory = directory
         self._file = file
@@ -94,7 +96,8 @@ class ArtemisProgram:
         if result.returncode != 0:
             said = result.stdout.decode(errors="replace").strip().splitlines()
             raise CannotStart(f"artemis create failed: {said[-1] if said else 'it said nothing'}")
-        (self._directory / "etc" / "broker.xml").write_bytes(self._file.path.read_bytes())
+        text = with_properties(self._file.path.read_text(encoding="utf-8"), self._properties)
+        (self._directory / "etc" / "broker.xml").write_text(text, encoding="utf-8")
 
     def command(self) -> Sequence[str]:
         """The script replaces itself by the JVM."""

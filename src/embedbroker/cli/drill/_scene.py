@@ -6,7 +6,6 @@ Responsible for ports and for directories. Refuses to know what happens on the s
 from __future__ import annotations
 
 import random
-import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -40,6 +39,7 @@ class Setting:
     configs: tuple[Path, ...] = ()
     properties: Mapping[str, str] = {}
     artemis_home: Path | None = None
+    two_lives: bool = False
 
     def files(self) -> list[BrokerFile]:
         """The brokers' files, written or checked.
@@ -49,7 +49,15 @@ class Setting:
         """
         plan = self.plan
         if self.configs:
-            return read_files(list(self.configs), plan.ha, plan.faults, self.properties, _free_ports())
+            return read_files(
+                list(self.configs),
+                plan.ha,
+                plan.faults,
+                self.properties,
+                _free_ports(),
+                peer=plan.peer,
+                two_lives=self.two_lives,
+            )
         return write_files(self.directory, plan.ha, _free_ports(), relayed=Fault.PARTITION in plan.faults)
 
     def url(self, files: list[BrokerFile]) -> str:
@@ -73,16 +81,16 @@ class Setting:
         return Group(members, relays, nursery)
 
     def clear(self, files: list[BrokerFile]) -> None:
-        """Remove what the brokers wrote into the directories of the user's files, which were empty or not there."""
-        for file in files if self.configs else []:
-            if file.store.is_dir():
-                for path in file.store.iterdir():
-                    shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        """Remove what the brokers wrote into the directories that the user's files name."""
+        for file in files:
+            for directory in file.directories:
+                directory.clear()
 
     def _program(self, file: BrokerFile, log: Path) -> Program:
         if self.plan.peer is Peer.ARTEMIS:
             assert self.artemis_home is not None
-            return ArtemisProgram(self.artemis_home, self.directory / f"{file.name}-instance", file, log)
+            instance = self.directory / f"{file.name}-instance"
+            return ArtemisProgram(self.artemis_home, instance, file, log, self.properties)
         plan = self.plan
         return EmbeddedProgram(file, slowable=Fault.SLOW_DISK in plan.faults, copying=plan.ha is Ha.REPLICATION)
 
