@@ -102,7 +102,7 @@ class JMSProducer:
         return self
 
     def send_nowait(self, destination: Destination | str, message: Body) -> Receipt:
-        """Queue a message and return at once; await the receipt for the outcome. See `MessageProducer.send_nowait`."""
+        """Queue a message and return at once. See `MessageProducer.send_nowait`."""
         return self._producer.send_nowait(self._dressed(message), destination=destination)
 
     def _dressed(self, body: Body) -> Body:

@@ -390,5 +390,5 @@ class JMSProducer:
         return self
 
     def send_nowait(self, destination: Destination | str, message: Body) -> Receipt:
-        """Queue a message and return at once; wait for the receipt for the outcome. See `MessageProducer.send_nowait`."""
+        """Queue a message and return at once. See `MessageProducer.send_nowait`."""
         return Receipt(self._portal, self._portal.call_now(self._inner.send_nowait, destination, message))
