@@ -39,7 +39,9 @@ NOT_CONSTRUCTED = {
     *("ClientConsumer", "ClientProducer", "ClientSession", "ClientSessionFactory", "Connection", "ConnectionMetaData"),
     *("JMSContext", "JMSProducer", "MessageConsumer", "MessageProducer", "QueueBrowser", "Receipt", "Session"),
     *("SeedResult", "ScenarioFailed", "ThreadedBroker", "Verdict", "Kill", "Tally", "Timeline", "TimelineBucket"),
-    *("Campaign",),
+    *("Campaign", "XAConnection", "XASession", "XAJMSContext", "XAResource"),
+    *("ManagedBroker", "BrokerPair", "Link", "DiskSwitch", "FaultPlan", "BrokerClock", "LeftBehind", "WaitTimeout"),
+    *("BlockingBroker", "BlockingPair", "BlockingFaultPlan", "BlockingClock"),
 }
 SIGNATURES = {"SimulatedDisk": "(capacity_bytes: int | None = None)"}
 

@@ -81,6 +81,19 @@ def test_every_example_stands_on_a_page() -> None:
     assert {path.name for path in (*PROGRAMS, *SCRIPTS, *TEST_MODULES)} - shown == set()
 
 
+def test_every_page_has_an_example() -> None:
+    without = {page.stem for page in PAGES if "literalinclude} ../../examples/" not in page.read_text()}
+    assert without == {"index", "drill"}  # a drill takes too long: tests/embedbroker/cli runs them
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_a_page_says_what_it_is_for_before_anything_else(page: Path) -> None:
+    title, gap, beginning = page.read_text().splitlines()[:3]
+    assert title.startswith("# ")
+    assert gap == ""
+    assert re.match(r"[A-Z`]", beginning), f"{page.name} begins with {beginning!r}"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_python_on_a_page_comes_from_a_file_that_runs(page: Path) -> None:
     assert re.findall(r"^```python", page.read_text(), re.MULTILINE) == []

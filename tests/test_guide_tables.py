@@ -10,7 +10,16 @@ import click
 import pytest
 from attrs import fields
 
-from embedbroker import AddressFullPolicy, AddressSettings, BrokerConfig, ClusterConnection
+from embedbroker import (
+    AddressFullPolicy,
+    AddressSettings,
+    BrokerConfig,
+    ClusterConnection,
+    ReplicationBackup,
+    ReplicationPrimary,
+    SharedStoreBackup,
+    SharedStorePrimary,
+)
 from embedbroker.cli import _failure as failures
 from embedbroker.cli._commands import commands
 from embedbroker.config import AddressSettingsRepository
@@ -100,6 +109,28 @@ def test_every_field_of_the_configuration_is_there_with_its_default() -> None:
 def test_every_setting_of_a_cluster_connection_is_there_with_its_default() -> None:
     shown = named_defaults(only_table("clusters", "ClusterConnection"))
     assert shown == {field.name: repr(field.default) for field in fields(ClusterConnection)}
+
+
+@pytest.mark.parametrize(
+    ("heading", "primary", "backup"),
+    [
+        ("A shared directory", SharedStorePrimary, SharedStoreBackup),
+        ("A copy of its own", ReplicationPrimary, ReplicationBackup),
+    ],
+)
+def test_every_setting_of_a_policy_is_there_with_its_default(
+    heading: str, primary: type[SharedStorePrimary], backup: type[SharedStoreBackup]
+) -> None:
+    rows = tables(section("high-availability", heading))[0]
+    shown = {
+        (name, policy): default
+        for row in rows
+        for name, default in zip(codes(row[0]), codes(row[2]), strict=True)
+        for policy in ((primary, backup) if row[1] == "both" else (primary if row[1] == "primary" else backup,))
+    }
+    known = {(field.name, policy): repr(field.default) for policy in (primary, backup) for field in fields(policy)}
+    # Where messages go when a broker stops has no effect yet, and is said once for all policies.
+    assert shown == {key: default for key, default in known.items() if key[0] != "scale_down"}
 
 
 def test_every_limit_of_the_configuration_is_in_the_table_of_limits() -> None:

@@ -5,6 +5,7 @@ Responsible for its entry point only. What it needs comes with the extra `cli`; 
 
 from __future__ import annotations
 
+import signal
 import sys
 
 __all__ = ["main"]
@@ -24,4 +25,6 @@ def main() -> None:
             f"embedbroker: {error.name} is missing; install the extra: pip install 'embedbroker[cli]'", file=sys.stderr
         )
         sys.exit(_CANNOT_RUN)
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
     commands(prog_name="embedbroker")

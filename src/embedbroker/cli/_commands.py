@@ -5,10 +5,14 @@ So `embedbroker run` does not wait for what a drill needs. Refuses to know what 
 
 from __future__ import annotations
 
+import errno
 import logging
+import signal
 from importlib import import_module
 
 import click
+
+from ._failure import Refused
 
 __all__ = ["commands"]
 
@@ -22,6 +26,9 @@ _HOMES = {
     "browse": ("._receive", "browse"),
     "journal": ("._journal", "journal"),
 }
+
+# What the disk behind stdout, or behind a temporary directory, may say.
+_CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class _LazyGroup(click.Group):
@@ -37,6 +44,17 @@ class _LazyGroup(click.Group):
         command = getattr(import_module(module, __package__), attribute)
         assert isinstance(command, click.Command)
         return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            # While a command is imported, or in one without an event loop; click would end it with 1, a verdict's code.
+            raise click.exceptions.Exit(128 + signal.SIGINT) from None
+        except OSError as error:
+            if error.errno not in _CANNOT_WRITE:
+                raise
+            raise Refused(f"cannot write: {error.strerror}") from None
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})

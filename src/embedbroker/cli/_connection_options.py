@@ -14,12 +14,13 @@ import click
 from embedclient import Connection, ConnectionFactory
 from embedclient.errors import JMSException
 
-from ._failure import CannotConnect, Refused
+from ._failure import CannotConnect, CommandFailed, Refused
 from ._interrupt import run_interruptibly
 
-__all__ = ["connection_options", "factory_for", "run_client"]
+__all__ = ["check_destination", "connection_options", "factory_for", "failure_of", "run_client"]
 
 DEFAULT_URL = "tcp://localhost:61616"
+_KINDS = ("queue", "topic", "temp-queue", "temp-topic")
 F = TypeVar("F", bound=Callable[..., Any])
 Work = Callable[[Connection], Awaitable[None]]
 
@@ -68,6 +69,18 @@ async def _run(factory: ConnectionFactory, work: Work) -> None:
             connected = True
             await work(connection)
     except JMSException as error:
-        if not connected or isinstance(error, ConnectionError):
-            raise CannotConnect(f"{factory.url}: {error}") from None
-        raise Refused(f"{factory.url}: {error}") from None
+        raise failure_of(factory, error, connected=connected) from None
+
+
+def failure_of(factory: ConnectionFactory, error: JMSException, *, connected: bool) -> CommandFailed:
+    """What a command ends with: no broker, or one that does not do what was asked for."""
+    kind = Refused if connected and not isinstance(error, ConnectionError) else CannotConnect
+    return kind(f"{factory.url}: {error}")
+
+
+def check_destination(_: click.Context, __: click.Parameter, text: str) -> str:
+    """A kind of destination that nobody knows would be the name of a queue: `topics://prices`."""
+    kind, separator, _name = text.partition("://")
+    if separator and kind not in _KINDS:
+        raise click.BadParameter(f"{text!r} begins with none of {', '.join(f'{known}://' for known in _KINDS)}")
+    return text

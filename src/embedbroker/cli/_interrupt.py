@@ -31,7 +31,7 @@ def run_interruptibly(work: Callable[[], Awaitable[T]]) -> T:
 
 async def _run(work: Callable[[], Awaitable[T]]) -> T:
     results: list[T] = []
-    failure: click.ClickException | BrokenPipeError | None = None
+    failure: click.ClickException | OSError | None = None
     caught: list[int] = []
 
     async def obey(signals: AsyncIterator[int], everything: trio.CancelScope) -> None:
@@ -45,8 +45,8 @@ async def _run(work: Callable[[], Awaitable[T]]) -> T:
             nursery.start_soon(obey, signals, nursery.cancel_scope)
             try:
                 results.append(await work())
-            except (click.ClickException, BrokenPipeError) as error:
-                # Raised outside of the nursery, which would wrap it. click ends a command whose reader has gone.
+            except (click.ClickException, OSError) as error:
+                # Raised outside of the nursery, which would wrap it. Such as: the reader of stdout has gone.
                 failure = error
             nursery.cancel_scope.cancel()
     if caught:

@@ -156,6 +156,8 @@ def repair(directory: Path, copy: Path) -> None:
 
     Messages whose records are damaged are missing in the copy, and one whose acknowledgement is damaged comes again.
     """
+    if copy.exists() and copy.samefile(directory):
+        raise Refused(f"{copy}: the copy needs a directory of its own")
     with _journal_in(directory):
         pass  # what is not there cannot be saved, and must not leave an empty copy
     with _readable(directory):

@@ -17,11 +17,10 @@ from rich.live import Live
 from rich.text import Text
 
 from embedclient import ConnectionFactory
-from embedclient.errors import JMSException
+from embedclient.errors import JMSException, JMSSecurityException
 
 from ._broker_process import BrokerProcess
-from ._connection_options import factory_for
-from ._failure import CannotConnect
+from ._connection_options import check_destination, factory_for, failure_of
 from ._interrupt import run_interruptibly
 from ._perf_load import Figures, Load, Meter, measure
 
@@ -34,7 +33,13 @@ _REFRESH_S = 0.25
 @click.option("--url", help="The broker. Without it one is started for the measurement, in a process of its own.")
 @click.option("--user", envvar="EMBEDBROKER_USER")
 @click.option("--password", envvar="EMBEDBROKER_PASSWORD")
-@click.option("--destination", default="queue://perf", show_default=True, help="topic://NAME: every consumer gets all.")
+@click.option(
+    "--destination",
+    default="queue://perf",
+    show_default=True,
+    callback=check_destination,
+    help="topic://NAME: every consumer gets all.",
+)
 @click.option("--seconds", default=10.0, show_default=True, type=click.FloatRange(0.1), help="Measured time.")
 @click.option("--warmup", default=2.0, show_default=True, type=click.FloatRange(0), help="Seconds before it.")
 @click.option("--producers", default=1, show_default=True, type=click.IntRange(1, 1000))
@@ -93,8 +98,10 @@ async def _measure(factory: ConnectionFactory, load: Load, broker: BrokerProcess
 
         try:
             return await measure(factory, load, None if broker is None else broker.cpu_seconds, watch)
+        except JMSSecurityException as error:
+            raise failure_of(factory, error, connected=False) from None
         except JMSException as error:
-            raise CannotConnect(f"{factory.url}: {error}") from None
+            raise failure_of(factory, error, connected=True) from None
 
 
 def progress_line(meter: Meter, elapsed_s: float) -> Text:

@@ -12,7 +12,7 @@ import click
 
 from embedclient import AcknowledgeMode, Connection, Message, MessageConsumer, Session
 
-from ._connection_options import connection_options, factory_for, run_client
+from ._connection_options import check_destination, connection_options, factory_for, run_client
 from ._message_text import as_json_line, as_text
 
 __all__ = ["browse", "receive"]
@@ -28,7 +28,7 @@ def _printer(as_json: bool, headers: bool) -> Callable[[Message], None]:
 
 @click.command(short_help="Receive messages from a queue or topic.")
 @connection_options
-@click.argument("destination")
+@click.argument("destination", callback=check_destination)
 @click.option(
     "--count", default=1, show_default=True, type=click.IntRange(0), help="0: until interrupted or timed out."
 )
@@ -83,7 +83,7 @@ def receive(
 
 @click.command()
 @connection_options
-@click.argument("queue")
+@click.argument("queue", callback=check_destination)
 @click.option("--count", default=0, type=click.IntRange(0), help="Stop after so many; 0 shows all.")
 @click.option("--selector", help="A JMS selector, such as \"color = 'red' AND size > 3\".")
 @click.option("--json", "as_json", is_flag=True, help="One JSON line per message.")

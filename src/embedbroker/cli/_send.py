@@ -9,7 +9,7 @@ import click
 
 from embedclient import Connection, DeliveryMode
 
-from ._connection_options import connection_options, factory_for, run_client
+from ._connection_options import check_destination, connection_options, factory_for, run_client
 from ._message_text import KINDS, Value, message_from, property_from
 from ._stdin import lines_of_stdin, whole_stdin
 
@@ -22,7 +22,7 @@ def _properties(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -
 
 @click.command(short_help="Send messages to a queue or topic.")
 @connection_options
-@click.argument("destination")
+@click.argument("destination", callback=check_destination)
 @click.argument("bodies", metavar="[BODY]...", nargs=-1)
 @click.option("--lines", is_flag=True, help="Every line of stdin is a message.")
 @click.option("--count", default=1, show_default=True, type=click.IntRange(1), help="How often each one is sent.")

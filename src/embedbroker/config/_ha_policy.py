@@ -107,7 +107,12 @@ class SharedStoreBackup:
 
 @frozen
 class LockManager:
-    """The service that decides which of a replicating pair is live: Artemis' ``manager`` element."""
+    """The service that decides which of a replicating pair is live: Artemis' ``manager`` element.
+
+    ``class_name`` is ``FileBasedLockManager``, with the property ``locks-folder``, or ``CuratorDistributedLockManager``
+    for ZooKeeper, with ``connect-string`` and others; Artemis' full class names will do. A broker looks at them when it
+    starts, and a ``ValueError`` then names what is wrong.
+    """
 
     class_name: str = field(validator=named)
     properties: dict[str, str] = field(factory=dict, converter=_properties)
@@ -134,6 +139,9 @@ class ReplicationPrimary:
     others whether it may go on when its backup is gone. ``quorum_vote_wait_ms`` is in seconds in Artemis' element.
     ``lock_manager`` replaces votes; brokers with the same ``coordination_id`` compete for one lock as equals.
     ``max_saved_replicated_journals_size`` -1 keeps all old journals.
+
+    Raises:
+        ValueError, TypeError: a value is out of its range; the text names the field.
     """
 
     group_name: str | None = field(default=None, validator=_name)

@@ -8,7 +8,7 @@ __all__ = ["Role"]
 
 
 class Role(Enum):
-    """A primary that waits because a backup is live is a backup, too."""
+    """What a broker is to its live and backup group. A primary that waits because a backup is live is a backup, too."""
 
     #: It serves nobody and has not opened the journal: another broker is live, or has the right to be.
     BACKUP = "backup"

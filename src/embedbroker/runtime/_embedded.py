@@ -100,7 +100,11 @@ class EmbeddedBroker:
 
     @property
     def url(self) -> str:
-        """Where clients connect over TCP, for example ``tcp://127.0.0.1:40123``."""
+        """Where clients connect over TCP, for example ``tcp://127.0.0.1:40123``.
+
+        Raises:
+            IllegalStateException: the broker does not run, or is not live. So do `vm_url` and `port`.
+        """
         if not self._serving().port:
             return self.vm_url
         host = self.config.host
@@ -176,6 +180,10 @@ class EmbeddedBroker:
     async def __aenter__(self) -> Self:
         if self._manager is not None:
             raise IllegalStateException("the broker is in use by another scope")
+        if not trio.lowlevel.in_trio_task():
+            raise IllegalStateException(
+                "'async with EmbeddedBroker()' needs trio: elsewhere use 'with EmbeddedBroker.in_thread()'"
+            )
         self._manager = trio.open_nursery()
         self._nursery = await self._manager.__aenter__()
         try:
@@ -220,7 +228,13 @@ class EmbeddedBroker:
             raise failures[0] from None
 
     async def start(self) -> None:
-        """Start, and return when clients are served, or a backup waits."""
+        """Start, and return when clients are served, or a backup waits.
+
+        Raises:
+            IllegalStateException: outside of the block, or it runs already.
+            ResourceAllocationException: port or directory is not to be had; the text names it.
+            BrokerFailed: the journal cannot be read; the text names file and offset.
+        """
         if self._nursery is None:
             raise IllegalStateException("start() needs the scope of 'async with': enter the broker first")
         if self._run is not None:
@@ -241,7 +255,7 @@ class EmbeddedBroker:
         self._run = run
 
     async def stop(self, *, failover: bool = False) -> None:
-        """Stop in an orderly way: clients are told, the journal is sealed. Stopping twice is fine.
+        """Stop in an orderly way: clients are told, the journal is sealed. Stopping twice is fine. It has no time-out.
 
         With ``failover`` a backup takes over, even if the policy says that it does not for an orderly stop.
         """
@@ -266,7 +280,11 @@ class EmbeddedBroker:
             run.close()
 
     async def wait_failed(self) -> str:
-        """Return the reason once the broker stops by itself (a disk that fails)."""
+        """Return the reason once the broker stops by itself (a disk that fails); "stopped" when it was stopped.
+
+        Raises:
+            IllegalStateException: it does not run.
+        """
         self._running()
         await self._watch.wait_for(Role.STOPPED)
         return self._watch.failure or "stopped"
@@ -282,6 +300,9 @@ class EmbeddedBroker:
         """Commit a prepared branch in place of its transaction manager, which is lost; False when there is none.
 
         Should the manager come back, it is told that the branch was committed heuristically, until it forgets it.
+
+        Raises:
+            IllegalStateException: the broker is not live, or stopped before the decision was durable.
         """
         return await self._decide(xid, commit=True)
 
@@ -297,7 +318,10 @@ class EmbeddedBroker:
 
     @classmethod
     def in_thread(cls, config: BrokerConfig | None = None, **options: object) -> ThreadedBroker:
-        """Return the same broker in a thread of its own, for synchronous and asyncio programs."""
+        """Return the same broker in a thread of its own, for synchronous and asyncio programs.
+
+        Arguments and errors are those of `EmbeddedBroker`: ``with EmbeddedBroker.in_thread(port=61616) as broker``.
+        """
         from ._threaded import ThreadedBroker
 
         return ThreadedBroker(config, options)

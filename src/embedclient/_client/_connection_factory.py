@@ -22,7 +22,12 @@ C = TypeVar("C", bound=Connection)
 class ConnectionFactory:
     """Makes connections from an Artemis URL: `tcp://host:port`, `(tcp://a:1,tcp://b:2)?ha=true`, `vm://name`.
 
-    `user`, `password` and `client_id` may stand in the URL too; arguments win. Holds no connection and no task.
+    Without a URL it is `tcp://localhost:61616`. `user`, `password` and `client_id` may stand in the URL too; arguments
+    win. A load-balancing policy is any callable that gets the number of brokers and returns an index; without one the
+    URL decides. Holds no connection and no task.
+
+    Raises:
+        InvalidURLException: the URL cannot be read, or has a parameter that nobody knows.
     """
 
     def __init__(
@@ -69,6 +74,7 @@ class ConnectionFactory:
             ConnectionLostException: no broker could be reached in the allowed attempts.
             JMSSecurityException: wrong user or password.
             InvalidClientIDException: another connection has this client id.
+            IllegalStateException: the loop of the program is not the one this client is for.
         """
         return self._connection(Connection, user, password, client_id, auto_start)
 
@@ -82,7 +88,10 @@ class ConnectionFactory:
         password: str | None = None,
         client_id: str | None = None,
     ) -> AbstractAsyncContextManager[JMSContext]:
-        """A connection and a session in one: `async with factory.create_context() as context`."""
+        """A connection and a session in one: `async with factory.create_context() as context`.
+
+        Raises: what `create_connection` does.
+        """
         return self._context(session_mode, user, password, client_id)
 
     @asynccontextmanager

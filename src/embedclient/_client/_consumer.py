@@ -43,6 +43,11 @@ class MessageConsumer:
 
         Returns None when nothing came in time, or when the consumer was closed meanwhile. A cancelled receive leaves
         the message with the consumer.
+
+        Raises:
+            ConnectionClosedException: the consumer was closed before.
+            ConnectionLostException: the connection is lost for good.
+            IllegalStateException: it has a listener, or another task uses the session.
         """
         intake = self._intake
         intake.check_receiving()
@@ -115,8 +120,14 @@ class MessageConsumer:
         """Have the session call `listener(message)` for each message, one at a time; None stops that.
 
         An exception of the listener is logged; in the modes AUTO and DUPS_OK the message comes again.
+
+        Raises:
+            TypeError: the listener cannot be called.
+            ConnectionClosedException: the consumer is closed.
         """
         self._intake.check_open()
+        if listener is not None and not callable(listener):
+            raise TypeError(f"a message listener is called with each message; {listener!r} cannot be called")
         self._intake.listener = listener
         self._listeners.changed(self._intake)
 

@@ -54,7 +54,10 @@ class JMSProducer:
         return self
 
     def set_delivery_delay(self, seconds: float) -> Self:
-        """Seconds that messages sent from now on wait before they are delivered."""
+        """Seconds that messages sent from now on wait before they are delivered; 0 for none.
+
+        A broker of this project refuses such messages: it has no scheduled delivery yet. Artemis has.
+        """
         self._producer.delivery_delay = seconds
         return self
 
@@ -94,12 +97,12 @@ class JMSProducer:
         return self
 
     async def send(self, destination: Destination | str, message: Body) -> Self:
-        """Send a message, or a value that becomes one."""
+        """Send a message, or a value that becomes one, as `MessageProducer.send` does, with its errors."""
         await self._producer.send(self._dressed(message), destination=destination)
         return self
 
     def send_nowait(self, destination: Destination | str, message: Body) -> Receipt:
-        """Queue a message and return at once; await the receipt for the outcome."""
+        """Queue a message and return at once. See `MessageProducer.send_nowait`."""
         return self._producer.send_nowait(self._dressed(message), destination=destination)
 
     def _dressed(self, body: Body) -> Body:

@@ -47,7 +47,12 @@ class ClientConsumer:
         return self._agent_consumer.closed
 
     async def receive(self, timeout: float | None = None) -> ClientMessage | None:
-        """Wait for a message, `timeout` seconds at most. None: nothing came in time, or the consumer was closed."""
+        """Wait for a message, `timeout` seconds at most. None: nothing came in time, or the consumer was closed.
+
+        Raises:
+            ConnectionClosedException: the consumer was closed before.
+            ConnectionLostException: the connection is lost for good.
+        """
         self._check_open()
         delivery = await self._inbox.take(timeout)
         return None if delivery is None else ClientMessage.received(delivery, self._acknowledge)
@@ -104,7 +109,10 @@ class ClientProducer:
         return self._agent_producer.address
 
     async def send(self, message: ClientMessage, *, address: str | None = None) -> None:
-        """Send. Waits for the broker as `block_on_durable_send` and `block_on_non_durable_send` say."""
+        """Send. Waits for the broker as `block_on_durable_send` and `block_on_non_durable_send` say.
+
+        Raises: what `MessageProducer.send` does.
+        """
         await post(self._edge, self._one_task, self._agent_producer, message.encoded(address or self.address))
 
     async def close(self) -> None:
@@ -178,7 +186,11 @@ class ClientSession:
         return await self._request(lambda: self._agent_session.query_address(address))
 
     async def create_address(self, address: str, routing_types: Sequence[RoutingType]) -> None:
-        """Create an address, or give an existing one these routing types."""
+        """Create an address, or give an existing one these routing types.
+
+        Raises:
+            IllegalStateException: the broker has as many addresses as it may.
+        """
         await self._request(lambda: self._agent_session.create_address(address, routing_types))
 
     async def create_queue(
@@ -192,7 +204,16 @@ class ClientSession:
         filter: str | None = None,
         attributes: QueueAttributes | None = None,
     ) -> None:
-        """Create a queue; without a name it has the name of its address."""
+        """Create a queue; without a name it has the name of its address.
+
+        A `temporary` one ends with the connection. `filter` is a selector: the queue takes what it matches. Of
+        `attributes`, None leaves the choice to the broker.
+
+        Raises:
+            InvalidDestinationException: there is a queue of this name.
+            InvalidSelectorException: the filter is not one.
+            JMSException: the broker does not do what an attribute asks for.
+        """
         condition = selector_text(filter)
         await self._request(
             lambda: self._agent_session.create_queue(
@@ -216,7 +237,7 @@ class ClientSession:
         await self._request(lambda: self._agent_session.delete_queue(name))
 
     async def add_metadata(self, key: str, value: str) -> None:
-        """Tell the broker something about this session, for its operator."""
+        """Tell the broker something about this session, for its operator. A key keeps its last value."""
         await self._request(lambda: self._agent_session.add_metadata(key, value))
 
     def create_producer(self, address: str | None = None) -> ClientProducer:

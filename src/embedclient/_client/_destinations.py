@@ -49,6 +49,8 @@ def as_destination(destination: Destination | str) -> Destination:
         raise InvalidDestinationException(f"{destination!r} is not a destination")
     if not destination.name:
         raise InvalidDestinationException("a destination needs a name")
+    if not all(split_attributes(destination.name)[0].split("::")):
+        raise InvalidDestinationException(f"{destination.name!r} lacks a name before or behind its '::' or '?'")
     return destination
 
 

@@ -47,7 +47,12 @@ class ServerLocator:
     With `ha=true` a factory begins with what the one before has learnt: where the backups are.
 
     Give a URL, or connectors and settings. A load-balancing policy is any callable that gets the number of connectors
-    and returns an index; without one the URL decides, and the default is round robin from a random start.
+    and returns an index; without one the URL decides, and the default is round robin from a random start. Without a
+    URL and connectors it is `tcp://localhost:61616`.
+
+    Raises:
+        InvalidURLException: the URL cannot be read, or has a parameter that nobody knows.
+        ValueError: both a URL and connectors are given.
     """
 
     def __init__(

@@ -113,12 +113,17 @@ class MessageProducer:
     ) -> None:
         """Send a message, or a value that becomes one: str, bytes, dict or list.
 
+        What is not given comes from the attributes. `time_to_live` and `delivery_delay` are seconds.
+
         Returns when the broker has stored a persistent message (unless the session is transacted), and at once for
         others. A cancelled send of a persistent message may or may not have reached the broker.
 
         Raises:
             InvalidDestinationException: the destination does not exist and may not be created.
-            JMSException: the broker refused the message, or the connection was lost.
+            MessageFormatException: the value cannot be sent.
+            UnblockedException: the connection was lost before the broker answered; it has the message or not.
+            DuplicateIDException, AddressFullException: the broker refused the message for that reason.
+            JMSException: it was refused for another one, or the connection is lost for good.
         """
         context = self._context
         edge = context.edge
@@ -146,7 +151,10 @@ class MessageProducer:
         time_to_live: float | None = None,
         delivery_delay: float | None = None,
     ) -> Receipt:
-        """Queue a message and return at once. The receipt tells the outcome to whoever awaits it."""
+        """Queue a message and return at once. The receipt tells the outcome to whoever awaits it.
+
+        Arguments are those of `send`. What is wrong with them raises here, what the broker says in the receipt.
+        """
         envelope = self._addressed(destination)
         core = self._enclose(envelope, message, delivery_mode, priority, time_to_live, delivery_delay)
         call = self._agent_producer.send_confirmed(core)

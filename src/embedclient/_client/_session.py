@@ -118,6 +118,11 @@ class Session:
         """A durable subscription, which keeps messages while nobody consumes it; needs a client id.
 
         Another selector or topic under the same name replaces the subscription and drops its messages.
+
+        Raises:
+            IllegalStateException: the connection has no client id, or the subscription a consumer already.
+            InvalidDestinationException: it is not a topic, or it does not exist and may not be created.
+            InvalidSelectorException: the selector is not one.
         """
         if self._client_id is None:
             raise IllegalStateException("a durable subscription that is not shared needs a client id")
@@ -126,17 +131,31 @@ class Session:
     def create_shared_consumer(
         self, topic: Topic | str, name: str, selector: str | None = None
     ) -> Opening[MessageConsumer]:
-        """A share in a non-durable subscription, which ends with its last consumer."""
+        """A share in a non-durable subscription, which ends with its last consumer.
+
+        Raises:
+            InvalidDestinationException: it is not a topic, or it does not exist and may not be created.
+            InvalidSelectorException: the selector is not one.
+            JMSException: others share a subscription of this name with another selector or topic.
+        """
         return self._subscribe(topic, name, selector, durable=False, shared=True)
 
     def create_shared_durable_consumer(
         self, topic: Topic | str, name: str, selector: str | None = None
     ) -> Opening[MessageConsumer]:
-        """A share in a durable subscription."""
+        """A share in a durable subscription, which keeps messages while nobody consumes it. Needs no client id.
+
+        Raises: what `create_shared_consumer` does.
+        """
         return self._subscribe(topic, name, selector, durable=True, shared=True)
 
     def create_browser(self, queue: Queue | TemporaryQueue | str, selector: str | None = None) -> Opening[QueueBrowser]:
-        """A look at the messages of a queue that takes none of them."""
+        """A look at the messages of a queue that takes none of them.
+
+        Raises:
+            InvalidDestinationException: it is not a queue, or there is no such queue when it is looked at.
+            InvalidSelectorException: the selector is not one.
+        """
         target = as_destination(queue)
         if not isinstance(target, Queue | TemporaryQueue):
             raise InvalidDestinationException(f"only queues can be browsed, not {target}")
@@ -159,12 +178,21 @@ class Session:
         return TemporaryTopic(await self._context.request(self._context.agent_session.create_temporary_topic))
 
     async def delete_temporary(self, destination: TemporaryQueue | TemporaryTopic) -> None:
-        """Delete a temporary destination before its connection ends. It must have no consumers."""
+        """Delete a temporary destination before its connection ends.
+
+        Raises:
+            IllegalStateException: it has consumers.
+        """
         self._context.prepared.pop(destination, None)
         await self._context.request(lambda: self._context.agent_session.delete_temporary(destination.address))
 
     async def unsubscribe(self, name: str) -> None:
-        """Delete a durable subscription. It must have no consumers."""
+        """Delete a durable subscription with its messages.
+
+        Raises:
+            InvalidDestinationException: there is no subscription of this name.
+            IllegalStateException: it has consumers.
+        """
         queue = subscription_queue_name(self._client_id, name, durable=True)
         await self._context.request(lambda: self._context.agent_session.unsubscribe(queue))
 
@@ -177,6 +205,8 @@ class Session:
             TransactionRolledBackException: work was lost with a connection, so everything was rolled back.
             TransactionOutcomeUnknownException: the connection was lost, or an earlier commit was cancelled, while the
                 broker was committing.
+            DuplicateIDException: a message has a duplicate id that was accepted before; everything was rolled back.
+            IllegalStateException: the session is not transacted.
         """
         self._check_transacted("commit")
         with self._context.one_task:
@@ -184,14 +214,22 @@ class Session:
             await self._context.endings.commit(self._context.agent_session.commit)
 
     async def rollback(self) -> None:
-        """Undo what was sent and received since the last commit; messages received will come again."""
+        """Undo what was sent and received since the last commit; messages received will come again.
+
+        Raises:
+            IllegalStateException: the session is not transacted.
+        """
         self._check_transacted("roll back")
         with self._context.one_task:
             await self._context.edge.pause()
             await self._context.endings.roll_back(self._context.agent_session.rollback)
 
     async def recover(self) -> None:
-        """Have every unacknowledged message delivered again."""
+        """Have every unacknowledged message delivered again.
+
+        Raises:
+            IllegalStateException: the session is transacted; roll it back.
+        """
         if self.transacted:
             raise IllegalStateException("a transacted session cannot recover; roll it back")
         with self._context.one_task:

@@ -14,6 +14,7 @@ import trio
 from embedclient._client._entropy import SystemEntropy
 from embedclient._client._trio_edge import TrioEdge
 from embedclient.agent import Agent
+from embedclient.errors import IllegalStateException
 from embedclient.model import Entropy
 
 
@@ -22,7 +23,14 @@ async def open_trio_edge(agent: Agent, close_timeout_s: float) -> AsyncIterator[
     """The scope of one agent: its tasks end with the block, after an orderly close of at most `close_timeout_s`.
 
     An exception from the block leaves as the same object, never in a group.
+
+    Raises:
+        IllegalStateException: this is not a task of a trio run.
     """
+    if not trio.lowlevel.in_trio_task():
+        raise IllegalStateException(
+            "this client needs trio: asyncio programs take embedclient.asyncio, others embedclient.blocking"
+        )
     failure: BaseException | None = None
     breakdown: BaseException | None = None
     try:

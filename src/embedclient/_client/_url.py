@@ -133,6 +133,8 @@ class _Parser:
             return self._members(inside), rest[1:]
         main, _, fragment = self.text.partition("#")
         first, _, query = main.partition("?")
+        if _NEXT_MEMBER.search(first):
+            raise self._error("a list of brokers stands in brackets: (tcp://a:61616,tcp://b:61616)?name=value")
         return [first, *(self._members(fragment) if fragment else [])], query
 
     def _members(self, text: str) -> list[str]:

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from embedclient._client import PAUSES_PER_SWITCH, Pump, SystemEntropy
 from embedclient.agent import Agent, BytesReceived, Call, Dial, Dialed, DialFailed, PeerClosed, Written
+from embedclient.errors import IllegalStateException
 from embedclient.model import IN_VM_CONNECTOR_FACTORY, Entropy, Instant
 
 T = TypeVar("T")
@@ -307,7 +308,14 @@ async def open_asyncio_edge(agent: Agent, close_timeout_s: float) -> AsyncIterat
     """The scope of one agent: its tasks end with the block, after an orderly close of at most `close_timeout_s`.
 
     An exception from the block leaves as the same object, never in a group.
+
+    Raises:
+        IllegalStateException: no asyncio loop runs here.
     """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise IllegalStateException("embedclient.asyncio needs asyncio: trio programs take embedclient") from None
     failure: BaseException | None = None
     breakdown: BaseException | None = None
     try:

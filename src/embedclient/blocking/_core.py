@@ -128,7 +128,11 @@ class ClientSession:
         return self._portal.call(self._inner.query_address, address)
 
     def create_address(self, address: str, routing_types: Sequence[RoutingType]) -> None:
-        """Create an address, or give an existing one these routing types."""
+        """Create an address, or give an existing one these routing types.
+
+        Raises:
+            IllegalStateException: the broker has as many addresses as it may.
+        """
         self._portal.call(self._inner.create_address, address, routing_types)
 
     def create_queue(
@@ -142,7 +146,16 @@ class ClientSession:
         filter: str | None = None,
         attributes: QueueAttributes | None = None,
     ) -> None:
-        """Create a queue; without a name it has the name of its address."""
+        """Create a queue; without a name it has the name of its address.
+
+        A `temporary` one ends with the connection. `filter` is a selector: the queue takes what it matches. Of
+        `attributes`, None leaves the choice to the broker.
+
+        Raises:
+            InvalidDestinationException: there is a queue of this name.
+            InvalidSelectorException: the filter is not one.
+            JMSException: the broker does not do what an attribute asks for.
+        """
         self._portal.call(
             self._inner.create_queue,
             address,
@@ -164,7 +177,7 @@ class ClientSession:
         self._portal.call(self._inner.delete_queue, name)
 
     def add_metadata(self, key: str, value: str) -> None:
-        """Tell the broker something about this session, for its operator."""
+        """Tell the broker something about this session, for its operator. A key keeps its last value."""
         self._portal.call(self._inner.add_metadata, key, value)
 
     def create_producer(self, address: str | None = None) -> ClientProducer:
@@ -231,7 +244,10 @@ class ClientProducer:
         return self._inner.address
 
     def send(self, message: ClientMessage, *, address: str | None = None) -> None:
-        """Send. Waits for the broker as `block_on_durable_send` and `block_on_non_durable_send` say."""
+        """Send. Waits for the broker as `block_on_durable_send` and `block_on_non_durable_send` say.
+
+        Raises: what `MessageProducer.send` does.
+        """
         self._portal.call(self._inner.send, message, address=address)
 
     def close(self) -> None:
@@ -265,7 +281,12 @@ class ClientConsumer:
         return self._inner.closed
 
     def receive(self, timeout: float | None = None) -> ClientMessage | None:
-        """Wait for a message, `timeout` seconds at most. None: nothing came in time, or the consumer was closed."""
+        """Wait for a message, `timeout` seconds at most. None: nothing came in time, or the consumer was closed.
+
+        Raises:
+            ConnectionClosedException: the consumer was closed before.
+            ConnectionLostException: the connection is lost for good.
+        """
         message = self._portal.call(self._inner.receive, timeout)
         return None if message is None else self._portal.message(message)
 

@@ -98,12 +98,17 @@ class MessageProducer:
     ) -> None:
         """Send a message, or a value that becomes one: str, bytes, dict or list.
 
+        What is not given comes from the attributes. `time_to_live` and `delivery_delay` are seconds.
+
         Returns when the broker has stored a persistent message (unless the session is transacted), and at once for
         others. An interrupted send of a persistent message may or may not have reached the broker.
 
         Raises:
             InvalidDestinationException: the destination does not exist and may not be created.
-            JMSException: the broker refused the message, or the connection was lost.
+            MessageFormatException: the value cannot be sent.
+            UnblockedException: the connection was lost before the broker answered; it has the message or not.
+            DuplicateIDException, AddressFullException: the broker refused the message for that reason.
+            JMSException: it was refused for another one, or the connection is lost for good.
         """
         self._portal.call(
             self._inner.send,
@@ -125,7 +130,10 @@ class MessageProducer:
         time_to_live: float | None = None,
         delivery_delay: float | None = None,
     ) -> Receipt:
-        """Queue a message and return at once. The receipt tells the outcome to whoever waits for it."""
+        """Queue a message and return at once. The receipt tells the outcome to whoever waits for it.
+
+        Arguments are those of `send`. What is wrong with them raises here, what the broker says in the receipt.
+        """
         return Receipt(
             self._portal,
             self._portal.call_now(
@@ -200,6 +208,11 @@ class MessageConsumer:
 
         Returns None when nothing came in time, or when the consumer was closed meanwhile. An interrupted receive leaves
         the message with the consumer.
+
+        Raises:
+            ConnectionClosedException: the consumer was closed before.
+            ConnectionLostException: the connection is lost for good.
+            IllegalStateException: it has a listener, or another task uses the session.
         """
         message = self._portal.call(self._inner.receive, timeout)
         return None if message is None else self._portal.message(message)
@@ -233,6 +246,10 @@ class MessageConsumer:
         """Have the session call `listener(message)` for each message, one at a time; None stops that.
 
         An exception of the listener is logged; in the modes AUTO and DUPS_OK the message comes again.
+
+        Raises:
+            TypeError: the listener cannot be called.
+            ConnectionClosedException: the consumer is closed.
         """
         self._portal.call_now(self._inner.set_message_listener, self._portal.listener(listener))
 
@@ -325,7 +342,10 @@ class JMSProducer:
         return self
 
     def set_delivery_delay(self, seconds: float) -> Self:
-        """Seconds that messages sent from now on wait before they are delivered."""
+        """Seconds that messages sent from now on wait before they are delivered; 0 for none.
+
+        A broker of this project refuses such messages: it has no scheduled delivery yet. Artemis has.
+        """
         self._portal.call_now(self._inner.set_delivery_delay, seconds)
         return self
 
@@ -365,10 +385,10 @@ class JMSProducer:
         return self
 
     def send(self, destination: Destination | str, message: Body) -> Self:
-        """Send a message, or a value that becomes one."""
+        """Send a message, or a value that becomes one, as `MessageProducer.send` does, with its errors."""
         self._portal.call(self._inner.send, destination, message)
         return self
 
     def send_nowait(self, destination: Destination | str, message: Body) -> Receipt:
-        """Queue a message and return at once; wait for the receipt for the outcome."""
+        """Queue a message and return at once. See `MessageProducer.send_nowait`."""
         return Receipt(self._portal, self._portal.call_now(self._inner.send_nowait, destination, message))

@@ -70,6 +70,11 @@ class Session:
         """A durable subscription, which keeps messages while nobody consumes it; needs a client id.
 
         Another selector or topic under the same name replaces the subscription and drops its messages.
+
+        Raises:
+            IllegalStateException: the connection has no client id, or the subscription a consumer already.
+            InvalidDestinationException: it is not a topic, or it does not exist and may not be created.
+            InvalidSelectorException: the selector is not one.
         """
         opened = self._portal.call(
             self._portal.opening, lambda: self._inner.create_durable_consumer(topic, name, selector, no_local=no_local)
@@ -77,7 +82,13 @@ class Session:
         return MessageConsumer(self._portal, opened)
 
     def create_shared_consumer(self, topic: Topic | str, name: str, selector: str | None = None) -> MessageConsumer:
-        """A share in a non-durable subscription, which ends with its last consumer."""
+        """A share in a non-durable subscription, which ends with its last consumer.
+
+        Raises:
+            InvalidDestinationException: it is not a topic, or it does not exist and may not be created.
+            InvalidSelectorException: the selector is not one.
+            JMSException: others share a subscription of this name with another selector or topic.
+        """
         opened = self._portal.call(
             self._portal.opening, lambda: self._inner.create_shared_consumer(topic, name, selector)
         )
@@ -86,14 +97,22 @@ class Session:
     def create_shared_durable_consumer(
         self, topic: Topic | str, name: str, selector: str | None = None
     ) -> MessageConsumer:
-        """A share in a durable subscription."""
+        """A share in a durable subscription, which keeps messages while nobody consumes it. Needs no client id.
+
+        Raises: what `create_shared_consumer` does.
+        """
         opened = self._portal.call(
             self._portal.opening, lambda: self._inner.create_shared_durable_consumer(topic, name, selector)
         )
         return MessageConsumer(self._portal, opened)
 
     def create_browser(self, queue: Queue | TemporaryQueue | str, selector: str | None = None) -> QueueBrowser:
-        """A look at the messages of a queue that takes none of them."""
+        """A look at the messages of a queue that takes none of them.
+
+        Raises:
+            InvalidDestinationException: it is not a queue, or there is no such queue when it is looked at.
+            InvalidSelectorException: the selector is not one.
+        """
         opened = self._portal.call(self._portal.opening, lambda: self._inner.create_browser(queue, selector))
         return QueueBrowser(self._portal, opened)
 
@@ -106,11 +125,20 @@ class Session:
         return self._portal.call(self._inner.create_temporary_topic)
 
     def delete_temporary(self, destination: TemporaryQueue | TemporaryTopic) -> None:
-        """Delete a temporary destination before its connection ends. It must have no consumers."""
+        """Delete a temporary destination before its connection ends.
+
+        Raises:
+            IllegalStateException: it has consumers.
+        """
         self._portal.call(self._inner.delete_temporary, destination)
 
     def unsubscribe(self, name: str) -> None:
-        """Delete a durable subscription. It must have no consumers."""
+        """Delete a durable subscription with its messages.
+
+        Raises:
+            InvalidDestinationException: there is no subscription of this name.
+            IllegalStateException: it has consumers.
+        """
         self._portal.call(self._inner.unsubscribe, name)
 
     def commit(self) -> None:
@@ -120,15 +148,25 @@ class Session:
             TransactionRolledBackException: work was lost with a connection, so everything was rolled back.
             TransactionOutcomeUnknownException: the connection was lost, or an earlier commit was cancelled, while the
                 broker was committing.
+            DuplicateIDException: a message has a duplicate id that was accepted before; everything was rolled back.
+            IllegalStateException: the session is not transacted.
         """
         self._portal.call(self._inner.commit)
 
     def rollback(self) -> None:
-        """Undo what was sent and received since the last commit; messages received will come again."""
+        """Undo what was sent and received since the last commit; messages received will come again.
+
+        Raises:
+            IllegalStateException: the session is not transacted.
+        """
         self._portal.call(self._inner.rollback)
 
     def recover(self) -> None:
-        """Have every unacknowledged message delivered again."""
+        """Have every unacknowledged message delivered again.
+
+        Raises:
+            IllegalStateException: the session is transacted; roll it back.
+        """
         self._portal.call(self._inner.recover)
 
     def transaction(self) -> AbstractContextManager[None]:

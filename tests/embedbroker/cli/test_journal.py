@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -192,3 +193,18 @@ def test_a_kind_of_record_that_does_not_exist_is_named(directory: Path) -> None:
     result = journal("show", directory, "--kind", "ADD_MASSAGE")
     assert result.exit_code == 2
     assert "'ADD_MASSAGE' is none of ADD_MESSAGE, " in result.stderr
+
+
+def test_a_copy_in_the_same_directory_is_refused(directory: Path) -> None:
+    refused = journal("repair", directory, directory / ".." / directory.name)
+    assert refused.exit_code == 6
+    assert refused.stderr.endswith(": the copy needs a directory of its own\n")
+
+
+def test_ctrl_c_while_a_journal_is_read_is_no_verdict(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("embedbroker.cli._journal.inspect_journal", interrupt)
+    result = journal("verify", directory)
+    assert (result.exit_code, result.output) == (128 + signal.SIGINT, "")

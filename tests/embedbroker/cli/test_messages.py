@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from embedbroker import EmbeddedBroker
 from embedbroker.cli._commands import commands
-from tests.embedbroker.cli.command_processes import started
+from tests.embedbroker.cli.command_processes import COMMAND, started
 
 Command = Callable[..., Result]
 
@@ -112,6 +112,11 @@ def test_a_durable_subscription_keeps_what_is_sent_between(run: Command) -> None
         (("receive", "q", "--selector", "size >"), 6, "size >"),
         (("send", "q?no-such-attribute=1", "x"), 6, "no-such-attribute"),
         (("browse", "topic://t"), 6, "topic"),
+        (("send", "topics://t", "x"), 2, "topics://t"),
+        (("receive", "foo://t"), 2, "queue://, topic://"),
+        (("browse", "foo://t"), 2, "queue://, topic://"),
+        (("perf", "--destination", "foo://t"), 2, "queue://, topic://"),
+        (("perf", "--destination", "a.#", "--seconds", "0.1"), 6, "wildcard"),
         (("send", "q", "--type", "map", "no json"), 2, "JSON"),
         (("send", "q", "x", "-p", "novalue"), 2, "novalue"),
         (("send", "q", "x", "--ttl", "-1"), 2, "--ttl"),
@@ -170,3 +175,14 @@ def test_a_send_that_waits_for_stdin_is_ended_by_ctrl_c(run: Command, url: str) 
         process.send(signal.SIGINT)
         assert process.exit_code() == 128 + signal.SIGINT
         assert process.rest_of_errors() == ""
+
+
+def test_stdout_on_a_full_disk_is_one_line(run: Command, url: str) -> None:
+    assert run("send", "q", "x").exit_code == 0
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [*COMMAND, "receive", "--url", url, "q"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.stderr.splitlines()[0] == "embedbroker: cannot write: No space left on device"
+    assert "Traceback" not in done.stderr
+    assert [message["body"] for message in received(run, "q")] == ["x"]

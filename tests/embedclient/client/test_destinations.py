@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from embedclient import Queue
-from embedclient._client._destinations import place_of
+from embedclient._client._destinations import as_destination, place_of
 from embedclient.errors import InvalidDestinationException
 
 
@@ -27,3 +27,9 @@ def test_attributes_are_read_as_what_they_are() -> None:
 def test_what_is_wrong_is_named(text: str, said: str) -> None:
     with pytest.raises(InvalidDestinationException, match=said):
         place_of(Queue(text))
+
+
+@pytest.mark.parametrize("text", ["::q", "a::", "topic://::", "?max-consumers=1", "a::?max-consumers=1"])
+def test_no_part_of_a_name_is_empty(text: str) -> None:
+    with pytest.raises(InvalidDestinationException, match=r"lacks a name before or behind its '::' or '\?'$"):
+        as_destination(text)

@@ -176,3 +176,11 @@ async def test_a_cancelled_connection_cancels_its_listener() -> None:
             scope.cancel()
             await trio.sleep_forever()
     assert cancelled
+
+
+async def test_a_listener_that_cannot_be_called_is_refused() -> None:
+    async with connected_in_vm() as connection, connection.session() as session:
+        consumer = await session.create_consumer("q")
+        with pytest.raises(TypeError, match="'x' cannot be called"):
+            consumer.set_message_listener("x")  # type: ignore[arg-type]
+        assert consumer.message_listener is None

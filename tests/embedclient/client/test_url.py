@@ -118,6 +118,7 @@ def test_policies_go_by_their_java_names(text: str, policy: str) -> None:
         ("(tcp://a,tcp://b?ha=true)", "'ha' concerns the whole list"),
         ("(tcp://a,tcp://b?tcpNoDelai=true)", "unknown parameter 'tcpNoDelai' in tcp://b.*'tcpNoDelay'"),
         ("(tcp://a,tcp://b", "no closing bracket"),
+        ("tcp://a:1,tcp://b:2?ha=true", r"a list of brokers stands in brackets: \(tcp://a"),
         ("(tcp://a)ha=true", "unexpected text after the list"),
         ("()", "empty"),
         ("", "no scheme"),

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
+import trio
 
+import embedclient
+from embedbroker import EmbeddedBroker
 from embedclient import DeliveryMode
 from embedclient.agent import Agent, BytesReceived, Input, Output
 from embedclient.asyncio import ConnectionFactory
-from embedclient.errors import ConnectionLostException
+from embedclient.errors import ConnectionLostException, IllegalStateException
 from embedclient.model import Instant
 
 
@@ -171,3 +175,20 @@ def test_socket_options_of_the_url_are_set_and_a_refusal_names_the_address(url: 
                 pass
 
     run(main())
+
+
+async def enter(opening: AbstractAsyncContextManager[object]) -> None:
+    async with opening:
+        pass
+
+
+def test_the_client_of_another_loop_says_which_one_it_needs(url: str) -> None:
+    with pytest.raises(IllegalStateException, match=r"needs trio: asyncio programs take embedclient\.asyncio"):
+        asyncio.run(enter(embedclient.ConnectionFactory(url).connect()))
+    with pytest.raises(IllegalStateException, match=r"needs asyncio: trio programs take embedclient$"):
+        trio.run(enter, ConnectionFactory(url).connect())
+
+
+def test_a_broker_in_an_asyncio_program_says_where_it_can_live() -> None:
+    with pytest.raises(IllegalStateException, match=r"use 'with EmbeddedBroker\.in_thread\(\)'"):
+        asyncio.run(enter(EmbeddedBroker()))
