@@ -317,9 +317,16 @@ class Mandate:
     # -- standing by ---------------------------------------------------------------------------------------------
 
     def _stand_by(self, asks_in_s: float = ASKS_AGAIN_S) -> None:
-        self._move(Stage.STANDING_BY)
         asks = self._tenancy is not None or self._policy.vote_on_replication_failure
-        self._due = self.now.monotonic + asks_in_s if asks else None
+        if not asks:
+            self._due = None
+        elif self._stage is not Stage.STANDING_BY or self._due is None:
+            # Whoever refuses this broker as backup does not put off what it asks for.
+            self._due = self.now.monotonic + asks_in_s
+        self._move(Stage.STANDING_BY)
+        if isinstance(self._policy, ReplicationBackup):
+            # Nobody else's copy takes the place of data that may be needed yet.
+            self._standby.keep(self.node_id if asks and self._may_be_newest else None)
         self._cluster.become_backup(self.node_id, self._policy.group_name, announce=False)
         self._standby.begin()
 

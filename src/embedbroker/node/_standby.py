@@ -66,6 +66,7 @@ class Standby:
         self._emit = emit
         self._said: dict[str, None] = {}
         self._joins = False
+        self._keeps = False
         self._doubts_at: float | None = None
         membership.topology.listen(lambda _change: self.choice.forget())
 
@@ -87,6 +88,11 @@ class Standby:
         self._joins = True
         if self._doubts_at is None:
             self._doubts_at = self._membership.now.monotonic + NOBODY_AFTER_S
+
+    def keep(self, node_id: str | None) -> None:
+        """Join nobody but the live broker of a node, because the data here may be the newest of it; None: anybody."""
+        self.choice.only = node_id
+        self._keeps = node_id is not None
 
     def pause(self) -> None:
         """Join nobody; what goes on is ended, and `on_over` says when the files are at rest."""
@@ -143,6 +149,12 @@ class Standby:
         others = [each for each in self._membership.topology.members.values() if each.live is not None]
         if self._fitting():
             return "the live broker is known, but there is no connection to it: is it to be reached from here?"
+        if self._keeps:
+            return (
+                f"keeps the data of node {self.choice.only}, which may be the newest, and is the backup of no other"
+                " node for that reason: it asks again and again whether it may be live, and looks for a broker that is"
+                f" (at: {places}). If that node is given up, remove the data directory here"
+            )
         if self.choice.only is not None:
             return (
                 f"waits for the broker that is live for node {self.choice.only}, whose data is newer than what is"
