@@ -5,13 +5,15 @@ Responsible for who is asked, how many have to say yes, and how long an answer i
 
 Artemis waits for silent members through the whole ``quorum-vote-wait``, 30 s by default, and members without a
 replication policy never answer: a round ends here when everybody answered who could, or had two seconds for it.
+
+Each round is another ballot to voters that tell which one they answer, and one that is lost is withdrawn (`_voter.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from embedclient.errors import RemoteProtocolError
 from embedclient.wire.core import (
@@ -27,6 +29,7 @@ from embedclient.wire.core import (
 from ._link import ControlLink
 from ._membership import Membership
 from ._peer import CONTROL_CHANNEL
+from ._words import Bid, unsealed
 
 __all__ = ["Ballot", "Electorate", "votes_needed"]
 
@@ -85,6 +88,9 @@ class Ballot:
     _round: int = field(init=False, default=0)
     _asked: dict[str, ControlLink] = field(init=False, factory=dict)
     _answers: dict[str, bool] = field(init=False, factory=dict)
+    # Who is to hear that a round is lost: they may have given their word.
+    _bound_by_word: dict[str, ControlLink] = field(init=False, factory=dict)
+    _number: int = field(init=False, default=0)
     _begun_at: float | None = field(init=False, default=None)
     _asks_again: bool = field(init=False, default=False)
     _due: float | None = field(init=False, default=None)
@@ -118,23 +124,43 @@ class Ballot:
         self._begun_at = now
         self._asked.clear()
         self._answers.clear()
+        self._bound_by_word.clear()
+        self._number = max(self._membership.now.wall_ms, self._number + 1)
         self._asks_again = True
         self._due = now + self._bound() / 2
         self._ask(second=False)
         self._count(now)
 
     def _ask(self, *, second: bool) -> None:
-        membership = self._membership
+        membership, question = self._membership, encode_vote(self._numbered(withdraws=False))
         for member in membership.topology.members.values():
             if member.live is None or member.node_id in (self._question.node_id, membership.node_id):
                 continue
             link = membership.link_to(member.live)
             if link is None or member.node_id in self._answers:
                 continue
-            self._asked[member.node_id] = link
+            self._asked[member.node_id] = self._bound_by_word[member.node_id] = link
             is_new = not link.peer_version or link.peer_version >= _PRIMARY_NAME_SINCE
             handler = PRIMARY_VOTE_HANDLER if is_new is not second else LIVE_VOTE_HANDLER
-            link.send(QuorumVote(handler, encode_vote(self._question)), CONTROL_CHANNEL)
+            link.send(QuorumVote(handler, question), CONTROL_CHANNEL)
+
+    def _numbered(self, *, withdraws: bool) -> LiveVote:
+        """The question of this round; Artemis asks without a bid, and hears nothing of rounds."""
+        question = self._question
+        bid = Bid.read(question.text)
+        if bid is None:
+            return question
+        vote = question.vote and not withdraws
+        return LiveVote(vote, question.node_id, str(evolve(bid, ballot=self._number, withdraws=withdraws)))
+
+    def withdraw(self) -> None:
+        """Whatever the others said, it is not made use of: they may give their word to somebody else."""
+        if Bid.read(self._question.text) is not None:
+            body = encode_vote(self._numbered(withdraws=True))
+            for link in self._bound_by_word.values():
+                link.send(QuorumVote(PRIMARY_VOTE_HANDLER, body), CONTROL_CHANNEL)
+        self._bound_by_word.clear()
+        self._due = None
 
     def on_reply(self, link: ControlLink, packet: object, now: float) -> None:
         """Somebody answered."""
@@ -146,9 +172,14 @@ class Ballot:
             answer = decode_vote(packet.vote)
         except RemoteProtocolError:
             return
-        if answer.node_id == self._question.node_id and voter not in self._answers:
-            self._answers[voter] = self._counts(answer)
-            self._count(now)
+        text, number = unsealed(answer.text)
+        if number not in (0, self._number) or answer.node_id != self._question.node_id or voter in self._answers:
+            return
+        if not (number and answer.vote):
+            # It said no, or it is an Artemis, which gives no word.
+            del self._bound_by_word[voter]
+        self._answers[voter] = self._counts(LiveVote(answer.vote, answer.node_id, text))
+        self._count(now)
 
     def _count(self, now: float) -> None:
         needed, yes = votes_needed(self._size), sum(self._answers.values())
@@ -167,6 +198,7 @@ class Ballot:
             f" {self._size}"
         )
         self._begun_at = None
+        self.withdraw()
         if 0 <= self._rounds <= self._round:
             self.won = False
         else:

@@ -56,7 +56,8 @@ class Membership:
         self._switchboard = switchboard
         self._log = log
         self.guests = Guests(self.topology, self._credentials, version, self._on_announce, log)
-        #: Who answers what is said on the control channel of a link, and who is told of each link that is authorized.
+        #: Who answers what is said on the control channel of a link, and who is told of each link over which a live
+        #: broker has announced itself, or of which a backup knows that it is authorized.
         self.handlers: dict[type[Packet], Callable[[ControlLink, Packet], None]] = {}
         self.on_link: Callable[[ControlLink], None] | None = None
         self._contacts: list[Contact] = []
@@ -131,6 +132,8 @@ class Membership:
         self._review()
         for link in self._links():
             self._announce(link)
+            if self.on_link is not None:
+                self.on_link(link)
 
     def leave(self, reason: str) -> None:
         """Talk to nobody any more. Accepted connections are told by whoever ends them."""

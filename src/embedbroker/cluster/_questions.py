@@ -28,9 +28,10 @@ ASKS_AFTER_S = 0.1
 _Policy = ReplicationPrimary | ReplicationBackup
 
 
-def _question_to_go_on(membership: Membership, activation: int) -> LiveVote:
+def _question_to_go_on(membership: Membership, activation: int, ballot: int = 0) -> LiveVote:
     """Of a live broker whose backup has the data of ``activation``."""
-    return LiveVote(True, membership.node_id, str(Bid(activation, connector_text(membership.connector))))
+    bid = Bid(activation, connector_text(membership.connector), ballot=ballot)
+    return LiveVote(True, membership.node_id, str(bid))
 
 
 def ballot_to_go_on(policy: _Policy, membership: Membership, electorate: Electorate, activation: int) -> Ballot:
@@ -79,9 +80,12 @@ def _size(policy: _Policy, electorate: Electorate, node_id: str) -> int:
     return policy.quorum_size if policy.quorum_size >= 0 else electorate.size_with(node_id)
 
 
-def repeat_question(link: ControlLink, membership: Membership, activation: int) -> None:
-    """Let a broker that has just come know that a live one goes on; its answer is of no interest."""
-    question = _question_to_go_on(membership, activation)
+def repeat_question(link: ControlLink, membership: Membership, activation: int, ballot: int) -> None:
+    """Let a broker know that a live one went on from an activation; its answer is of no interest.
+
+    ``ballot`` is none that is counted here.
+    """
+    question = _question_to_go_on(membership, activation, ballot)
     link.send(QuorumVote(PRIMARY_VOTE_HANDLER, encode_vote(question)), CONTROL_CHANNEL)
 
 

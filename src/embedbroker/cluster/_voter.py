@@ -23,6 +23,16 @@ So a word is on the disk before anybody hears of it, beside the journal: whoever
 same voter, and keeps it. A broker that has no disk would forget, so it says no, and so does one that is not live: the
 word of its node is another broker's. A voter that does not know yet who else is there, because it has just begun, says
 no as well: it may be the only one that has not heard of the live broker.
+
+A word may be given back, or two askers would keep each other from a majority for ever:
+
+1. {P, X} and {B, Y} lose each other. X tells P that it may go on, Y tells B that it may take over. Two are needed.
+2. The network is whole again. X has given its word to P, and Y to B.
+
+So an asker that lost a ballot withdraws its bid, and the activation is free for the next one, but no earlier one is. It
+names the ballot, and a voter knows in which it gave its word last: a withdrawal that comes late, over a connection that
+was given up, does not take away the word with which the same asker has won meanwhile. For the same reason an answer
+says which ballot it is for.
 """
 
 from __future__ import annotations
@@ -39,7 +49,7 @@ from embedclient.wire.core import LiveVote, Packet, QuorumVote, QuorumVoteReply,
 from ._membership import Membership
 from ._peer import CONTROL_CHANNEL
 from ._topology import Topology
-from ._words import Bid, DamagedWords, Words
+from ._words import Bid, DamagedWords, Words, sealed
 
 __all__ = ["Voter", "WordStore", "connector_text", "leads_to"]
 
@@ -133,17 +143,28 @@ class Voter:
     def ask(self, question: LiveVote, reply: Callable[[LiveVote], None]) -> None:
         """Answer, at once or when the word that this takes cannot be forgotten any more.
 
-        True means yes: to a live broker that it may go on, to a backup that it may take over.
+        True means yes: to a live broker that it may go on, to a backup that it may take over. Who withdraws is not
+        answered.
         """
-        answer, bid = self._view(question)
-        if bid is None:
+        bid = Bid.read(question.text)
+        if bid is not None and bid.withdraws:
+            self._wait(question, _nobody_hears)
+            return
+        if bid is not None and bid.ballot:
+            reply = _sealing(reply, bid.ballot)
+        answer, word = self._view(question)
+        if word is None:
             reply(answer)
-        elif len(self._waiting) < _WAITING_MAX:
+        else:
+            self._wait(question, reply)
+
+    def _wait(self, question: LiveVote, reply: Callable[[LiveVote], None]) -> None:
+        if len(self._waiting) < _WAITING_MAX:
             self._waiting.append((question, reply))
             self._go_on()
 
     def _view(self, question: LiveVote) -> tuple[LiveVote, Bid | None]:
-        """The answer as things stand now, and the word that it takes."""
+        """The answer as things stand now, and the word that it takes, or takes back."""
         node_id = question.node_id
         member = self._topology.members.get(node_id)
         live = member.live if member is not None else None
@@ -152,11 +173,13 @@ class Voter:
         else:
             answer = LiveVote(question.vote, node_id, connector_text(live))
         bid = Bid.read(question.text)
+        if bid is not None and bid.withdraws:
+            return answer, bid if self._may_speak() else None
         if bid is None or not answer.vote:
             return answer, None
         if question.vote and answer.text != bid.asker:
             # Somebody else is live for that node id, as far as is known here: the text tells.
-            return answer, None
+            return LiveVote(False, node_id, answer.text), None
         known = bid.starts or live is not None or self._topology.removal_of(node_id) is not None
         if (known or self._is_informed()) and self._may_speak():
             return answer, bid
@@ -190,14 +213,15 @@ class Voter:
         """Whether something has to be done on the disk first; it goes on when that is done."""
         store, words = self._store, self._words
         assert store is not None
-        if words is not None and (words.has(node_id, bid) or not words.may_have(node_id, bid)):
+        if words is None:
+            self._is_busy = True
+            store.read(self._on_read)
+            return True
+        following = words.after(node_id, bid)
+        if following is None:
             return False
         self._is_busy = True
-        if words is None:
-            store.read(self._on_read)
-        else:
-            following = words.with_word(node_id, bid)
-            store.replace(following.text(), lambda: self._on_written(following))
+        store.replace(following.text(), lambda: self._on_written(following))
         return True
 
     def _on_read(self, text: bytes | None) -> None:
@@ -226,3 +250,11 @@ class Voter:
         self._tell(self._store.failure)
         self._is_busy = False
         self._go_on()
+
+
+def _nobody_hears(_answer: LiveVote) -> None:
+    """Nobody waits for it."""
+
+
+def _sealing(reply: Callable[[LiveVote], None], ballot: int) -> Callable[[LiveVote], None]:
+    return lambda answer: reply(LiveVote(answer.vote, answer.node_id, sealed(answer.text, ballot)))

@@ -1,7 +1,7 @@
 """To whom a voter gave its word: one asker for each activation of a node.
 
-Responsible for which word may follow another, and for the text of all of them in a file. Refuses to know why somebody
-asks, and to write files.
+Responsible for which word may follow another, for the text of all of them in a file, and for what askers and voters add
+to the texts of Artemis' votes. Refuses to know why somebody asks, and to write files.
 """
 
 from __future__ import annotations
@@ -10,11 +10,16 @@ import re
 
 from attrs import field, frozen
 
-__all__ = ["Bid", "DamagedWords", "Words"]
+__all__ = ["Bid", "DamagedWords", "Words", "sealed", "unsealed"]
 
 # More nodes than any cluster has, so that a broken peer cannot fill the memory.
 _WORDS_MAX = 1_000
-_BID = re.compile(r"embedbroker (activation|start)=(\d{1,18}) (.+)\Z", re.ASCII | re.DOTALL)
+_BID = re.compile(
+    r"embedbroker (activation|start|withdrawn)=(\d{1,18}) (?:ballot=(\d{1,18}) )?(.+)\Z", re.ASCII | re.DOTALL
+)
+_ANSWER = re.compile(r"embedbroker ballot=(\d{1,18}) (.*)\Z", re.ASCII | re.DOTALL)
+# Who has a word that was given back; no connector is called so.
+_NOBODY = "nobody"
 
 
 class DamagedWords(Exception):
@@ -26,20 +31,40 @@ class Bid:
     """Who wants to be the only one that goes on from an activation of a node.
 
     ``starts``: a primary that begins its life. The whole cluster may begin with it, so voters need not have known it.
+    ``withdraws``: the asker has lost that ballot, and needs the word no more. ``ballot`` is another one each time that
+    somebody asks; 0: nobody counts the answer.
     """
 
     activation: int
     asker: str
     starts: bool = field(default=False, eq=False)
+    withdraws: bool = field(default=False, eq=False)
+    ballot: int = field(default=0, eq=False)
 
     def __str__(self) -> str:
-        return f"embedbroker {'start' if self.starts else 'activation'}={self.activation} {self.asker}"
+        what = "withdrawn" if self.withdraws else "start" if self.starts else "activation"
+        ballot = f"ballot={self.ballot} " if self.ballot else ""
+        return f"embedbroker {what}={self.activation} {ballot}{self.asker}"
 
     @classmethod
     def read(cls, text: str | None) -> Bid | None:
         """From the text of a question; None for one of Artemis."""
         match = _BID.match(text) if text is not None else None
-        return cls(int(match[2]), match[3], match[1] == "start") if match is not None else None
+        if match is None:
+            return None
+        what, activation, ballot, asker = match.groups()
+        return cls(int(activation), asker, what == "start", what == "withdrawn", int(ballot or 0))
+
+
+def sealed(text: str | None, ballot: int) -> str | None:
+    """The text of an answer, which says in which ballot it counts."""
+    return f"embedbroker ballot={ballot} {text or ''}" if ballot else text
+
+
+def unsealed(text: str | None) -> tuple[str | None, int]:
+    """What `sealed` was given. Artemis does not say which ballot it answers: 0."""
+    match = _ANSWER.match(text) if text is not None else None
+    return (match[2] or None, int(match[1])) if match is not None else (text, 0)
 
 
 @frozen
@@ -55,11 +80,23 @@ class Words:
     def may_have(self, node_id: str, bid: Bid) -> bool:
         """Whether nobody else has it, for that activation or a later one."""
         given = self.given.get(node_id)
-        return given is None or given == bid or given.activation < bid.activation
+        if given is None or given == bid:
+            return True
+        return given.activation < bid.activation or given == Bid(bid.activation, _NOBODY)
+
+    def after(self, node_id: str, bid: Bid) -> Words | None:
+        """These, with what a bid makes of them; None: it changes nothing."""
+        given = self.given.get(node_id)
+        if bid.withdraws:
+            # A later ballot of the same asker may have been won with that word.
+            is_its = given is not None and given == bid and given.ballot == bid.ballot
+            return self.with_word(node_id, Bid(bid.activation, _NOBODY)) if is_its else None
+        if not self.may_have(node_id, bid) or (given is not None and given == bid and given.ballot == bid.ballot):
+            return None
+        return self.with_word(node_id, bid)
 
     def with_word(self, node_id: str, bid: Bid) -> Words:
         """These, and one more."""
-        assert self.may_have(node_id, bid)
         given = {known: each for known, each in self.given.items() if known != node_id}
         given[node_id] = bid
         for known in list(given)[: max(len(given) - _WORDS_MAX, 0)]:

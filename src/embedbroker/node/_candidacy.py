@@ -92,6 +92,12 @@ class Candidacy:
             self._ballot.on_reply(link, packet, self._cluster.now.monotonic)
             self.on_time()
 
+    def give_up(self) -> None:
+        """This broker stops: whoever gave it a word may give that to somebody else."""
+        if self._ballot is not None:
+            self._ballot.withdraw()
+            self._ballot = None
+
     def next_deadline(self) -> float | None:
         """When `on_time` is due."""
         return self._ballot.next_deadline() if self._ballot is not None else None
@@ -106,6 +112,8 @@ class Candidacy:
         if rival is None and ballot.won is None:
             return
         self._ballot = None
+        if rival is not None:
+            ballot.withdraw()
         what = "begin with the data that is here" if self._starts else "take over"
         if rival is None and ballot.won:
             self._note(False, f"may {what}: {ballot.told}")

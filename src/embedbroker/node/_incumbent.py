@@ -20,7 +20,16 @@ from typing import TYPE_CHECKING
 from attrs import evolve
 
 from embedbroker import locks
-from embedbroker.cluster import Ballot, ControlLink, Electorate, Guest, Membership, ballot_to_go_on, repeat_question
+from embedbroker.cluster import (
+    Ballot,
+    ControlLink,
+    Electorate,
+    Guest,
+    Membership,
+    ballot_to_go_on,
+    connector_text,
+    repeat_question,
+)
 from embedbroker.config import BrokerConfig, ReplicationBackup, ReplicationPrimary, Role
 from embedbroker.replication import Duplication, DuplicationState, Refusal, ReplicaRegistration, Standing
 
@@ -79,8 +88,9 @@ class Incumbent:
         self._is_live = False
         self._leaves = False
         self._renews = False
-        # The activation of the backup that was left behind when the others agreed.
-        self._left_behind: int | None = None
+        # The last activation that this life has left behind: copies that have it must not be live any more.
+        self._left_behind = 0
+        self._told_as = 0
         self._due: float | None = None
         call_timeout_s = config.cluster_connection.call_timeout_ms / 1000
         sync_timeout_s = policy.initial_replication_sync_timeout_ms / 1000
@@ -100,7 +110,9 @@ class Incumbent:
         if self._tenancy is not None:
             self._tenancy.is_live = True
         self._due = now.monotonic + NOBODY_AFTER_S
-        self._membership.on_link = self._repeat_bid
+        self._left_behind = self._copies.keeper.record.activation - 1
+        self._told_as = now.wall_ms
+        self._membership.on_link = self._tell_what_is_over
 
     # -- a backup ------------------------------------------------------------------------------------------------
 
@@ -118,6 +130,12 @@ class Incumbent:
             assert self._guest is not None
             self._guest.fail("the backup has come back on another connection")
             duplication.refuse(guest, Refusal.ALREADY_REPLICATING, "its former connection has just ended")
+        elif self._is_one_to_voters(registration):
+            text = (
+                "its connector is the one of the live broker, and votes could not tell the two apart: give each broker"
+                " a connector of its own"
+            )
+            duplication.refuse(guest, Refusal.NOT_READY, text)
         else:
             assert record.node_id is not None and record.journal_identity is not None
             standing = Standing(record.node_id, record.journal_identity, record.activation, self._allows_fail_back)
@@ -130,6 +148,10 @@ class Incumbent:
         known = self.duplication.registration
         return known is not None and known.connector.leads_where(registration.connector)
 
+    def _is_one_to_voters(self, registration: ReplicaRegistration) -> bool:
+        votes = self._tenancy is None and self._policy.vote_on_replication_failure
+        return votes and connector_text(registration.connector) == connector_text(self._membership.connector)
+
     @property
     def _allows_fail_back(self) -> bool:
         return isinstance(self._policy, ReplicationBackup) and self._policy.allow_failback
@@ -137,7 +159,6 @@ class Incumbent:
     def _on_synchronised(self) -> None:
         registration, membership = self.duplication.registration, self._membership
         assert registration is not None
-        self._left_behind = None
         self._emit(RoleChanged(Role.LIVE, in_sync=True))
         self._on_change()
         membership.topology.put_backup(
@@ -219,10 +240,10 @@ class Incumbent:
                 f"lost its backup, which may be live, and not enough of the cluster sees this broker: {ballot.told}"
             )
 
-    def _repeat_bid(self, link: ControlLink) -> None:
-        """A broker that has just come has not heard of a backup that was left behind."""
-        if self._left_behind is not None and self._policy.vote_on_replication_failure:
-            repeat_question(link, self._membership, self._left_behind)
+    def _tell_what_is_over(self, link: ControlLink) -> None:
+        """Who has just come, or was not asked, has not heard which copies are left behind."""
+        if self._tenancy is None and self._policy.vote_on_replication_failure:
+            repeat_question(link, self._membership, self._left_behind, self._told_as)
 
     # -- the end -------------------------------------------------------------------------------------------------
 
@@ -234,7 +255,9 @@ class Incumbent:
     def leave(self, *, hands_over: bool) -> None:
         """A stop has begun, after which a backup that is in sync takes over, or decides by itself what to do."""
         self._leaves = True
-        self.ballot = None
+        if self.ballot is not None:
+            self.ballot.withdraw()
+            self.ballot = None
         if hands_over and self.duplication.state is DuplicationState.SYNCHRONISED:
             self.duplication.announce_stop()
 

@@ -24,7 +24,7 @@ from ._incumbent import Incumbent
 from ._inputs import LockDone, LockFailed
 from ._origin import origin, warnings_of
 from ._outputs import RoleChanged
-from ._stages import ASKS_AGAIN_S, GAVE_WAY_FOR_S, LOOKS_FOR_S, ROLES, Stage
+from ._stages import ASKS_AGAIN_S, BACKUP_ASKS_AGAIN_S, GAVE_WAY_FOR_S, LOOKS_FOR_S, ROLES, Stage
 from ._standby import Standby
 from ._tenancy import Tenancy
 
@@ -154,6 +154,7 @@ class Mandate:
         """An orderly stop has begun; with ``fails_over`` a backup in sync is to take over."""
         self._hands_over = fails_over or self.gives_way
         self._standby.pause()
+        self._candidacy.give_up()
         if self._incumbent is not None:
             self._incumbent.leave(hands_over=self._hands_over)
 
@@ -279,7 +280,8 @@ class Mandate:
         if self._tenancy is not None:
             self._begin_with_manager(self._tenancy)
         elif isinstance(policy, ReplicationBackup):
-            self._stand_by()
+            # Whoever it gave way to is about to ask for votes; if that one dies instead, this data is as good.
+            self._stand_by(GAVE_WAY_FOR_S if keeper.record.gave_way else None)
         elif was_known and (policy.check_for_active_server or policy.vote_on_replication_failure):
             self._move(Stage.LOOKING)
             self._due = self.now.monotonic + LOOKS_FOR_S
@@ -311,18 +313,28 @@ class Mandate:
         if rival is not None:
             self._note(False, f"{rival} is live for this node: waits as its backup, to be live again")
             self._stand_by()
-        elif self._cluster.is_informed or (self._due is not None and now.monotonic >= self._due):
+        elif not self._cluster.is_informed and (self._due is None or now.monotonic < self._due):
+            return
+        elif self._policy.vote_on_replication_failure and not self._may_be_newest:
+            self._stand_by()
+        else:
             self._vote(starts=True)
 
     # -- standing by ---------------------------------------------------------------------------------------------
 
-    def _stand_by(self, asks_in_s: float = ASKS_AGAIN_S) -> None:
+    @property
+    def _pause_s(self) -> float:
+        # The two of a pair do not ask for votes at the same time for ever.
+        is_later = self._tenancy is None and isinstance(self._policy, ReplicationBackup)
+        return BACKUP_ASKS_AGAIN_S if is_later else ASKS_AGAIN_S
+
+    def _stand_by(self, asks_in_s: float | None = None) -> None:
         asks = self._tenancy is not None or self._policy.vote_on_replication_failure
         if not asks:
             self._due = None
         elif self._stage is not Stage.STANDING_BY or self._due is None:
             # Whoever refuses this broker as backup does not put off what it asks for.
-            self._due = self.now.monotonic + asks_in_s
+            self._due = self.now.monotonic + (self._pause_s if asks_in_s is None else asks_in_s)
         self._move(Stage.STANDING_BY)
         if isinstance(self._policy, ReplicationBackup):
             # Nobody else's copy takes the place of data that may be needed yet.
@@ -334,7 +346,7 @@ class Mandate:
         """With the data that is here, unless there is somebody to join."""
         if self._due is None or now.monotonic < self._due:
             return
-        self._due = now.monotonic + ASKS_AGAIN_S
+        self._due = now.monotonic + self._pause_s
         if not self._may_be_newest or self._standby.is_joined:
             return
         if self._tenancy is not None:
@@ -372,9 +384,13 @@ class Mandate:
         self._note(True, f"lost the live broker: {ending.text}")
         if self._tenancy is not None:
             self._try()
-        elif ending.kind in (EndingKind.FAIL_OVER, EndingKind.STOP_CALLED):
+        elif (
+            ending.kind in (EndingKind.FAIL_OVER, EndingKind.STOP_CALLED)
+            and not self._policy.vote_on_replication_failure
+        ):
             self._become_granted()
         else:
+            # After an orderly stop, too: the other one, started again, asks with what it had then.
             self._vote()
 
     # -- asking --------------------------------------------------------------------------------------------------

@@ -6,7 +6,8 @@ The ways to being live:
    its node id, and becomes the backup of that one, which wants to be live again. There is none: it is live.
 2. With a lock manager it tries to activate instead: its data is the newest, and nobody has the lease. A backup whose
    data may be the newest does the same when it starts.
-3. A backup in sync hears from its live broker that it is to take over, at the end of an orderly stop.
+3. A backup in sync hears from its live broker that it is to take over, at the end of an orderly stop. Where votes are
+   asked for, they are now, too: the voters keep the other one from being live with what it had then.
 4. A backup in sync loses its live broker: it asks the lock manager (2), or the other live brokers of the cluster.
 
 Whoever fails at one of these is a backup again, and begins anew.
@@ -18,7 +19,7 @@ from enum import Enum
 
 from embedbroker.config import Role
 
-__all__ = ["ASKS_AGAIN_S", "GAVE_WAY_FOR_S", "LOOKS_FOR_S", "ROLES", "Stage"]
+__all__ = ["ASKS_AGAIN_S", "BACKUP_ASKS_AGAIN_S", "GAVE_WAY_FOR_S", "LOOKS_FOR_S", "ROLES", "Stage"]
 
 #: How long a primary looks for a broker that took its place.
 LOOKS_FOR_S = 5.0
@@ -26,6 +27,7 @@ LOOKS_FOR_S = 5.0
 GAVE_WAY_FOR_S = 4.0
 #: How long a lock manager that failed, or voters that said no, are left alone.
 ASKS_AGAIN_S = 2.0
+BACKUP_ASKS_AGAIN_S = 3.0
 
 
 class Stage(Enum):

@@ -110,9 +110,9 @@ VOTING_BACKUP = ReplicationBackup(
 )
 
 
-def three_pairs() -> tuple[Brokers, Writer]:
+def three_pairs(statics: str = "pqxy") -> tuple[Brokers, Writer]:
     """p with its backup q, and two more primaries."""
-    brokers = Brokers("pqxy")
+    brokers = Brokers(statics)
     for name in "pxy":
         brokers.primary(name, evolve(VOTING_PRIMARY, group_name="g" if name == "p" else name))
     brokers.backup("q", VOTING_BACKUP)
