@@ -256,6 +256,6 @@ async def test_what_was_confirmed_is_there_and_what_was_undone_is_not(
         await faults.heal()
         await users.stop()
     live = await broker_pair.wait_live()
-    broker_pair.assert_nothing_lost()
     for account in (users.kept, users.taken):
         assert account.faults(await bodies(live, account.queue)) == []
+    broker_pair.assert_nothing_lost()
