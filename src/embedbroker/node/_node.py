@@ -399,6 +399,7 @@ class Node:
             mandate.on_time(now)
         if self.state is NodeState.STOPPING and mandate.holds_up:
             self.connections.cut("the broker stops, and its backup is lost")
+            self.gate.shut()
             mandate.let_go()
         while mandate.copies.settle(self.journal, now):
             self._after_disk()
@@ -444,7 +445,7 @@ class Node:
                 self.cluster.on_time()
             self.dials.collect(self._outputs, now)
             self._disk_answers.collect_words(self._outputs, now)
-        self._outputs += self._decisions.answers() if self._decisions.waiting else ()
+        self._outputs += self._decisions.answers(self.gate.confirmed) if self._decisions.waiting else ()
         if self.connections.dirty:
             stirred = True
             self.connections.collect(self._outputs)

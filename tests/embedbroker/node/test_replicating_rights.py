@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from attrs import evolve
 
 from embedbroker.config import ReplicationBackup, ReplicationPrimary, Role
-from embedbroker.node import DiskDone, SendBytes, Stopped
+from embedbroker.node import BranchDecided, DecideBranch, DiskDone, Input, Output, SendBytes, Stopped
 from embedbroker.storage import Lane, Read
-from embedclient.model import Instant
+from embedclient.model import Instant, Xid
 from tests.simulation.store_group import Writer
 
 from .replicating import BACKUP, PRIMARY, Brokers, goes_on, pair
@@ -85,6 +86,30 @@ def test_a_stop_without_a_backup_and_without_an_answer_of_the_lock_manager_ends(
     brokers.run(0.1)
     brokers.hosts["p"].stop()
     brokers.until_role("p", Role.STOPPED, 10.0)
+
+
+def test_a_broker_that_stops_without_its_backup_confirms_no_decision_about_a_branch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    brokers, _writer = pair(lease_s=60.0)
+    assert brokers.manager is not None
+    brokers.manager.reachable = False
+    brokers.crash("q")
+    brokers.run(0.1)
+    node, answers = brokers.node("p"), list[BranchDecided]()
+    step = node.step
+
+    def listen(input: Input, now: Instant) -> list[Output]:
+        outputs = step(input, now)
+        answers.extend(output for output in outputs if isinstance(output, BranchDecided))
+        return [output for output in outputs if not isinstance(output, BranchDecided)]
+
+    monkeypatch.setattr(node, "step", listen)
+    # It waits behind what the writer has sent by now, which no backup has.
+    brokers.hosts["p"].step(DecideBranch(1, Xid(7, b"branch", b"transaction"), commit=True))
+    brokers.hosts["p"].stop()
+    brokers.until_role("p", Role.STOPPED, 10.0)
+    assert answers == []
 
 
 def test_a_lock_manager_that_is_not_there_at_the_start_is_asked_until_it_is() -> None:
