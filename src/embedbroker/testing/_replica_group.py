@@ -75,7 +75,7 @@ class ReplicaGroup:
             connection = ClusterConnection(
                 connector=name,
                 static_connectors=[each for each in plan.names if each != name],
-                retry_interval_ms=100,
+                retry_interval_ms=200,
                 call_timeout_ms=2_000,
                 check_period_ms=500,
                 connection_ttl_ms=2_000,
