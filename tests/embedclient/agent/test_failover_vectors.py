@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import count
 
 import pytest
 
@@ -92,6 +93,35 @@ def test_a_commit_called_during_the_failover_was_never_sent_and_is_known_to_be_r
     assert type(commits[0].error) is TransactionRolledBackException
     assert program.commands[lost + 1][0] == "commit s"
     program.run(first=lost + 2)
+
+
+def test_a_send_called_at_any_moment_of_the_failover_is_answered_with_its_end() -> None:
+    """Of 23 kills of an Artemis one left such a send waiting for its whole time-out, on a connection that worked."""
+    for moment in count():
+        program = FailoverReplay("client-failover-plain-ss")
+        lost = [command for command, _ in program.commands].index("lose")
+        program.run(lost)
+        called = Countdown(moment, program)
+        program.replay.on_frame = called
+        program.run(lost + 1, first=lost)
+        if called.call is None:
+            break
+        assert called.call.value() is None
+    assert moment > 5
+
+
+class Countdown:
+    """Sends when the backup has said so many things."""
+
+    def __init__(self, moment: int, program: FailoverReplay) -> None:
+        self.call: Call[None] | None = None
+        self._left = moment
+        self._program = program
+
+    def __call__(self) -> None:
+        self._left -= 1
+        if self._left == -1:
+            self.call = self._program.producers["p"].send(self._program.replay.message())
 
 
 def recorded_frames(name: str, kind: type[Packet]) -> list[bytes]:
