@@ -4,10 +4,17 @@ import tempfile
 
 import trio
 
-from embedbroker import ClusterConnection, EmbeddedBroker, MemoryLockManager, ReplicationBackup, ReplicationPrimary, Role
+from embedbroker import (
+    ClusterConnection,
+    EmbeddedBroker,
+    MemoryLockManager,
+    ReplicationBackup,
+    ReplicationPrimary,
+    Role,
+)
 from embedclient import ConnectionFactory, Queue
 
-# Within one trio run names will do. Between machines these are URLs such as tcp://host-a:61616, and the ports are fixed.
+# Names will do within one trio run; between machines these are URLs such as tcp://host-a:61616.
 CONNECTORS = {"primary": "vm://primary", "backup": "vm://backup"}
 PAIR = "(vm://primary,vm://backup)?ha=true&reconnectAttempts=-1&retryInterval=20"
 
