@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from embedclient.errors import RemoteProtocolError
 from embedclient.wire.core import (
@@ -27,6 +27,7 @@ from embedclient.wire.core import (
 from ._link import ControlLink
 from ._membership import Membership
 from ._peer import CONTROL_CHANNEL
+from ._words import Bid
 
 __all__ = ["Ballot", "Electorate", "votes_needed"]
 
@@ -84,6 +85,8 @@ class Ballot:
     told: str = field(init=False, default="nobody was asked")
     _round: int = field(init=False, default=0)
     _asked: dict[str, ControlLink] = field(init=False, factory=dict)
+    # In any round.
+    _links: dict[ControlLink, None] = field(init=False, factory=dict)
     _answers: dict[str, bool] = field(init=False, factory=dict)
     _begun_at: float | None = field(init=False, default=None)
     _asks_again: bool = field(init=False, default=False)
@@ -132,6 +135,7 @@ class Ballot:
             if link is None or member.node_id in self._answers:
                 continue
             self._asked[member.node_id] = link
+            self._links[link] = None
             is_new = not link.peer_version or link.peer_version >= _PRIMARY_NAME_SINCE
             handler = PRIMARY_VOTE_HANDLER if is_new is not second else LIVE_VOTE_HANDLER
             link.send(QuorumVote(handler, encode_vote(self._question)), CONTROL_CHANNEL)
@@ -149,6 +153,15 @@ class Ballot:
         if answer.node_id == self._question.node_id and voter not in self._answers:
             self._answers[voter] = self._counts(answer)
             self._count(now)
+
+    def withdraw(self) -> None:
+        """Whoever asks will not use what it is told: others may have the words that were given to it."""
+        bid = Bid.read(self._question.text)
+        assert bid is not None
+        question = LiveVote(self._question.vote, self._question.node_id, str(evolve(bid, withdrawn=True)))
+        for link in self._links:
+            link.send(QuorumVote(LIVE_VOTE_HANDLER, encode_vote(question)), CONTROL_CHANNEL)
+        self._links.clear()
 
     def _count(self, now: float) -> None:
         needed, yes = votes_needed(self._size), sum(self._answers.values())
@@ -169,5 +182,6 @@ class Ballot:
         self._begun_at = None
         if 0 <= self._rounds <= self._round:
             self.won = False
+            self.withdraw()
         else:
             self._due = now + self._pause_s

@@ -30,7 +30,8 @@ _Policy = ReplicationPrimary | ReplicationBackup
 
 def _question_to_go_on(membership: Membership, activation: int) -> LiveVote:
     """Of a live broker whose backup has the data of ``activation``."""
-    return LiveVote(True, membership.node_id, str(Bid(activation, connector_text(membership.connector))))
+    bid = Bid(activation, connector_text(membership.connector), attempt=membership.now.wall_ms)
+    return LiveVote(True, membership.node_id, str(bid))
 
 
 def ballot_to_go_on(policy: _Policy, membership: Membership, electorate: Electorate, activation: int) -> Ballot:
@@ -60,7 +61,7 @@ def ballot_to_take_over(
     if votes_needed(size) == 0:
         return None
     is_primary = isinstance(policy, ReplicationPrimary)
-    bid = Bid(activation, connector_text(membership.connector), starts and is_primary)
+    bid = Bid(activation, connector_text(membership.connector), starts and is_primary, membership.now.wall_ms)
     rounds = max(policy.vote_retries, 1) if policy.vote_retries >= 0 else -1
     ballot = Ballot(
         membership,

@@ -23,6 +23,9 @@ So a word is on the disk before anybody hears of it, beside the journal: whoever
 same voter, and keeps it. A broker that has no disk would forget, so it says no, and so does one that is not live: the
 word of its node is another broker's. A voter that does not know yet who else is there, because it has just begun, says
 no as well: it may be the only one that has not heard of the live broker.
+
+Whoever did not get enough words withdraws its question, for it will not use what it got. Two that each have the word of
+some voters would otherwise wait for ever.
 """
 
 from __future__ import annotations
@@ -152,6 +155,8 @@ class Voter:
         else:
             answer = LiveVote(question.vote, node_id, connector_text(live))
         bid = Bid.read(question.text)
+        if bid is not None and bid.withdrawn:
+            return LiveVote(False, node_id, None), bid if self._may_speak() else None
         if bid is None or not answer.vote:
             return answer, None
         if question.vote and answer.text != bid.asker:
@@ -190,14 +195,19 @@ class Voter:
         """Whether something has to be done on the disk first; it goes on when that is done."""
         store, words = self._store, self._words
         assert store is not None
-        if words is not None and (words.has(node_id, bid) or not words.may_have(node_id, bid)):
+        if words is None:
+            self._is_busy = True
+            store.read(self._on_read)
+            return True
+        if bid.withdrawn:
+            following = words.without(node_id, bid) if words.is_of(node_id, bid) else words
+        else:
+            gives = words.may_have(node_id, bid) and not words.has(node_id, bid)
+            following = words.with_word(node_id, bid) if gives else words
+        if following is words:
             return False
         self._is_busy = True
-        if words is None:
-            store.read(self._on_read)
-        else:
-            following = words.with_word(node_id, bid)
-            store.replace(following.text(), lambda: self._on_written(following))
+        store.replace(following.text(), lambda: self._on_written(following))
         return True
 
     def _on_read(self, text: bytes | None) -> None:

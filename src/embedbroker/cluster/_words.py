@@ -14,7 +14,7 @@ __all__ = ["Bid", "DamagedWords", "Words"]
 
 # More nodes than any cluster has, so that a broken peer cannot fill the memory.
 _WORDS_MAX = 1_000
-_BID = re.compile(r"embedbroker (activation|start)=(\d{1,18}) (.+)\Z", re.ASCII | re.DOTALL)
+_BID = re.compile(r"embedbroker (activation|start|withdrawn)=(\d{1,18})\.(\d{1,18}) (.+)\Z", re.ASCII | re.DOTALL)
 
 
 class DamagedWords(Exception):
@@ -26,20 +26,27 @@ class Bid:
     """Who wants to be the only one that goes on from an activation of a node.
 
     ``starts``: a primary that begins its life. The whole cluster may begin with it, so voters need not have known it.
+    ``withdrawn``: it did not get enough words, and needs none any more. ``attempt`` tells one time that it asked from
+    another: what was withdrawn then, and comes late, takes nothing that was given since.
     """
 
     activation: int
     asker: str
     starts: bool = field(default=False, eq=False)
+    attempt: int = field(default=0, eq=False)
+    withdrawn: bool = field(default=False, eq=False)
 
     def __str__(self) -> str:
-        return f"embedbroker {'start' if self.starts else 'activation'}={self.activation} {self.asker}"
+        what = "withdrawn" if self.withdrawn else "start" if self.starts else "activation"
+        return f"embedbroker {what}={self.activation}.{self.attempt} {self.asker}"
 
     @classmethod
     def read(cls, text: str | None) -> Bid | None:
         """From the text of a question; None for one of Artemis."""
         match = _BID.match(text) if text is not None else None
-        return cls(int(match[2]), match[3], match[1] == "start") if match is not None else None
+        if match is None:
+            return None
+        return cls(int(match[2]), match[4], match[1] == "start", int(match[3]), match[1] == "withdrawn")
 
 
 @frozen
@@ -49,8 +56,13 @@ class Words:
     given: dict[str, Bid] = field(factory=dict)
 
     def has(self, node_id: str, bid: Bid) -> bool:
-        """Whether this very asker has it."""
-        return self.given.get(node_id) == bid
+        """Whether this very asker has it, for this attempt or a later one."""
+        given = self.given.get(node_id)
+        return given is not None and given == bid and given.attempt >= bid.attempt
+
+    def is_of(self, node_id: str, bid: Bid) -> bool:
+        """Whether it was given for this very attempt."""
+        return self.has(node_id, bid) and self.given[node_id].attempt == bid.attempt
 
     def may_have(self, node_id: str, bid: Bid) -> bool:
         """Whether nobody else has it, for that activation or a later one."""
@@ -65,6 +77,11 @@ class Words:
         for known in list(given)[: max(len(given) - _WORDS_MAX, 0)]:
             del given[known]
         return Words(given)
+
+    def without(self, node_id: str, bid: Bid) -> Words:
+        """These, and one less."""
+        assert self.is_of(node_id, bid)
+        return Words({known: each for known, each in self.given.items() if known != node_id})
 
     def text(self) -> bytes:
         """The content of a file."""

@@ -106,6 +106,8 @@ class Candidacy:
         if rival is None and ballot.won is None:
             return
         self._ballot = None
+        if rival is not None:
+            ballot.withdraw()
         what = "begin with the data that is here" if self._starts else "take over"
         if rival is None and ballot.won:
             self._note(False, f"may {what}: {ballot.told}")
@@ -116,6 +118,12 @@ class Candidacy:
             # A live broker that does not ask may go on without this copy, and nobody else would know.
             self._keeper.write(evolve(self._keeper.record, in_sync=False))
         self._end(granted=False)
+
+    def withdraw(self) -> None:
+        """It does not want to be live any more."""
+        if self._ballot is not None:
+            self._ballot.withdraw()
+            self._ballot = None
 
     def _end(self, *, granted: bool) -> None:
         tell = self.on_granted if granted else self.on_refused

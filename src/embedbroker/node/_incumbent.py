@@ -234,7 +234,9 @@ class Incumbent:
     def leave(self, *, hands_over: bool) -> None:
         """A stop has begun, after which a backup that is in sync takes over, or decides by itself what to do."""
         self._leaves = True
-        self.ballot = None
+        if self.ballot is not None:
+            self.ballot.withdraw()
+            self.ballot = None
         if hands_over and self.duplication.state is DuplicationState.SYNCHRONISED:
             self.duplication.announce_stop()
 

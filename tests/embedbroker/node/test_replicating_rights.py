@@ -216,6 +216,20 @@ def words(brokers: Brokers, name: str) -> object:
     return brokers.hosts[name].disk.run((Read("votes.state", 0, 4096),))[0]
 
 
+def test_two_that_each_have_the_word_of_one_do_not_wait_for_ever() -> None:
+    """p is cut off from q and from y: x tells p that it may go on, y tells q that it may take over. Neither has enough,
+    so p stops, and does not keep its word from q."""
+    brokers, writer = three_pairs()
+    writer.brokers = ("q",)
+    brokers.part("p", "qy")
+    brokers.until_role("p", Role.STOPPED)
+    assert "not enough of the cluster sees this broker: 1 could be asked" in (brokers.failures["p"] or "")
+    brokers.until_role("q", Role.LIVE)
+    for link in brokers.network.between("writer", "p"):
+        link.cut("p is gone")
+    goes_on(brokers, writer, "q")
+
+
 def test_who_takes_over_from_a_voter_has_given_the_same_words() -> None:
     brokers, writer = three_pairs()
     brokers.backup("z", evolve(VOTING_BACKUP, group_name="x"))
