@@ -7,7 +7,6 @@ it claims into the record before it goes on. Refuses to know what an outcome lea
 from __future__ import annotations
 
 from collections.abc import Callable
-
 from functools import partial
 
 from attrs import evolve

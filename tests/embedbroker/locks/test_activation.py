@@ -336,7 +336,7 @@ def test_a_lease_that_was_taken_away_in_an_attempt_is_asked_for_again() -> None:
 
 def test_a_number_claimed_by_somebody_who_is_gone_leaves_nobody_behind() -> None:
     """1. P looks, to go on without its backup, and is frozen; its lease ends. 2. B has the lease and looks as well.
-    3. P wakes up, claims the next number, and finds out. 4. B's claim fails; nobody has confirmed anything without it."""
+    3. P wakes up, claims the next number, and finds out. 4. B's claim fails; nothing was confirmed without it."""
     pair = Pair()
     primary, backup = pair.broker("p"), pair.broker("b")
     assert primary.tries() is Verdict.GRANTED
