@@ -5,8 +5,12 @@ Calls that wait for the disk would be in doubt for nothing otherwise. What clien
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from embedbroker.kernel import Kernel
-from embedbroker.storage import Journal
+
+if TYPE_CHECKING:
+    from embedbroker.storage import Journal
 
 __all__ = ["FLUSH_SECONDS_MAX", "Flush"]
 
