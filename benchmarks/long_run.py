@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from attrs import frozen
@@ -84,7 +84,10 @@ def drilled(task: Task, folder: Path) -> Run:
     environment = {**os.environ, "TMPDIR": str(folder.absolute())}
     said = folder / "drill.stderr"
     with said.open("w") as errors, (folder / "drill.json").open("w+") as output:
-        process = subprocess.Popen(task.command(), stdout=output, stderr=errors, env=environment)
+        # Ctrl-C at a terminal is for this process: a drill that is told twice to stop does not clean up.
+        process = subprocess.Popen(
+            task.command(), stdout=output, stderr=errors, env=environment, start_new_session=True
+        )
         try:
             halted_s = _wait(process)
         finally:
@@ -114,10 +117,6 @@ def _wait(process: subprocess.Popen[bytes]) -> float:
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """A drill that still runs is asked to stop, and takes its brokers with it."""
-    if process.poll() is None:
-        # At a terminal Ctrl-C has reached it, too, and a second signal would spoil its way out.
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=1)
     if process.poll() is None:
         process.terminate()
         process.wait()

@@ -40,7 +40,7 @@ NOT_CONSTRUCTED = {
     *("JMSContext", "JMSProducer", "MessageConsumer", "MessageProducer", "QueueBrowser", "Receipt", "Session"),
     *("SeedResult", "ScenarioFailed", "ThreadedBroker", "Verdict", "Kill", "Tally", "Timeline", "TimelineBucket"),
     *("Campaign", "XAConnection", "XASession", "XAJMSContext", "XAResource"),
-    *("ManagedBroker", "BrokerPair", "Link", "DiskSwitch", "FaultPlan", "BrokerClock", "LeftBehind", "WaitTimeout"),
+    *("ManagedBroker", "BrokerPair", "Link", "DiskSwitch", "FaultPlan", "BrokerClock"),
     *("BlockingBroker", "BlockingPair", "BlockingFaultPlan", "BlockingClock"),
 }
 SIGNATURES = {"SimulatedDisk": "(capacity_bytes: int | None = None)"}

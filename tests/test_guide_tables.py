@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from pathlib import Path
 
@@ -22,10 +23,11 @@ from embedbroker import (
 )
 from embedbroker.cli import _failure as failures
 from embedbroker.cli._commands import commands
+from embedbroker.cli._message_text import as_json_line
 from embedbroker.config import AddressSettingsRepository
 from embedbroker.ledger import Tally, Verdict
 from embedbroker.testing.__main__ import _parser as simulator_options
-from embedclient import LocatorSettings, errors
+from embedclient import LocatorSettings, TextMessage, errors
 from embedclient._client._url import FactorySettings
 from embedclient._client._url_parameters import (
     FACTORY_PARAMETERS,
@@ -174,6 +176,11 @@ def test_every_option_of_a_command_is_there_with_its_default(name: str) -> None:
         assert step is not None
         command = step
     assert {option: default for option, default in shown.items() if option.startswith("-")} == options_of(command)
+
+
+def test_a_message_as_json_is_shown_with_every_name() -> None:
+    (shown,) = re.findall(r"```json\n(.*?)```", section("command-line", "send, receive, browse"), re.DOTALL)
+    assert list(json.loads(shown)) == list(json.loads(as_json_line(TextMessage("two coffees"))))
 
 
 def test_every_command_has_a_place() -> None:

@@ -32,7 +32,7 @@ async def main() -> None:
     ):
         producer = session.create_producer(Queue("orders"))
         await producer.send("before")
-        await trio.sleep(1)
+        await trio.sleep(1)  # virtual: the backup joins, and the client is told of it
         await primary.crash()
         await backup.wait_for_role(Role.LIVE)
         await producer.send("after")

@@ -5,7 +5,6 @@ import tempfile
 import trio
 
 from embedbroker import (
-    BrokerConfig,
     ClusterConnection,
     EmbeddedBroker,
     MemoryLockManager,
@@ -15,42 +14,42 @@ from embedbroker import (
 )
 from embedclient import ConnectionFactory, Queue
 
+# Names will do within one trio run; between machines these are URLs such as tcp://host-a:61616.
+CONNECTORS = {"primary": "vm://primary", "backup": "vm://backup"}
+PAIR = "(vm://primary,vm://backup)?ha=true&reconnectAttempts=-1&retryInterval=20"
+
 
 async def main(directory: str) -> None:
     manager = MemoryLockManager()  # decides who is live; brokers in several processes need one that they all reach
-    common = BrokerConfig(cluster_user="cluster", cluster_password="secret")
-    primary = EmbeddedBroker(
-        common,
-        name="primary",
-        data_directory=f"{directory}/primary",
-        ha_policy=ReplicationPrimary(),
-        cluster_connection=ClusterConnection(),
-        lock_manager=manager,
-    )
-    async with primary:
-        backup = EmbeddedBroker(
-            common,
-            name="backup",
-            data_directory=f"{directory}/backup",
-            ha_policy=ReplicationBackup(allow_failback=True),
-            connectors={"primary": primary.url},
-            cluster_connection=ClusterConnection(static_connectors=("primary",)),
+
+    def member(name: str, other: str, policy: ReplicationPrimary | ReplicationBackup) -> EmbeddedBroker:
+        return EmbeddedBroker(
+            name=name,
+            data_directory=f"{directory}/{name}",
+            ha_policy=policy,
+            connectors=CONNECTORS,
+            cluster_connection=ClusterConnection(connector=name, static_connectors=(other,)),
+            cluster_password="secret",
             lock_manager=manager,
         )
-        async with backup:
-            await backup.wait_in_sync()
-            print(primary.role.value, backup.role.value, primary.node_id == backup.node_id)
-            async with ConnectionFactory(primary.url).connect() as connection, connection.session() as session:
-                await session.create_producer(Queue("orders")).send("hello")  # is on both disks when this returns
+
+    async with (
+        member("primary", "backup", ReplicationPrimary()) as primary,
+        member("backup", "primary", ReplicationBackup(allow_failback=True)) as backup,
+    ):
+        await backup.wait_in_sync()
+        print(primary.role.value, backup.role.value, primary.node_id == backup.node_id)
+        async with ConnectionFactory(PAIR).connect() as connection, connection.session() as session:
+            await session.create_producer(Queue("orders")).send("hello")  # is on both disks when this returns
             await primary.crash()
             await backup.wait_for_role(Role.LIVE)
             print(primary.role.value, backup.role.value)
-            async with (
-                ConnectionFactory(backup.url).connect() as connection,
-                connection.session() as session,
-                session.create_consumer(Queue("orders")) as consumer,
-            ):
+            async with session.create_consumer(Queue("orders")) as consumer:
                 print(await consumer.receive_body(str))
+        await primary.start()  # gets a copy of what it missed, as a backup
+        await primary.wait_for_role(Role.LIVE)
+        await backup.wait_for_role(Role.BACKUP)
+        print(primary.role.value, backup.role.value)
 
 
 with tempfile.TemporaryDirectory() as directory:

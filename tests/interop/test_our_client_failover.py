@@ -7,20 +7,26 @@ from uuid import uuid4
 
 import pytest
 import trio
+from attrs import frozen
 
 from embedclient import (
     AcknowledgeMode,
     Connection,
     ConnectionFactory,
     FailoverEventType,
+    Message,
     MessageConsumer,
+    MessageProducer,
     Queue,
     Session,
+    TemporaryQueue,
     TextMessage,
     Topic,
     XaCode,
+    XAConnection,
     XAConnectionFactory,
     XAException,
+    XASession,
     Xid,
 )
 from embedclient.errors import (
@@ -87,88 +93,157 @@ class Watch:
         self.failures.append(error)
         self.over.set()
 
+    def begin_again(self) -> None:
+        """Forgets what was heard."""
+        self.events.clear()
+        self.failures.clear()
+        self.over = trio.Event()
 
-@pytest.mark.parametrize("how", ["kill", "stop"])
-async def test_sessions_of_every_kind_move_to_the_backup(pair: ArtemisPair, url: str, name: str, how: str) -> None:
-    async with ConnectionFactory(url).connect() as connection:
-        watch = Watch(connection)
+    async def wait_until_it_followed(self) -> None:
+        """Returns when the connection is at the other broker, and all that was heard is that."""
+        with trio.fail_after(WAIT):
+            await self.over.wait()
+        assert self.events == [FailoverEventType.FAILURE_DETECTED, FailoverEventType.FAILOVER_COMPLETED]
+        assert [(each.failed_over, each.jms_error_code) for each in self.failures] == [(True, "FAILOVER")]
+
+
+@frozen
+class SessionWork:
+    """Sessions of every kind but XA, with what they have open when the broker is gone."""
+
+    name: str
+    session: Session
+    by_hand: Session
+    transacted: Session
+    idle: Session
+    producer: MessageProducer
+    consumer: MessageConsumer
+    temporary: TemporaryQueue
+    replies: MessageConsumer
+    subscriber: MessageConsumer
+    held: MessageConsumer
+    work: MessageProducer
+    unacknowledged: list[Message]
+
+    @classmethod
+    async def on(cls, connection: Connection, name: str) -> SessionWork:
         session = await connection.session()
         by_hand = await connection.session(acknowledge_mode=AcknowledgeMode.CLIENT)
-        transacted = await connection.session(transacted=True)
-        idle = await connection.session(transacted=True)
-        producer = session.create_producer(Queue(name))
-        consumer = await session.create_consumer(Queue(name))
+        transacted, idle = [await connection.session(transacted=True) for _ in range(2)]
         temporary = await session.create_temporary_queue()
-        replies = await session.create_consumer(temporary)
-        subscriber = await session.create_consumer(Topic(f"{name}-topic"))
-        held = await by_hand.create_consumer(Queue(f"{name}-held"))
-        await by_hand.create_producer(Queue(f"{name}-held")).send("held")
-        unacknowledged = await held.receive(timeout=WAIT)
+        return cls(
+            name,
+            session,
+            by_hand,
+            transacted,
+            idle,
+            session.create_producer(Queue(name)),
+            await session.create_consumer(Queue(name)),
+            temporary,
+            await session.create_consumer(temporary),
+            await session.create_consumer(Topic(f"{name}-topic")),
+            await by_hand.create_consumer(Queue(f"{name}-held")),
+            transacted.create_producer(Queue(f"{name}-work")),
+            [],
+        )
+
+    async def begin(self) -> None:
+        """The broker has something of everything."""
+        await self.by_hand.create_producer(Queue(f"{self.name}-held")).send("held")
+        unacknowledged = await self.held.receive(timeout=WAIT)
         assert unacknowledged is not None
-        await producer.send("before")
-        assert await following(consumer) == "before"
-        work = transacted.create_producer(Queue(f"{name}-work"))
-        await work.send("lost")
+        self.unacknowledged.append(unacknowledged)
+        await self.producer.send("before")
+        assert await following(self.consumer) == "before"
+        await self.work.send("lost")
 
-        await trio.to_thread.run_sync(getattr(pair, how))
-        with trio.fail_after(WAIT):
-            await watch.over.wait()
-        assert watch.events == [FailoverEventType.FAILURE_DETECTED, FailoverEventType.FAILOVER_COMPLETED]
-        assert [(each.failed_over, each.jms_error_code) for each in watch.failures] == [(True, "FAILOVER")]
-
-        await producer.send("after")
-        received = await following(consumer)
-        if received == "before":  # its acknowledgement went down with the primary
-            received = await following(consumer)
+    async def finish(self) -> None:
+        """At the other broker."""
+        await self.producer.send("after")
+        received = await following(self.consumer)
+        if received == "before":  # its acknowledgement went down with the broker
+            received = await following(self.consumer)
         assert received == "after"
-        await session.create_producer(temporary).send("a reply")
-        assert await following(replies) == "a reply"
-        await session.create_producer(Topic(f"{name}-topic")).send("news")
-        assert await following(subscriber) == "news"
+        await self.session.create_producer(self.temporary).send("a reply")
+        assert await following(self.replies) == "a reply"
+        await self.session.create_producer(Topic(f"{self.name}-topic")).send("news")
+        assert await following(self.subscriber) == "news"
         with pytest.raises(TransactionRolledBackException):
-            await unacknowledged.acknowledge()
-        again = await held.receive(timeout=WAIT)
+            await self.unacknowledged.pop().acknowledge()
+        again = await self.held.receive(timeout=WAIT)
         assert again is not None and again.body == "held"
         await again.acknowledge()
         with pytest.raises(TransactionRolledBackException) as caught:
-            await transacted.commit()
+            await self.transacted.commit()
         assert type(caught.value) is TransactionRolledBackException
-        await work.send("kept")
-        await transacted.commit()
-        await idle.commit()
-        worked = await session.create_consumer(Queue(f"{name}-work"))
-        assert await following(worked) == "kept"
-        assert await worked.receive_nowait() is None
+        await self.work.send("kept")
+        await self.transacted.commit()
+        await self.idle.commit()
+        async with self.session.create_consumer(Queue(f"{self.name}-work")) as worked:
+            assert await following(worked) == "kept"
+            assert await worked.receive_nowait() is None
 
 
-async def test_prepared_branches_are_there_and_others_are_lost(pair: ArtemisPair, url: str, name: str) -> None:
-    prepared, active = (Xid(7, b"branch", uuid4().bytes) for _ in range(2))
-    async with (
-        XAConnectionFactory(url).create_xa_connection() as connection,
-        connection.xa_session() as first,
-        connection.xa_session() as second,
-    ):
-        watch = Watch(connection)
-        for session, xid, text in ((first, prepared, "prepared"), (second, active, "active")):
+@frozen
+class BranchWork:
+    """Two XA sessions: one has prepared its branch when the broker is gone, the other one works in its own."""
+
+    queue: Queue
+    first: XASession
+    second: XASession
+    branches: list[Xid]
+
+    @classmethod
+    async def on(cls, connection: XAConnection, name: str) -> BranchWork:
+        first, second = [await connection.xa_session() for _ in range(2)]
+        return cls(Queue(f"{name}-branches"), first, second, [])
+
+    async def begin(self) -> None:
+        """One branch is prepared, one is not."""
+        self.branches[:] = [Xid(7, b"branch", uuid4().bytes) for _ in range(2)]
+        for session, xid, text in zip((self.first, self.second), self.branches, ("prepared", "active"), strict=True):
             await session.xa_resource.start(xid)
-            await session.create_producer(Queue(name)).send(text)
-        await first.xa_resource.end(prepared)
-        assert await first.xa_resource.prepare(prepared) is XaCode.XA_OK
-        await trio.to_thread.run_sync(pair.kill)
-        with trio.fail_after(WAIT):
-            await watch.over.wait()
-        assert await first.xa_resource.recover() == [prepared]
-        await first.xa_resource.commit(prepared, one_phase=False)
-        with pytest.raises(XAException) as caught:
-            await second.xa_resource.end(active)
-        assert caught.value.error_code == XaCode.XAER_RMFAIL
-        with pytest.raises(XAException) as caught:
-            await second.xa_resource.prepare(active)
-        assert caught.value.error_code == XaCode.XAER_RMFAIL
-        async with ConnectionFactory(pair.backup.url).connect() as other, other.session() as reader:
-            consumer = await reader.create_consumer(Queue(name))
-            assert await following(consumer) == "prepared"
-            assert await consumer.receive_nowait() is None
+            await session.create_producer(self.queue).send(text)
+        await self.first.xa_resource.end(self.branches[0])
+        assert await self.first.xa_resource.prepare(self.branches[0]) is XaCode.XA_OK
+
+    async def finish(self) -> None:
+        """At the other broker: the one is there, the other one is lost and cannot be prepared."""
+        prepared, active = self.branches
+        assert await self.first.xa_resource.recover() == [prepared]
+        await self.first.xa_resource.commit(prepared, one_phase=False)
+        for request in (self.second.xa_resource.end, self.second.xa_resource.prepare):
+            with pytest.raises(XAException) as caught:
+                await request(active)
+            assert caught.value.error_code == XaCode.XAER_RMFAIL
+        await self.second.xa_resource.rollback(active)
+
+
+@pytest.mark.parametrize("how", ["kill", "stop"])
+async def test_sessions_of_every_kind_move_to_the_backup_and_back_to_the_primary(
+    pair: ArtemisPair, url: str, name: str, how: str
+) -> None:
+    async with (
+        ConnectionFactory(url).connect() as connection,
+        XAConnectionFactory(url).create_xa_connection() as xa_connection,
+    ):
+        watches = [Watch(connection), Watch(xa_connection)]
+        works: list[SessionWork | BranchWork] = []
+        works += [await SessionWork.on(connection, name), await BranchWork.on(xa_connection, name)]
+        branches = Queue(f"{name}-branches")
+        async with connection.session() as reader, reader.create_consumer(branches) as decided:
+            for move in (getattr(pair, how), pair.fail_back):
+                for work in works:
+                    await work.begin()
+                for watch in watches:
+                    watch.begin_again()
+                await trio.to_thread.run_sync(move)
+                for watch in watches:
+                    await watch.wait_until_it_followed()
+                for work in works:
+                    await work.finish()
+                assert await following(decided) == "prepared"
+                assert await decided.receive_nowait() is None
 
 
 async def send_until_it_holds(session: Session, queue: str, text: str, identity: str) -> None:

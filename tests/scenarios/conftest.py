@@ -15,12 +15,6 @@ MakePair: TypeAlias = Callable[..., BrokerPair]
 MakeBrokers: TypeAlias = Callable[..., dict[str, ManagedBroker]]
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Runs a test on the bench of its brokers. Other async tests are left to the hook of the folder above."""
-    return pytest_plugin.pytest_pyfunc_call(pyfuncitem)
-
-
 @pytest.fixture
 def make_pair(request: pytest.FixtureRequest) -> MakePair:
     """A pair with these policies and, for both, these settings; the test starts it."""

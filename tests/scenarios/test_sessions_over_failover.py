@@ -23,6 +23,8 @@ from embedclient.errors import (
 from tests.scenarios.clients import ORDERS, commit, numbered, put, queued, session_at, take
 
 COUNT = 40
+#: The next call is made while the client still looks for the backup, or when it is there.
+MOMENTS = pytest.mark.parametrize("later_s", [0, 1], ids=["during", "behind"])
 
 
 async def test_timeout_on_failover(broker_pair: BrokerPair, fault_plan: FaultPlan, broker_clock: BrokerClock) -> None:
@@ -94,8 +96,11 @@ async def test_timeout_on_failover_consume_blocked(broker_pair: BrokerPair) -> N
 # -- transactions --------------------------------------------------------------------------------------------------
 
 
+@MOMENTS
 @pytest.mark.parametrize("share", [1, 2], ids=["all", "half"])
-async def test_consume_transacted(broker_pair: BrokerPair, share: int) -> None:
+async def test_consume_transacted(
+    broker_pair: BrokerPair, broker_clock: BrokerClock, share: int, later_s: float
+) -> None:
     """2.2.5, 2.2.8, 2.2.13
 
     Given that all, or half, was received in a transaction, when the primary crashes, then its commit says that it was
@@ -106,6 +111,7 @@ async def test_consume_transacted(broker_pair: BrokerPair, share: int) -> None:
         async with session.create_consumer(ORDERS) as consumer:
             assert await take(consumer, COUNT // share) == numbered(0, COUNT // share)
             await broker_pair.failover()
+            await broker_clock.advance(later_s)
             with pytest.raises(TransactionRolledBackException):
                 await session.commit()
             assert await take(consumer, COUNT) == numbered(0, COUNT)
@@ -114,7 +120,10 @@ async def test_consume_transacted(broker_pair: BrokerPair, share: int) -> None:
     await broker_pair.assert_empty("orders")
 
 
-async def test_transacted_messages_sent_so_rollback(broker_pair: BrokerPair) -> None:
+@MOMENTS
+async def test_transacted_messages_sent_so_rollback(
+    broker_pair: BrokerPair, broker_clock: BrokerClock, later_s: float
+) -> None:
     """2.2.9, 2.2.10
 
     Given sends in a transaction, when the primary crashes, then its commit says that it was rolled back, and the queue
@@ -123,6 +132,7 @@ async def test_transacted_messages_sent_so_rollback(broker_pair: BrokerPair) -> 
     async with session_at(broker_pair.url, transacted=True) as session:
         await put(session, numbered(0, COUNT))
         await broker_pair.failover()
+        await broker_clock.advance(later_s)
         with pytest.raises(TransactionRolledBackException) as caught:
             await session.commit()
         assert type(caught.value) is TransactionRolledBackException
@@ -132,7 +142,10 @@ async def test_transacted_messages_sent_so_rollback(broker_pair: BrokerPair) -> 
         assert await queued(broker_pair) == ["new work"]
 
 
-async def test_transacted_messages_not_sent_so_no_rollback(broker_pair: BrokerPair) -> None:
+@MOMENTS
+async def test_transacted_messages_not_sent_so_no_rollback(
+    broker_pair: BrokerPair, broker_clock: BrokerClock, later_s: float
+) -> None:
     """2.2.11
 
     Given that everything was committed, when the primary crashes, then the next commit succeeds.
@@ -140,11 +153,15 @@ async def test_transacted_messages_not_sent_so_no_rollback(broker_pair: BrokerPa
     async with session_at(broker_pair.url, transacted=True) as session:
         await commit(session, numbered(0, COUNT))
         await broker_pair.failover()
+        await broker_clock.advance(later_s)
         await session.commit()
         assert await queued(broker_pair) == numbered(0, COUNT)
 
 
-async def test_transacted_messages_with_consumer_started_before_failover(broker_pair: BrokerPair) -> None:
+@MOMENTS
+async def test_transacted_messages_with_consumer_started_before_failover(
+    broker_pair: BrokerPair, broker_clock: BrokerClock, later_s: float
+) -> None:
     """2.2.12
 
     Given a consumer that was sent everything and took nothing, when the primary crashes, then the commit succeeds, and
@@ -155,12 +172,16 @@ async def test_transacted_messages_with_consumer_started_before_failover(broker_
         async with session.create_consumer(ORDERS) as consumer:
             await broker_pair.wait_for(queue="orders", count=COUNT, consumers=1)
             await broker_pair.failover()
+            await broker_clock.advance(later_s)
             await session.commit()
             assert await take(consumer, COUNT) == numbered(0, COUNT)
             await session.commit()
 
 
-async def test_transacted_messages_not_consumed_so_no_rollback(broker_pair: BrokerPair) -> None:
+@MOMENTS
+async def test_transacted_messages_not_consumed_so_no_rollback(
+    broker_pair: BrokerPair, broker_clock: BrokerClock, later_s: float
+) -> None:
     """2.2.14
 
     Given that the first half was received and committed, when the primary crashes, then a commit succeeds, and only the
@@ -172,6 +193,7 @@ async def test_transacted_messages_not_consumed_so_no_rollback(broker_pair: Brok
             assert await take(consumer, COUNT // 2) == numbered(0, COUNT // 2)
             await session.commit()
             await broker_pair.failover()
+            await broker_clock.advance(later_s)
             await session.commit()
             assert await take(consumer, COUNT // 2) == numbered(COUNT // 2, COUNT)
             await session.commit()

@@ -7,7 +7,7 @@ import pytest
 from embedbroker.pytest_plugin import BrokerClock, BrokerPair
 from embedclient import XaCode, XAException, XASession, Xid
 from tests.scenarios.clients import ORDERS, numbered, put, queued, session_at, take, xa_session_at
-from tests.scenarios.test_sessions_over_failover import cut_off
+from tests.scenarios.test_sessions_over_failover import MOMENTS, cut_off
 
 COUNT = 30
 XID = Xid(7, b"branch", b"global")
@@ -67,8 +67,9 @@ async def test_prepared_branch_is_rolled_back_after_failover(broker_pair: Broker
         assert await xa.recover() == []
 
 
+@MOMENTS
 @WORK
-async def test_rollback_on_end(broker_pair: BrokerPair, work: str) -> None:
+async def test_rollback_on_end(broker_pair: BrokerPair, broker_clock: BrokerClock, work: str, later_s: float) -> None:
     """2.2.15, 2.2.19
 
     Given work in a branch, when the primary crashes before its end, then end fails with XAER_RMFAIL, and nothing of it
@@ -77,14 +78,18 @@ async def test_rollback_on_end(broker_pair: BrokerPair, work: str) -> None:
     async with xa_session_at(broker_pair.url) as session:
         await begin(broker_pair, session, work)
         await broker_pair.failover()
+        await broker_clock.advance(later_s)
         with pytest.raises(XAException) as caught:
             await session.xa_resource.end(XID)
         assert caught.value.error_code == XaCode.XAER_RMFAIL
     await nothing_happened(broker_pair, work)
 
 
+@MOMENTS
 @WORK
-async def test_rollback_on_prepare(broker_pair: BrokerPair, work: str) -> None:
+async def test_rollback_on_prepare(
+    broker_pair: BrokerPair, broker_clock: BrokerClock, work: str, later_s: float
+) -> None:
     """2.2.16, 2.2.20
 
     Given a branch that was ended, when the primary crashes, then prepare fails with XAER_RMFAIL, and nothing of it has
@@ -94,14 +99,18 @@ async def test_rollback_on_prepare(broker_pair: BrokerPair, work: str) -> None:
         await begin(broker_pair, session, work)
         await session.xa_resource.end(XID)
         await broker_pair.failover()
+        await broker_clock.advance(later_s)
         with pytest.raises(XAException) as caught:
             await session.xa_resource.prepare(XID)
         assert caught.value.error_code == XaCode.XAER_RMFAIL
     await nothing_happened(broker_pair, work)
 
 
+@MOMENTS
 @WORK
-async def test_rollback_on_commit(broker_pair: BrokerPair, work: str) -> None:
+async def test_rollback_on_commit(
+    broker_pair: BrokerPair, broker_clock: BrokerClock, work: str, later_s: float
+) -> None:
     """2.2.17, 2.2.21
 
     Given a branch that was ended and not prepared, when the primary crashes and it is committed, then the answer is
@@ -111,6 +120,7 @@ async def test_rollback_on_commit(broker_pair: BrokerPair, work: str) -> None:
         await begin(broker_pair, session, work)
         await session.xa_resource.end(XID)
         await broker_pair.failover()
+        await broker_clock.advance(later_s)
         with pytest.raises(XAException) as caught:
             await session.xa_resource.commit(XID)
         assert caught.value.error_code == XaCode.XAER_NOTA

@@ -20,12 +20,16 @@ VOTES = {"vote_on_replication_failure": True, "vote_retry_wait_ms": 500, "vote_r
 class Chaos:
     """One seed. ``pair`` is disturbed, ``others`` vote."""
 
-    def __init__(self, seed: int, *, manager: bool) -> None:
+    def __init__(self, seed: int, *, manager: bool, voters_die: bool = False) -> None:
         self.random = Random(seed)
         self.votes = not manager
+        self.voters_die = voters_die
         self.others = "" if manager else "xy"
         self.brokers = Brokers("pq" + self.others, manager=manager, lease_s=3.0 if manager else None, seed=seed)
         more = VOTES if self.votes else {}
+        if voters_die:
+            # A broker that starts while others are dead knows of fewer than there are.
+            more = {**more, "quorum_size": 3}
         policies: dict[str, ReplicationPrimary | ReplicationBackup] = {
             "p": ReplicationPrimary(check_for_active_server=True, group_name="g", **more),  # type: ignore[arg-type]
             "q": ReplicationBackup(allow_failback=True, group_name="g", **more),  # type: ignore[arg-type]
@@ -50,8 +54,23 @@ class Chaos:
     def now(self) -> float:
         return self.brokers.world.now
 
+    def disturb_voters(self) -> None:
+        """Their processes are killed and started again, and they see less than the others do."""
+        brokers, random = self.brokers, self.random
+        name = random.choice(self.others)
+        host = brokers.hosts[name]
+        if host.node is None:
+            host.start()
+        elif random.random() < 0.7:
+            host.crash()
+        else:
+            brokers.part(random.choice("pq"), name)
+
     def disturb(self) -> None:
         brokers, random = self.brokers, self.random
+        if self.voters_die and random.random() < 0.3:
+            self.disturb_voters()
+            return
         name = random.choice("pq")
         host = brokers.hosts[name]
         what = random.random()
@@ -69,7 +88,7 @@ class Chaos:
                 brokers.manager.cut_off[random.choice(["primary 'p'", "backup 'q'"])] = None
         elif host.node is None:
             # A primary that starts while it reaches nobody is live, which votes do not keep it from.
-            if not (self.votes and brokers.network.any_held):
+            if self.voters_die or not (self.votes and brokers.network.any_held):
                 host.start()
         elif what < 0.9:
             host.crash()
@@ -86,7 +105,7 @@ class Chaos:
             self.brokers.manager.cut_off.clear()
         for _ in range(4):
             self.brokers.run(8.0)
-            for name in "pq":
+            for name in "pq" + self.others:
                 if self.brokers.hosts[name].node is None:
                     self.brokers.hosts[name].start()
         self.brokers.run(10.0)
@@ -111,3 +130,8 @@ def test_with_a_lock_manager_nothing_confirmed_is_missing_at_whoever_is_live(see
 @pytest.mark.parametrize("seed", range(8))
 def test_with_votes_of_three_pairs_nothing_confirmed_is_missing_at_whoever_is_live(seed: int) -> None:
     Chaos(seed, manager=False).run()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_with_votes_of_voters_that_die_as_well_nothing_confirmed_is_missing_at_whoever_is_live(seed: int) -> None:
+    Chaos(seed, manager=False, voters_die=True).run()

@@ -188,8 +188,9 @@ class _Process:
 def _say(line: str) -> None:
     try:
         print(line, flush=True)
-    except BrokenPipeError:
-        # Whoever started the broker does not listen any more; its clients do. Python keeps the line and writes it once
-        # more when the process ends, which must not make a failure of an orderly stop.
+    except OSError:
+        # Whoever started the broker does not listen any more, or its output lies on a full disk; the broker's clients
+        # are there all the same. Python keeps the line and writes it once more when the process ends, which must not
+        # make a failure of an orderly stop.
         with open(os.devnull, "wb") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())

@@ -6,7 +6,7 @@ Responsible for who is asked, how many have to say yes, and how long an answer i
 Artemis waits for silent members through the whole ``quorum-vote-wait``, 30 s by default, and members without a
 replication policy never answer: a round ends here when everybody answered who could, or had two seconds for it.
 
-Each round is another ballot to voters that tell which one they answer, and one that is lost is withdrawn (`_voter.py`).
+Each round is another attempt to voters that tell which one they answer, and is withdrawn when it is lost (`_voter.py`).
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Ballot:
         self._count(now)
 
     def _ask(self, *, second: bool) -> None:
-        membership, question = self._membership, encode_vote(self._numbered(withdraws=False))
+        membership, question = self._membership, encode_vote(self._numbered(withdrawn=False))
         for member in membership.topology.members.values():
             if member.live is None or member.node_id in (self._question.node_id, membership.node_id):
                 continue
@@ -144,19 +144,19 @@ class Ballot:
             handler = PRIMARY_VOTE_HANDLER if is_new is not second else LIVE_VOTE_HANDLER
             link.send(QuorumVote(handler, question), CONTROL_CHANNEL)
 
-    def _numbered(self, *, withdraws: bool) -> LiveVote:
+    def _numbered(self, *, withdrawn: bool) -> LiveVote:
         """The question of this round; Artemis asks without a bid, and hears nothing of rounds."""
         question = self._question
         bid = Bid.read(question.text)
         if bid is None:
             return question
-        vote = question.vote and not withdraws
-        return LiveVote(vote, question.node_id, str(evolve(bid, ballot=self._number, withdraws=withdraws)))
+        vote = question.vote and not withdrawn
+        return LiveVote(vote, question.node_id, str(evolve(bid, attempt=self._number, withdrawn=withdrawn)))
 
     def withdraw(self) -> None:
         """Whatever the others said, it is not made use of: they may give their word to somebody else."""
         if Bid.read(self._question.text) is not None:
-            body = encode_vote(self._numbered(withdraws=True))
+            body = encode_vote(self._numbered(withdrawn=True))
             for link in self._bound_by_word.values():
                 link.send(QuorumVote(PRIMARY_VOTE_HANDLER, body), CONTROL_CHANNEL)
         self._bound_by_word.clear()

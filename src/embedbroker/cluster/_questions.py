@@ -28,9 +28,9 @@ ASKS_AFTER_S = 0.1
 _Policy = ReplicationPrimary | ReplicationBackup
 
 
-def _question_to_go_on(membership: Membership, activation: int, ballot: int = 0) -> LiveVote:
+def _question_to_go_on(membership: Membership, activation: int, attempt: int = 0) -> LiveVote:
     """Of a live broker whose backup has the data of ``activation``."""
-    bid = Bid(activation, connector_text(membership.connector), ballot=ballot)
+    bid = Bid(activation, connector_text(membership.connector), attempt=attempt)
     return LiveVote(True, membership.node_id, str(bid))
 
 
@@ -80,12 +80,12 @@ def _size(policy: _Policy, electorate: Electorate, node_id: str) -> int:
     return policy.quorum_size if policy.quorum_size >= 0 else electorate.size_with(node_id)
 
 
-def repeat_question(link: ControlLink, membership: Membership, activation: int, ballot: int) -> None:
+def repeat_question(link: ControlLink, membership: Membership, activation: int, attempt: int) -> None:
     """Let a broker know that a live one went on from an activation; its answer is of no interest.
 
-    ``ballot`` is none that is counted here.
+    ``attempt`` is none that is counted here.
     """
-    question = _question_to_go_on(membership, activation, ballot)
+    question = _question_to_go_on(membership, activation, attempt)
     link.send(QuorumVote(PRIMARY_VOTE_HANDLER, encode_vote(question)), CONTROL_CHANNEL)
 
 

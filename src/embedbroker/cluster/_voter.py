@@ -29,10 +29,10 @@ A word may be given back, or two askers would keep each other from a majority fo
 1. {P, X} and {B, Y} lose each other. X tells P that it may go on, Y tells B that it may take over. Two are needed.
 2. The network is whole again. X has given its word to P, and Y to B.
 
-So an asker that lost a ballot withdraws its bid, and the activation is free for the next one, but no earlier one is. It
-names the ballot, and a voter knows in which it gave its word last: a withdrawal that comes late, over a connection that
-was given up, does not take away the word with which the same asker has won meanwhile. For the same reason an answer
-says which ballot it is for.
+So an asker that did not get enough words withdraws its bid, and the activation is free for the next one, but no earlier
+one is. It names the attempt, and a voter knows for which it gave its word last: a withdrawal that comes late, over a
+connection that was given up, does not take away the word with which the same asker has won meanwhile. For the same
+reason an answer says which attempt it is for.
 """
 
 from __future__ import annotations
@@ -143,15 +143,11 @@ class Voter:
     def ask(self, question: LiveVote, reply: Callable[[LiveVote], None]) -> None:
         """Answer, at once or when the word that this takes cannot be forgotten any more.
 
-        True means yes: to a live broker that it may go on, to a backup that it may take over. Who withdraws is not
-        answered.
+        True means yes: to a live broker that it may go on, to a backup that it may take over.
         """
         bid = Bid.read(question.text)
-        if bid is not None and bid.withdraws:
-            self._wait(question, _nobody_hears)
-            return
-        if bid is not None and bid.ballot:
-            reply = _sealing(reply, bid.ballot)
+        if bid is not None and bid.attempt:
+            reply = _sealing(reply, bid.attempt)
         answer, word = self._view(question)
         if word is None:
             reply(answer)
@@ -173,8 +169,8 @@ class Voter:
         else:
             answer = LiveVote(question.vote, node_id, connector_text(live))
         bid = Bid.read(question.text)
-        if bid is not None and bid.withdraws:
-            return answer, bid if self._may_speak() else None
+        if bid is not None and bid.withdrawn:
+            return LiveVote(False, node_id, None), bid if self._may_speak() else None
         if bid is None or not answer.vote:
             return answer, None
         if question.vote and answer.text != bid.asker:
@@ -252,9 +248,5 @@ class Voter:
         self._go_on()
 
 
-def _nobody_hears(_answer: LiveVote) -> None:
-    """Nobody waits for it."""
-
-
-def _sealing(reply: Callable[[LiveVote], None], ballot: int) -> Callable[[LiveVote], None]:
-    return lambda answer: reply(LiveVote(answer.vote, answer.node_id, sealed(answer.text, ballot)))
+def _sealing(reply: Callable[[LiveVote], None], attempt: int) -> Callable[[LiveVote], None]:
+    return lambda answer: reply(LiveVote(answer.vote, answer.node_id, sealed(answer.text, attempt)))

@@ -14,10 +14,8 @@ __all__ = ["Bid", "DamagedWords", "Words", "sealed", "unsealed"]
 
 # More nodes than any cluster has, so that a broken peer cannot fill the memory.
 _WORDS_MAX = 1_000
-_BID = re.compile(
-    r"embedbroker (activation|start|withdrawn)=(\d{1,18}) (?:ballot=(\d{1,18}) )?(.+)\Z", re.ASCII | re.DOTALL
-)
-_ANSWER = re.compile(r"embedbroker ballot=(\d{1,18}) (.*)\Z", re.ASCII | re.DOTALL)
+_BID = re.compile(r"embedbroker (activation|start|withdrawn)=(\d{1,18})\.(\d{1,18}) (.+)\Z", re.ASCII | re.DOTALL)
+_ANSWER = re.compile(r"embedbroker attempt=(\d{1,18}) (.*)\Z", re.ASCII | re.DOTALL)
 # Who has a word that was given back; no connector is called so.
 _NOBODY = "nobody"
 
@@ -31,20 +29,19 @@ class Bid:
     """Who wants to be the only one that goes on from an activation of a node.
 
     ``starts``: a primary that begins its life. The whole cluster may begin with it, so voters need not have known it.
-    ``withdraws``: the asker has lost that ballot, and needs the word no more. ``ballot`` is another one each time that
-    somebody asks; 0: nobody counts the answer.
+    ``withdrawn``: it did not get enough words, and needs none any more. ``attempt`` tells one time that it asked from
+    another, and grows; 0: it is not told.
     """
 
     activation: int
     asker: str
     starts: bool = field(default=False, eq=False)
-    withdraws: bool = field(default=False, eq=False)
-    ballot: int = field(default=0, eq=False)
+    attempt: int = field(default=0, eq=False)
+    withdrawn: bool = field(default=False, eq=False)
 
     def __str__(self) -> str:
-        what = "withdrawn" if self.withdraws else "start" if self.starts else "activation"
-        ballot = f"ballot={self.ballot} " if self.ballot else ""
-        return f"embedbroker {what}={self.activation} {ballot}{self.asker}"
+        what = "withdrawn" if self.withdrawn else "start" if self.starts else "activation"
+        return f"embedbroker {what}={self.activation}.{self.attempt} {self.asker}"
 
     @classmethod
     def read(cls, text: str | None) -> Bid | None:
@@ -52,17 +49,17 @@ class Bid:
         match = _BID.match(text) if text is not None else None
         if match is None:
             return None
-        what, activation, ballot, asker = match.groups()
-        return cls(int(activation), asker, what == "start", what == "withdrawn", int(ballot or 0))
+        what, activation, attempt, asker = match.groups()
+        return cls(int(activation), asker, what == "start", int(attempt), what == "withdrawn")
 
 
-def sealed(text: str | None, ballot: int) -> str | None:
-    """The text of an answer, which says in which ballot it counts."""
-    return f"embedbroker ballot={ballot} {text or ''}" if ballot else text
+def sealed(text: str | None, attempt: int) -> str | None:
+    """The text of an answer, which says to which attempt."""
+    return f"embedbroker attempt={attempt} {text or ''}" if attempt else text
 
 
 def unsealed(text: str | None) -> tuple[str | None, int]:
-    """What `sealed` was given. Artemis does not say which ballot it answers: 0."""
+    """What `sealed` was given. Artemis does not say what it answers: 0."""
     match = _ANSWER.match(text) if text is not None else None
     return (match[2] or None, int(match[1])) if match is not None else (text, 0)
 
@@ -87,13 +84,13 @@ class Words:
     def after(self, node_id: str, bid: Bid) -> Words | None:
         """These, with what a bid makes of them; None: it changes nothing."""
         given = self.given.get(node_id)
-        if bid.withdraws:
-            # A later ballot of the same asker may have been won with that word.
-            is_its = given is not None and given == bid and given.ballot == bid.ballot
+        has = given is not None and given == bid
+        if bid.withdrawn:
+            # A later attempt of the same asker may have been enough, with that word. Earlier activations stay over.
+            is_its = has and given is not None and given.attempt == bid.attempt
             return self.with_word(node_id, Bid(bid.activation, _NOBODY)) if is_its else None
-        if not self.may_have(node_id, bid) or (given is not None and given == bid and given.ballot == bid.ballot):
-            return None
-        return self.with_word(node_id, bid)
+        is_late = has and given is not None and given.attempt >= bid.attempt
+        return self.with_word(node_id, bid) if self.may_have(node_id, bid) and not is_late else None
 
     def with_word(self, node_id: str, bid: Bid) -> Words:
         """These, and one more."""

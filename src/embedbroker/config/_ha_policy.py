@@ -110,8 +110,8 @@ class LockManager:
     """The service that decides which of a replicating pair is live: Artemis' ``manager`` element.
 
     ``class_name`` is ``FileBasedLockManager``, with the property ``locks-folder``, or ``CuratorDistributedLockManager``
-    for ZooKeeper, with ``connect-string`` and others; Artemis' full class names will do. A broker looks at them when it
-    starts, and a ``ValueError`` then names what is wrong.
+    for ZooKeeper, with ``connect-string`` and others; Artemis' full class names will do. `EmbeddedBroker` looks at
+    them, and raises a ``ValueError`` that names what is wrong.
     """
 
     class_name: str = field(validator=named)

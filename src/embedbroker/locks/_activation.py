@@ -92,6 +92,8 @@ class Activation:
         self.holds = False
         self._until: float | None = None
         self._way: _Way | None = None
+        # It is an attempt of a broker that is not live: a lease that was taken for it is no right yet.
+        self._asks = False
         self._request: _Request | None = None
         self._pause_until = 0.0
         self._number_given = False
@@ -114,12 +116,14 @@ class Activation:
 
     def try_to_activate(self, sequence: int, now: float) -> None:
         """Take the lease if this data is the newest; with GRANTED nobody else has it, and the number is this one's."""
-        self._begin(_activating(self.key, sequence), now)
+        self._begin(_activating(self._next_key, sequence), now)
+        self._asks = True
 
     def renew(self, sequence: int, now: float) -> None:
         """This broker goes on without a backup: leave all other copies behind. After FAILED it may be tried again."""
         assert self.holds, "only who holds the lease claims a number"
         self._begin(_under_lease(self.key, sequence), now)
+        self._asks = False
 
     def drop(self) -> None:
         """Give the lease back for now: others may have it until the next attempt."""
@@ -166,9 +170,10 @@ class Activation:
             return self._request.number
         return None
 
-    def on_written(self) -> None:
+    def on_written(self, number: int) -> None:
         """It is noted."""
-        if isinstance(self._request, _Write):
+        # An attempt that ended meanwhile may have asked for it.
+        if self._request == _Write(number):
             self._go_on(())
 
     # -- work and answers ----------------------------------------------------------------------------------------
@@ -272,8 +277,15 @@ class Activation:
         self.key = self._next_key
 
     def _fail(self, reason: str) -> None:
-        self.failure = reason
-        self._way = self._request = None
+        """The lease is not sure any more: who is live by it ends, and who only wants to be gives it back."""
+        if self._way is None or not self._asks:
+            self.failure = reason
+            self._way = self._request = None
+            return
+        self._way.close()
+        self._until = self._keep_due = None
+        self._drops = self.holds
+        self._end_way(Trial(Verdict.FAILED, 0, reason))
 
     def _begin(self, way: _Way, now: float) -> None:
         assert self._way is None, "one attempt at a time"
@@ -337,7 +349,8 @@ def _sequential(key: str, sequence: int) -> _Way:
     following = sequence + 1
     (claimed,) = yield (SwapSequence(key, sequence, -following),)
     if not claimed:
-        return Trial(Verdict.STALE, sequence, "another broker has claimed the activation sequence")
+        # Perhaps by somebody who is gone, and has confirmed nothing under it: the next look tells by the number.
+        return Trial(Verdict.FAILED, sequence, "another broker has claimed the activation sequence")
     yield _Write(following)
     (swapped,) = yield (SwapSequence(key, -following, following),)
     if not swapped:

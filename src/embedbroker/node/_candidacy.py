@@ -92,12 +92,6 @@ class Candidacy:
             self._ballot.on_reply(link, packet, self._cluster.now.monotonic)
             self.on_time()
 
-    def give_up(self) -> None:
-        """This broker stops: whoever gave it a word may give that to somebody else."""
-        if self._ballot is not None:
-            self._ballot.withdraw()
-            self._ballot = None
-
     def next_deadline(self) -> float | None:
         """When `on_time` is due."""
         return self._ballot.next_deadline() if self._ballot is not None else None
@@ -124,6 +118,12 @@ class Candidacy:
             # A live broker that does not ask may go on without this copy, and nobody else would know.
             self._keeper.write(evolve(self._keeper.record, in_sync=False))
         self._end(granted=False)
+
+    def withdraw(self) -> None:
+        """It does not want to be live any more."""
+        if self._ballot is not None:
+            self._ballot.withdraw()
+            self._ballot = None
 
     def _end(self, *, granted: bool) -> None:
         tell = self.on_granted if granted else self.on_refused

@@ -32,8 +32,8 @@ class Decisions:
         # Behind what it took, which may be carried out over several steps.
         kernel.chores.add_action(lambda: waiting.append((kernel.store.point(), answer)))
 
-    def answers(self) -> Iterator[BranchDecided]:
-        """Those that are durable now."""
-        waiting, reached = self.waiting, self._kernel.store.reached
-        while waiting and waiting[0][0] <= reached:
+    def answers(self, confirmed: int) -> Iterator[BranchDecided]:
+        """Those that are durable now: up to the point to which replies may go."""
+        waiting = self.waiting
+        while waiting and waiting[0][0] <= confirmed:
             yield waiting.popleft()[1]

@@ -11,13 +11,15 @@ __all__ = ["DurabilityGate"]
 
 
 class DurabilityGate:
-    """Holders that wait, in the order in which they began to."""
+    """Holders that wait, in the order in which they began to. ``confirmed`` is up to where nobody has to wait."""
 
-    __slots__ = ("_holders", "reached")
+    __slots__ = ("_holders", "_is_shut", "confirmed", "reached")
 
     def __init__(self) -> None:
         self._holders: dict[Releasable, None] = {}
+        self._is_shut = False
         self.reached = 0
+        self.confirmed = 0
 
     def hold(self, holder: Releasable) -> None:
         """Remember a holder."""
@@ -26,6 +28,13 @@ class DurabilityGate:
     def open(self, reached: int) -> None:
         """Everything up to ``reached`` is durable."""
         self.reached = reached
+        if self._is_shut:
+            return
+        self.confirmed = reached
         for holder in list(self._holders):
             if not holder.release(reached):
                 del self._holders[holder]
+
+    def shut(self) -> None:
+        """Confirm nothing more: what becomes durable from now on may be missing at the life that comes."""
+        self._is_shut = True

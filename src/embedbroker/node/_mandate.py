@@ -154,7 +154,7 @@ class Mandate:
         """An orderly stop has begun; with ``fails_over`` a backup in sync is to take over."""
         self._hands_over = fails_over or self.gives_way
         self._standby.pause()
-        self._candidacy.give_up()
+        self._candidacy.withdraw()
         if self._incumbent is not None:
             self._incumbent.leave(hands_over=self._hands_over)
 

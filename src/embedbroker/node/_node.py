@@ -26,6 +26,7 @@ from ._connections import Connections
 from ._decisions import Decisions
 from ._dials import Dials
 from ._disk_answers import DiskAnswers
+from ._flush import Flush
 from ._gate import DurabilityGate
 from ._inputs import (
     Accepted,
@@ -54,8 +55,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Node"]
 
-# How long an orderly stop waits for the disk before it tells the clients. A sync takes milliseconds.
-FLUSH_SECONDS_MAX = 5.0
 
 # Members by themselves: looking one up in its enumeration costs more than the comparison, and each step compares.
 _RUNNING, _STOPPED = NodeState.RUNNING, NodeState.STOPPED
@@ -99,8 +98,7 @@ class Node:
         # When the next thing is due that has its time, as the host was told last.
         self._told_due = 0.0
         self._work_left = False
-        # An orderly stop has begun, clients still wait for the disk.
-        self._flushing = False
+        self._flush = Flush(self.kernel, self.journal)
         self._failure: str | None = None
         self._restoration: Restoration | None = None
         tell = lambda output: self._outputs.append(output)  # noqa: E731 - the list is another one in each step
@@ -146,7 +144,7 @@ class Node:
                 if input.connection < 0:
                     self.dials.on_bytes(input, now)
                 # What clients send while an orderly stop waits for the disk is not looked at.
-                elif not self._flushing or self._is_of_backup(input.connection):
+                elif not self._flush.is_under_way or self._is_of_backup(input.connection):
                     self.connections.on_bytes(input, now)
             case DiskDone():
                 if self._disk_answers.on_done(input, now) and self.state is not _RUNNING:
@@ -264,7 +262,7 @@ class Node:
         self.state = NodeState.STOPPED
         self._failure = failure
         self._check_due = None
-        self._flushing = False
+        self._flush.is_under_way = False
         self._restoration = None
         self._disk_answers.drop()
         if self._tenure is not None:
@@ -326,21 +324,11 @@ class Node:
             self._restoration = None
             self._leave(seal=False)
         else:
-            # What clients asked for by now is answered before they are told: calls that wait for the disk would be in
-            # doubt for nothing. What they send from now on is not looked at.
-            self._flushing = True
-            self._check_due = self._now.monotonic + FLUSH_SECONDS_MAX
-
-    def _is_flushed(self) -> bool:
-        """Whether everything that was accepted is carried out and durable, or took too long."""
-        journal = self.journal
-        if not self.kernel.chores.waiting and (journal is None or journal.point() <= journal.reached):
-            return True
-        return self._check_due is not None and self._now.monotonic >= self._check_due
+            self._check_due = self._flush.begin(self._now.monotonic)
 
     def _leave(self, *, seal: bool = True) -> None:
         """Say good-bye to everybody, and seal the journal if it is to be sealed."""
-        self._flushing = False
+        self._flush.is_under_way = False
         self._check_due = None
         self.connections.say_goodbye(self._mandate.backup if self._mandate is not None else None)
         if self.cluster is not None:
@@ -399,6 +387,7 @@ class Node:
             mandate.on_time(now)
         if self.state is NodeState.STOPPING and mandate.holds_up:
             self.connections.cut("the broker stops, and its backup is lost")
+            self.gate.shut()
             mandate.let_go()
         while mandate.copies.settle(self.journal, now):
             self._after_disk()
@@ -420,7 +409,7 @@ class Node:
             if kernel.has_work and now.monotonic <= self._disk_answers.sure_until:
                 stirred = True
                 kernel.run(self.config.work_per_step_max)
-        elif self._flushing:
+        elif self._flush.is_under_way:
             kernel.chores.run(self.config.work_per_step_max)
         elif self._restoration is not None and self._restoration.advance(self.config.work_per_step_max):
             identity, self._restoration = self._restoration.identity, None
@@ -433,7 +422,7 @@ class Node:
                 journal.on_tick(now)
             while journal.notes:
                 self._notice(Level.WARNING, journal.notes.pop(0))
-        if self._flushing and self._is_flushed():
+        if self._flush.is_under_way and self._flush.is_done(now.monotonic):
             self._leave()
         # Before what was gathered for peers is collected: a backup does work while the disk here does.
         works = mandate.copies.take_work(journal, now) if mandate is not None and journal is not None else None
@@ -444,7 +433,7 @@ class Node:
                 self.cluster.on_time()
             self.dials.collect(self._outputs, now)
             self._disk_answers.collect_words(self._outputs, now)
-        self._outputs += self._decisions.answers() if self._decisions.waiting else ()
+        self._outputs += self._decisions.answers(self.gate.confirmed) if self._decisions.waiting else ()
         if self.connections.dirty:
             stirred = True
             self.connections.collect(self._outputs)
@@ -453,7 +442,7 @@ class Node:
         self._work_left = stirred and (
             (self._restoration is not None and not self._restoration.waits)
             or (self.state is _RUNNING and kernel.has_work and sure)
-            or (self._flushing and bool(kernel.chores.waiting))
+            or (self._flush.is_under_way and bool(kernel.chores.waiting))
         )
         outputs, self._outputs = self._outputs, []
         if works is not None:

@@ -7,6 +7,7 @@ it claims into the record before it goes on. Refuses to know what an outcome lea
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from attrs import evolve
 
@@ -57,14 +58,15 @@ class Tenancy:
             return None
         number = activation.number_to_write()
         if number is not None:
-            self._keeper.write(evolve(self._keeper.record, activation=number), lambda: self._on_written(activation))
+            noted = partial(self._on_written, activation, number)
+            self._keeper.write(evolve(self._keeper.record, activation=number), noted)
         trial = activation.take_trial()
         if trial is not None and trial.verdict is not locks.Verdict.GRANTED and not self.is_live:
             activation.drop()
         return trial
 
-    def _on_written(self, activation: locks.Activation) -> None:
-        activation.on_written()
+    def _on_written(self, activation: locks.Activation, number: int) -> None:
+        activation.on_written(number)
         self._on_change()
 
     def leave(self) -> bool:

@@ -143,11 +143,58 @@ def _bench_of(request: pytest.FixtureRequest) -> Bench:
                 f"{request.fixturename} is for 'async def' tests; a plain one takes {request.fixturename}_blocking",
                 pytrace=False,
             )
+        _refuse_other_loops(request)
         from ._bench import Surface
 
-        item.stash[_BENCH] = _make_bench(request, Surface.VIRTUAL)
-    bench: Bench = item.stash[_BENCH]
-    return bench
+        bench = item.stash[_BENCH] = _make_bench(request, Surface.VIRTUAL)
+        if item.get_closest_marker("trio") is None:
+            _claim(item, bench)
+    found: Bench = item.stash[_BENCH]
+    return found
+
+
+def _refuse_other_loops(request: pytest.FixtureRequest) -> None:
+    """A mark that asks for asyncio is wrong here; that a plugin takes every async test for its own is not."""
+    item = request.node
+    parents = [*getattr(item.function, "pytestmark", []), *item.parent.iter_markers()]
+    wants = "asyncio" if any(mark.name == "asyncio" for mark in parents) else None
+    if "anyio_backend" in item.fixturenames:
+        backend = request.getfixturevalue("anyio_backend")
+        name = backend if isinstance(backend, str) else backend[0]
+        wants = name if name != "trio" else wants
+    if wants is not None:
+        pytest.fail(
+            f"{request.fixturename} runs its test in trio, and this one is marked to run in {wants}: "
+            f"remove the mark, or make it a plain test with {request.fixturename}_blocking",
+            pytrace=False,
+        )
+
+
+def _claim(item: pytest.Function, bench: Bench) -> None:
+    """Have an async test run on its bench, whatever other plugin takes async tests and however it does it."""
+
+    def runtest() -> None:
+        test = item.obj
+
+        def plain(**fixtures: Any) -> None:
+            import trio.abc
+
+            from ._run import run_test
+
+            clocks = [value for value in item.funcargs.values() if isinstance(value, trio.abc.Clock)]
+            if len(clocks) > 1:
+                raise pytest.UsageError("a test has one clock")
+            run_test(bench, lambda: test(**fixtures), clock=clocks[0] if clocks else None)
+
+        item.obj = plain
+        try:
+            pytest.Function.runtest(item)
+        finally:
+            item.obj = test
+
+    # The mark that pytest-asyncio, told to take all, has put on it would have it warn of a test that is not async.
+    item.own_markers[:] = [mark for mark in item.own_markers if mark.name != "asyncio"]
+    vars(item)["runtest"] = runtest
 
 
 def _make_bench(request: pytest.FixtureRequest, otherwise: Surface) -> Bench:
@@ -309,26 +356,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             return run_test(bench, test, **options)
 
         item.add_marker(pytest.mark.trio(run=run), append=False)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run an async test that uses a fixture of ours."""
-    bench = pyfuncitem.stash.get(_BENCH, None)
-    test = pyfuncitem.obj
-    if bench is None or not inspect.iscoroutinefunction(test):
-        return None
-    import trio.abc
-
-    from ._run import run_test
-
-    fixtures = pyfuncitem.funcargs
-    clocks = [value for value in fixtures.values() if isinstance(value, trio.abc.Clock)]
-    if len(clocks) > 1:
-        raise pytest.UsageError("a test has one clock")
-    wanted = {name: fixtures[name] for name in pyfuncitem._fixtureinfo.argnames}
-    run_test(bench, lambda: test(**wanted), clock=clocks[0] if clocks else None)
-    return True
 
 
 @pytest.hookimpl(wrapper=True)

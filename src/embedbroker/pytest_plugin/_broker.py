@@ -150,10 +150,20 @@ class ManagedBroker:
             self._following.surroundings = await self._place()
 
     async def stop(self, *, failover: bool = False) -> None:
-        """Stop it in an orderly way: clients are told. With ``failover`` a backup takes over."""
+        """Stop it in an orderly way: clients are told. With ``failover`` a backup takes over.
+
+        Raises:
+            WaitTimeout: it did not within 10 seconds, and was ended as by `crash`; its disk is slow, or its link held.
+        """
         self._following.require_running("stop")
         self._following.ended = "was stopped"
-        await self.broker.stop(failover=failover)
+        with trio.move_on_after(WAIT_S) as scope:
+            await self.broker.stop(failover=failover)
+        if scope.cancelled_caught:
+            self._following.ended = (
+                f"did not stop within {WAIT_S:g} s, and was ended: it waited for its disk, or its pair"
+            )
+            raise WaitTimeout(f"broker {self.name!r} {self._following.ended}")
 
     async def crash(self, *, torn: bool = False) -> None:
         """End it at once: nobody is told, and what its disk had not synced is lost.

@@ -59,7 +59,7 @@ class Following:
     def stepped(self, node: Node) -> None:
         self._node, self._kernel = node, node.kernel
         if self.role in (Role.LIVE, Role.ACTIVATING):
-            self.placed().ledger.stepped(node.kernel)
+            self.placed().ledger.stepped(node.kernel, node.gate.confirmed)
         self._around.waiting.changed()
 
     # -- what is known -------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ _EXAMPLES_MAX = 20
 
 @frozen
 class _Unsafe:
-    """Certain as soon as the store has reached ``point``."""
+    """Certain as soon as the broker confirms ``point``."""
 
     point: int
     queue: str
@@ -42,8 +42,12 @@ class GroupLedger:
         self._unsafe: deque[_Unsafe] = deque()
         self._was_killed = False
 
-    def stepped(self, kernel: Kernel) -> None:
-        """The broker that serves, or is about to, has taken a step."""
+    def stepped(self, kernel: Kernel, confirmed: int) -> None:
+        """The broker that serves, or is about to, has taken a step, and confirms up to that point of its store.
+
+        That is less than its store has reached when it stops without its backup: the journal ends in order, and nobody
+        is told that what was not on both disks is safe.
+        """
         if kernel is not self._kernel:
             if self._kernel is not None:
                 self._end()
@@ -51,7 +55,7 @@ class GroupLedger:
             kernel.events.routed.append(self._routed)
             kernel.events.settled.append(self._settle)
             kernel.events.queue_removed.append(self._removed)
-        while self._unsafe and self._unsafe[0].point <= kernel.store.reached:
+        while self._unsafe and self._unsafe[0].point <= confirmed:
             sure = self._unsafe.popleft()
             if sure.is_settlement:
                 self.ledger.acknowledged(sure.queue, sure.key, self._now())

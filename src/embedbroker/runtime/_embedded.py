@@ -18,6 +18,7 @@ from attrs import evolve, fields_dict
 
 from embedbroker.config import (
     BrokerConfig,
+    LockManager,
     PrimaryOnly,
     ReplicationBackup,
     ReplicationPrimary,
@@ -154,7 +155,10 @@ class EmbeddedBroker:
         Raises:
             BrokerFailed: it stopped by itself.
             IllegalStateException: it was stopped, or was not started.
+            TypeError: no role is given, or something that is none.
         """
+        if not roles or not all(isinstance(role, Role) for role in roles):
+            raise TypeError(f"wait_for_role takes one Role or several, not {roles!r}")
         await self._watch.wait_for(*roles)
 
     @property
@@ -348,6 +352,8 @@ def _check_policy(
             )
         if locks is not None:
             raise ValueError(f"ha_policy {type(policy).__name__} takes a lock_manager, not locks of a shared store")
+        if isinstance(lock_manager, LockManager):
+            raise TypeError("a LockManager(...) that names a class belongs into the lock_manager of the ha_policy")
         return
     if lock_manager is not None:
         raise ValueError(f"a lock_manager is for replicating brokers; the ha_policy is {type(policy).__name__}")

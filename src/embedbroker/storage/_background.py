@@ -57,6 +57,10 @@ class Background:
             if self._failed_in is not current:
                 self.lane.begin(self.supply.prepare(wall_ms))
             return
+        if not current.first_number:
+            # Behind a cut the next segment has not begun. What says which segments there were, and which were dropped,
+            # is in the last ones before it: merged, they would not say it any more.
+            return
         self._calls += 1
         if self._stopped or (self._calls % _CALLS_PER_LOOK and not at_leisure):
             return

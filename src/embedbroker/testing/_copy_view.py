@@ -30,6 +30,11 @@ class Stream:
         return self.state in ("copying", "handing over")
 
     @property
+    def is_alone(self) -> bool:
+        """Whether this broker confirms what no other has."""
+        return self.state in ("alone", "copying")
+
+    @property
     def is_in_sync(self) -> bool:
         return self.state == "synchronised"
 

@@ -31,8 +31,11 @@ def draw_group_plan(seed: int, mode: GroupMode | None = None) -> ScenarioPlan:
     random, plan = Random(f"replicas {seed}" if replicates else f"group {seed}"), draw_plan(seed)
     draw_faults = draw_replica_faults if replicates else draw_group_faults
     kinds = draw_faults(random, random.randint(_FAULTS_MIN, _FAULTS_MAX))
-    span_s = random.choice((0.5, 1.5, 3.0, 8.0))
+    span_s = random.choice((0.5, 1.5, 3.0, 5.0) if replicates else (0.5, 1.5, 3.0, 8.0))
     producers = plan.producers
+    if replicates:
+        # Copies come and go for seconds, and who has nothing to do meanwhile finds no fault with them.
+        producers = tuple([evolve(role, plan=evolve(role.plan, think_s=4 * role.plan.think_s)) for role in producers])
     if FaultKind.CLOCK_JUMP in kinds:
         # When a message expires is a matter of a broker's clock, and of which broker's nobody can say.
         producers = tuple([evolve(role, plan=evolve(role.plan, expire_chance=0.0)) for role in producers])

@@ -14,7 +14,7 @@ from attrs import define, evolve, field
 from embedbroker.config import BrokerConfig, ClusterConnection, ReplicationBackup, ReplicationPrimary, Role
 from embedbroker.locks import called
 from embedbroker.storage import DiskWork, JournalSettings, Lane, WriteAt
-from embedbroker.testing._copy_view import Stream, standing_of, stream_of
+from embedbroker.testing._copy_view import Standing, Stream, standing_of, stream_of
 from embedbroker.testing._disk import SimulatedDisk
 from embedbroker.testing._leases import SimulatedLockManager
 from embedbroker.testing._members import Members, Span
@@ -75,7 +75,7 @@ class ReplicaGroup:
             connection = ClusterConnection(
                 connector=name,
                 static_connectors=[each for each in plan.names if each != name],
-                retry_interval_ms=100,
+                retry_interval_ms=200,
                 call_timeout_ms=2_000,
                 check_period_ms=500,
                 connection_ttl_ms=2_000,
@@ -142,13 +142,13 @@ class ReplicaGroup:
                 self._check_replaced(other)
 
     def _check_replaced(self, host: NodeHost) -> None:
-        """Who is live beside the one that counts confirms no more than what that one had before."""
-        if host is self.members.active or not host.ready:
+        """Whoever was replaced has confirmed nothing on its own, and finds out with the first thing that it does."""
+        active = self.members.active
+        if host is active or not host.ready:
             return
         stream = stream_of(host)
-        if stream is not None and not (stream.is_in_sync or stream.is_held or stream.state == "handing over"):
-            active = self.members.active
-            self.scene.fail(f"{host.name} is live and {stream.state}, beside {active and active.name}")
+        if not host.frozen or (stream is not None and stream.is_alone):
+            self.scene.fail(f"{host.name} is live and {stream and stream.state}, beside {active and active.name}")
 
     # Who confirms
 
@@ -178,6 +178,8 @@ class ReplicaGroup:
             self.scene.fail(f"{host.name} confirms although its backup is lost")
         elif reached != before.reached and stream.is_in_sync and before.written is not None:
             self._check_copied(before.written, self.members.hosts[stream.to])
+        elif reached != before.reached and stream.is_alone and host.ready:
+            self._check_alone(host)
         if stream.is_held and not before.held_back and host.node.journal.point() > reached:
             before.held_back = True
             self.scene.hit(Moment.CONFIRMATION_HELD)
@@ -189,6 +191,12 @@ class ReplicaGroup:
         for write in work.operations:
             if isinstance(write, WriteAt) and not backup.disk.holds(write.file, write.offset, b"".join(write.data)):
                 self.scene.fail(f"what was written to {write.file} is confirmed, and {backup.name} lacks it")
+
+    def _check_alone(self, host: NodeHost) -> None:
+        """Nobody has a right to be live with what he has, if somebody else confirms without him."""
+        for other in self.members.hosts.values():
+            if other is not host and self._is_newest(standing_of(other)):
+                self.scene.fail(f"{host.name} confirms alone, and {other.name} may still be live")
 
     def _note_change(self, before: str, stream: Stream) -> None:
         if stream.is_in_sync:
@@ -214,11 +222,15 @@ class ReplicaGroup:
         held = [self.holder(host) for host in frozen] if self.plan.lease_s is None else []
         for host in self.members.awake:
             standing = standing_of(host)
-            if standing is None or not standing.in_sync or host.full or self.holder(host) in manager.cut_off:
+            if standing is None or host.full or self.holder(host) in manager.cut_off:
                 continue
-            if manager.holder(standing.node_id) in held:
-                continue
-            newest = manager.sequences.get(standing.node_id, 0)
-            if newest == standing.activation or (newest < 0 and standing.activation in (-newest, -newest - 1)):
+            if self._is_newest(standing) and manager.holder(standing.node_id) not in held:
                 return True
         return False
+
+    def _is_newest(self, standing: Standing | None) -> bool:
+        """Whether the lock manager lets somebody be live with such data."""
+        if standing is None or not standing.in_sync:
+            return False
+        newest = self.manager.sequences.get(standing.node_id, 0)
+        return newest == standing.activation or (newest < 0 and standing.activation in (-newest, -newest - 1))

@@ -8,6 +8,7 @@ import re
 import select
 import shutil
 import signal
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -189,6 +190,21 @@ def test_messages_that_were_delivered_too_often_are_looked_for_where_the_users_f
     # A connection that is reset gives back what was delivered, and once is too often here.
     figures = drilled("--rounds", "2", "--fault", "partition", "--config", file.path, ha="none")
     assert figures["dead_lettered"] > 0
+
+
+def test_brokers_that_do_not_start_leave_nothing_in_the_way_of_the_next_drill(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ports = iter([taken.getsockname()[1], next(_free_ports())])
+        files = write_files(tmp_path, Ha.SHARED_STORE, ports, relayed=False)
+        primary, backup = (str(file.path) for file in files)
+        options = ["drill", "--ha", "shared-store", "--config", primary, "--backup-config", backup]
+        result = CliRunner().invoke(commands, options)
+    assert result.exit_code == 3, result.output
+    assert "Address already in use" in result.stderr
+    kept = re.search(r"what the brokers wrote is in (\S+)\n", result.stderr)
+    assert kept is not None
+    shutil.rmtree(kept[1])
+    assert list((tmp_path / "store" / "journal").iterdir()) == []
 
 
 def test_a_journal_with_something_in_it_is_left_alone(tmp_path: Path) -> None:

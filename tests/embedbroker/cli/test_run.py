@@ -308,3 +308,16 @@ def test_every_command_has_a_line_of_help() -> None:
     assert ended.returncode == 0
     for name in ("run", "drill", "perf", "send", "receive", "browse", "journal"):
         assert f"\n  {name} " in ended.stdout, os.linesep + ended.stdout
+
+
+def test_output_on_a_full_disk_does_not_end_a_broker() -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [*COMMAND, "run", "--json", "--port", "0", "--until-eof"],
+            input="",
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -32,7 +32,7 @@ from tests.embedbroker.node.transcript import Transcript, _Conversation, _Replay
 
 __all__ = ["Scene", "replay"]
 
-PORTS = {"A": "64617", "B": "64717"}
+PORTS = {"A": "64617", "B": "64717", "C": "64817"}
 
 
 @frozen
@@ -119,8 +119,9 @@ class _ClusterReplay(_Replay):
     def _on_client_frame(self, conversation: _Conversation, data: bytes) -> None:
         if data[4] == PacketType.NODE_ANNOUNCE:
             packet = decode_packet(data, 0, len(data), 136, True)
-            assert isinstance(packet, NodeAnnounce) and packet.node_id == self._recorded_id
-            data = encode_packet(packet.replace(node_id=self.stage.node.node_id), CONTROL_CHANNEL, 136)
+            assert isinstance(packet, NodeAnnounce)
+            if packet.node_id == self._recorded_id:
+                data = encode_packet(packet.replace(node_id=self.stage.node.node_id), CONTROL_CHANNEL, 136)
         super()._on_client_frame(conversation, data)
 
     def _on_line(self, line: Line) -> None:

@@ -13,9 +13,9 @@ from .test_votes import Booth, place, town
 # -- a voter -------------------------------------------------------------------------------------------------------
 
 
-def question(activation: int, by: str, ballot: int, *, withdraws: bool = False) -> LiveVote:
+def question(activation: int, by: str, ballot: int, *, withdrawn: bool = False) -> LiveVote:
     """A backup wants to take over from "p", or does so no more."""
-    return LiveVote(False, "p", str(Bid(activation, connector_text(place(by)), withdraws=withdraws, ballot=ballot)))
+    return LiveVote(False, "p", str(Bid(activation, connector_text(place(by)), withdrawn=withdrawn, attempt=ballot)))
 
 
 def booth() -> Booth:
@@ -26,9 +26,7 @@ def booth() -> Booth:
 
 
 def withdraw(voter: Booth, activation: int, by: str, ballot: int) -> None:
-    assert voter.ask(question(activation, by, ballot, withdraws=True)) == []
-    while voter.shelf.asked:
-        voter.shelf.turn()
+    assert not voter.answer(question(activation, by, ballot, withdrawn=True)).vote
 
 
 def test_a_word_that_was_given_back_is_free_for_that_activation_and_not_for_an_earlier_one() -> None:
@@ -60,6 +58,13 @@ def test_a_withdrawal_that_comes_late_does_not_take_the_word_of_a_later_ballot()
     assert not again.answer(question(4, "c", 3)).vote
 
 
+def test_a_question_that_comes_late_does_not_make_a_late_withdrawal_of_it_good() -> None:
+    voter = booth()
+    assert voter.answer(question(4, "b", 2)).vote and voter.answer(question(4, "b", 1)).vote
+    withdraw(voter, 4, "b", 1)
+    assert not voter.answer(question(4, "c", 3)).vote
+
+
 def test_nobody_withdraws_for_others_and_who_has_no_word_withdraws_nothing() -> None:
     voter = booth()
     withdraw(voter, 4, "b", 1)
@@ -73,7 +78,7 @@ def test_nobody_withdraws_for_others_and_who_has_no_word_withdraws_nothing() -> 
 def test_a_withdrawal_behind_a_question_that_waits_for_the_disk_is_done_after_it() -> None:
     voter = booth()
     answers = voter.ask(question(4, "b", 1))
-    voter.ask(question(4, "b", 1, withdraws=True))
+    voter.ask(question(4, "b", 1, withdrawn=True))
     others = voter.ask(question(4, "c", 2))
     while voter.shelf.asked:
         voter.shelf.turn()
@@ -83,10 +88,10 @@ def test_a_withdrawal_behind_a_question_that_waits_for_the_disk_is_done_after_it
 
 def test_an_answer_says_which_ballot_it_is_for_and_none_to_a_question_of_artemis() -> None:
     voter = booth()
-    assert voter.answer(question(4, "b", 17)) == LiveVote(True, "p", "embedbroker ballot=17 ")
+    assert voter.answer(question(4, "b", 17)) == LiveVote(True, "p", "embedbroker attempt=17 ")
     there = connector_text(place("q"))
-    stay = LiveVote(True, "q", str(Bid(4, there, ballot=18)))
-    assert voter.answer(stay) == LiveVote(True, "q", f"embedbroker ballot=18 {there}")
+    stay = LiveVote(True, "q", str(Bid(4, there, attempt=18)))
+    assert voter.answer(stay) == LiveVote(True, "q", f"embedbroker attempt=18 {there}")
     assert voter.answer(LiveVote(True, "q")) == LiveVote(True, "q", there)
 
 
@@ -143,7 +148,6 @@ class Asker:
         self.ballot.begin(0.0, 0.0)
         self.go_on(0.0)
 
-    @property
     def won(self) -> bool | None:
         return self.ballot.won
 
@@ -152,13 +156,13 @@ class Asker:
         self.ballot.on_time(now)
 
     def hears(self, voter: str, yes: bool, number: int) -> None:
-        text = f"embedbroker ballot={number} " if number else None
+        text = f"embedbroker attempt={number} " if number else None
         reply = QuorumVoteReply("handler", encode_vote(LiveVote(yes, "p", text)))
         self.ballot.on_reply(cast(ControlLink, self.others.peers[voter]), reply, self.others.now.monotonic)
 
     def number(self) -> int:
         """Of the ballot that "a" was asked in last."""
-        return [bid for bid in self.others.peers["a"].bids() if not bid.withdraws][-1].ballot
+        return [bid for bid in self.others.peers["a"].bids() if not bid.withdrawn][-1].attempt
 
 
 def test_a_lost_round_is_withdrawn_where_the_word_may_have_been_given() -> None:
@@ -166,12 +170,12 @@ def test_a_lost_round_is_withdrawn_where_the_word_may_have_been_given() -> None:
     number = asker.number()
     asker.hears("a", True, number)
     asker.hears("b", False, number)
-    assert [[bid.withdraws for bid in asker.others.peers[name].bids()] for name in "abc"] == [
+    assert [[bid.withdrawn for bid in asker.others.peers[name].bids()] for name in "abc"] == [
         [False, True],
         [False],
         [False, True],
     ]
-    assert asker.others.peers["a"].bids()[-1].ballot == number
+    assert asker.others.peers["a"].bids()[-1].attempt == number
 
 
 def test_an_artemis_that_said_yes_is_not_asked_again_by_a_withdrawal() -> None:
@@ -179,7 +183,7 @@ def test_an_artemis_that_said_yes_is_not_asked_again_by_a_withdrawal() -> None:
     asker.hears("a", True, 0)
     asker.hears("b", False, asker.number())
     asker.hears("c", False, asker.number())
-    assert [bid.withdraws for bid in asker.others.peers["a"].bids()] == [False]
+    assert [bid.withdrawn for bid in asker.others.peers["a"].bids()] == [False]
 
 
 def test_a_late_answer_to_an_earlier_round_does_not_count() -> None:
@@ -192,20 +196,20 @@ def test_a_late_answer_to_an_earlier_round_does_not_count() -> None:
     assert second != first
     for name in "abc":
         asker.hears(name, True, first)
-    assert asker.won is None
+    assert asker.won() is None
     for name in "abc":
         asker.hears(name, True, second)
-    assert asker.won is True
-    assert not asker.others.peers["a"].bids()[-1].withdraws
+    assert asker.won() is True
+    assert not asker.others.peers["a"].bids()[-1].withdrawn
 
 
 def test_a_vote_that_is_won_but_of_no_use_is_withdrawn() -> None:
     asker = Asker()
     for name in "abc":
         asker.hears(name, True, asker.number())
-    assert asker.won is True
+    assert asker.won() is True
     asker.ballot.withdraw()
-    assert all(asker.others.peers[name].bids()[-1].withdraws for name in "abc")
+    assert all(asker.others.peers[name].bids()[-1].withdrawn for name in "abc")
     assert asker.ballot.next_deadline() is None
 
 

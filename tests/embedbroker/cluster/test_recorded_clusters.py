@@ -51,6 +51,13 @@ SCENES = {
     "client-failover-xa-rp": [PRIMARY, Scene("B", 8.68)],
     "client-failover-xa-ss": [PRIMARY, Scene("B", 11.26)],
     "client-reattach-then-failover-ss": [PRIMARY, LATE],
+    "client-failback-rp": [
+        Scene("A", 77.015, (Heard(78.038, "B", backup=True),)),
+        Scene("B", 5.0, (Heard(76.49, "A", backup=True),)),
+    ],
+    "replication-already-replicating": [PRIMARY],
+    "replication-quorum-vote": [Scene("C", 0.5)],
+    "replication-quorum-vote-unanswered": [Scene("C", 0.5)],
 }
 
 STORE = "the backup has no messages and branches of the primary here: that is what a shared store or replication is for"
@@ -58,6 +65,9 @@ KILLED = "the recorded broker was killed, or frozen, before it answered"
 SYNCHRONISED = "a live broker tells of a replicating backup twice: once when it is in sync, which nobody is here"
 UNSEEN = "Artemis learns the refused broker by subscribing to it; ours listens to nobody who does not let it in"
 FOREIGN = "replication is between embedbrokers: a backup of another make is refused, where Artemis took it"
+ANSWERED = "a broker of Artemis that does not replicate never answers a vote, and is waited for; ours answers always"
+MEMBERS = "Artemis tells of members in no order; what it hears of them on links of its own is not in the recording"
+BRIDGED = "messages stay on their broker: the request that a bridge of Artemis begins with is refused"
 CLOSED = "the recorded connection was closed before its last answer"
 
 # By scenario and broker: connection and channel of the lanes that differ.
@@ -68,6 +78,11 @@ EXPLAINED: dict[tuple[str, str], dict[tuple[int, int], str]] = {
         (3, 3): FOREIGN,
         (4, 0): SYNCHRONISED,
     },
+    ("client-failback-rp", "A"): {(12, 3): FOREIGN},
+    ("client-failback-rp", "B"): {(9, 0): FOREIGN, (9, 3): FOREIGN},
+    ("replication-already-replicating", "A"): {(5, 3): FOREIGN, (6, 3): FOREIGN},
+    ("replication-quorum-vote", "C"): {(11, 0): MEMBERS, (12, 0): MEMBERS, (12, 11): BRIDGED},
+    ("replication-quorum-vote-unanswered", "C"): {(10, 3): ANSWERED, (11, 3): ANSWERED},
     ("cluster-password-wrong", "A"): {(1, 0): UNSEEN, (2, 0): UNSEEN, (5, 0): CLOSED},
     ("client-commit-while-failing-over-ss", "A"): {(3, 11): KILLED},
     ("client-failover-commit-inflight-ss", "A"): {(3, 11): KILLED},
@@ -78,6 +93,9 @@ EXPLAINED: dict[tuple[str, str], dict[tuple[int, int], str]] = {
     ("client-failover-xa-rp", "B"): {(5, 11): STORE, (5, 12): STORE, (6, 11): STORE},
     ("client-failover-xa-ss", "B"): {(4, 11): STORE, (4, 12): STORE, (5, 11): STORE},
 }
+
+# Artemis hangs up on the backup that it has handed over to; to a node without a backup it is anybody, who does that.
+HUNG_UP = {("client-failback-rp", "B"): {9}}
 
 CASES = [(name, scene) for name, scenes in SCENES.items() for scene in scenes]
 
@@ -90,7 +108,7 @@ def test_a_node_in_the_place_of_a_recorded_broker_says_the_same(name: str, scene
     different = {lane: text for lane in lanes if (text := transcript.difference_in(*lane))}
     assert {lane: text for lane, text in different.items() if lane not in explained} == {}
     assert set(explained) == set(different)
-    assert transcript.recorded_closed == transcript.closed
+    assert transcript.recorded_closed == transcript.closed | HUNG_UP.get((name, scene.broker), set())
 
 
 def test_every_recording_is_replayed() -> None:

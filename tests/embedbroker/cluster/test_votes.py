@@ -125,14 +125,15 @@ class Booth:
         return answers[0]
 
 
-def stay(name: str, activation: int) -> LiveVote:
+def stay(name: str, activation: int, attempt: int = 0, *, withdrawn: bool = False) -> LiveVote:
     """The question of a live broker that lost its backup."""
-    return LiveVote(True, name, str(Bid(activation, connector_text(place(name)))))
+    bid = Bid(activation, connector_text(place(name)), attempt=attempt, withdrawn=withdrawn)
+    return LiveVote(True, name, str(bid))
 
 
-def take_over(name: str, activation: int, by: str) -> LiveVote:
+def take_over(name: str, activation: int, by: str, attempt: int = 0) -> LiveVote:
     """The question of a backup that lost its live broker."""
-    return LiveVote(False, name, str(Bid(activation, connector_text(place(by)))))
+    return LiveVote(False, name, str(Bid(activation, connector_text(place(by)), attempt=attempt)))
 
 
 def test_recorded_votes_are_read_and_written_byte_for_byte() -> None:
@@ -242,6 +243,30 @@ def test_a_voter_that_is_killed_between_two_requests_does_not_give_its_word_twic
     assert again.answer(stay("p", 4)).vote is (turns == 2)
 
 
+def test_a_question_that_was_withdrawn_leaves_its_word_to_others_and_that_is_kept_as_well() -> None:
+    topology = town("p", "q")
+    booth = Booth(topology)
+    assert booth.answer(stay("p", 4)).vote
+    topology.drop("p", 10)
+    assert not booth.answer(take_over("p", 4, by="b")).vote
+    assert not booth.answer(stay("p", 4, withdrawn=True)).vote
+    again = Booth(topology, booth.shelf)
+    assert again.answer(take_over("p", 4, by="b")).vote
+    assert not again.answer(stay("p", 4, withdrawn=True)).vote and again.shelf.asked == []
+    assert not again.answer(take_over("p", 4, by="c")).vote
+
+
+def test_what_was_withdrawn_before_takes_nothing_that_was_given_since() -> None:
+    topology = town("p", "q")
+    booth = Booth(topology)
+    assert booth.answer(stay("p", 4, attempt=1)).vote and booth.answer(stay("p", 4, attempt=2)).vote
+    assert booth.answer(stay("p", 4, attempt=1)).vote, "it comes late, and the word is this asker's"
+    booth.answer(stay("p", 4, attempt=1, withdrawn=True))
+    topology.drop("p", 10)
+    assert not booth.answer(take_over("p", 4, by="b")).vote
+    assert not Booth(topology, booth.shelf).answer(take_over("p", 4, by="b")).vote
+
+
 def test_questions_wait_for_each_other_and_see_what_has_changed_meanwhile() -> None:
     topology = town("p", "q", "r")
     booth = Booth(topology)
@@ -334,8 +359,9 @@ def test_the_text_of_a_vote_is_what_artemis_writes_and_hides_passwords() -> None
 
 
 def test_a_bid_travels_as_text_and_texts_of_others_are_none() -> None:
-    bid = Bid(7, connector_text(place("p")))
-    assert Bid.read(str(bid)) == bid
+    bid = Bid(7, connector_text(place("p")), attempt=3)
+    again = Bid.read(str(bid))
+    assert again is not None and again == bid and (again.attempt, again.withdrawn) == (3, False)
     start = Bid.read(str(Bid(7, bid.asker, starts=True)))
     assert start is not None and start.starts and not bid.starts
     assert Bid.read(None) is None

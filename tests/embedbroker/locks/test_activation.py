@@ -33,7 +33,7 @@ class Broker:
         number = activation.number_to_write()
         if number is not None and self.notes:
             self.number = number
-            activation.on_written()
+            activation.on_written(number)
         work = activation.take_work(now)
         if work is not None:
             self.do(work)
@@ -208,7 +208,7 @@ def test_a_broker_that_was_frozen_behind_its_claim_ends_when_another_one_went_on
     pair.now += 10.0
     assert backup.tries() is Verdict.GRANTED
     pair.brokers.append(primary)
-    primary.activation.on_written()
+    primary.activation.on_written(2)
     pair.settle()
     assert primary.failure() is not None
     assert pair.number == backup.number == 3
@@ -295,3 +295,75 @@ def test_leaving_ends_also_without_the_manager_and_in_the_middle_of_an_attempt(r
     primary.do(work)
     pair.settle()
     assert primary.over()
+
+
+def test_a_lease_that_is_not_sure_any_more_ends_an_attempt_and_not_the_broker() -> None:
+    """1. A backup takes the lease. 2. The manager stalls for longer than the lease is sure. 3. It answers again."""
+    pair = Pair(lease_s=3.0)
+    backup = pair.broker("b")
+    activation = backup.activation
+    activation.try_to_activate(0, pair.now)
+    while pair.manager.holder(KEY) is None:
+        assert backup.turn()
+    late = activation.take_work(pair.now)
+    assert late is not None
+    pair.now += 2.9
+    activation.on_time(pair.now)
+    trial = activation.take_trial()
+    assert trial is not None and trial.verdict is Verdict.FAILED and activation.failure is None
+    backup.do(late)
+    pair.settle()
+    assert pair.manager.holder(KEY) is None and not activation.holds
+    assert backup.tries() is Verdict.GRANTED
+
+
+def test_a_lease_that_was_taken_away_in_an_attempt_is_asked_for_again() -> None:
+    pair = Pair()
+    backup = pair.broker("b")
+    backup.notes = False  # the attempt stands where the number is to be noted
+    backup.activation.try_to_activate(0, pair.now)
+    while pair.number == 0:
+        backup.turn()
+    pair.manager.revoke(KEY)
+    pair.now += 0.6
+    backup.turn()
+    trial = backup.activation.take_trial()
+    assert trial is not None and trial.verdict is Verdict.FAILED and backup.failure() is None
+    backup.activation.on_written(1)  # of the attempt that is over
+    backup.notes = True
+    assert backup.tries() is Verdict.GRANTED and pair.manager.holder(KEY) == "b"
+
+
+def test_a_number_claimed_by_somebody_who_is_gone_leaves_nobody_behind() -> None:
+    """1. P looks, to go on without its backup, and is frozen; its lease ends. 2. B has the lease and looks as well.
+    3. P wakes up, claims the next number, and finds out. 4. B's claim fails; nothing was confirmed without it."""
+    pair = Pair()
+    primary, backup = pair.broker("p"), pair.broker("b")
+    assert primary.tries() is Verdict.GRANTED
+    backup.number = primary.number
+    primary.activation.renew(primary.number, pair.now)
+    primary.turn()
+    pair.manager.revoke(KEY)
+    backup.activation.try_to_activate(backup.number, pair.now)
+    while pair.manager.holder(KEY) is None:
+        assert backup.turn()
+    backup.turn()
+    primary.turn()
+    primary.dies()
+    assert backup.outcome() is Verdict.FAILED
+    backup.activation.drop()
+    assert backup.tries() is Verdict.GRANTED and backup.number == 3
+
+
+def test_an_attempt_for_another_node_waits_until_the_former_lease_is_given_back() -> None:
+    pair = Pair()
+    backup = pair.broker("b")
+    assert backup.tries() is Verdict.GRANTED
+    backup.activation.drop()
+    giving = backup.activation.take_work(pair.now)
+    assert giving is not None
+    backup.activation.change_key("another node")
+    backup.activation.try_to_activate(1, pair.now)
+    backup.do(giving)
+    work = backup.activation.take_work(pair.now)
+    assert work is not None and {operation.key for operation in work.operations} == {"another node"}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from attrs import evolve
 
 from embedbroker.config import ReplicationBackup, ReplicationPrimary, Role
-from embedbroker.node import DiskDone, SendBytes, Stopped
+from embedbroker.node import BranchDecided, DecideBranch, DiskDone, Input, Output, SendBytes, Stopped
 from embedbroker.storage import Lane, Read
-from embedclient.model import Instant
+from embedclient.model import Instant, Xid
 from tests.simulation.store_group import Writer
 
 from .replicating import BACKUP, PRIMARY, Brokers, goes_on, pair
@@ -85,6 +86,30 @@ def test_a_stop_without_a_backup_and_without_an_answer_of_the_lock_manager_ends(
     brokers.run(0.1)
     brokers.hosts["p"].stop()
     brokers.until_role("p", Role.STOPPED, 10.0)
+
+
+def test_a_broker_that_stops_without_its_backup_confirms_no_decision_about_a_branch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    brokers, _writer = pair(lease_s=60.0)
+    assert brokers.manager is not None
+    brokers.manager.reachable = False
+    brokers.crash("q")
+    brokers.run(0.1)
+    node, answers = brokers.node("p"), list[BranchDecided]()
+    step = node.step
+
+    def listen(input: Input, now: Instant) -> list[Output]:
+        outputs = step(input, now)
+        answers.extend(output for output in outputs if isinstance(output, BranchDecided))
+        return [output for output in outputs if not isinstance(output, BranchDecided)]
+
+    monkeypatch.setattr(node, "step", listen)
+    # It waits behind what the writer has sent by now, which no backup has.
+    brokers.hosts["p"].step(DecideBranch(1, Xid(7, b"branch", b"transaction"), commit=True))
+    brokers.hosts["p"].stop()
+    brokers.until_role("p", Role.STOPPED, 10.0)
+    assert answers == []
 
 
 def test_a_lock_manager_that_is_not_there_at_the_start_is_asked_until_it_is() -> None:
@@ -214,6 +239,20 @@ def test_a_broker_that_starts_again_before_the_others_noticed_its_death_does_not
 def words(brokers: Brokers, name: str) -> object:
     """To whom a broker gave its word."""
     return brokers.hosts[name].disk.run((Read("votes.state", 0, 4096),))[0]
+
+
+def test_two_that_each_have_the_word_of_one_do_not_wait_for_ever() -> None:
+    """p is cut off from q and from y: x tells p that it may go on, y tells q that it may take over. Neither has enough,
+    so p stops, and does not keep its word from q."""
+    brokers, writer = three_pairs()
+    writer.brokers = ("q",)
+    brokers.part("p", "qy")
+    brokers.until_role("p", Role.STOPPED)
+    assert "not enough of the cluster sees this broker: 1 could be asked" in (brokers.failures["p"] or "")
+    brokers.until_role("q", Role.LIVE)
+    for link in brokers.network.between("writer", "p"):
+        link.cut("p is gone")
+    goes_on(brokers, writer, "q")
 
 
 def test_who_takes_over_from_a_voter_has_given_the_same_words() -> None:

@@ -113,6 +113,86 @@ def test_pytest_trio_runs_its_fixtures_and_ours_in_virtual_time(inner: Inner) ->
     result.assert_outcomes(passed=3 * len(PAIR_MODES) + 1)
 
 
+UNKNOWN_MARKS = ("-W", "ignore::pytest.PytestUnknownMarkWarning")
+OTHERS = """
+    import asyncio, inspect, pytest
+
+    class AsyncioItem(pytest.Function):  # as pytest-asyncio has them
+        def runtest(self):
+            test = self.obj
+            self.obj = lambda **given: asyncio.run(test(**given))
+            super().runtest()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_pycollect_makeitem(collector):
+        found = yield
+        return [takes(item) for item in found] if isinstance(found, list) else found
+
+    def takes(item):
+        if not inspect.iscoroutinefunction(item.obj):
+            return item
+        item.add_marker("asyncio")
+        taken = AsyncioItem.from_parent(
+            item.parent, name=item.name, callspec=getattr(item, "callspec", None), callobj=item.obj,
+            fixtureinfo=item._fixtureinfo, keywords=item.keywords, originalname=item.originalname,
+        )
+        taken.own_markers = item.own_markers
+        return taken
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pyfunc_call(pyfuncitem):  # as anyio has it, and pytest-asyncio where it warns
+        if inspect.iscoroutinefunction(pyfuncitem.obj):
+            raise AssertionError("run by another plugin")
+        assert pyfuncitem.get_closest_marker("asyncio") is None or not pyfuncitem.name.startswith("test_ours")
+"""
+
+
+def test_plugins_that_take_every_async_test_leave_ours_alone(inner: Inner, pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(OTHERS)
+    result = inner(
+        """
+        async def test_ours(broker_pair):
+            await put(broker_pair.url, "before")
+            await broker_pair.failover()
+            await trio.sleep(60)
+
+        async def test_of_theirs():
+            import asyncio
+            await asyncio.sleep(0)
+        """,
+        *UNKNOWN_MARKS,
+    )
+    result.assert_outcomes(passed=len(PAIR_MODES) + 1)
+
+
+def test_a_mark_that_asks_for_asyncio_is_refused(inner: Inner) -> None:
+    result = inner(
+        """
+        @pytest.mark.asyncio
+        async def test_asyncio(embedded_broker):
+            pass
+
+        @pytest.mark.asyncio
+        class TestClass:
+            async def test_asyncio_too(self, embedded_broker):
+                pass
+
+        @pytest.fixture(params=["asyncio", ("trio", {})])
+        def anyio_backend(request):
+            return request.param
+
+        @pytest.mark.anyio
+        @pytest.mark.usefixtures("anyio_backend")
+        async def test_anyio(embedded_broker):
+            await trio.sleep(60)
+        """,
+        *UNKNOWN_MARKS,
+    )
+    result.assert_outcomes(errors=3, passed=1)
+    said = "embedded_broker runs its test in trio, and this one is marked to run in asyncio: remove the mark, or make *"
+    result.stdout.fnmatch_lines([f"*{said}"] * 3)
+
+
 def test_other_async_tests_are_left_to_others(inner: Inner) -> None:
     result = inner("async def test_it(): pass")
     result.assert_outcomes(failed=1)

@@ -62,3 +62,25 @@ def test_a_failover_costs_little_more_than_a_broker(kind: str) -> None:
     times = [(cpu_seconds(lambda: with_a_failover(kind)), cpu_seconds(with_one_broker)) for _ in range(ROUNDS)]
     failover, one = (min(column) for column in zip(*times, strict=True))
     assert failover / one < RATIO_MAX, f"{failover * 1000:.1f} ms against {one * 1000:.1f} ms"
+
+
+@pytest.mark.parametrize("kind", PAIR_MODES)
+def test_a_thousand_failovers_fit_into_a_minute_of_one_core(kind: str) -> None:
+    failovers = 10
+
+    def back_and_forth() -> None:
+        one = bench()
+        pair = one.pair(kind)
+
+        async def body() -> None:
+            async with ConnectionFactory(pair.url).connect() as connection, connection.session() as session:
+                for _ in range(failovers):
+                    await session.create_producer(ORDERS).send("before")
+                    gone = pair.live
+                    await pair.failover()
+                    await gone.restart()
+
+        run_test(one, body)
+
+    each_s = min(cpu_seconds(back_and_forth) for _ in range(3)) / failovers
+    assert 1_000 * each_s < 60, f"{each_s * 1000:.1f} ms each"

@@ -241,6 +241,37 @@ def test_a_partition_ends_replication_and_not_the_live_broker(inner: Inner) -> N
     result.assert_outcomes(passed=1, deselected=len(PAIR_MODES) - 1)
 
 
+def test_what_a_broker_that_stops_without_its_backup_never_confirmed_is_not_lost(inner: Inner) -> None:
+    result = inner(
+        """
+        async def test_it(broker_pair):
+            pair = broker_pair
+            async with ConnectionFactory(pair.url).connect() as connection, connection.session() as session:
+                producer = session.create_producer(ORDERS)
+                await producer.send("confirmed")
+                pair.link.partition()
+
+                async def send():
+                    with pytest.raises(JMSException):
+                        await producer.send("on one disk, and never confirmed")
+
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(send)
+                    await trio.sleep(0.1)
+                    nursery.start_soon(pair.primary.stop)
+                    await trio.sleep(0.1)
+                    pair.link.cut()  # while the broker that stops waits for what its backup has to say
+                    pair.link.heal()
+                assert await pair.wait_live() is pair.backup
+            assert [message.body for message in await pair.live.messages("orders")] == ["confirmed"]
+            pair.assert_nothing_lost()
+        """,
+        "-k",
+        "replication",
+    )
+    result.assert_outcomes(passed=1, deselected=len(PAIR_MODES) - 1)
+
+
 def test_each_broker_that_replicates_has_its_own_disk(inner: Inner) -> None:
     result = inner(
         """

@@ -38,6 +38,7 @@ def test_a_pair_goes_back_and_forth_and_loses_nothing(inner: Inner, options: tup
         async def test_back_and_forth(broker_pair):
             pair = broker_pair
             assert (pair.live, pair.standby) == (pair.primary, pair.backup)
+            assert pair.url.endswith("?ha=true&reconnectAttempts=-1&retryInterval=100")
             await put(pair.url, "one")
             assert await pair.failover() is pair.live is pair.backup
             assert pair.primary.role is Role.STOPPED

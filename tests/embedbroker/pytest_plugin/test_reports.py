@@ -149,17 +149,30 @@ def test_tasks_files_and_locks_that_are_left_are_told(inner: Inner) -> None:
             bench = broker_pair._around
             bench._groups[0].locks.open("somebody").run((Acquire(Lock.FAILBACK),))
 
+        async def test_socket(embedded_broker):
+            port = embedded_broker._following.placed().port
+            await embedded_broker.stop()
+            kept.extend(await port.listen(None))
+
+        async def close_what_is_kept():
+            while kept:
+                kept.pop().close()
+
+        def test_that_closes_it():
+            trio.run(close_what_is_kept)
+
         kept = []
         from embedbroker.locks import Acquire, Lock
         """,
         "--embedbroker-real",
     )
-    result.assert_outcomes(failed=2 + len(PAIR_MODES), passed=1)
+    result.assert_outcomes(failed=3 + len(PAIR_MODES), passed=2)
     result.stdout.fnmatch_lines(
         [
             "*LeftBehind: left behind by this test: 1 tasks",
             "*LeftBehind: left behind by this test: the open file */left",
             "*LeftBehind: left behind by this test: the lock FAILBACK of somebody",
+            "*LeftBehind: left behind by this test: the listener of broker, *, the listener of broker, *",
         ]
     )
 
@@ -180,3 +193,20 @@ def test_a_test_leaves_nothing_of_its_brokers_to_the_next(inner: Inner, options:
         *options,
     )
     result.assert_outcomes(passed=3 * len(PAIR_MODES))
+
+
+def test_a_lease_that_is_left_is_told(inner: Inner) -> None:
+    result = inner(
+        """
+        async def test_it(broker_pair):
+            manager = broker_pair._around._groups[0].leases
+            node_id = broker_pair.live.broker.node_id
+            await broker_pair.backup.stop()
+            await broker_pair.primary.stop()
+            assert manager.take(node_id, manager.open("somebody"))
+        """,
+        "-k",
+        "replication",
+    )
+    result.assert_outcomes(failed=1, deselected=len(PAIR_MODES) - 1)
+    result.stdout.fnmatch_lines(["*LeftBehind: left behind by this test: the lease of somebody"])

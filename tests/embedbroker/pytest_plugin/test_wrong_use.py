@@ -124,6 +124,30 @@ def test_a_broker_that_does_not_come_up_does_not_hold_the_test(inner: Inner) -> 
     result.assert_outcomes(passed=1 + len(PAIR_MODES))
 
 
+def test_a_broker_that_does_not_stop_is_ended_and_does_not_hold_the_test(inner: Inner) -> None:
+    result = inner(
+        """
+        async def test_it(broker_pair):
+            pair = broker_pair
+            await put(pair.url, "safe")
+            for broker in pair.brokers:
+                broker.disk.slow_down(1000)
+            with pytest.raises(WaitTimeout, match="'primary' did not stop within 10 s, and was ended: it waited for"):
+                await pair.primary.stop()
+            with pytest.raises(IllegalStateException, match="'primary' did not stop within 10 s"):
+                await pair.primary.assert_message("orders")
+            for broker in pair.brokers:
+                broker.disk.heal()
+            if pair.backup.is_running:
+                await pair.backup.stop()
+            await pair.start()
+            await pair.assert_message("orders", "safe")
+            pair.assert_nothing_lost()
+        """
+    )
+    result.assert_outcomes(passed=len(PAIR_MODES))
+
+
 def test_a_failed_wait_points_at_the_line_of_the_test(inner: Inner) -> None:
     result = inner(
         """

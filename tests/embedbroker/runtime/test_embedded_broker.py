@@ -5,11 +5,12 @@ from __future__ import annotations
 import socket
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 
-from embedbroker import BrokerConfig, EmbeddedBroker
+from embedbroker import BrokerConfig, EmbeddedBroker, Role
 from embedbroker.node import Input, Output
 from embedbroker.runtime._disk import FileDisk
 from embedbroker.storage import DiskFault, DiskOperation, FaultKind
@@ -262,3 +263,10 @@ def test_an_exception_in_the_scope_of_a_thread_leaves_as_it_is() -> None:
     with pytest.raises(KeyError) as caught, EmbeddedBroker.in_thread():
         raise mine
     assert caught.value is mine
+
+
+@pytest.mark.parametrize("roles", [(), ("live",), (Role.LIVE, None)])
+async def test_only_roles_can_be_waited_for(roles: tuple[Any, ...]) -> None:
+    async with EmbeddedBroker() as broker:
+        with pytest.raises(TypeError, match="wait_for_role takes one Role or several, not "):
+            await broker.wait_for_role(*roles)

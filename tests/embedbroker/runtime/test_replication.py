@@ -154,6 +154,8 @@ async def test_what_replication_needs_is_asked_for_at_once(tmp_path: Path) -> No
         EmbeddedBroker(cluster, ha_policy=ReplicationPrimary(lock_manager=LockManager("a.B")))
     with pytest.raises(ValueError, match="a lock_manager is for replicating brokers"):
         EmbeddedBroker(ha_policy=PrimaryOnly(), lock_manager=MemoryLockManager())
+    with pytest.raises(TypeError, match="belongs into the lock_manager of the ha_policy"):
+        EmbeddedBroker(cluster, ha_policy=ReplicationPrimary(), lock_manager=LockManager("a.B"))  # type: ignore[arg-type]
     with pytest.raises(
         ValueError, match="has cluster_name 'other', and the name of the cluster_connection is 'cluster'"
     ):

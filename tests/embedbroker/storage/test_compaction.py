@@ -7,7 +7,18 @@ from random import Random
 import pytest
 
 from embedbroker.kernel import QueueDefinition
-from embedbroker.storage import Journal, JournalState, Lane, ListFiles, Read, RecordRow, WriteAt, journal_rows
+from embedbroker.storage import (
+    SECTOR_BYTES,
+    Journal,
+    JournalState,
+    Lane,
+    ListFiles,
+    Read,
+    RecordRow,
+    Sync,
+    WriteAt,
+    journal_rows,
+)
 from embedbroker.testing._disk import SimulatedDisk
 from tests.embedbroker.storage.journal_model import NOW, SMALL, RecordedJournal, StoredMessage, recover
 
@@ -371,3 +382,47 @@ def test_a_merged_segment_may_go_although_the_latest_segment_start_lists_its_par
     assert merged.gone and traffic.journal._segments[-1] is current
     assert merged.name not in traffic.recorded.file_names()
     assert traffic.recovered() == []
+
+
+def test_nothing_is_merged_behind_a_cut_before_the_next_segment_has_begun() -> None:
+    """1. The last batch is torn and cut, an empty segment stands behind it. 2. Merging the segments in front would take
+    away what says which of them there were, and which were dropped. 3. The broker dies before it has written more."""
+    traffic, cases, merged = Traffic(), 0, 0
+    for _ in range(100):
+        traffic.flow(10, stay_every=2)
+        traffic.add(1, 1500)
+        traffic.recorded.settle()
+        journal = traffic.journal
+        current = journal._segments[-1]
+        if journal._supply.prepared is None or journal._supply.preparing:
+            continue
+        cases += 1
+        disk = traffic.recorded.disk.copy()
+        torn = b"\xff" * SECTOR_BYTES
+        disk.run((WriteAt(current.name, current.end - SECTOR_BYTES, (torn,)), Sync(current.name)))
+        second = RecordedJournal(disk)
+        second.open()
+        second.settle()
+        assert second.journal.notes and not second.journal._segments[-1].first_number
+        found = segment_names(second)
+        look_for_work(second)
+        assert segment_names(second) == found
+        message_id = traffic.take_id()
+        second.call("add_message", StoredMessage(message_id, b"m"), 0, [(2, traffic.take_id())])
+        second.settle()
+        look_for_work(second)
+        merged += not set(found) <= set(segment_names(second))
+        third = recover(disk)
+        assert third.failure is None and third.recovered is not None
+        assert message_id in [message.message_id for message in third.recovered.take_messages(1 << 20)]
+    assert cases > 5 and merged > 3
+
+
+def segment_names(recorded: RecordedJournal) -> list[str]:
+    return [segment.name for segment in recorded.journal._segments]
+
+
+def look_for_work(recorded: RecordedJournal) -> None:
+    for _look in range(40):
+        recorded.journal.on_tick(NOW)
+        recorded.settle()

@@ -153,3 +153,22 @@ def test_a_copy_goes_its_own_way() -> None:
     assert content(twin) == NEW
     assert content(disk, "b") == b"1"
     disk.crash(Random(0), tear=False)
+
+
+def test_a_disk_holds_what_a_power_cut_would_leave() -> None:
+    disk = synced_file()
+    assert disk.holds("a", 0, OLD) and not disk.holds("a", 0, NEW)
+    disk.run((WriteAt("a", SECTOR_BYTES, (NEW[:SECTOR_BYTES],)),))
+    assert not disk.holds("a", SECTOR_BYTES, NEW[:SECTOR_BYTES]) and disk.holds("a", 0, OLD[:SECTOR_BYTES])
+    disk.run((Sync("a"),))
+    assert disk.holds("a", SECTOR_BYTES, NEW[:SECTOR_BYTES])
+
+
+def test_a_disk_does_not_hold_what_a_failed_sync_gave_up() -> None:
+    disk = synced_file()
+    disk.run((WriteAt("a", 0, (NEW,)),))
+    disk.fail_at(disk.operations)
+    with pytest.raises(DiskFault):
+        disk.run((Sync("a"),))
+    disk.run((Sync("a"),))
+    assert not disk.holds("a", 0, NEW)

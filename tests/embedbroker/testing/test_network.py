@@ -144,3 +144,25 @@ def test_the_same_seed_gives_the_same_arrivals() -> None:
 
     assert arrivals(1) == arrivals(1)
     assert arrivals(1) != arrivals(2)
+
+
+def test_what_is_between_two_hosts_can_be_slow_for_a_while() -> None:
+    world, network, link, near, far = connected(1)
+    network.slow_down("near", "far", 2.0)
+    link.send(near, b"slow")
+    world.run(1.9)
+    before = far.received
+    network.slow_down("near", "far", 0.0)
+    world.run(2.1)
+    assert (before, far.received) == (b"", b"slow")
+    link.send(far, b"fast")
+    world.run(2.2)
+    assert near.received == b"fast"
+
+
+def test_a_slow_way_is_that_of_two_hosts_only() -> None:
+    world, network, link, near, far = connected(1)
+    network.slow_down("near", "somebody else", 2.0)
+    link.send(near, b"fast")
+    world.run(0.1)
+    assert far.received == b"fast"

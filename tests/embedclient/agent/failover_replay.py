@@ -5,10 +5,9 @@ Commands stand in marks ("client: send p 2 a"), what they gave stands in the mar
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import pairwise
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from embedclient._client._url import parse_url
 from embedclient.agent import Call, Consumer, Delivery, Producer, Session, SessionMode
@@ -23,7 +22,7 @@ from embedclient.errors import (
 from embedclient.model import RoutingType, XaCode, Xid
 from embedclient.wire.core import SessionStart, SessionXaPrepare, SessionXaResponse
 from tests.embedclient.agent.node_pair import text_of
-from tests.embedclient.agent.vector_replay import VECTORS, VectorReplay
+from tests.embedclient.agent.vector_replay import VectorReplay, story
 
 T = TypeVar("T")
 MODES = {"AUTO": SessionMode.AUTO, "CLIENT": SessionMode.CLIENT, "TX": SessionMode.TRANSACTED}
@@ -39,9 +38,9 @@ ERRORS: dict[str, type[JMSException]] = {
 LOSSES = ("kill -9 live", "TCP connection dropped, live keeps running")
 
 
-def commands_of(name: str) -> Iterator[tuple[str, str]]:
+def commands_of(lines: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
     """Each command, and the text of its result; and what was done to the broker."""
-    marks = [json.loads(line).get("mark") for line in (VECTORS / "cluster" / f"{name}.jsonl").read_text().splitlines()]
+    marks = [line.get("mark") for line in lines]
     spoken = [mark for mark in marks if mark is not None and mark.startswith(("client: ", "client result: ", *LOSSES))]
     for command, result in pairwise([*spoken, ""]):
         if command in LOSSES:
@@ -53,11 +52,11 @@ def commands_of(name: str) -> Iterator[tuple[str, str]]:
 class FailoverReplay:
     """One recorded program, in terms of the agent."""
 
-    def __init__(self, name: str, only: Collection[int] = ()) -> None:
-        self.commands = list(commands_of(name))
+    def __init__(self, name: str, only: Collection[int] = (), then: Sequence[str] = ()) -> None:
+        self.commands = list(commands_of(story("cluster", name, then)))
         self._url = self.commands[0][0].split()[2]
         parsed = parse_url(self._url)
-        self.replay = VectorReplay(name, parsed.settings, *parsed.connectors, folder="cluster", only=only)
+        self.replay = VectorReplay(name, parsed.settings, *parsed.connectors, folder="cluster", only=only, then=then)
         self.replay.losses = 0
         self.sessions: dict[str, Session] = {}
         self.producers: dict[str, Producer] = {}
@@ -67,9 +66,9 @@ class FailoverReplay:
         self._last: tuple[Session, Delivery] | None = None
         self._order = self.replay.channels_made_again()
 
-    def run(self, count: int | None = None) -> None:
-        """All commands of the first client or `count` of them, each with the outcome that was recorded."""
-        for command, result in self.commands[:count]:
+    def run(self, count: int | None = None, *, first: int = 0) -> None:
+        """The commands of the first client, from the `first` to that before `count`, each as it was recorded to end."""
+        for command, result in self.commands[first:count]:
             name, *words = command.split()
             if name == "conn" and words[0] != "c":
                 break

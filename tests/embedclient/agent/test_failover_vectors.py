@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import json
+from itertools import count
 
 import pytest
 
-from embedclient.agent import BytesReceived, Dial, DialFailed, LocatorSettings
-from embedclient.errors import TransactionOutcomeUnknownException, UnblockedException
+from embedclient.agent import BytesReceived, Call, Dial, DialFailed, LocatorSettings
+from embedclient.errors import (
+    TransactionOutcomeUnknownException,
+    TransactionRolledBackException,
+    UnblockedException,
+)
 from embedclient.model import TransportConfiguration
-from embedclient.wire.core import DisconnectV3, Packet, decode_packet
+from embedclient.wire.core import (
+    DisconnectV3,
+    NullResponse,
+    Packet,
+    SessionCommit,
+    SessionProducerCredits,
+    SessionSend,
+    SessionStart,
+    decode_packet,
+)
 from tests.embedclient.agent.failover_replay import FailoverReplay
 from tests.embedclient.agent.vector_replay import SERVERS, VECTORS, VectorReplay
 
@@ -45,6 +59,69 @@ def test_a_commit_in_flight_has_an_unknown_outcome() -> None:
 
 def test_sessions_are_reattached_at_the_same_broker_and_made_again_at_the_other() -> None:
     FailoverReplay("client-reattach-then-failover-ss").run()
+
+
+@pytest.mark.parametrize(("store", "connections"), [("ss", [3, 4, 7, 10]), ("rp", [4, 5, 11, 14])])
+def test_a_client_follows_to_the_backup_back_to_the_primary_and_to_the_backup_that_stands_in_for_a_stopped_one(
+    store: str, connections: list[int]
+) -> None:
+    later = [f"client-failback-{store}", f"client-failover-orderly-stop-{store}"]
+    program = FailoverReplay(f"client-failover-plain-{store}", only=connections, then=later)
+    if store == "ss":
+        # That program called while nobody was there, with credits from before; this client asks for credits first.
+        program.replay.hear_before(SessionProducerCredits, SessionSend)
+    program.run()
+
+
+def test_a_commit_called_during_the_failover_was_never_sent_and_is_known_to_be_rolled_back() -> None:
+    """The recorded client sent it on the new session, where it committed nothing, and reported an unknown outcome."""
+    program = FailoverReplay("client-commit-while-failing-over-ss")
+    lost = [command for command, _ in program.commands].index("lose")
+    program.run(lost)
+    commits: list[Call[None]] = []
+
+    def commit() -> None:
+        if not commits:
+            commits.append(program.sessions["s"].commit())
+
+    program.replay.on_frame = commit
+    # A session that is about to roll back comes back stopped, instead of started and stopped again.
+    program.replay.leave_out(SessionStart())
+    program.replay.leave_out_with_answer(SessionCommit(-1), NullResponse)
+    program.run(lost + 1, first=lost)
+    assert commits[0].done, program.replay.expected
+    assert type(commits[0].error) is TransactionRolledBackException
+    assert program.commands[lost + 1][0] == "commit s"
+    program.run(first=lost + 2)
+
+
+def test_a_send_called_at_any_moment_of_the_failover_is_answered_with_its_end() -> None:
+    """Of 23 kills of an Artemis one left such a send waiting for its whole time-out, on a connection that worked."""
+    for moment in count():
+        program = FailoverReplay("client-failover-plain-ss")
+        lost = [command for command, _ in program.commands].index("lose")
+        program.run(lost)
+        called = Countdown(moment, program)
+        program.replay.on_frame = called
+        program.run(lost + 1, first=lost)
+        if called.call is None:
+            break
+        program.replay.finish(called.call)
+    assert moment > 5
+
+
+class Countdown:
+    """Sends when the backup has said so many things."""
+
+    def __init__(self, moment: int, program: FailoverReplay) -> None:
+        self.call: Call[None] | None = None
+        self._left = moment
+        self._program = program
+
+    def __call__(self) -> None:
+        self._left -= 1
+        if self._left == -1:
+            self.call = self._program.producers["p"].send(self._program.replay.message())
 
 
 def recorded_frames(name: str, kind: type[Packet]) -> list[bytes]:

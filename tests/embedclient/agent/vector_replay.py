@@ -7,9 +7,9 @@ the recordings say varies: pings, session names, confirmations, and the order of
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from attrs import frozen
 
@@ -37,6 +37,7 @@ from embedclient.agent import (
 from embedclient.model import Instant, RoutingType, TransportConfiguration
 from embedclient.wire.core import (
     HANDSHAKE,
+    ClusterTopologyV4,
     CoreMessage,
     CreateSession,
     CreateSessionV2,
@@ -83,9 +84,8 @@ def _without_id(packet: Packet) -> Packet:
     return packet.replace(correlation_id=0) if isinstance(packet, (SessionCommit, SessionSend)) else packet
 
 
-def load(name: str, only: Collection[int]) -> list[Recorded]:
+def load(lines: list[dict[str, Any]], only: Collection[int]) -> list[Recorded]:
     """The recording, or `only` some of its connections. Of several, each ends where it was lost."""
-    lines = [json.loads(line) for line in (VECTORS / f"{name}.jsonl").read_text().splitlines()]
     lines = [line for line in lines if "conn" in line and (not only or line["conn"] in only)]
     last = max(line["conn"] for line in lines)
     recorded = []
@@ -106,6 +106,43 @@ def load(name: str, only: Collection[int]) -> list[Recorded]:
     return recorded
 
 
+def story(folder: str, name: str, then: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """The lines of a recording, and of those in which its client goes on instead of looking whether that was all."""
+    told: list[dict[str, Any]] = []
+    for part in (name, *then):
+        lines = [json.loads(line) for line in (VECTORS / folder / f"{part}.jsonl").read_text().splitlines()]
+        if told:
+            told += _translated(lines, _node_id(told))
+        else:
+            told = _without_the_end(lines) if then else lines
+    return told
+
+
+def _without_the_end(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Up to where the client asks for what its consumer could still get: the question stays with the consumer."""
+    names = [line.get("name") for line in lines]
+    lines = lines[: names.index("SESS_FORCE_CONSUMER_DELIVERY")]
+    commands = [index for index, line in enumerate(lines) if line.get("mark", "").startswith("client: ")]
+    del lines[commands[-1]]
+    return lines
+
+
+def _node_id(lines: list[dict[str, Any]]) -> str:
+    """The pair's, as its first topology packet says it."""
+    frame = bytes.fromhex(next(line["hex"] for line in lines if line.get("name") == "CLUSTER_TOPOLOGY_V4"))
+    packet = decode_packet(frame, 0, len(frame), 136, False)
+    assert isinstance(packet, ClusterTopologyV4)
+    return packet.node_id
+
+
+def _translated(lines: list[dict[str, Any]], node_id: str) -> list[dict[str, Any]]:
+    """What another pair was recorded to say, with the node id of this one. It begins with something that is done."""
+    first = next(index for index, line in enumerate(lines) if line.get("mark"))
+    lines = [line for line in lines[first:] if line.get("from") != "client" or line["t"] > lines[first]["t"] + 100]
+    before, after = (identity.encode().hex() for identity in (_node_id(lines), node_id))
+    return [{**line, "hex": line["hex"].replace(before, after)} if "hex" in line else line for line in lines]
+
+
 class VectorReplay:
     """An agent whose broker is a recording. `only` leaves out the connections of other clients."""
 
@@ -116,8 +153,10 @@ class VectorReplay:
         *connectors: TransportConfiguration,
         folder: str = "core",
         only: Collection[int] = (),
+        then: Sequence[str] = (),
     ) -> None:
-        self._recorded = load(f"{folder}/{name}", only)
+        """`then` are recordings in which the same client goes on."""
+        self._recorded = load(story(folder, name, then), only)
         self._sends = [
             item.packet.message
             for item in self._recorded
@@ -134,6 +173,9 @@ class VectorReplay:
         self._splitter = FrameSplitter()
         self._connection = 0
         self._live = False
+        # The recorded connection that is played, and those that the agent left by itself.
+        self._playing = -1
+        self._left: set[int] = set()
 
     @property
     def now(self) -> Instant:
@@ -154,11 +196,14 @@ class VectorReplay:
             item = self._recorded[self._position]
             if not self._live:
                 self._dial_due()
+            self._playing = item.connection
             if item.from_client:
                 said = self._said(item)
                 if said is None:
                     return
                 self._produced.remove(said)
+            elif item.packet is None and item.connection in self._left:
+                pass
             elif item.packet is None:
                 if self.losses == 0:
                     return
@@ -210,12 +255,15 @@ class VectorReplay:
                 case SendBytes(number, data):
                     self._take(self.agent.step(Written(number, len(data)), self.now))
                     self._produce(data)
-                case CloseConnection():
-                    pass
+                case CloseConnection(number):
+                    if number == self._connection:
+                        self._live = False
+                        self._left.add(self._playing)
 
     def _is_there(self, configuration: TransportConfiguration) -> bool:
         """Whether the next recorded connection leads to this server."""
-        coming = next(item for item in self._recorded[self._position :] if item.server)
+        later = (item for item in self._recorded[self._position :] if item.connection != self._playing)
+        coming = next(item for item in later if item.server)
         return configuration.port not in SERVERS or SERVERS[configuration.port] == coming.server
 
     def _produce(self, data: bytes) -> None:
@@ -291,7 +339,11 @@ class VectorReplay:
     def leave_out_with_answer(self, packet: Packet, answer: type[Packet]) -> None:
         """The same for a request."""
         coming = self._recorded[self._position :]
-        request = next(item for item in coming if item.from_client and item.packet == packet)
+        request = next(
+            item
+            for item in coming
+            if item.from_client and item.packet is not None and _without_id(item.packet) == _without_id(packet)
+        )
         reply = next(
             item
             for item in coming[coming.index(request) :]
@@ -299,6 +351,13 @@ class VectorReplay:
         )
         self._recorded.remove(request)
         self._recorded.remove(reply)
+
+    def hear_before(self, heard: type[Packet], said: type[Packet]) -> None:
+        """The last recorded packet of one kind comes before that of another, for which this client waits for it."""
+        kinds = [type(item.packet) for item in self._recorded]
+        last_heard, last_said = (len(kinds) - 1 - kinds[::-1].index(kind) for kind in (heard, said))
+        assert last_said < last_heard
+        self._recorded.insert(last_said, self._recorded.pop(last_heard))
 
     def channels_made_again(self) -> dict[int, int]:
         """The channels of sessions that the recorded client made again, each with its place in the order."""

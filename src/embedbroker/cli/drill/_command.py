@@ -61,11 +61,12 @@ def drill(
     directory = Path(tempfile.mkdtemp(prefix="embedbroker-drill-"))
     setting = Setting(plan, directory, configs, properties, artemis_home, two_lives)
     files: list[BrokerFile] = []
+    served: list[Stage] = []
     goes = True
     try:
         files = setting.files()
         goes = False
-        findings = run_interruptibly(partial(_conduct_visibly, setting, files))
+        findings = run_interruptibly(partial(_conduct_visibly, setting, files, served))
         goes = not findings.objections()
     except (click.exceptions.Exit, KeyboardInterrupt):
         goes = True  # interrupted: nobody waits for what is there
@@ -75,8 +76,10 @@ def drill(
             setting.clear(files)
             shutil.rmtree(directory)
         else:
+            if not served:
+                setting.clear(files)  # nothing worth a look, and in the way of the next drill
             places = " and ".join(dict.fromkeys(str(file.store) for file in files))
-            journals = f", their journals in {places}" if configs else ""
+            journals = f", their journals in {places}" if configs and served else ""
             click.echo(f"what the brokers wrote is in {directory}{journals}", err=True)
     # Whoever interrupts from here on interrupts a text: everything else has been cleared up.
     _show(findings, json_wanted)
@@ -93,12 +96,14 @@ def _write(report: Path, page: str) -> None:
         raise Refused(f"cannot write {report}: {error.strerror}") from None
 
 
-async def _conduct_visibly(setting: Setting, files: list[BrokerFile]) -> Findings:
+async def _conduct_visibly(setting: Setting, files: list[BrokerFile], served: list[Stage]) -> Findings:
+    """``served`` gets the stage as soon as the brokers have started."""
     console = Console(stderr=True)
     url = setting.url(files)
     with Live(console=console, auto_refresh=False, transient=not console.is_terminal) as live:
 
         async def watch(stage: Stage, rounds: Sequence[Round]) -> None:
+            served.append(stage)
             places = " and ".join(f"tcp://{file.host}:{file.port}" for file in files)
             who = "broker" if len(files) == 1 else "brokers"
             console.print(f"{who} at {places}, in {setting.directory}", highlight=False, soft_wrap=True)

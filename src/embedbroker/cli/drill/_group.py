@@ -119,8 +119,12 @@ class Group:
 
     async def dispose(self) -> None:
         """Leave no process behind."""
-        for member in self.members:
-            await member.dispose()
+        try:
+            for member in self.members:
+                await member.dispose()
+        finally:
+            for relay in self.relays:
+                relay.stop()
 
     async def _any_change(self) -> None:
         async with trio.open_nursery() as nursery:

@@ -30,9 +30,11 @@ class Relay:
         self._passes = trio.Event()
         self._passes.set()
         self._connections: set[trio.CancelScope] = set()
+        # Clients that say goodbye when everything is cancelled still need their way to the broker.
+        self._life = trio.CancelScope(shield=True)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Until it is cancelled.
+        """Until it is stopped; a cancellation from outside does not end it.
 
         Raises:
             CannotStart: the port is not to be had.
@@ -42,10 +44,15 @@ class Relay:
         except OSError as error:
             reason = error.strerror or str(error)
             raise CannotStart(f"cannot listen on {self._host}:{self._port} for a partition: {reason}") from error
-        async with trio.open_nursery() as nursery:
-            for listener in listeners:
-                nursery.start_soon(self._accept, listener, nursery)
-            task_status.started()
+        with self._life:
+            async with trio.open_nursery() as nursery:
+                for listener in listeners:
+                    nursery.start_soon(self._accept, listener, nursery)
+                task_status.started()
+
+    def stop(self) -> None:
+        """Its connections are reset, and its port is free."""
+        self._life.cancel()
 
     def cut(self) -> None:
         """From now on nothing passes, and nobody is told."""
