@@ -63,6 +63,12 @@ def test_a_lease_lasts_a_share_of_the_session(server: ZooKeeper) -> None:
     session.close()
 
 
+def test_a_lease_lasts_a_share_of_what_the_server_grants_when_that_is_less_than_was_wanted(server: ZooKeeper) -> None:
+    session = manager_of(server, session_ms="60000", session_percent="50").open("mine")
+    assert session.run((TakeLease(KEY),)) == (Lease(server.session_ms_max / 2000),)
+    session.close()
+
+
 HOLD = """
 import sys
 from embedbroker.locks import TakeLease

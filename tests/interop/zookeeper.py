@@ -64,6 +64,11 @@ class ZooKeeper:
     _process: subprocess.Popen[str] | None = field(init=False, default=None)
 
     @property
+    def session_ms_max(self) -> int:
+        """What it grants to a session that wants more: its default, in ticks."""
+        return 20 * _TICK_MS
+
+    @property
     def connect_string(self) -> str:
         return f"127.0.0.1:{self.port}"
 

@@ -6,7 +6,8 @@ copy comes from.
 
 Files in the way get the names ``oldreplica.<number>.<name>``. The mark ``unfinished.copy`` stands before the first
 name is changed and says which number that is: a crash in between goes on with the same one. When the disk fails, the
-mark says that, too: what a read shows may be gone from the disk, although a later sync succeeds.
+mark says that, too: what a read shows may be gone from the disk, although a later sync succeeds. It may have failed so
+that not even that could be written: what is there under another mark is written again before it is worth anything.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ import re
 from collections.abc import Generator
 
 from embedbroker import storage
-from embedbroker.storage import UNFINISHED_COPY, DiskOperation
+from embedbroker.storage import UNFINISHED_COPY, DiskOperation, Holdings, JournalSettings
 from embedclient.wire.core import CopyBegin
 
 from ._files import is_copied
-from ._lane import CopySteps, Request
+from ._lane import CopySteps, Request, disk_steps
 
-__all__ = ["begin_copy", "finish_copy", "is_in_doubt", "leave_doubt"]
+__all__ = ["begin_copy", "finish_copy", "leave_doubt", "take_stock"]
 
 _SAVED = re.compile(r"oldreplica\.(\d{1,9})\.(.+)\Z", re.ASCII | re.DOTALL)
 _ASIDE = re.compile(rb"aside (\d{1,9})\Z")
@@ -99,10 +100,12 @@ def _read_mark() -> Generator[Request, tuple[object, ...], bytes]:
     return text
 
 
-def is_in_doubt() -> Generator[Request, tuple[object, ...], bool]:
-    """Whether what is there may not be what it seems."""
+def take_stock(settings: JournalSettings) -> Generator[Request, tuple[object, ...], Holdings]:
+    """What is there from before, and survives a power cut. Nothing, when it may not be what it seems."""
     mark = yield from _read_mark()
-    return mark == _DOUBT
+    if mark == _DOUBT:
+        return Holdings(0, "", ())
+    return (yield from disk_steps(storage.survey(settings, is_unfinished=bool(mark))))
 
 
 def leave_doubt() -> CopySteps:

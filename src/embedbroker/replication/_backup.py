@@ -43,10 +43,10 @@ from embedclient.wire.core import (
     decode_work,
 )
 
-from ._aside import begin_copy, finish_copy, is_in_doubt, leave_doubt
+from ._aside import begin_copy, finish_copy, leave_doubt, take_stock
 from ._events import STREAM_FORMAT, Ending, EndingKind, Line, Refusal, ReplicaState, Standing, other_format
 from ._files import is_copied
-from ._lane import CopyLane, CopySteps, Numbers, Request, disk_steps
+from ._lane import CopyLane, CopySteps, Numbers, Request
 from ._operations import names_in, restored, size_of
 from ._seal import sealed, unsealed
 
@@ -343,10 +343,7 @@ class Replica:
             self._answer(Lane.COPY, number)
 
     def _take_stock(self) -> CopySteps:
-        if (yield from is_in_doubt()):
-            self._send(ReplicaInventory(0, "", ()))
-            return
-        holdings = yield from disk_steps(storage.survey(self._settings))
+        holdings = yield from take_stock(self._settings)
         files = tuple([HeldFile(name, size, digest) for name, size, digest in holdings.files])
         self._send(ReplicaInventory(holdings.identity, holdings.newest, files))
 

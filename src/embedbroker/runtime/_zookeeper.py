@@ -6,7 +6,8 @@ kazoo says into ``LockFault``. Refuses to know who should hold what.
 A lease is an ephemeral node, ``<namespace>/<key>/locks/lease``, which the ensemble removes with the session that made
 it; a number is ``<namespace>/<key>/activation-sequence``, eight bytes, big-endian, as Artemis keeps it. Every answer
 about a lease comes from the ensemble, so it counted the session's time from a moment after the work was handed out. The
-right lasts ``session-percent`` of that time: the rest is for clocks that differ and for answers that are late.
+right lasts ``session-percent`` of that time: the rest is for clocks that differ and for answers that are late. It is
+the time that the ensemble granted, which has limits of its own, not the one that was asked for.
 
 kazoo has two threads of its own, for the connection and for what it calls back. They begin with the first operation.
 """
@@ -76,10 +77,9 @@ class ZooKeeperSettings:
             **{name.replace("-", "_"): number for name, number in numbers.items()},
         )
 
-    @property
-    def lease_s(self) -> float:
-        """How long a right lasts."""
-        return self.session_ms * self.session_percent / 100_000
+    def lease_of(self, session_ms: int) -> Lease:
+        """The right that a session gives which lasts so long without a word."""
+        return Lease(session_ms * self.session_percent / 100_000)
 
 
 _RANGES = {
@@ -152,6 +152,8 @@ class _ZooKeeperSession:
         self._client: _Client | None = None
         # Set while there is a connection.
         self._connection: threading.Event | None = None
+        # What the ensemble granted, with the connection that is or was.
+        self._granted_ms: int | None = None
         self._closed = False
         self._guard = threading.Lock()
         ends_in_child(self)
@@ -201,6 +203,8 @@ class _ZooKeeperSession:
         settings = self._settings
         if self._client is None:
             self._client = KazooClient(hosts=settings.connect_string, timeout=settings.session_ms / 1000)
+            self._granted_ms = None
+            _listen_for_grants(self._client, self._on_granted)
             self._connection = self._client.start_async()
         client, connection = self._client, self._connection
         if client is None or connection is None or not connection.wait(settings.connection_ms / 1000):
@@ -209,6 +213,15 @@ class _ZooKeeperSession:
                 " connect-string?"
             )
         return client
+
+    def _on_granted(self, session_ms: int) -> None:
+        # In a thread of kazoo's, before it reads any answer of that connection.
+        self._granted_ms = session_ms
+
+    def _right(self) -> Lease:
+        if self._granted_ms is None:
+            raise LockFault("this version of kazoo does not tell how long a session lasts: install one that is older")
+        return self._settings.lease_of(self._granted_ms)
 
     def _attempt(self, client: _Client, operation: LeaseOperation) -> object:
         from kazoo.exceptions import ConnectionLoss, KazooException
@@ -239,7 +252,7 @@ class _ZooKeeperSession:
             case TakeLease(key):
                 return self._take(client, self._lease(key))
             case KeepLease(key):
-                return Lease(self._settings.lease_s) if self._is_mine(client, self._lease(key)) else None
+                return self._right() if self._is_mine(client, self._lease(key)) else None
             case GiveLease(key):
                 if self._is_mine(client, self._lease(key)):
                     _unless_missing(lambda: self._wait(client.delete_async(self._lease(key))))
@@ -249,9 +262,9 @@ class _ZooKeeperSession:
             case ReadSequence(key):
                 self._wait(client.sync_async(self._path(key)))
                 found = self._get(client, self._sequence(key))
-                return _NUMBER.unpack(found[0])[0] if found is not None and len(found[0]) == _NUMBER.size else 0
+                return self._number(key, found[0]) if found is not None else 0
             case SwapSequence(key, expected, new):
-                return self._swap(client, self._sequence(key), expected, _NUMBER.pack(new))
+                return self._swap(client, key, expected, new)
         return None
 
     # -- nodes ---------------------------------------------------------------------------------------------------
@@ -291,21 +304,34 @@ class _ZooKeeperSession:
         except NodeExistsError:
             if not self._is_mine(client, path):
                 return None
-        return Lease(self._settings.lease_s)
+        return self._right()
 
-    def _swap(self, client: _Client, path: str, expected: int, new: bytes) -> bool:
+    def _number(self, key: str, data: bytes | None) -> int:
+        """Refuses a damaged number, as the manager in files does: taken for none, it would let a copy that was left
+        behind be live. A node without data has none yet."""
+        if data and len(data) != _NUMBER.size:
+            raise LockFault(
+                f"{self._sequence(key)} in ZooKeeper at {self._settings.connect_string} is damaged, it has to have"
+                f" {_NUMBER.size} bytes: put the right one back; or remove it, and node.state beside the journal that"
+                " was live last, which becomes a new node"
+            )
+        number: int = _NUMBER.unpack(data)[0] if data else 0
+        return number
+
+    def _swap(self, client: _Client, key: str, expected: int, new: int) -> bool:
         from kazoo.exceptions import BadVersionError, NodeExistsError
 
+        path, data = self._sequence(key), _NUMBER.pack(new)
         found = self._get(client, path)
         try:
             if found is None:
                 if expected != 0:
                     return False
-                self._wait(client.create_async(path, new, ephemeral=False, makepath=True))
+                self._wait(client.create_async(path, data, ephemeral=False, makepath=True))
             else:
-                if found[0] != _NUMBER.pack(expected):
+                if self._number(key, found[0]) != expected:
                     return False
-                self._wait(client.set_async(path, new, version=found[1].version))
+                self._wait(client.set_async(path, data, version=found[1].version))
         except (BadVersionError, NodeExistsError):
             return False
         return True
@@ -318,6 +344,25 @@ def _unless_missing(ask: Callable[[], T]) -> T | None:
         return ask()
     except NoNodeError:
         return None
+
+
+def _listen_for_grants(client: object, tell: Callable[[int], None]) -> None:
+    """Hear how long the ensemble lets the session live, with each connection.
+
+    kazoo keeps that for itself, but for the time after which it gives a silent connection up: two thirds of it. A
+    version that has no such thing any more tells nothing.
+    """
+    connection = getattr(client, "_connection", None)
+    connect = getattr(connection, "_connect", None)
+    if connect is None:
+        return
+
+    def connect_and_tell(*arguments: object) -> tuple[float, float]:
+        read_ms, connect_ms = connect(*arguments)
+        tell(round(read_ms * 3 / 2))
+        return read_ms, connect_ms
+
+    setattr(connection, "_connect", connect_and_tell)  # noqa: B010  # kazoo has no types
 
 
 def _end(client: _Client) -> None:

@@ -151,7 +151,7 @@ def test_a_manager_in_zookeeper_is_configured_as_in_artemis() -> None:
     )
     assert isinstance(manager, ZooKeeperLockManager)
     assert manager.settings == ZooKeeperSettings("a:1,b:2", "brokers", 18_000, 33, 8_000, -1, 1_000)
-    assert manager.settings.lease_s == pytest.approx(5.94)
+    assert manager.settings.lease_of(18_000) == Lease(5.94)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,17 @@ from random import Random
 
 import pytest
 
-from embedbroker.storage import Holdings, JournalState, WriteAt, belongs, copied_bytes, is_history, survey
+from embedbroker.storage import (
+    DiskFault,
+    Holdings,
+    JournalState,
+    Sync,
+    WriteAt,
+    belongs,
+    copied_bytes,
+    is_history,
+    survey,
+)
 from embedbroker.storage._steps import run_steps
 from embedbroker.testing._disk import SimulatedDisk
 from tests.embedbroker.storage.journal_model import SMALL, RecordedJournal
@@ -82,11 +92,42 @@ def test_a_survey_of_an_empty_directory_finds_nothing() -> None:
     assert run_steps(survey(SMALL), SimulatedDisk()) == Holdings(0, "", ())
 
 
-def test_a_survey_changes_nothing() -> None:
+def test_a_survey_does_not_change_what_files_say() -> None:
     disk = written().disk
     before = {name: content(disk, name) for name in disk._files}
-    run_steps(survey(SMALL), disk)
+    run_steps(survey(SMALL, is_unfinished=True), disk)
     assert {name: content(disk, name) for name in disk._files} == before
+
+
+def not_on_the_disk(holdings: Holdings, disk: SimulatedDisk) -> list[str]:
+    """Of what is held, the files that a power cut changes."""
+    after = disk.copy()
+    after.lose_unsynced()
+    return [name for name, size, digest in holdings.files if sha256(content(after, name)[:size]).digest() != digest]
+
+
+def sync_failed(disk: SimulatedDisk, name: str) -> None:
+    """What can be read of a file is not on the disk, and no sync changes that."""
+    data = content(disk, name)
+    disk.run((WriteAt(name, 0, (bytes(len(data)),)), Sync(name), WriteAt(name, 0, (data,))))
+    disk.fail_at(disk.operations)
+    with pytest.raises(DiskFault):
+        disk.run((Sync(name),))
+
+
+def test_what_a_survey_finds_in_the_newest_segment_is_on_the_disk_although_a_sync_failed() -> None:
+    recorded = written()
+    newest = recorded.journal._segments[-1].name
+    sync_failed(recorded.disk, newest)
+    assert not_on_the_disk(run_steps(survey(SMALL), recorded.disk), recorded.disk) == []
+
+
+def test_what_a_survey_finds_in_an_unfinished_copy_is_on_the_disk_although_syncs_failed() -> None:
+    recorded = written()
+    assert len(recorded.journal._segments) > 2
+    for segment in recorded.journal._segments:
+        sync_failed(recorded.disk, segment.name)
+    assert not_on_the_disk(run_steps(survey(SMALL, is_unfinished=True), recorded.disk), recorded.disk) == []
 
 
 def test_a_survey_stops_at_damage_and_leaves_out_what_is_no_segment() -> None:
