@@ -33,8 +33,8 @@ from embedclient.agent import LocatorSettings
 
 __all__ = ["draw_plan"]
 
-#: Together with what consumers do, this gives over 200 operations, even if faults lose what need not survive.
-_MESSAGES_MIN, _MESSAGES_MAX = 150, 180
+#: Together with what consumers do, this gives well over 200 operations.
+_MESSAGES_MIN, _MESSAGES_MAX = 120, 180
 _FAULTS_MIN, _FAULTS_MAX = 4, 9
 #: Where memory is short, somebody who holds messages while he waits for room would wait for himself: no transactions
 #: on the sending side, nobody who forwards, nobody who acknowledges late or takes one color only.
