@@ -224,7 +224,7 @@ class _Doorway:
         reservation, self._reservation = self._reservation or _reserve(self.number), None
         try:
             [listener] = reservation.listen()
-        except BaseException:  # Ctrl-C, too
+        except BaseException:  # Ctrl-C, too, must not leave the number taken
             reservation.close()
             raise
         opened = _DoorwayListener(listener, self._taken_back)
@@ -275,7 +275,7 @@ def _reserve(number: int) -> TcpReservation:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((_HOST, number))
         reservation.add(bound)
-    except BaseException:
+    except BaseException:  # Ctrl-C, too, must not leave the number taken
         bound.close()
         raise
     return reservation
@@ -363,7 +363,7 @@ class _TcpPort:
         clients = self._clients.listen()
         try:
             peers = self._peers.listen()
-        except BaseException:
+        except BaseException:  # Ctrl-C, too: nobody has the other listener yet, and nobody would close it
             clients.close()
             raise
         return [_SplicingListener(self._fabric, clients, self._fabric.links.to(self._broker)), peers]
