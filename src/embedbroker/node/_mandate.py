@@ -95,6 +95,9 @@ class Mandate:
         """The journal that belongs to that node."""
         return self._record.journal_identity
 
+    #: The record lies beside the journal, and one may be removed without the other.
+    marks_journal = True
+
     @property
     def is_over(self) -> bool:
         return self._stage is Stage.OVER
@@ -126,10 +129,24 @@ class Mandate:
         self._move(Stage.READING)
         self.copies.keeper.read(self._on_record)
 
+    def misses_journal(self, *, is_new: bool) -> bool:
+        """Whether there is a new journal where the node had one: its backup would give up its own for nothing."""
+        return is_new and self.journal_identity is not None
+
     def meet_journal(self, identity: int | None) -> None:
-        """The journal is read; another one than before belongs to another node."""
+        """The journal is read; another one than before belongs to another node.
+
+        None: there is no journal, or an empty one where the node had another.
+        """
         known = self._record.journal_identity
-        if None not in (known, identity) and known != identity:
+        if known is None or identity == known:
+            return
+        if identity is None:
+            self._fail(
+                f"there is no journal, but node {self.node_id} has one: bring it back, or remove the record beside it"
+                " (node.state) too; then a backup gets its copy from whoever is live, and a primary is a new node"
+            )
+        else:
             self._fail(
                 f"the journal is not that of node {self.node_id}: put that back, or remove the record beside it"
                 " (node.state), and it becomes the journal of a new node"

@@ -358,8 +358,8 @@ class Node:
                 self._depart()
         elif journal.recovered is not None and self.state is NodeState.RECOVERING and self._restoration is None:
             # Once: background work of the journal is done while messages are still being brought back.
-            tenure = self._tenure if isinstance(self._tenure, Tenure) else None
-            self._restoration = Restoration(self.kernel, journal, marks=tenure is not None and tenure.is_apart)
+            tenure = self._tenure
+            self._restoration = Restoration(self.kernel, journal, marks=tenure is not None and tenure.marks_journal)
             if tenure is not None and tenure.misses_journal(is_new=self._restoration.is_new):
                 self._restoration = None
                 self._settle(None)

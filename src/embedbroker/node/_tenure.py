@@ -30,7 +30,7 @@ class Tenure:
         self.gives_way = False
         self._claim = locks.Claim(config.ha_policy, config.journal_lock_acquisition_timeout_ms, life)
         #: A record in a place of its own outlives a data directory that is lost, or not mounted.
-        self.is_apart = config.node_manager_lock_directory not in (None, config.data_directory)
+        self.marks_journal = config.node_manager_lock_directory not in (None, config.data_directory)
         self._cluster = cluster
         # The node id that the cluster knows of this backup, and whether it was announced under it.
         self._place: tuple[str, bool] | None = None
@@ -65,7 +65,7 @@ class Tenure:
 
     def misses_journal(self, *, is_new: bool) -> bool:
         """Whether there is a new journal where the node had one: it is not to be served from nothing."""
-        return self.is_apart and is_new and self.journal_identity is not None
+        return self.marks_journal and is_new and self.journal_identity is not None
 
     def meet_journal(self, identity: int | None) -> None:
         """The journal is read; another one than before belongs to another node."""

@@ -121,6 +121,37 @@ def test_the_journal_of_another_node_is_refused_with_what_to_do() -> None:
     assert "put that back, or remove the record beside it (node.state)" in (brokers.failures["p"] or "")
 
 
+@pytest.mark.parametrize("manager", [True, False])
+def test_a_record_without_its_journal_is_refused_with_what_to_do(manager: bool) -> None:
+    brokers = Brokers("pq", manager=manager)
+    brokers.primary("p")
+    writer = brokers.writer("p")
+    brokers.until(lambda: len(writer.confirmed) > 3)
+    brokers.crash("p")
+    disk = brokers.hosts["p"].disk
+    (names,) = disk.run((ListFiles(),))
+    assert isinstance(names, list | tuple)
+    disk.run((*(Remove(name) for name in names if name.endswith(".journal")), SyncDirectory()))
+    brokers.hosts["p"].start()
+    brokers.run(5.0)
+    assert "there is no journal, but node" in (brokers.failures["p"] or "")
+    assert "remove the record beside it (node.state) too" in (brokers.failures["p"] or "")
+    disk.run((Remove("node.state"), SyncDirectory()))
+    del brokers.failures["p"]
+    brokers.hosts["p"].start()
+    brokers.until_role("p", Role.LIVE)
+
+
+def test_a_primary_that_dies_before_it_wrote_anything_is_live_again() -> None:
+    brokers = Brokers("p", manager=True)
+    brokers.primary("p")
+    brokers.until_role("p", Role.LIVE)
+    for _ in range(2):
+        brokers.crash("p")
+        brokers.hosts["p"].start()
+        brokers.until_role("p", Role.LIVE)
+
+
 @pytest.mark.parametrize("saved_max", [0, 1])
 def test_a_journal_that_is_in_the_way_of_a_copy_is_kept_if_it_is_to_be(saved_max: int) -> None:
     brokers = Brokers("pq", manager=True)
