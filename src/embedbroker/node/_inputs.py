@@ -34,7 +34,7 @@ __all__ = [
 
 @frozen
 class Accepted:
-    """A peer connected. ``connection`` is a number the host chose and never uses again."""
+    """A peer connected. ``connection`` is a number the host chose, larger than any that it used before."""
 
     connection: int
     peer: str

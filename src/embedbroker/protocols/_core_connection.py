@@ -247,6 +247,10 @@ class CoreConnection:
         elif session is not None and self.version and min(self.version, SERVER_VERSION) != session.version:
             # What is kept for its client is written in another version: this is not that client.
             session = None
+        elif session is not None and session.connection.link.id > self.link.id:
+            # A client gave this connection up, and has its session over a later one. Here is what it asked before:
+            # taken at its word, it would wait for ever at a connection without a session.
+            session = None
         if session is None:
             self._refused_reattach = True
             self.send(ReattachSessionResponse(-1, False), _SESSION_CHANNEL)

@@ -136,6 +136,19 @@ def test_a_half_open_connection_loses_its_session_to_the_new_one(stage: Stage) -
     assert again.packets(NullResponse) == [NullResponse(-1)] * 2
 
 
+def test_a_request_that_was_slower_than_the_next_one_does_not_take_the_session_away(stage: Stage) -> None:
+    stage.connect().open_session("s", window=WINDOW).lose()
+    slow = stage.connect()
+    again, answer = come_back(stage, "s", 0)
+    assert answer.reattached
+    slow.send(ReattachSession("s", 0), channel=1)
+    assert not slow.last(ReattachSessionResponse).reattached
+    slow.lose()
+    again.create_queue()
+    again.post("m", blocking=True)
+    assert stage.node.kernel.catalog.queues["q"].message_count == 1
+
+
 def test_a_client_of_another_version_does_not_get_the_session(stage: Stage) -> None:
     stage.connect().open_session("s", window=WINDOW).lose()
     old = stage.connect(128)
