@@ -10,7 +10,7 @@ from embedbroker.testing._browsers import SimulatedBrowser
 from embedbroker.testing._clients import ClientHost
 from embedbroker.testing._consumers import SimulatedConsumer
 from embedbroker.testing._impatient import ImpatientProducer
-from embedbroker.testing._listeners import SharedSubscription, TopicListener
+from embedbroker.testing._listeners import Lapses, SharedSubscription, TopicListener
 from embedbroker.testing._network import Network
 from embedbroker.testing._once_only import OnceOnlyProducer
 from embedbroker.testing._plan import BrokerPlan, ScenarioPlan
@@ -108,6 +108,7 @@ def _kind_of(plan: ProducerPlan) -> type[SimulatedProducer]:
 
 
 def _add_others(plan: ScenarioPlan, cast: Cast, scene: Scene, network: Network, broker: BrokerView) -> None:
+    lapses = Lapses(scene, broker)
     shared: dict[str, SharedSubscription] = {}
     for role in plan.listeners:
         topic = cast.topics[role.topic]
@@ -115,12 +116,13 @@ def _add_others(plan: ScenarioPlan, cast: Cast, scene: Scene, network: Network, 
         if role.shared is not None:
             group = shared.get(role.shared)
             if group is None:
-                group = shared[role.shared] = SharedSubscription(scene, topic, role.shared, role.color)
+                group = shared[role.shared] = SharedSubscription(scene, lapses, topic, role.shared, role.color)
         cast.others.append(
             TopicListener(
                 scene,
                 cast.hosts[role.host],
                 broker,
+                lapses,
                 role.name,
                 topic,
                 role.color,

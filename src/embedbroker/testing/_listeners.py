@@ -1,7 +1,8 @@
 """Simulated listeners: subscribers of a topic whose subscriptions live and die with their connections.
 
-What is promised to them ends with every interruption that their session does not survive, and with every crash. A
-subscription that several share lives as long as one of them is there.
+What is promised to them ends with every interruption that their session does not survive, and with every crash. It
+begins again when the broker has the subscription, which is later than the client has asked for it. A subscription that
+several share lives as long as one of them is there.
 """
 
 from __future__ import annotations
@@ -16,7 +17,38 @@ from embedbroker.testing._scripts import Arrival, Steps
 from embedclient.agent import Consumer, FailoverCompleted, Notification, Session, SessionMode
 from embedclient.errors import JMSException
 
-__all__ = ["SharedSubscription", "TopicListener"]
+__all__ = ["Lapses", "SharedSubscription", "TopicListener"]
+
+
+@define(eq=False)
+class Lapses:
+    """Which subscriptions are promised nothing, as the broker may not have them."""
+
+    scene: Scene
+    broker: BrokerView
+    _names: dict[str, None] = field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.broker.after_step.append(self._look)
+
+    def add(self, name: str) -> None:
+        """A client asks for the subscription again. What comes until the broker has it goes nowhere."""
+        self.scene.ledger.suspend(name)
+        self._names[name] = None
+        self._look()
+
+    def end(self, name: str) -> None:
+        """Somebody else says from here on what is promised."""
+        self._names.pop(name, None)
+
+    def _look(self) -> None:
+        node = self.broker.node
+        if not self._names or node is None:
+            return
+        queues = node.kernel.catalog.queues
+        for name in [name for name in self._names if name in queues and queues[name].consumers]:
+            self.scene.ledger.resume(name)
+            del self._names[name]
 
 
 @define(eq=False)
@@ -24,6 +56,7 @@ class SharedSubscription:
     """One subscription that is not durable, and those who share it."""
 
     scene: Scene
+    lapses: Lapses
     topic: Topic
     name: str
     color: str | None
@@ -37,6 +70,7 @@ class SharedSubscription:
             self._known = True
             ledger.subscribe(self.name, self.topic.address, durable=False)
         elif not self._members:
+            self.lapses.end(self.name)
             ledger.resume(self.name)
         else:
             self.scene.hit(Moment.SUBSCRIPTION_SHARED)
@@ -45,16 +79,15 @@ class SharedSubscription:
 
     def interrupt(self) -> None:
         """A member's session is gone: the broker may have given what it held to others, or lost it with the queue."""
-        ledger = self.scene.ledger
-        ledger.interrupted(self.name)
-        ledger.suspend(self.name)
-        ledger.resume(self.name)
+        self.scene.ledger.interrupted(self.name)
+        self.lapses.add(self.name)
 
     def leave(self, member: TopicListener) -> None:
         """A member is gone; with the last one the subscription goes."""
         self.interrupt()
         self._members.pop(member, None)
         if not self._members:
+            self.lapses.end(self.name)
             self.scene.ledger.suspend(self.name)
             del self.topic.listeners[self.name]
 
@@ -66,6 +99,7 @@ class TopicListener:
     scene: Scene
     host: ClientHost
     broker: BrokerView
+    lapses: Lapses
     name: str
     topic: Topic
     color: str | None
@@ -98,6 +132,7 @@ class TopicListener:
         if self.shared is not None:
             self.shared.leave(self)
         else:
+            self.lapses.end(self._subscription)
             self.scene.ledger.suspend(self._subscription)
             del self.topic.listeners[self._subscription]
         self._subscription = None
@@ -160,5 +195,4 @@ class TopicListener:
         if self.shared is not None:
             self.shared.interrupt()
         else:
-            self.scene.ledger.suspend(self._subscription)
-            self.scene.ledger.resume(self._subscription)
+            self.lapses.add(self._subscription)
