@@ -48,9 +48,11 @@ def _tried(kind: str, count: int) -> Trials:
 
     def look(moment: Moment) -> None:
         nonlocal shown
+        before = trials.disks
         trials.try_all(moment)
-        # Each of the brokers is a large cycle.
-        gc.collect()
+        if trials.disks > before:
+            # Each of the brokers is a large cycle.
+            gc.collect()
         now = time.monotonic()
         if now - shown >= PROGRESS_S:
             shown = now

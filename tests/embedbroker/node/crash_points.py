@@ -28,6 +28,7 @@ from embedbroker.config import BrokerConfig
 from embedbroker.node import DiskDone
 from embedbroker.storage import (
     SECTOR_BYTES,
+    Allocate,
     DiskOperation,
     DiskWork,
     ListFiles,
@@ -74,14 +75,6 @@ class Torn(AssertionError):
 
 
 @frozen
-class Held:
-    """A disk after a crash."""
-
-    way: str
-    disk: SimulatedDisk
-
-
-@frozen
 class Moment:
     """``allowed`` is what a broker that starts from now on may have of the transaction.
 
@@ -95,23 +88,29 @@ class Moment:
     operation: DiskOperation | None
     disk: SimulatedDisk
 
-    def held(self, cuts: Iterable[int]) -> Iterator[Held]:
-        """What the disk may hold; ``cuts`` are bytes of the write that comes next."""
-        synced = self.disk.copy()
-        synced.lose_unsynced()
-        yield Held("synced", synced)
-        yield Held("written", _kept(self.disk.copy()))
-        if isinstance(self.operation, Sync | SyncDirectory):
-            # When the most is at stake.
-            some = self.disk.copy()
-            some.crash(Random(self.number))
-            yield Held("some", some)
-        if isinstance(self.operation, WriteAt):
-            data = b"".join(self.operation.data)
-            for cut in cuts:
-                torn = self.disk.copy()
-                torn.run((evolve(self.operation, data=(data[:cut],)),))
-                yield Held("cut", _kept(torn))
+    def held(self, way: str, cut: int = 0) -> SimulatedDisk:
+        """What the disk may hold; ``cut`` is how much of a write under way."""
+        disk = self.disk.copy()
+        match way:
+            case "synced":
+                disk.lose_unsynced()
+            case "written":
+                _keep(disk)
+            case "some":
+                disk.crash(Random(self.number))
+            case _:
+                assert way == "cut" and isinstance(self.operation, WriteAt)
+                disk.run((evolve(self.operation, data=(b"".join(self.operation.data)[:cut],)),))
+                _keep(disk)
+        return disk
+
+    @property
+    def ways(self) -> list[tuple[str, int]]:
+        """All there are, with the cut."""
+        # Of what is not synced the most is at stake before it is.
+        is_at_stake = isinstance(self.operation, Sync | SyncDirectory)
+        some = [("some", 0)] if is_at_stake else []
+        return [("synced", 0), ("written", 0), *some, *(("cut", cut) for cut in self.cuts)]
 
     @property
     def cuts(self) -> list[int]:
@@ -127,11 +126,17 @@ class Moment:
         return [len(data) // 2 + 1] if any(data) else []
 
 
-def _kept(disk: SimulatedDisk) -> SimulatedDisk:
+def _keep(disk: SimulatedDisk) -> None:
     (names,) = disk.run((ListFiles(),))
     assert isinstance(names, tuple)
     disk.run((*map(Sync, names), SyncDirectory()))
-    return disk
+
+
+def _changed(operation: DiskOperation | None) -> frozenset[str]:
+    """In which ways a disk may hold something else when that is done; space that is made ready is no difference."""
+    if isinstance(operation, Allocate) or (isinstance(operation, WriteAt) and not any(map(any, operation.data))):
+        return frozenset()
+    return frozenset({"synced"} if isinstance(operation, Sync | SyncDirectory) else {"written"})
 
 
 def _digest(disk: SimulatedDisk) -> bytes:
@@ -336,24 +341,38 @@ class Trials:
     moments: int = 0
     outcomes: Counter[tuple[str, str, str]] = Factory(Counter)
     _known: dict[bytes, str] = Factory(dict)
+    # What there was in each way at the last moment, and what the disk has done since.
+    _last: dict[str, str] = Factory(dict)
+    _done: DiskOperation | None = None
 
     @property
     def disks(self) -> int:
         """Brokers that were started."""
         return len(self._known)
 
-    def try_all(self, moment: Moment, cuts: Iterable[int] | None = None) -> None:
-        """Crash at this moment in all ways; ``cuts`` None: where the moment says.
+    def try_all(self, moment: Moment, ways: Iterable[tuple[str, int]] | None = None) -> None:
+        """Crash at this moment in all ways, or in these.
 
         Raises:
             Torn: a broker has of the transaction what it may not have.
         """
         self.moments += 1
-        for held in moment.held(moment.cuts if cuts is None else cuts):
-            digest = _digest(held.disk)
-            if digest not in self._known:
-                self._known[digest] = found(self.kind, self.count, held.disk, commits=len(self._known) % 2 == 0)
-            outcome = self._known[digest]
-            self.outcomes[moment.phase, held.way, outcome] += 1
+        changed = _changed(self._done)
+        self._done = moment.operation
+        for way in changed:
+            self._last.pop(way, None)
+        for way, cut in moment.ways if ways is None else ways:
+            outcome = self._last.get(way)
+            if outcome is None:
+                outcome = self._outcome(moment.held(way, cut))
+            if way in ("synced", "written"):
+                self._last[way] = outcome
+            self.outcomes[moment.phase, way, outcome] += 1
             if outcome not in moment.allowed:
-                raise Torn(f"{outcome} after {held.way} at moment {moment.number}, {moment.phase}: {moment.allowed}")
+                raise Torn(f"{outcome} after {way} at moment {moment.number}, {moment.phase}: {moment.allowed}")
+
+    def _outcome(self, disk: SimulatedDisk) -> str:
+        digest = _digest(disk)
+        if digest not in self._known:
+            self._known[digest] = found(self.kind, self.count, disk, commits=len(self._known) % 2 == 0)
+        return self._known[digest]
