@@ -57,7 +57,7 @@ from .branches import xid
 from .large_work import WorkStage
 from .scripted import CHANNEL, Peer, letter
 
-__all__ = ["ALL", "IN_DOUBT", "NOTHING", "TRANSACTIONS", "Moment", "Torn", "Trials", "found", "run"]
+__all__ = ["ALL", "IN_DOUBT", "NOTHING", "TRANSACTIONS", "Moment", "Torn", "Trials", "run"]
 
 #: What a broker has of a transaction.
 NOTHING, IN_DOUBT, ALL = "nothing", "in doubt", "all"
@@ -161,9 +161,9 @@ def _digest(disk: SimulatedDisk) -> bytes:
 class _Watched(WorkStage):
     """A stage whose disk does one operation after the other, and ``look`` sees what there is before each of them."""
 
-    def __init__(self, disk: SimulatedDisk | None = None) -> None:
+    def __init__(self, segment_size_bytes: int, disk: SimulatedDisk | None = None) -> None:
         self.look: Callable[[DiskOperation | None], None] = lambda _operation: None
-        super().__init__(start=False, segment_size_bytes=BrokerConfig().segment_size_bytes)
+        super().__init__(start=False, segment_size_bytes=segment_size_bytes)
         if disk is not None:
             self.disk = disk
         self.boot()
@@ -269,9 +269,11 @@ TRANSACTIONS: dict[str, Callable[[WorkStage, int], _Work]] = {
 }
 
 
-def run(kind: str, count: int, look: Callable[[Moment], None]) -> None:
+def run(
+    kind: str, count: int, look: Callable[[Moment], None], segment_size_bytes: int = BrokerConfig().segment_size_bytes
+) -> None:
     """Carry a transaction out, with a look at each moment; the last is when everybody has all answers."""
-    stage = _Watched()
+    stage = _Watched(segment_size_bytes)
     stage.connect().open_session().create_queue()
     work = TRANSACTIONS[kind](stage, count)
     stage.settle_disk()
@@ -293,13 +295,13 @@ def run(kind: str, count: int, look: Callable[[Moment], None]) -> None:
 # -- what a broker has that starts from such a disk ------------------------------------------------------------------
 
 
-def found(kind: str, count: int, disk: SimulatedDisk, *, commits: bool = True) -> str:
+def _found(kind: str, count: int, disk: SimulatedDisk, segment_size_bytes: int, *, commits: bool) -> str:
     """What a broker has of a transaction; a branch in doubt is committed then, or rolled back.
 
     Raises:
         Torn: a part of it, or it is not as it was.
     """
-    stage = _Watched(disk)
+    stage = _Watched(segment_size_bytes, disk)
     in_doubt = stage.node.kernel.branches.in_doubt()
     there = _is_there(stage, count)
     if kind == "acknowledgements":
@@ -333,11 +335,13 @@ def _is_there(stage: WorkStage, count: int) -> bool:
 class Trials:
     """Brokers that started from what disks held. A disk that was tried before is not tried again.
 
+    `try_all` has to hear of every moment, of those that are left out with no ways.
     ``outcomes`` counts by phase, way and what there was.
     """
 
     kind: str
     count: int
+    segment_size_bytes: int = BrokerConfig().segment_size_bytes
     moments: int = 0
     outcomes: Counter[tuple[str, str, str]] = Factory(Counter)
     _known: dict[bytes, str] = Factory(dict)
@@ -374,5 +378,6 @@ class Trials:
     def _outcome(self, disk: SimulatedDisk) -> str:
         digest = _digest(disk)
         if digest not in self._known:
-            self._known[digest] = found(self.kind, self.count, disk, commits=len(self._known) % 2 == 0)
+            commits, size = len(self._known) % 2 == 0, self.segment_size_bytes
+            self._known[digest] = _found(self.kind, self.count, disk, size, commits=commits)
         return self._known[digest]
