@@ -104,6 +104,8 @@ class BrokerConfig:
     other by ``cluster_user`` and ``cluster_password``, which must be the same everywhere.
     ``client_version_min`` is the oldest level of the CORE protocol that is let in: 126 is Artemis 1.5, anything below
     is HornetQ.
+    With ``persist_delivery_count_before_delivery`` a durable message goes to a consumer once it is on disk that it
+    does: who gets it after a crash, or after a failover, is told that somebody may have seen it.
     ``address_settings`` maps match texts to settings; by default dead letters go to ``DLQ`` and expired messages to
     ``ExpiryQueue``, as in a broker that ``artemis create`` made. ``addresses`` are there from the start, with their
     queues: ``{"orders": AddressConfiguration(anycast={"orders": QueueConfiguration()})}``.
@@ -133,6 +135,7 @@ class BrokerConfig:
     id_cache_bytes_max: int | None = field(default=None, validator=optional(_positive))
     id_cache_size: int = field(default=20_000, validator=_whole)
     persist_id_cache: bool = field(default=True, validator=instance(bool))
+    persist_delivery_count_before_delivery: bool = field(default=False, validator=instance(bool))
     frame_size_bytes_max: int = field(default=100 * 1024 * 1024, validator=_positive)
     client_version_min: int = field(default=126, validator=whole(122, 136))
     connection_ttl_ms: int = field(default=60_000, validator=_time)

@@ -29,6 +29,7 @@ _FIELDS: Fields = {
     "cluster-password": ("cluster_password", secret),
     "id-cache-size": ("id_cache_size", whole),
     "persist-id-cache": ("persist_id_cache", boolean),
+    "persist-delivery-count-before-delivery": ("persist_delivery_count_before_delivery", boolean),
     "connection-ttl-check-interval": ("connection_check_interval_ms", whole),
     "message-expiry-scan-period": ("message_expiry_scan_period_ms", whole),
     "address-queue-scan-period": ("address_queue_scan_period_ms", whole),

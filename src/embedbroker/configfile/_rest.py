@@ -24,7 +24,6 @@ _REASONS = {
     "core/broadcast-groups": _NO_DISCOVERY,
     "core/discovery-groups": _NO_DISCOVERY,
     "core/store": "the journal is files of journal-directory",
-    "core/persist-delivery-count-before-delivery": "delivery counts survive a restart only once a message came back",
     "core/management-address": "there are no management messages yet",
     "core/journal-datasync": "every batch is synced to the disk",
     "core/journal-sync-transactional": "every batch is synced to the disk",
@@ -40,9 +39,8 @@ _AS_IT_IS_BELOW = {
             create-bindings-dir resolve-protocols
         """,
         "false": """
-            graceful-shutdown-enabled message-counter-enabled persist-delivery-count-before-delivery
-            populate-validated-user reject-empty-validated-user purge-page-folders log-journal-write-rate
-            suppress-session-notifications mirror-page-transaction
+            graceful-shutdown-enabled message-counter-enabled populate-validated-user reject-empty-validated-user
+            purge-page-folders log-journal-write-rate suppress-session-notifications mirror-page-transaction
         """,
         "-1": "global-max-messages min-disk-free server-dump-interval memory-measure-interval",
     },

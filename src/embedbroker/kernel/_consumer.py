@@ -28,6 +28,9 @@ class ConsumerPort(Protocol):
     def deliver(self, consumer: Consumer, reference: Reference) -> int:
         """Send one message to the peer and return what it costs in credit (bytes, or 1 where messages are counted)."""
 
+    def deliver_behind(self, point: int, consumer: Consumer, reference: Reference) -> int:
+        """As `deliver`, and the cost is charged now; the peer gets it, in order, once that point is durable."""
+
     def deliver_marker(self, consumer: Consumer, sequence: int) -> None:
         """Tell the peer that nothing more can be delivered now (forced delivery, drained credit)."""
 

@@ -103,6 +103,7 @@ class Recovery:
     __slots__ = (
         "_address_names",
         "_addresses",
+        "_counts_first",
         "_kernel",
         "_locking",
         "_locks",
@@ -120,6 +121,7 @@ class Recovery:
         outcomes: Iterable[HeuristicOutcome] = (),
     ) -> None:
         self._kernel = kernel
+        self._counts_first = kernel.config.persist_delivery_count_before_delivery
         self._prepared = [(stored, Transaction(stored.transaction_id)) for stored in transactions]
         self._outcomes = outcomes
         # What prepared transactions acknowledged: whose it is.
@@ -159,8 +161,9 @@ class Recovery:
             hold(message.message_id, addresses[references[0][0]], len(raw), len(references))
             for queue_id, position, delivery_count in references:
                 if locks and (transaction := locks.pop((message.message_id, queue_id), None)) is not None:
-                    # It was given to a consumer, which acknowledged it.
-                    reference = Reference(restore(message.encoding, raw), position, delivery_count + 1)
+                    # It was given to a consumer, which acknowledged it; that may have been written then.
+                    count = max(delivery_count, 1) if self._counts_first else delivery_count + 1
+                    reference = Reference(restore(message.encoding, raw), position, count)
                     transaction.take(queues[queue_id], (reference,), Outcome.ACCEPTED)
                     queues[queue_id].delivering_count += 1
                     queues[queue_id].added_count += 1

@@ -14,6 +14,7 @@ from ._branch import Branch
 from ._catalog import split_fqqn
 from ._chores import AT_ONCE_MAX
 from ._consumer import Consumer, ConsumerPort
+from ._counted_port import CountedPort
 from ._credit import ByteCredit, Credit
 from ._deliveries import Bundle
 from ._kernel import Kernel
@@ -152,6 +153,9 @@ class Session:
                 ErrorCode.MAX_CONSUMER_LIMIT_EXCEEDED, f"the session has {limit} consumers, consumers_per_session_max"
             )
         credit = credit if credit is not None else ByteCredit()
+        if self.kernel.config.persist_delivery_count_before_delivery and queue.durable and not browse:
+            # A message that is acknowledged by being delivered never comes back.
+            port = port if self.pre_acknowledge else CountedPort(port, self.kernel.store)
         consumer = Consumer(key, queue, port, selector, self.valve, credit, browse=browse, priority=priority)
         consumer.pre_acknowledge = self.pre_acknowledge and not browse
         consumer.started = browse or self.started

@@ -30,7 +30,7 @@ _ACCEPTED, _REJECTED, _EXPIRED = Outcome.ACCEPTED, Outcome.REJECTED, Outcome.EXP
 class Settlement:
     """The one command, `settle`, and what it is made of."""
 
-    __slots__ = ("_events", "_followers", "_kernel", "_memory", "_store")
+    __slots__ = ("_counts_first", "_events", "_followers", "_kernel", "_memory", "_store")
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
@@ -38,6 +38,7 @@ class Settlement:
         self._store = kernel.store
         self._events = kernel.events
         self._followers = kernel.events.settled
+        self._counts_first = kernel.config.persist_delivery_count_before_delivery
 
     def settle(
         self,
@@ -205,7 +206,8 @@ class Settlement:
         assert attempts_max is not None
         if not outcome.delivery_failed:
             reference.delivery_count -= 1
-        elif message.durable and queue.durable:
+        # A count that was written before the delivery is taken back, too.
+        if (outcome.delivery_failed or self._counts_first) and message.durable and queue.durable:
             self._store.update_delivery_count(message.message_id, queue.id, reference.delivery_count)
         if 0 < attempts_max <= reference.delivery_count:
             self._kernel.departures.move_dead(queue, reference)

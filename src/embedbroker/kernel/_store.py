@@ -43,7 +43,7 @@ class Store(Protocol):
         """One queue is done with one message."""
 
     def update_delivery_count(self, message_id: int, queue_id: int, count: int) -> None:
-        """A message came back to its queue after a delivery."""
+        """A message was delivered so often: it came back to its queue, or is about to go out."""
 
     def prepare(self, transaction_id: int, xid: bytes) -> None:
         """A transaction branch is prepared."""

@@ -8,6 +8,7 @@ kernel's, and the rarer requests, which are in `_core_requests`.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from attrs import define
@@ -73,11 +74,20 @@ class _HeldReply:
     link: Link | None = None
 
 
+@define(eq=False)
+class _HeldDelivery:
+    point: int
+    pieces: Sequence[bytes | bytearray]
+    #: Where it is counted already.
+    link: Link
+
+
 class CoreSession:
     """A session and its channel. It outlives its connection while a reattachment is possible (7.3)."""
 
     __slots__ = (
         "_arrival",
+        "_deliveries_held",
         "_held",
         "_trailer",
         "channel",
@@ -127,7 +137,9 @@ class CoreSession:
         # Chunks of a large message are on their way.
         self.receives_large = False
         # Replies that wait for durability, in order; later replies of this channel wait behind them.
-        self._held: deque[_HeldReply] = deque()
+        self._held: deque[_HeldReply | _HeldDelivery] = deque()
+        # Those among them whose count is not on disk yet; a reply behind them, as that to a stop, says that they came.
+        self._deliveries_held = 0
 
     # -- frames in -----------------------------------------------------------------------------------------------
 
@@ -259,7 +271,7 @@ class CoreSession:
 
     def _hold(self, reply: _HeldReply) -> None:
         limit = self.service.kernel.config.held_replies_max
-        if len(self._held) >= limit:
+        if len(self._held) >= limit and len(self._held) - self._deliveries_held >= limit:
             self.connection.fail(f"{limit} replies of session {self.name} wait for the disk, held_replies_max")
             return
         if reply.point == _UNRECORDED:
@@ -299,18 +311,33 @@ class CoreSession:
             self._hold(_HeldReply(point, frame, link))
 
     def release(self, reached: int) -> bool:
-        """Send the replies that became durable; returns whether any is still held."""
+        """Send the replies and deliveries that became durable; returns whether any is still held."""
         held = self._held
         while held and held[0].point <= reached:
             reply = held.popleft()
             if reply.link is not None:
-                reply.link.write(reply.frame)
+                self._send_held(reply)
             elif self.windowed:
                 packet_type = reply.frame[4]
                 self.transmit(reply.frame, packet_type if packet_type < 128 else packet_type - 256)
             else:
                 self.connection.link.write(reply.frame)
         return bool(held)
+
+    def _send_held(self, held: _HeldReply | _HeldDelivery) -> None:
+        """What is not an answer on the session's own channel."""
+        if isinstance(held, _HeldReply):
+            assert held.link is not None
+            held.link.write(held.frame)
+            return
+        self._deliveries_held -= 1
+        if self.windowed:
+            self._keep(*held.pieces)
+        link = self.connection.link
+        if held.link is link:
+            link.write_reserved(held.pieces)
+        else:
+            link.write_pieces(held.pieces)
 
     def transmit(self, frame: bytes, packet_type: int) -> None:
         """Send a frame now, keeping it for a reattachment where the session has a window."""
@@ -370,15 +397,36 @@ class CoreSession:
         return size
 
     def _deliver_slowly(self, consumer: Consumer, reference: Reference) -> int:
+        parts = self._encoded(consumer, reference)
+        if self.windowed:
+            self._keep(*parts)
+        return self.connection.link.write_pieces(parts)
+
+    def _encoded(self, consumer: Consumer, reference: Reference) -> Sequence[bytes | bytearray]:
         message = reference.message
         assert message.encoding == Encoding.CORE
         if self._speaks_old_names:
             assert isinstance(message, CoreMessage)
             message = old_message(message, consumer.queue.definition.routing_type)
-        parts = encode_receive(message.raw, self.channel_id, self.version, consumer.key, reference.delivery_count)
-        if self.windowed:
-            self._keep(*parts)
-        return self.connection.link.write_pieces(parts)
+        return encode_receive(message.raw, self.channel_id, self.version, consumer.key, reference.delivery_count)
+
+    def deliver_behind(self, point: int, consumer: Consumer, reference: Reference) -> int:
+        """Send one message once that point is durable, and behind those that were handed over before it.
+
+        It is gone as far as the kernel is concerned: whoever takes it back, or closes the consumer, does what happens
+        to a message on the network, and an answer to that stands behind the message here, too.
+        """
+        if not self._deliveries_held and point <= self.service.kernel.store.reached:
+            return self.deliver(consumer, reference)
+        parts = self._encoded(consumer, reference)
+        size = sum(map(len, parts))
+        link = self.connection.link
+        if not self._held:
+            self.service.gate.hold(self)
+        self._held.append(_HeldDelivery(point, parts, link))
+        self._deliveries_held += 1
+        link.reserve(size)
+        return size
 
     @property
     def _speaks_old_names(self) -> bool:
@@ -395,7 +443,14 @@ class CoreSession:
         if self._speaks_old_names:
             marker = old_message(marker, consumer.queue.definition.routing_type)
         parts = encode_receive(marker.raw, self.channel_id, self.version, consumer.key, 0)
-        self.transmit(b"".join(parts), _RECEIVE)
+        self._transmit_behind(b"".join(parts), _RECEIVE)
+
+    def _transmit_behind(self, frame: bytes, packet_type: int) -> None:
+        """Send a frame that says something about the deliveries before it."""
+        if self._deliveries_held:
+            self._held.append(_HeldReply(0, frame))
+        else:
+            self.transmit(frame, packet_type)
 
     def closed_by_broker(self, consumer: Consumer) -> None:
         """Tell the client that a queue was deleted under its consumer."""
@@ -406,7 +461,7 @@ class CoreSession:
         """Tell the client that a consumer it counts on is not there."""
         if self.version >= 124:
             packet = DisconnectConsumer(consumer_id)
-            self.transmit(encode_packet(packet, self.channel_id, self.version), packet.TYPE)
+            self._transmit_behind(encode_packet(packet, self.channel_id, self.version), packet.TYPE)
 
     # -- life ----------------------------------------------------------------------------------------------------
 

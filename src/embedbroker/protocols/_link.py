@@ -75,6 +75,20 @@ class Link:
                 self.become_slow()
         return size
 
+    def reserve(self, size: int) -> None:
+        """Count what is going to be sent with `write_reserved`: whoever feeds the peer stops in time."""
+        if self.alive:
+            self.room -= size
+            if self.room < 0 and not self.slow:
+                self.become_slow()
+
+    def write_reserved(self, pieces: Sequence[Buffer]) -> None:
+        """Send what belongs together, and was counted before."""
+        if self.alive:
+            if not self.out:
+                self.dirty.append(self)
+            self.out.extend(pieces)
+
     def become_slow(self) -> None:
         """The peer is behind: whoever feeds it should stop."""
         self.slow = True

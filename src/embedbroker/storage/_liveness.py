@@ -106,7 +106,7 @@ class Liveness:
             segment.needs[placement.segment] = None
 
     def update_delivery_count(self, message_id: int, queue_id: int, count: int, segment: Segment) -> None:
-        """A message came back to its queue."""
+        """A message was delivered so often."""
         placement = self.index.get(message_id)
         if placement is None:
             return

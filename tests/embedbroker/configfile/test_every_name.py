@@ -119,6 +119,7 @@ CORE: dict[str, tuple[str, str, object]] = {
     "cluster-password": ("secret", "cluster_password", "secret"),
     "id-cache-size": ("500", "id_cache_size", 500),
     "persist-id-cache": ("false", "persist_id_cache", False),
+    "persist-delivery-count-before-delivery": ("true", "persist_delivery_count_before_delivery", True),
     "connection-ttl-check-interval": ("700", "connection_check_interval_ms", 700),
     "connection-ttl-override": ("5000", "connection_ttl_ms", 5000),
     "message-expiry-scan-period": ("-1", "message_expiry_scan_period_ms", -1),

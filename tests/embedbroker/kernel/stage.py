@@ -114,12 +114,18 @@ class Taker:
     got: list[tuple[str, int] | int] = Factory(list)
     messages: list[CoreMessage] = Factory(list)
     closed: list[int] = Factory(list)
+    #: The points that deliveries wait for.
+    points: list[int] = Factory(list)
 
     def deliver(self, consumer: Consumer, reference: Reference) -> int:
         assert isinstance(reference.message, CoreMessage)
         self.got.append((text_of(reference.message), reference.delivery_count))
         self.messages.append(reference.message)
         return self.cost
+
+    def deliver_behind(self, point: int, consumer: Consumer, reference: Reference) -> int:
+        self.points.append(point)
+        return self.deliver(consumer, reference)
 
     def deliver_marker(self, consumer: Consumer, sequence: int) -> None:
         self.got.append(sequence)

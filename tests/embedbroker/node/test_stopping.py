@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from embedbroker.node import Command, CommandKind, NodeState, SendBytes, StopListening
+from embedbroker.node import CloseConnection, Command, CommandKind, NodeState, SendBytes, StopListening, Stopped
 from embedbroker.node._flush import FLUSH_SECONDS_MAX
 from embedclient.wire.core import (
     Disconnect,
@@ -52,6 +52,33 @@ def test_nobody_is_let_in_any_more_before_clients_are_told() -> None:
     stage.settle_disk()
     order = [type(output) for output in stage.outputs[before:] if isinstance(output, SendBytes | StopListening)]
     assert order == [StopListening, SendBytes]
+
+
+def test_nobody_is_let_in_any_more_when_a_broker_fails() -> None:
+    """Who loses its connection comes back at once, and would hang in a port that nobody looks at."""
+    stage = Stage(durable=True)
+    peer = stage.connect().open_session()
+    peer.create_queue()
+    peer.post("m", durable=True)
+    assert stage.disk is not None
+    stage.disk.fail_at(stage.disk.operations)
+    before = len(stage.outputs)
+    stage.settle_disk()
+    assert stage.stopped is not None and stage.stopped.failure is not None
+    kinds = StopListening, CloseConnection, Stopped
+    assert [type(output) for output in stage.outputs[before:] if isinstance(output, kinds)] == [*kinds]
+
+
+def test_a_broker_that_fails_while_it_stops_closes_its_port_once() -> None:
+    stage = Stage(durable=True)
+    peer = stage.connect().open_session()
+    peer.create_queue()
+    peer.post("m", durable=True)
+    assert stage.disk is not None
+    stage.disk.fail_at(stage.disk.operations)
+    stop(stage)
+    stage.settle_disk()
+    assert [output for output in stage.outputs if isinstance(output, StopListening)] == [StopListening()]
 
 
 def test_owed_confirmations_come_first() -> None:
