@@ -28,7 +28,7 @@ from embedbroker.locks._frozen import Vacancy
 from embedbroker.locks._memory import _MemorySession
 from embedbroker.storage import DiskFault, DiskWork
 from embedbroker.testing._disk import SimulatedDisk
-from embedbroker.testing._node_host import NodeHost
+from embedbroker.testing._disk_works import DiskWorks
 from embedbroker.testing._plan import GroupMode
 from embedbroker.testing._scenario import run_group_seed
 from embedclient.agent import _transaction as transactions
@@ -123,13 +123,13 @@ def give_up_after_a_fault(patch: pytest.MonkeyPatch) -> None:
 def let_a_life_that_ended_write_on(patch: pytest.MonkeyPatch) -> None:
     """What was under way reaches the disk when somebody else works on it."""
 
-    def late(self: NodeHost) -> None:
+    def late(self: DiskWorks) -> None:
         for work in self.under_way.values():
             self.world.after(0.3, _LateWork(self.disk, work), None)
         self.under_way.clear()
         self.written.clear()
 
-    patch.setattr(NodeHost, "_do_in_part", late)
+    patch.setattr(DiskWorks, "end", late)
 
 
 @define(eq=False)
