@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from attrs import define, field
 
+from embedbroker.testing._closing_round import OPERATIONS_MIN
 from embedbroker.testing._plan import GroupMode
 from embedbroker.testing._scenario import ScenarioFailed, SeedResult
 from embedbroker.testing._scene import Moment
@@ -143,7 +144,6 @@ def group_minima(mode: GroupMode | None) -> Mapping[Moment, int]:
 
 #: Below this number of seeds the minima say more about luck than about the campaign.
 SEEDS_FOR_MINIMA = 200
-OPERATIONS_MIN = 200
 FAULTS_MIN = 3
 
 

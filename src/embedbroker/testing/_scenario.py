@@ -14,6 +14,7 @@ from embedbroker.testing._broker_view import BrokerView
 from embedbroker.testing._cast import DEAD_LETTERS, EXPIRED, ONLOOKER, Cast, Role, broker_config, make_cast
 from embedbroker.testing._checkers import BrokerChecker
 from embedbroker.testing._clients import ClientHost
+from embedbroker.testing._closing_round import OPERATIONS_MIN, ClosingRound
 from embedbroker.testing._consumers import ConsumerKind, ConsumerPlan, SimulatedConsumer
 from embedbroker.testing._disk import SimulatedDisk
 from embedbroker.testing._draw import draw_plan
@@ -198,6 +199,8 @@ class _Scenario:
         self._call_the_roll()
         self._sweep()
         self._leave()
+        if self.scene.operations < OPERATIONS_MIN:
+            self._do_more()
         for host in self.cast.hosts:
             self.scene.hits[Moment.REATTACHED] += host.reattachments
             self.scene.hits[Moment.REBUILT] += host.failovers
@@ -308,7 +311,17 @@ class _Scenario:
 
     def _leave(self) -> None:
         self.scene.phase = Phase.LEAVE
-        hosts = [*self.cast.hosts, self._sweeper_host]
+        self._part_with([*self.cast.hosts, self._sweeper_host])
+
+    def _do_more(self) -> None:
+        """What was done so far says too little."""
+        host = self._sweeper_host
+        topic = next(topic for topic in self.cast.topics if not topic.automatic)
+        host.run("close", ClosingRound(self.scene, host, topic).steps())
+        self._part_with([host])
+
+    def _part_with(self, hosts: Sequence[ClientHost]) -> None:
+        """Their users come to an end, they go, and nothing of them is left."""
         self._run_until(lambda: all(host.idle for host in hosts), _LEAVE_S, "clients do not come to an end")
         for host in hosts:
             host.leave()
