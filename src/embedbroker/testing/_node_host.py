@@ -18,10 +18,12 @@ from embedbroker.config import BrokerConfig, ReplicationBackup, ReplicationPrima
 from embedbroker.locks import LeaseSession, LeaseWork, LockFault, LockManagers, Locks, LockSession, LockWork, called
 from embedbroker.node import (
     Accepted,
+    BranchDecided,
     BytesReceived,
     CloseConnection,
     Command,
     CommandKind,
+    DecideBranch,
     Dial,
     Dialed,
     DialFailed,
@@ -46,7 +48,7 @@ from embedbroker.storage import DiskWork, JournalSettings, Lane
 from embedbroker.testing._disk import DiskSpeed, SimulatedDisk
 from embedbroker.testing._disk_works import DiskWorks
 from embedbroker.testing._network import Link, Network
-from embedclient.model import Instant
+from embedclient.model import Instant, Xid
 
 __all__ = ["NodeHost"]
 
@@ -100,6 +102,7 @@ class NodeHost:
         self.on_stopped: list[Callable[[str | None], None]] = []
         self.on_send: list[Callable[[int, str, bytes], None]] = []
         self.on_role: list[Callable[[Role], None]] = []
+        self.on_decided: list[Callable[[BranchDecided], None]] = []
         self.notices: list[str] = []
         self.frozen = False
         #: Another one of its group has been granted the journal, while this life was frozen.
@@ -159,6 +162,10 @@ class NodeHost:
         """An orderly stop; ``node`` is None when it is over."""
         self.world.note(self.name, "is asked to stop")
         self.step(Command(CommandKind.FAIL_OVER if fails_over else CommandKind.STOP))
+
+    def decide(self, request: int, xid: Xid, *, commit: bool) -> None:
+        """An operator's word about a prepared branch; ``on_decided`` says when that is done."""
+        self.step(DecideBranch(request, xid, commit))
 
     def freeze(self) -> None:
         """Everything stands still; nothing is given back, and nobody is told.
@@ -413,6 +420,9 @@ class NodeHost:
                     self.world.note(self.name, "becomes", role.value)
                     for watch in self.on_role:
                         watch(role)
+                case BranchDecided():
+                    for answer in self.on_decided:
+                        answer(output)
                 case Ready():
                     self.world.note(self.name, "is ready")
                     for look in self.on_ready:

@@ -25,6 +25,7 @@ from embedbroker.testing._members import Members
 from embedbroker.testing._messages import selector_of
 from embedbroker.testing._network import Network
 from embedbroker.testing._node_host import NodeHost
+from embedbroker.testing._operator import Operator
 from embedbroker.testing._plan import GroupMode, ScenarioPlan, TopicPlan
 from embedbroker.testing._queue_checkers import QueueChecker
 from embedbroker.testing._replica_faults import ReplicaFaults
@@ -160,6 +161,7 @@ class _Scenario:
     checker: BrokerChecker
     faults: FaultPlan | StoreFaults | ReplicaFaults
     _sweeper_host: ClientHost
+    operator: Operator | None = None
 
     @classmethod
     def of(cls, plan: ScenarioPlan, trace_tail_lines: int) -> _Scenario:
@@ -181,6 +183,9 @@ class _Scenario:
         settings = LocatorSettings(initial_connect_attempts=-1, reconnect_attempts=-1, ha=plan.group is not None)
         sweeper_host = ClientHost(network, "sweeper", broker.names, settings)
         scenario = cls(plan, world, scene, network, broker, cast, checker, None, sweeper_host)  # type: ignore[arg-type]  # set next
+        if plan.operator_pause_s:
+            hosts = [broker] if isinstance(broker, NodeHost) else list(broker.hosts.values())
+            scenario.operator = Operator(scene, broker, hosts, cast.managers, plan.operator_pause_s)
         if isinstance(broker, NodeHost):
             scenario.faults = FaultPlan(scene, network, broker, cast.hosts, scenario._crash_client)
         elif isinstance(group, ReplicaGroup):
@@ -262,6 +267,8 @@ class _Scenario:
             self._read_leftovers()  # what nobody took away would keep the producers waiting for ever
         for role in self.cast.roles:
             role.host.run(role.name, role.steps())
+        if self.operator is not None:
+            self.operator.watch()
         self.faults.schedule((strike.kind, strike.at_s) for strike in self.plan.faults)
         self.checker.compare_replay_soon()
         self._run_until(
@@ -347,9 +354,9 @@ class _Scenario:
         return [DEAD_LETTERS, EXPIRED, *(name for topic in self.cast.topics for name in topic.names)]
 
     def _is_deserted(self) -> bool:
-        """Nobody is connected, and nothing that belonged to a connection is left."""
+        """Nobody is connected, nothing that belonged to a connection is left, and decisions are forgotten."""
         node = self.broker.node
-        if node is None or self.broker.connections or node.core.sessions:
+        if node is None or self.broker.connections or node.core.sessions or node.kernel.branches.outcomes():
             return False
         return not any(queue.definition.temporary for queue in node.kernel.catalog.queues.values())
 
