@@ -366,7 +366,9 @@ class _Scenario:
             return "the broker is down"
         queues = [queue.name for queue in node.kernel.catalog.queues.values() if queue.definition.temporary]
         sessions = list(node.core.sessions)
-        return f"left behind: {self.broker.connections} connections, sessions {sessions}, temporary queues {queues}"
+        outcomes = [outcome.xid.global_transaction_id for outcome in node.kernel.branches.outcomes()]
+        there = f"{self.broker.connections} connections, sessions {sessions}, temporary queues {queues}"
+        return f"left behind: {there}, decisions of operators {outcomes}"
 
     def _owed(self) -> str:
         """Why the scenario does not converge."""
