@@ -101,6 +101,10 @@ def say_paused_after_a_crash(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Claim, "_claim_it", pessimist)
 
 
+def never_take_over(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Claim, "_may_inherit", lambda self, answers, now, *, waits: False)
+
+
 def never_give_way(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Claim, "wanted_by", property(lambda self: None, lambda self, value: None), raising=False)
 
@@ -161,6 +165,7 @@ BUGS: list[Bug] = [
     be_live_without_the_lock,
     write_no_record,
     say_paused_after_a_crash,
+    never_take_over,
     never_give_way,
     wait_for_the_frozen_for_ever,
     give_up_after_a_fault,
