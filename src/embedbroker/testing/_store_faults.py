@@ -29,6 +29,8 @@ __all__ = ["StoreFaults"]
 _RETURNS_WITHIN_S = 5.0
 #: After so long a store takes locks away from a frozen machine. A live broker is sure of its own for less.
 LEASE_S = 5.0
+#: How often it does. Who waits must be in the way of others for long sometimes.
+_LAPSES, _LAPSES_OF_WAITER = 0.9, 0.4
 _LOST_LOCK = ("live lock is", "made live on the same store")
 
 
@@ -129,7 +131,8 @@ class StoreFaults:
     def _let_lapse(self, host: NodeHost, duration_s: float) -> None:
         """The store has not heard of its machine for too long."""
         life = host.life
-        if duration_s > LEASE_S and self.scene.chance(0.9):
+        chance = _LAPSES if host is self.group.members.active else _LAPSES_OF_WAITER
+        if duration_s > LEASE_S and self.scene.chance(chance):
             self._agenda.expect()
             self._agenda.later(LEASE_S, lambda: self._lapse(host, life))
 
