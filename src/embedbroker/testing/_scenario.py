@@ -20,6 +20,7 @@ from embedbroker.testing._disk import SimulatedDisk
 from embedbroker.testing._draw import draw_plan
 from embedbroker.testing._draw_group import draw_group_plan
 from embedbroker.testing._faults import FaultPlan
+from embedbroker.testing._group_faults import GroupFaults
 from embedbroker.testing._leftovers import LeftoverReader
 from embedbroker.testing._members import Members
 from embedbroker.testing._messages import selector_of
@@ -159,7 +160,7 @@ class _Scenario:
     broker: BrokerView
     cast: Cast
     checker: BrokerChecker
-    faults: FaultPlan | StoreFaults | ReplicaFaults
+    faults: FaultPlan | GroupFaults
     _sweeper_host: ClientHost
     operator: Operator | None = None
 
@@ -191,9 +192,15 @@ class _Scenario:
         elif isinstance(group, ReplicaGroup):
             checker.twin = lambda: group.twin
             group.on_in_sync.append(checker.compare_replay_soon)
-            scenario.faults = ReplicaFaults(scene, network, group, cast.hosts, scenario._crash_client)
+            scenario.faults = GroupFaults(
+                *(scene, network, group, cast.hosts, scenario._crash_client),
+                lambda agenda: ReplicaFaults(scene, network, group, agenda),
+            )
         elif group is not None:
-            scenario.faults = StoreFaults(scene, network, group, cast.hosts, scenario._crash_client)
+            scenario.faults = GroupFaults(
+                *(scene, network, group, cast.hosts, scenario._crash_client),
+                lambda agenda: StoreFaults(scene, group, agenda),
+            )
         return scenario
 
     def run(self) -> SeedResult:
