@@ -101,6 +101,9 @@ GROUP_MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.COMMIT_IN_DOUBT: 80,
     Moment.BRANCH_PREPARED: 1_000,
     Moment.DUPLICATE_REJECTED: 2,
+    Moment.HEURISTIC_COMMIT: 100,
+    Moment.HEURISTIC_ROLLBACK: 100,
+    Moment.OUTCOME_FORGOTTEN: 200,
     Moment.REPLAY_COMPARED: 1_000,
 }
 #: Here crashes are fewer, because so much else goes wrong, and copies are what matters.
@@ -137,6 +140,9 @@ REPLICA_MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.SEND_IN_DOUBT: 100,
     Moment.COMMIT_IN_DOUBT: 50,
     Moment.BRANCH_PREPARED: 1_000,
+    Moment.HEURISTIC_COMMIT: 100,
+    Moment.HEURISTIC_ROLLBACK: 100,
+    Moment.OUTCOME_FORGOTTEN: 200,
     Moment.REPLAY_COMPARED: 1_000,
 }
 
