@@ -1,8 +1,7 @@
 """A simulated transaction manager: it keeps its decisions through every crash but its own, and carries all of them out.
 
 Responsible for the second phase, for what a failure left undecided, and for noticing that the broker lost a branch that
-it had promised to keep, or a decision that an operator took there instead. What is not known to be prepared is rolled
-back, so nothing ends in doubt.
+it had promised to keep. What is not known to be prepared is rolled back, so nothing ends in doubt.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from typing import Any
 
 from attrs import define, field
 
+from embedbroker.testing._rulings import HEURISTIC, Rulings
 from embedbroker.testing._scene import Moment, Scene
 from embedbroker.testing._scripts import Steps
 from embedclient.agent import Call, Session
@@ -24,18 +24,8 @@ __all__ = ["TransactionManager"]
 _SHORT_TIMEOUT_S = 1
 #: So long after its time a branch is gone for certain.
 _OVERDUE_S = 0.3
-_HEURISTIC = {XaCode.XA_HEURCOM: True, XaCode.XA_HEURRB: False}
 
 Answer = Generator[Call[XaCode], Any, XaCode]
-
-
-@define
-class _Ruling:
-    """What an operator asked the broker to do about a branch. ``known``: it was carried out, and will survive."""
-
-    commit: bool
-    crashes: int
-    known: bool = False
 
 
 @define(eq=False)
@@ -62,14 +52,12 @@ class TransactionManager:
     _asked: set[Xid] = field(factory=set, init=False)
     #: Of which nobody knows how far they came.
     _abandoned: dict[Xid, None] = field(factory=dict, init=False)
-    #: What an operator did instead; what of it was heard and is to be forgotten, maybe was; and what is forgotten.
-    _rulings: dict[Xid, _Ruling] = field(factory=dict, init=False)
-    _heard: dict[Xid, None] = field(factory=dict, init=False)
-    _forgetting: set[Xid] = field(factory=set, init=False)
-    _forgotten: set[Xid] = field(factory=set, init=False)
+    #: What operators did instead.
+    _rulings: Rulings = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.random = Random(f"xa {self.scene.world.seed} {self.name}")
+        self._rulings = Rulings(self.scene, self.name, self.subscription)
 
     def chance(self, probability: float) -> bool:
         """True with the given probability."""
@@ -78,7 +66,7 @@ class TransactionManager:
     @property
     def has_unfinished(self) -> bool:
         """Whether a branch of an earlier session has to be finished."""
-        return bool(self._decided or self._abandoned or self._heard)
+        return bool(self._decided or self._abandoned or self._rulings.has_unforgotten)
 
     # Working in a branch
 
@@ -143,7 +131,7 @@ class TransactionManager:
 
     def prepare(self, session: Session, transaction: str) -> Steps:
         """Ends the current branch and prepares it; from then on it is committed whatever happens."""
-        yield from self._end(session)
+        yield from self.end(session)
         xid = self.current
         assert xid is not None and session.xa is not None, "only a branch is prepared"
         yield session.xa.prepare(xid)
@@ -153,7 +141,7 @@ class TransactionManager:
 
     def undo(self, session: Session) -> Steps:
         """Ends the current branch and rolls it back."""
-        yield from self._end(session)
+        yield from self.end(session)
         assert self.current is not None and session.xa is not None, "only a branch is rolled back"
         yield session.xa.rollback(self.current)
         self.current = None
@@ -177,9 +165,6 @@ class TransactionManager:
 
     def end(self, session: Session) -> Steps:
         """Nobody works in the current branch any more."""
-        yield from self._end(session)
-
-    def _end(self, session: Session) -> Steps:
         if self._is_worked_in:
             yield from self.leave(session)
 
@@ -198,18 +183,16 @@ class TransactionManager:
             return
         assert session.xa is not None, "only an XA session recovers"
         found = yield session.xa.recover()
-        self._check_forgotten(found)
-        for xid in list(self._heard):
-            yield from self._forget(session, xid)
+        yield from self._rulings.finish(session, found)
         for xid in list(self._abandoned):
             self.scene.operate(self.name, "rolls back what is left of", xid.global_transaction_id.decode())
             code = yield from self._answered(session, xid, commit=False)
-            ruling = self._take_ruling(xid)
+            ruling = self._rulings.take(xid)
             del self._abandoned[xid]
-            if code in _HEURISTIC:
-                yield from self._hear(session, xid, code, ruling)
+            if code in HEURISTIC:
+                yield from self._rulings.hear(session, xid, code, ruling)
             elif ruling is not None and ruling.known:
-                self._complain(xid, code)
+                self._rulings.complain(xid, code)
         for xid in list(self._decided):
             if xid not in found and xid not in self._asked:
                 self.scene.fail(f"{self.name}: the prepared branch {self._decided[xid]} is lost")
@@ -223,16 +206,16 @@ class TransactionManager:
             known = xid in self._asked
             self._asked.add(xid)
             code = yield from self._answered(session, xid, commit=True)
-            ruling = self._take_ruling(xid)
+            ruling = self._rulings.take(xid)
             del self._decided[xid]
             self._asked.discard(xid)
-            if code in _HEURISTIC:
+            if code in HEURISTIC:
                 if ruling is not None and not ruling.known:
                     self._conclude(transaction, commit=ruling.commit)
-                yield from self._hear(session, xid, code, ruling)
+                yield from self._rulings.hear(session, xid, code, ruling)
                 continue
             if ruling is not None and ruling.known:
-                self._complain(xid, code)
+                self._rulings.complain(xid, code)
             if code == XaCode.XAER_NOTA and not known:
                 self.scene.fail(f"{self.name}: the prepared branch {transaction} is not known any more")
             if ruling is not None and not ruling.commit:
@@ -247,7 +230,7 @@ class TransactionManager:
         try:
             yield session.xa.commit(xid, False) if commit else session.xa.rollback(xid)
         except XAException as error:
-            if error.error_code != XaCode.XAER_NOTA and error.error_code not in _HEURISTIC:
+            if error.error_code != XaCode.XAER_NOTA and error.error_code not in HEURISTIC:
                 raise
             return XaCode(error.error_code)
         return XaCode.XA_OK
@@ -269,67 +252,10 @@ class TransactionManager:
 
     def on_operator(self, xid: Xid, *, commit: bool) -> None:
         """An operator decides in the broker."""
-        self._rulings[xid] = _Ruling(commit, self.scene.hits[Moment.CRASH])
-        if self.subscription is not None and not commit:
-            self.scene.ledger.giving_back(self.subscription)
+        self._rulings.ask(xid, commit=commit)
 
     def on_decided(self, xid: Xid, *, found: bool) -> None:
         """The broker says that it is done, or that there is nothing to decide any more."""
-        ruling = self._rulings.get(xid)
-        if ruling is None:
-            return
-        self._gave_back(ruling)
-        if not found:
-            del self._rulings[xid]
-            return
-        ruling.known = True
-        if xid in self._decided:
+        ruling = self._rulings.answer(xid, found=found)
+        if ruling is not None and xid in self._decided:
             self._conclude(self._decided[xid], commit=ruling.commit)
-
-    def _take_ruling(self, xid: Xid) -> _Ruling | None:
-        ruling = self._rulings.pop(xid, None)
-        if ruling is not None:
-            self._gave_back(ruling)
-        return ruling
-
-    def _gave_back(self, ruling: _Ruling) -> None:
-        if self.subscription is not None and not ruling.commit and not ruling.known:
-            self.scene.ledger.gave_back(self.subscription)
-
-    def _hear(self, session: Session, xid: Xid, code: XaCode, ruling: _Ruling | None) -> Steps:
-        """The broker tells of a decision: of the one that was taken there, and it keeps it until it may forget."""
-        scene = self.scene
-        if ruling is None or _HEURISTIC[code] is not ruling.commit:
-            self._complain(xid, code)
-        else:
-            scene.hit(Moment.HEURISTIC_COMMIT if ruling.commit else Moment.HEURISTIC_ROLLBACK)
-            if scene.hits[Moment.CRASH] > ruling.crashes:
-                scene.hit(Moment.OUTCOME_SURVIVED_CRASH)
-        self._heard[xid] = None
-        yield from self._forget(session, xid)
-
-    def _forget(self, session: Session, xid: Xid) -> Steps:
-        assert session.xa is not None, "only an XA session forgets"
-        known = xid in self._forgetting
-        self._forgetting.add(xid)
-        self.scene.operate(self.name, "forgets", xid.global_transaction_id.decode())
-        try:
-            yield session.xa.forget(xid)
-        except XAException as error:
-            if error.error_code != XaCode.XAER_NOTA:
-                raise
-            if not known:
-                self._complain(xid, XaCode.XAER_NOTA)
-        del self._heard[xid]
-        self._forgetting.discard(xid)
-        self._forgotten.add(xid)
-        self.scene.hit(Moment.OUTCOME_FORGOTTEN)
-
-    def _check_forgotten(self, found: list[Xid]) -> None:
-        for xid in found:
-            if xid in self._forgotten:
-                self.scene.fail(f"{self.name}: {xid.global_transaction_id.decode()} is forgotten, and there again")
-
-    def _complain(self, xid: Xid, code: XaCode) -> None:
-        name = xid.global_transaction_id.decode()
-        self.scene.fail(f"{self.name}: {code.name} of {name} is not what an operator made of it")
