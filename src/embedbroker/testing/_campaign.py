@@ -88,7 +88,7 @@ GROUP_MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.FROZEN_WAITER: 40,
     Moment.REPLACED_WHILE_FROZEN: 10,
     Moment.WOKE_UP_REPLACED: 6,
-    Moment.PASSED_OVER: 10,
+    Moment.PASSED_OVER: 60,
     Moment.ANSWER_OF_STORE_LOST: 20,
     Moment.STORE_LOST: 60,
     Moment.STORE_BROKE_IN_BATCH: 80,
