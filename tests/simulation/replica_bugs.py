@@ -12,6 +12,7 @@ from embedbroker.locks import Activation, KeepLease, LeaseOperation, ReadSequenc
 from embedbroker.locks import _activation as activations
 from embedbroker.node._copies import RecordKeeper
 from embedbroker.node._incumbent import Incumbent
+from embedbroker.node._mandate import Mandate
 from embedbroker.replication import Duplication, DuplicationState, Replica, ReplicaRecord, ReplicaRegistration
 from embedbroker.replication import _primary as primaries
 from embedbroker.replication._copying import Copying
@@ -70,6 +71,10 @@ def forget_the_number_that_was_claimed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RecordKeeper, "write", forgetful)
 
 
+def never_renew_the_right(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Incumbent, "_renew", lambda self: None)
+
+
 # -- the right to be live --------------------------------------------------------------------------------------------
 
 
@@ -100,6 +105,18 @@ def be_live_with_old_data(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(activations, "_behind", never_behind)
     patch.setattr(activations, "_under_lease", careless)
+
+
+def never_take_over(patch: pytest.MonkeyPatch) -> None:
+    try_it = Mandate._try
+
+    def modest(self: Mandate) -> None:
+        if "backup" in self._config.name:
+            self._stand_by()
+        else:
+            try_it(self)
+
+    patch.setattr(Mandate, "_try", modest)
 
 
 def never_give_way(patch: pytest.MonkeyPatch) -> None:
@@ -197,9 +214,11 @@ REPLICA_BUGS: list[Bug] = [
     go_on_alone_without_asking,
     claim_no_number_when_the_backup_is_lost,
     forget_the_number_that_was_claimed,
+    never_renew_the_right,
     go_on_when_the_lease_is_over,
     give_a_lease_twice,
     be_live_with_old_data,
+    never_take_over,
     never_give_way,
     catch_up_from_a_wrong_place,
     keep_to_itself_what_happens_during_a_copy,

@@ -8,22 +8,16 @@ from typing import Any
 import pytest
 
 from embedbroker.kernel import (
-    BranchTable,
     Consumer,
     Kernel,
     Outcome,
     Queue,
-    Recovery,
     Reference,
-    Refused,
-    Session,
     Settlement,
     Transaction,
-    XaRefused,
 )
 from embedbroker.kernel._housekeeping import Housekeeping
 from embedbroker.kernel._memory import MemoryAccount
-from embedbroker.kernel._publications import references_of
 from embedbroker.protocols._core_connection import CoreConnection
 from embedbroker.protocols._core_session import CoreSession
 from embedbroker.storage import Journal
@@ -38,9 +32,10 @@ from embedclient.agent._line import SessionLine
 from embedclient.agent._transaction import Transaction as Endings
 from embedclient.engine.core import Channel
 from embedclient.errors import JMSException
-from embedclient.model import Instant, Xid
+from embedclient.model import Instant
 from embedclient.wire.core import SessionStop
 
+from .branch_bugs import BRANCH_BUGS
 from .hunting import Bug, confirm_before_sync, every, forget_duplicate_ids, hunt, lose_a_prepared_branch
 
 # A search through all the seeds takes half a minute, and more on a machine that does something else, too.
@@ -337,38 +332,6 @@ def keep_the_duplicate_ids_of_what_was_rolled_back(patch: pytest.MonkeyPatch) ->
     patch.setattr(Kernel, "rollback", remembering)
 
 
-def deliver_again_what_a_prepared_branch_took(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Recovery, "lock_some", lambda self, limit: False)
-
-
-def show_what_a_prepared_branch_sent(patch: pytest.MonkeyPatch) -> None:
-    finish = Recovery.finish
-
-    def early(self: Recovery) -> None:
-        finish(self)
-        for branch in self._kernel.branches.prepared():
-            transaction = branch.transaction
-            for queue, reference in references_of(transaction.sent, self._kernel.ids.take(len(transaction.sent) + 1)):
-                message = reference.message
-                self._kernel.memory.hold(message.message_id, queue.definition.address, message.size, 1)
-                queue.publish(reference)
-
-    patch.setattr(Recovery, "finish", early)
-
-
-def commit_half_of_a_branch(patch: pytest.MonkeyPatch) -> None:
-    commit = BranchTable.commit
-
-    def halved(self: BranchTable, session: Session, xid: Xid, *, one_phase: bool) -> XaRefused | Refused | None:
-        branch = self._branches.get(xid)
-        if branch is not None and len(branch.transaction.acknowledged) > 1:
-            queue, references, _outcome, _consumer = branch.transaction.acknowledged.pop()
-            self._kernel.settle(queue, references, Outcome.FAILED)
-        return commit(self, session, xid, one_phase=one_phase)
-
-    patch.setattr(BranchTable, "commit", halved)
-
-
 def let_a_commit_overtake_a_rollback(patch: pytest.MonkeyPatch) -> None:
     """The client ends its transactions without regard for one another."""
 
@@ -426,9 +389,7 @@ BUGS: list[Bug] = [
     forget_producers_that_wait_for_memory,
     settle_nothing_in_advance,
     lose_a_prepared_branch,
-    deliver_again_what_a_prepared_branch_took,
-    show_what_a_prepared_branch_sent,
-    commit_half_of_a_branch,
+    *BRANCH_BUGS,
     take_a_consumer_for_granted,
     serve_a_message_to_two_sessions,
     forget_a_caller_whose_message_expired_or_was_rolled_back,

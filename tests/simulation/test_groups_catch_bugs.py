@@ -28,7 +28,7 @@ from embedbroker.locks._frozen import Vacancy
 from embedbroker.locks._memory import _MemorySession
 from embedbroker.storage import DiskFault, DiskWork
 from embedbroker.testing._disk import SimulatedDisk
-from embedbroker.testing._node_host import NodeHost
+from embedbroker.testing._disk_works import DiskWorks
 from embedbroker.testing._plan import GroupMode
 from embedbroker.testing._scenario import run_group_seed
 from embedclient.agent import _transaction as transactions
@@ -101,6 +101,10 @@ def say_paused_after_a_crash(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Claim, "_claim_it", pessimist)
 
 
+def never_take_over(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Claim, "_may_inherit", lambda self, answers, now, *, waits: False)
+
+
 def never_give_way(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Claim, "wanted_by", property(lambda self: None, lambda self, value: None), raising=False)
 
@@ -123,13 +127,13 @@ def give_up_after_a_fault(patch: pytest.MonkeyPatch) -> None:
 def let_a_life_that_ended_write_on(patch: pytest.MonkeyPatch) -> None:
     """What was under way reaches the disk when somebody else works on it."""
 
-    def late(self: NodeHost) -> None:
+    def late(self: DiskWorks) -> None:
         for work in self.under_way.values():
             self.world.after(0.3, _LateWork(self.disk, work), None)
         self.under_way.clear()
         self.written.clear()
 
-    patch.setattr(NodeHost, "_do_in_part", late)
+    patch.setattr(DiskWorks, "end", late)
 
 
 @define(eq=False)
@@ -161,6 +165,7 @@ BUGS: list[Bug] = [
     be_live_without_the_lock,
     write_no_record,
     say_paused_after_a_crash,
+    never_take_over,
     never_give_way,
     wait_for_the_frozen_for_ever,
     give_up_after_a_fault,

@@ -9,10 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 
 from embedbroker.kernel import Queue
-from embedbroker.testing import Campaign, Moment, ScenarioFailed, ScenarioPlan, plan_of, run_plan, run_seed
+from embedbroker.testing import Campaign, Moment, ScenarioFailed, ScenarioPlan, draw_plan, plan_of, run_plan, run_seed
+from embedbroker.testing._branch_habits import PLAIN
 from embedbroker.testing._campaign import group_minima
+from embedbroker.testing._closing_round import OPERATIONS_MIN
 from embedbroker.testing._draw_group import draw_group_plan
 from embedbroker.testing._plan import GroupMode
 from embedbroker.testing._scenario import run_group_seed
@@ -34,6 +37,37 @@ def test_seeds_run_clean_and_do_enough() -> None:
     assert campaign.operations >= 200 * len(SEEDS)
     assert campaign.hits[Moment.CRASH] > 0
     assert campaign.hits[Moment.REPLAY_COMPARED] >= len(SEEDS)
+
+
+def test_a_seed_whose_users_do_little_goes_on_until_it_counts() -> None:
+    result = run_seed(3_050_558)  # its faults and expirations leave 198 operations to its users
+    assert result.operations >= OPERATIONS_MIN
+    assert result.verdict.clean
+
+
+def test_whoever_plans_little_still_does_enough() -> None:
+    plan = draw_plan(FIRST_SEED)
+    few = evolve(plan, producers=(evolve(plan.producers[0], plan=evolve(plan.producers[0].plan, count=1)),))
+    assert OPERATIONS_MIN <= run_plan(few).operations <= OPERATIONS_MIN + 1  # what was sent is taken, too
+
+
+def test_only_seeds_with_branches_draw_habits_for_them_and_operators() -> None:
+    for seed in SEEDS:
+        plan = draw_plan(seed)
+        producers, consumers = [role.plan for role in plan.producers], [role.plan for role in plan.consumers]
+        assert all(user.branches or user.habits == PLAIN for user in producers)
+        assert all(user.branches or user.habits == PLAIN for user in consumers)
+        if seed % 4 != 1:
+            assert not plan.operator_pause_s and not any(user.branches for user in producers)
+
+
+def test_users_of_branches_and_operators_do_everything_that_there_is_to_do() -> None:
+    campaign = Campaign()
+    for seed in (1, 5, 17, 21, 25, 29):
+        campaign.add(run_seed(seed))
+    met = {moment for moment in Moment if campaign.hits[moment]}
+    assert {Moment.BRANCH_JOINED, Moment.BRANCH_RESUMED, Moment.COMMITTED_IN_ONE_PHASE, Moment.BRANCH_TIMED_OUT} <= met
+    assert {Moment.HEURISTIC_COMMIT, Moment.HEURISTIC_ROLLBACK, Moment.OUTCOME_FORGOTTEN} <= met
 
 
 def test_one_seed_gives_one_trace_whatever_the_hash_seed() -> None:

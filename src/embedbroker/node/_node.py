@@ -51,6 +51,7 @@ from ._restoration import Restoration
 from ._tenure import Tenure
 
 if TYPE_CHECKING:
+    from ._copies import Copies
     from ._mandate import Mandate
 
 __all__ = ["Node"]
@@ -119,6 +120,11 @@ class Node:
     def node_id(self) -> str:
         """The identity that a primary and its backups share, as text; empty until it is known."""
         return self.core.node_id
+
+    @property
+    def copies(self) -> Copies | None:
+        """What a replicating broker has of copies, its own and its backup's; for looking at."""
+        return self._mandate.copies if self._mandate is not None else None
 
     @property
     def role(self) -> Role:

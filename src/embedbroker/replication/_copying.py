@@ -59,6 +59,11 @@ class Copying:
         self._sent_bytes = 0
         self._synced_at = 0
 
+    @property
+    def catches_up(self) -> bool:
+        """Whether the backup keeps something of what it has."""
+        return bool(self._kept)
+
     def note_writes(self, operations: Iterable[DiskOperation]) -> None:
         """Work behind the moment of the copy."""
         for operation in operations:

@@ -106,6 +106,16 @@ class Duplication:
         """Where the backup is, for the operator; empty when there is none."""
         return self._flow.line.name if self._flow is not None else ""
 
+    @property
+    def is_owed(self) -> bool:
+        """Whether the backup has something to answer."""
+        return self._flow is not None and self._flow.owes
+
+    @property
+    def catches_up(self) -> bool:
+        """Whether a backup gets its copy, and has a part of it from before."""
+        return self._copying is not None and self._copying.catches_up
+
     # -- joining -------------------------------------------------------------------------------------------------
 
     def refuse(self, line: Line, refusal: Refusal, text: str) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from attrs import define, field
 
+from embedbroker.testing._closing_round import OPERATIONS_MIN
 from embedbroker.testing._plan import GroupMode
 from embedbroker.testing._scenario import ScenarioFailed, SeedResult
 from embedbroker.testing._scene import Moment
@@ -64,6 +65,14 @@ MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.BRANCH_RECOVERED: 20,
     Moment.CRASH_WITH_PREPARED_BRANCHES: 20,
     Moment.ENDING_LEFT_ALONE: 1_000,
+    Moment.BRANCH_JOINED: 120,
+    Moment.BRANCH_RESUMED: 250,
+    Moment.COMMITTED_IN_ONE_PHASE: 250,
+    Moment.BRANCH_TIMED_OUT: 20,
+    Moment.HEURISTIC_COMMIT: 150,
+    Moment.HEURISTIC_ROLLBACK: 150,
+    Moment.OUTCOME_SURVIVED_CRASH: 15,
+    Moment.OUTCOME_FORGOTTEN: 300,
 }
 GROUP_MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.CRASH: 600,
@@ -79,7 +88,7 @@ GROUP_MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.FROZEN_WAITER: 40,
     Moment.REPLACED_WHILE_FROZEN: 10,
     Moment.WOKE_UP_REPLACED: 6,
-    Moment.PASSED_OVER: 10,
+    Moment.PASSED_OVER: 60,
     Moment.ANSWER_OF_STORE_LOST: 20,
     Moment.STORE_LOST: 60,
     Moment.STORE_BROKE_IN_BATCH: 80,
@@ -92,6 +101,9 @@ GROUP_MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.COMMIT_IN_DOUBT: 80,
     Moment.BRANCH_PREPARED: 1_000,
     Moment.DUPLICATE_REJECTED: 2,
+    Moment.HEURISTIC_COMMIT: 100,
+    Moment.HEURISTIC_ROLLBACK: 100,
+    Moment.OUTCOME_FORGOTTEN: 200,
     Moment.REPLAY_COMPARED: 1_000,
 }
 #: Here crashes are fewer, because so much else goes wrong, and copies are what matters.
@@ -128,6 +140,9 @@ REPLICA_MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.SEND_IN_DOUBT: 100,
     Moment.COMMIT_IN_DOUBT: 50,
     Moment.BRANCH_PREPARED: 1_000,
+    Moment.HEURISTIC_COMMIT: 100,
+    Moment.HEURISTIC_ROLLBACK: 100,
+    Moment.OUTCOME_FORGOTTEN: 200,
     Moment.REPLAY_COMPARED: 1_000,
 }
 
@@ -143,7 +158,6 @@ def group_minima(mode: GroupMode | None) -> Mapping[Moment, int]:
 
 #: Below this number of seeds the minima say more about luck than about the campaign.
 SEEDS_FOR_MINIMA = 200
-OPERATIONS_MIN = 200
 FAULTS_MIN = 3
 
 

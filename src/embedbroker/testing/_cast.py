@@ -5,6 +5,7 @@ from __future__ import annotations
 from attrs import define, field
 
 from embedbroker.config import AddressSettings, BrokerConfig
+from embedbroker.testing._branches import TransactionManager
 from embedbroker.testing._broker_view import BrokerView
 from embedbroker.testing._browsers import SimulatedBrowser
 from embedbroker.testing._clients import ClientHost
@@ -38,6 +39,12 @@ class Cast:
     consumers: list[SimulatedConsumer] = field(factory=list)
     others: list[TopicListener | SimulatedBrowser | ConnectionSwitch] = field(factory=list)
     hosts: list[ClientHost] = field(factory=list)
+
+    @property
+    def managers(self) -> dict[str, TransactionManager]:
+        """Those of the users who work in branches, by the names of these."""
+        users = (*self.producers, *self.consumers)
+        return {user.name: user.manager for user in users if isinstance(user, XaProducer | XaConsumer)}
 
     @property
     def roles(self) -> list[Role]:

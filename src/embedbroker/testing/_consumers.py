@@ -11,6 +11,7 @@ from typing import Any
 
 from attrs import define, field, frozen
 
+from embedbroker.testing._branch_habits import PLAIN, BranchHabits
 from embedbroker.testing._broker_view import BrokerView
 from embedbroker.testing._clients import ClientHost
 from embedbroker.testing._messages import Letter, key_of, selector_of
@@ -56,7 +57,7 @@ _MODES = {
 class ConsumerPlan:
     """What one consumer does. ``color`` is its filter; one that ``forwards`` sends a message for each that it took.
 
-    ``branches``: its transactions are XA branches.
+    ``branches``: its transactions are XA branches, with ``habits``.
     """
 
     kind: ConsumerKind
@@ -70,6 +71,7 @@ class ConsumerPlan:
     forwards: bool = False
     priority: int = 0
     branches: bool = False
+    habits: BranchHabits = PLAIN
 
 
 @define(eq=False)

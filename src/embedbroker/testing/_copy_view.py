@@ -55,24 +55,24 @@ class Standing:
 
 def stream_of(host: NodeHost) -> Stream | None:
     """Of a broker that is live, or about to be."""
-    mandate = host.node._mandate if host.node is not None else None
-    duplication = mandate.copies.duplication if mandate is not None else None
+    copies = host.node.copies if host.node is not None else None
+    duplication = copies.duplication if copies is not None else None
     if duplication is None:
         return None
-    registration, copying, flow = duplication.registration, duplication._copying, duplication._flow
+    registration = duplication.registration
     return Stream(
         duplication.state.value,
-        copying is not None and bool(copying._kept),
+        duplication.catches_up,
         registration is not None and registration.wants_fail_back,
         registration.connector.name if registration is not None else "",
-        flow is not None and flow.owes,
+        duplication.is_owed,
     )
 
 
 def standing_of(host: NodeHost) -> Standing | None:
     """Of a broker that runs and replicates."""
-    mandate = host.node._mandate if host.node is not None else None
-    if mandate is None:
+    copies = host.node.copies if host.node is not None else None
+    if copies is None:
         return None
-    record = mandate.copies.keeper.record
+    record = copies.keeper.record
     return Standing(record.node_id or "", record.activation, record.in_sync)

@@ -33,7 +33,7 @@ from embedclient.agent import LocatorSettings
 
 __all__ = ["draw_plan"]
 
-#: Together with what consumers do, this gives well over 200 operations.
+#: Together with what consumers do, this gives well over 200 operations, with hardly an exception.
 _MESSAGES_MIN, _MESSAGES_MAX = 120, 180
 _FAULTS_MIN, _FAULTS_MAX = 4, 9
 #: Where memory is short, somebody who holds messages while he waits for room would wait for himself: no transactions

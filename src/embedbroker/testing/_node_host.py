@@ -9,7 +9,7 @@ disk work only what was under way goes on.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from attrs import frozen
@@ -18,10 +18,12 @@ from embedbroker.config import BrokerConfig, ReplicationBackup, ReplicationPrima
 from embedbroker.locks import LeaseSession, LeaseWork, LockFault, LockManagers, Locks, LockSession, LockWork, called
 from embedbroker.node import (
     Accepted,
+    BranchDecided,
     BytesReceived,
     CloseConnection,
     Command,
     CommandKind,
+    DecideBranch,
     Dial,
     Dialed,
     DialFailed,
@@ -42,21 +44,11 @@ from embedbroker.node import (
     Tick,
     Written,
 )
-from embedbroker.storage import (
-    Allocate,
-    DiskFault,
-    DiskWork,
-    FaultKind,
-    JournalSettings,
-    Lane,
-    Read,
-    Rename,
-    Sync,
-    WriteAt,
-)
+from embedbroker.storage import DiskWork, JournalSettings, Lane
 from embedbroker.testing._disk import DiskSpeed, SimulatedDisk
+from embedbroker.testing._disk_works import DiskWorks
 from embedbroker.testing._network import Link, Network
-from embedclient.model import Instant
+from embedclient.model import Instant, Xid
 
 __all__ = ["NodeHost"]
 
@@ -98,13 +90,11 @@ class NodeHost:
         self.network = network
         self.world = network.world
         self.config = config
-        self.disk = disk
         self.settings = settings
         self.locks = locks
-        self.speed = DiskSpeed()
         self.node: Node | None = None
         self.life = 0
-        self.under_way: dict[Lane, DiskWork] = {}
+        self._works = DiskWorks(config.name, network.world, disk)
         #: Called when a life begins, after every step, when recovery is over, and with what the node sends to a peer.
         self.on_start: list[Callable[[], None]] = []
         self.after_step: list[Callable[[], None]] = []
@@ -112,17 +102,15 @@ class NodeHost:
         self.on_stopped: list[Callable[[str | None], None]] = []
         self.on_send: list[Callable[[int, str, bytes], None]] = []
         self.on_role: list[Callable[[Role], None]] = []
+        self.on_decided: list[Callable[[BranchDecided], None]] = []
         self.notices: list[str] = []
         self.frozen = False
         #: Another one of its group has been granted the journal, while this life was frozen.
         self.superseded = False
         #: How far its wall clock is from that of the world.
         self.clock_offset_ms = 0
-        #: Its disk has no room for it, although others of its group may still write.
-        self.full = False
         self._missed: list[Callable[[], None]] = []
         self._backlog: list[Link] = []
-        self.written: dict[Lane, DiskDone | DiskFailed] = {}
         self.asked: LockWork | LeaseWork | None = None
         self._session: LockSession | LeaseSession | None = None
         self._links: dict[int, Link] = {}
@@ -159,7 +147,7 @@ class NodeHost:
         replicates = isinstance(self.config.ha_policy, ReplicationPrimary | ReplicationBackup)
         had_disk = replicates or (self.node.role is not Role.BACKUP and not self.superseded)
         self.node = None
-        self._do_in_part()
+        self._works.end()
         if had_disk:
             self.disk.crash(self.world.random)
         if self.asked is not None and self._session is not None:
@@ -175,6 +163,10 @@ class NodeHost:
         self.world.note(self.name, "is asked to stop")
         self.step(Command(CommandKind.FAIL_OVER if fails_over else CommandKind.STOP))
 
+    def decide(self, request: int, xid: Xid, *, commit: bool) -> None:
+        """An operator's word about a prepared branch; ``on_decided`` says when that is done."""
+        self.step(DecideBranch(request, xid, commit))
+
     def freeze(self) -> None:
         """Everything stands still; nothing is given back, and nobody is told.
 
@@ -182,8 +174,7 @@ class NodeHost:
         """
         assert self.node is not None and not self.frozen, "only what runs is frozen"
         self.world.note(self.name, "is frozen")
-        for lane, work in self.under_way.items():
-            self.written[lane] = self._run_disk(work)
+        self._works.write_through()
         self.frozen = True
 
     def thaw(self) -> None:
@@ -217,8 +208,7 @@ class NodeHost:
 
     def writing(self) -> bool:
         """True while a batch of the journal is on its way to the disk."""
-        work = self.under_way.get(Lane.JOURNAL)
-        return work is not None and any(isinstance(operation, WriteAt) for operation in work.operations)
+        return self._works.writes()
 
     @property
     def peers(self) -> list[str]:
@@ -237,8 +227,7 @@ class NodeHost:
 
     def compacting(self) -> bool:
         """True while the journal rewrites a segment beside traffic."""
-        work = self.under_way.get(Lane.BACKGROUND)
-        return work is not None and any(isinstance(operation, Read) for operation in work.operations)
+        return self._works.reads_beside()
 
     def knows_session(self, name: str) -> bool:
         """True if this life of the broker has a session of that name."""
@@ -246,11 +235,42 @@ class NodeHost:
 
     def switching_segments(self) -> bool:
         """True while segments are made, reused or renamed."""
-        return any(
-            isinstance(operation, Allocate | Rename)
-            for work in self.under_way.values()
-            for operation in work.operations
-        )
+        return self._works.changes_files()
+
+    # The disk
+
+    @property
+    def disk(self) -> SimulatedDisk:
+        """Where its journal is."""
+        return self._works.disk
+
+    @disk.setter
+    def disk(self, disk: SimulatedDisk) -> None:
+        self._works.disk = disk
+
+    @property
+    def speed(self) -> DiskSpeed:
+        """Of its disk."""
+        return self._works.speed
+
+    @property
+    def full(self) -> bool:
+        """Its disk has no room for it, although others of its group may still write."""
+        return self._works.full
+
+    @full.setter
+    def full(self, full: bool) -> None:
+        self._works.full = full
+
+    @property
+    def under_way(self) -> Mapping[Lane, DiskWork]:
+        """What the disk is asked to do, by lanes."""
+        return self._works.under_way
+
+    @property
+    def written(self) -> Mapping[Lane, DiskDone | DiskFailed]:
+        """What of it is done, and not answered because this host is frozen."""
+        return self._works.written
 
     # The network's side
 
@@ -333,7 +353,7 @@ class NodeHost:
             return
         if isinstance(event, _DiskCompletion):
             if event.life == self.life and self.node is not None:
-                self._complete(event.work)
+                self.step(self._works.complete(event.work))
         elif isinstance(event, _LockAnswer):
             if event.life == self.life and self.node is not None:
                 self._answer(event.work)
@@ -391,7 +411,7 @@ class NodeHost:
                     self._dialing[self._wide(local)] = None
                     self.network.dial(self, self._wide(local), connector.host, timeout_s)
                 case DiskWork():
-                    self._begin(output)
+                    self.world.after(self._works.begin(output), self, _DiskCompletion(self.life, output))
                 case LockWork() | LeaseWork():
                     self.asked = output
                     delay_s = LOCK_ANSWER_S * (0.5 + self.world.random.random())
@@ -400,6 +420,9 @@ class NodeHost:
                     self.world.note(self.name, "becomes", role.value)
                     for watch in self.on_role:
                         watch(role)
+                case BranchDecided():
+                    for answer in self.on_decided:
+                        answer(output)
                 case Ready():
                     self.world.note(self.name, "is ready")
                     for look in self.on_ready:
@@ -411,7 +434,7 @@ class NodeHost:
                     self.world.note(self.name, "has stopped")
                     self.node = None
                     # A life that ends by itself may leave work to a thread, which is through before its locks are free.
-                    self._do_in_part()
+                    self._works.end()
                     self._give_locks_back()
                     self._forget_links("closed by peer")
                     for tell in self.on_stopped:
@@ -419,41 +442,6 @@ class NodeHost:
                     if restarts:
                         self._start_again()
         return written
-
-    def _begin(self, work: DiskWork) -> None:
-        assert work.lane not in self.under_way, f"two pieces of work on {work.lane!r}"
-        self.under_way[work.lane] = work
-        syncs = 0
-        for operation in work.operations:
-            syncs += type(operation) is Sync
-        duration = (self.speed.base_s + syncs * self.speed.sync_s) * self.speed.factor
-        self.world.after(duration * (0.5 + self.world.random.random()), self, _DiskCompletion(self.life, work))
-
-    def _complete(self, work: DiskWork) -> None:
-        del self.under_way[work.lane]
-        self.step(self.written.pop(work.lane) if work.lane in self.written else self._run_disk(work))
-
-    def _run_disk(self, work: DiskWork) -> DiskDone | DiskFailed:
-        try:
-            if self.full and any(isinstance(operation, WriteAt | Allocate) for operation in work.operations):
-                raise DiskFault(FaultKind.FULL, "", "simulated: no space left here")
-            return DiskDone(work.batch, self.disk.run(work.operations))
-        except DiskFault as fault:
-            self.world.note(self.name, "disk fault", fault)
-            return DiskFailed(work.batch, fault)
-
-    def _do_in_part(self) -> None:
-        """Of the work under way some has been done when a life ends, and the rest never is."""
-        for lane, work in self.under_way.items():
-            if lane in self.written:
-                continue
-            done = self.world.random.randint(0, len(work.operations))
-            try:
-                self.disk.run(work.operations[:done])
-            except DiskFault as fault:
-                self.world.note(self.name, "disk fault", fault)
-        self.under_way.clear()
-        self.written.clear()
 
     def _answer(self, work: LockWork | LeaseWork) -> None:
         assert self._session is not None

@@ -178,6 +178,8 @@ class ScenarioPlan:
     faults: tuple[FaultStrike, ...]
     #: None: one broker of its own.
     group: GroupPlan | None = None
+    #: So often an operator looks at prepared branches, and decides some of them; 0 for never.
+    operator_pause_s: float = 0.0
 
 
 _Value = TypeVar("_Value")

@@ -11,6 +11,7 @@ from enum import IntEnum
 
 from attrs import define, field, frozen
 
+from embedbroker.testing._branch_habits import PLAIN, BranchHabits
 from embedbroker.testing._clients import ClientHost
 from embedbroker.testing._messages import Letter
 from embedbroker.testing._scene import Moment, Scene, Topic
@@ -36,7 +37,7 @@ class ProducerKind(IntEnum):
 class ProducerPlan:
     """What one producer does. Chances are probabilities, ``in_flight_max`` counts asynchronous sends.
 
-    ``identifies``: its messages carry duplicate ids. ``branches``: its transactions are XA branches.
+    ``identifies``: its messages carry duplicate ids. ``branches``: its transactions are XA branches, with ``habits``.
     ``impatient_chance``: how often it does not wait for the end of a transaction.
     """
 
@@ -53,6 +54,7 @@ class ProducerPlan:
     identifies: bool = False
     branches: bool = False
     impatient_chance: float = 0.0
+    habits: BranchHabits = PLAIN
 
 
 @define(eq=False)

@@ -1,4 +1,4 @@
-"""Faults of brokers that replicate: those of its members, and what can be wrong between them and with the lock manager.
+"""Faults of brokers that replicate: what can be wrong with copies, between members, and with the lock manager.
 
 Responsible for when each strikes and for its end. Every fault heals by itself. Refuses to know messages, and what a
 broker should do about any of it.
@@ -6,28 +6,24 @@ broker should do about any of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping
 
 from attrs import define, field
 
 from embedbroker.locks import SwapSequence
 from embedbroker.testing._agenda import Agenda
-from embedbroker.testing._clients import ClientHost
 from embedbroker.testing._copy_view import stream_of
 from embedbroker.testing._crashes import Trap
 from embedbroker.testing._disk_faults import DISK_FAULTS, strike_disk
 from embedbroker.testing._fault_kinds import FaultKind
 from embedbroker.testing._member_faults import MemberFaults
 from embedbroker.testing._network import Network
-from embedbroker.testing._network_faults import NetworkFaults
 from embedbroker.testing._node_host import NodeHost
 from embedbroker.testing._replica_group import ReplicaGroup
 from embedbroker.testing._scene import Moment, Scene
 
 __all__ = ["ReplicaFaults"]
 
-#: A crash does not wait longer for a copy that begins, or for somebody who claims a number.
-_PATIENCE_S = 5.0
 _LOST_LEASE = ("has not answered in time", "the lease is lost", "may not go on without one")
 
 
@@ -38,47 +34,20 @@ class ReplicaFaults:
     scene: Scene
     network: Network
     group: ReplicaGroup
-    clients: Sequence[ClientHost]
-    on_client_crash: Callable[[ClientHost], None]
-    _agenda: Agenda = field(init=False)
-    _hosts: MemberFaults = field(init=False)
-    _links: NetworkFaults = field(init=False)
+    agenda: Agenda
+    members: MemberFaults = field(init=False)
+    traps: Mapping[FaultKind, Trap] = field(init=False)
     _claiming: Trap = field(factory=Trap, init=False)
     _copying: Trap = field(factory=Trap, init=False)
 
     def __attrs_post_init__(self) -> None:
-        scene, group, names = self.scene, self.group, self.group.members.names
-        agenda = self._agenda = Agenda(scene.world, self._strike, group.disturbed)
-        self._hosts = MemberFaults(scene, agenda, group, _LOST_LEASE, self._copied_to, on_crash=self._count)
-        self._links = NetworkFaults(scene, agenda, self.network, names, self.clients, self.on_client_crash)
+        self.traps = {FaultKind.CRASH_WHILE_CLAIMING: self._claiming, FaultKind.CRASH_WHILE_COPYING: self._copying}
+        parts = self.scene, self.agenda, self.group
+        self.members = MemberFaults(*parts, _LOST_LEASE, self._copied_to, on_crash=self._count)
 
-    def schedule(self, strikes: Iterable[tuple[FaultKind, float]]) -> None:
-        """Sets each fault at its time, in seconds from now."""
-        self.group.members.after_step.append(self._look_for_copy)
-        self._hosts.watch()
-        for host in self.group.members.hosts.values():
-            self._watch(host)
-        self._agenda.schedule(strikes)
-
-    def _watch(self, host: NodeHost) -> None:
-        host.after_step.append(lambda: self._look_at_claim(host))
-
-    @property
-    def struck(self) -> int:
-        """How many have struck."""
-        return self._agenda.struck
-
-    @property
-    def over(self) -> bool:
-        """True if every fault has struck and healed, and everybody is what he should be."""
-        return self._agenda.over and self.group.in_order
-
-    def _strike(self, kind: FaultKind) -> None:
+    def strike(self, kind: FaultKind) -> bool:
+        """One fault; False if it is none of these."""
         match kind:
-            case FaultKind.CRASH_WHILE_CLAIMING:
-                self._wait(self._claiming)
-            case FaultKind.CRASH_WHILE_COPYING:
-                self._wait(self._copying)
             case FaultKind.LOSE_STORE | FaultKind.BREAK_STORE | FaultKind.CUT_OFF_STORE:
                 self._strike_manager(kind)
             case FaultKind.PART_MEMBERS | FaultKind.HOLD_MEMBERS_ONE_WAY:
@@ -88,19 +57,16 @@ class ReplicaFaults:
             case FaultKind.SLOW_MEMBERS:
                 self._slow_down()
             case _ if kind in DISK_FAULTS:
-                host = self._hosts.somebody()
+                host = self.members.somebody()
                 speed = lambda factor: setattr(host.speed, "factor", factor)  # noqa: E731 - of that host
-                strike_disk(self.scene, self._agenda, kind, host.disk, speed, host.disk.repair)
-            case _ if not self._hosts.strike(kind):
-                self._links.strike(kind)
-
-    def _wait(self, trap: Trap) -> None:
-        number = trap.lay()
-        self._agenda.later(_PATIENCE_S, lambda: trap.give_up(number))
+                strike_disk(self.scene, self.agenda, kind, host.disk, speed, host.disk.repair)
+            case _:
+                return False
+        return True
 
     # Moments
 
-    def _look_at_claim(self, host: NodeHost) -> None:
+    def look_at(self, host: NodeHost) -> None:
         """After each step of anybody: does it claim a number, and a crash waits for that?"""
         if not self._claiming.is_set or host.asked is None:
             return
@@ -108,9 +74,9 @@ class ReplicaFaults:
         if claims and self.scene.chance(0.5):
             self._claiming.spring()
             self.scene.hit(Moment.CRASH_WHILE_CLAIMING)
-            self._hosts.crash(host)
+            self.members.crash(host)
 
-    def _look_for_copy(self) -> None:
+    def look(self) -> None:
         """After each step of who is live: does a backup get its copy, and a crash waits for that?"""
         if not self._copying.is_set or self.group.members.active is None:
             return
@@ -122,9 +88,9 @@ class ReplicaFaults:
             if who == "backup":
                 self._count_copy(self.group.members.active)
             if who != "live" and backup is not None:
-                self._hosts.crash(backup)
+                self.members.crash(backup)
             if who != "backup":
-                self._hosts.crash(self.group.members.active)
+                self.members.crash(self.group.members.active)
 
     def _count(self, host: NodeHost) -> None:
         """What the crash of who is live means for copies."""
@@ -156,16 +122,16 @@ class ReplicaFaults:
             case FaultKind.LOSE_STORE:
                 scene.hit(Moment.STORE_LOST)
                 manager.reachable = False
-                self._agenda.later(duration_s, lambda: setattr(manager, "reachable", True))
+                self.agenda.later(duration_s, lambda: setattr(manager, "reachable", True))
             case FaultKind.CUT_OFF_STORE:
                 scene.hit(Moment.CUT_OFF_STORE)
-                holder = self.group.holder(self._hosts.somebody())
+                holder = self.group.holder(self.members.somebody())
                 manager.cut_off[holder] = None
-                self._agenda.later(duration_s, lambda: manager.cut_off.pop(holder, None))
+                self.agenda.later(duration_s, lambda: manager.cut_off.pop(holder, None))
             case _:
                 scene.hit(Moment.STORE_BROKE_IN_BATCH)
                 manager.breaks_after = random.randrange(3)
-                self._agenda.later(2.0, lambda: setattr(manager, "breaks_after", None))
+                self.agenda.later(2.0, lambda: setattr(manager, "breaks_after", None))
 
     # Between members
 
@@ -189,7 +155,7 @@ class ReplicaFaults:
             pairs.remove(self.scene.world.random.choice(pairs))
         for pair in pairs:
             self.network.hold(*pair)
-        self._agenda.later(self._duration_s(), lambda: self._release(pairs))
+        self.agenda.later(self._duration_s(), lambda: self._release(pairs))
 
     def _release(self, pairs: Iterable[tuple[str, str]]) -> None:
         for pair in pairs:
@@ -198,10 +164,10 @@ class ReplicaFaults:
     def _cut(self) -> None:
         for link in self.network.between(*self._two()):
             link.cut("connection reset")
-        self._agenda.healed()
+        self.agenda.healed()
 
     def _slow_down(self) -> None:
         self.scene.hit(Moment.NETWORK_DELAYED)
         one, other = self._two()
         self.network.slow_down(one, other, 0.005 + self.scene.world.random.random() * 0.2)
-        self._agenda.later(self._duration_s(), lambda: self.network.slow_down(one, other, 0.0))
+        self.agenda.later(self._duration_s(), lambda: self.network.slow_down(one, other, 0.0))

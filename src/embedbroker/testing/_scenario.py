@@ -14,16 +14,19 @@ from embedbroker.testing._broker_view import BrokerView
 from embedbroker.testing._cast import DEAD_LETTERS, EXPIRED, ONLOOKER, Cast, Role, broker_config, make_cast
 from embedbroker.testing._checkers import BrokerChecker
 from embedbroker.testing._clients import ClientHost
+from embedbroker.testing._closing_round import OPERATIONS_MIN, ClosingRound
 from embedbroker.testing._consumers import ConsumerKind, ConsumerPlan, SimulatedConsumer
 from embedbroker.testing._disk import SimulatedDisk
 from embedbroker.testing._draw import draw_plan
 from embedbroker.testing._draw_group import draw_group_plan
 from embedbroker.testing._faults import FaultPlan
+from embedbroker.testing._group_faults import GroupFaults
 from embedbroker.testing._leftovers import LeftoverReader
 from embedbroker.testing._members import Members
 from embedbroker.testing._messages import selector_of
 from embedbroker.testing._network import Network
 from embedbroker.testing._node_host import NodeHost
+from embedbroker.testing._operator import Operator
 from embedbroker.testing._plan import GroupMode, ScenarioPlan, TopicPlan
 from embedbroker.testing._queue_checkers import QueueChecker
 from embedbroker.testing._replica_faults import ReplicaFaults
@@ -157,8 +160,9 @@ class _Scenario:
     broker: BrokerView
     cast: Cast
     checker: BrokerChecker
-    faults: FaultPlan | StoreFaults | ReplicaFaults
+    faults: FaultPlan | GroupFaults
     _sweeper_host: ClientHost
+    operator: Operator | None = None
 
     @classmethod
     def of(cls, plan: ScenarioPlan, trace_tail_lines: int) -> _Scenario:
@@ -180,14 +184,23 @@ class _Scenario:
         settings = LocatorSettings(initial_connect_attempts=-1, reconnect_attempts=-1, ha=plan.group is not None)
         sweeper_host = ClientHost(network, "sweeper", broker.names, settings)
         scenario = cls(plan, world, scene, network, broker, cast, checker, None, sweeper_host)  # type: ignore[arg-type]  # set next
+        if plan.operator_pause_s:
+            hosts = [broker] if isinstance(broker, NodeHost) else list(broker.hosts.values())
+            scenario.operator = Operator(scene, broker, hosts, cast.managers, plan.operator_pause_s)
         if isinstance(broker, NodeHost):
             scenario.faults = FaultPlan(scene, network, broker, cast.hosts, scenario._crash_client)
         elif isinstance(group, ReplicaGroup):
             checker.twin = lambda: group.twin
             group.on_in_sync.append(checker.compare_replay_soon)
-            scenario.faults = ReplicaFaults(scene, network, group, cast.hosts, scenario._crash_client)
+            scenario.faults = GroupFaults(
+                *(scene, network, group, cast.hosts, scenario._crash_client),
+                lambda agenda: ReplicaFaults(scene, network, group, agenda),
+            )
         elif group is not None:
-            scenario.faults = StoreFaults(scene, network, group, cast.hosts, scenario._crash_client)
+            scenario.faults = GroupFaults(
+                *(scene, network, group, cast.hosts, scenario._crash_client),
+                lambda agenda: StoreFaults(scene, group, agenda),
+            )
         return scenario
 
     def run(self) -> SeedResult:
@@ -198,6 +211,8 @@ class _Scenario:
         self._call_the_roll()
         self._sweep()
         self._leave()
+        if self.scene.operations < OPERATIONS_MIN:
+            self._do_more()
         for host in self.cast.hosts:
             self.scene.hits[Moment.REATTACHED] += host.reattachments
             self.scene.hits[Moment.REBUILT] += host.failovers
@@ -259,6 +274,8 @@ class _Scenario:
             self._read_leftovers()  # what nobody took away would keep the producers waiting for ever
         for role in self.cast.roles:
             role.host.run(role.name, role.steps())
+        if self.operator is not None:
+            self.operator.watch()
         self.faults.schedule((strike.kind, strike.at_s) for strike in self.plan.faults)
         self.checker.compare_replay_soon()
         self._run_until(
@@ -308,7 +325,17 @@ class _Scenario:
 
     def _leave(self) -> None:
         self.scene.phase = Phase.LEAVE
-        hosts = [*self.cast.hosts, self._sweeper_host]
+        self._part_with([*self.cast.hosts, self._sweeper_host])
+
+    def _do_more(self) -> None:
+        """What was done so far says too little."""
+        host = self._sweeper_host
+        topic = next(topic for topic in self.cast.topics if not topic.automatic)
+        host.run("close", ClosingRound(self.scene, host, topic).steps())
+        self._part_with([host])
+
+    def _part_with(self, hosts: Sequence[ClientHost]) -> None:
+        """Their users come to an end, they go, and nothing of them is left."""
         self._run_until(lambda: all(host.idle for host in hosts), _LEAVE_S, "clients do not come to an end")
         for host in hosts:
             host.leave()
@@ -334,9 +361,9 @@ class _Scenario:
         return [DEAD_LETTERS, EXPIRED, *(name for topic in self.cast.topics for name in topic.names)]
 
     def _is_deserted(self) -> bool:
-        """Nobody is connected, and nothing that belonged to a connection is left."""
+        """Nobody is connected, nothing that belonged to a connection is left, and decisions are forgotten."""
         node = self.broker.node
-        if node is None or self.broker.connections or node.core.sessions:
+        if node is None or self.broker.connections or node.core.sessions or node.kernel.branches.outcomes():
             return False
         return not any(queue.definition.temporary for queue in node.kernel.catalog.queues.values())
 
@@ -346,7 +373,9 @@ class _Scenario:
             return "the broker is down"
         queues = [queue.name for queue in node.kernel.catalog.queues.values() if queue.definition.temporary]
         sessions = list(node.core.sessions)
-        return f"left behind: {self.broker.connections} connections, sessions {sessions}, temporary queues {queues}"
+        outcomes = [outcome.xid.global_transaction_id for outcome in node.kernel.branches.outcomes()]
+        there = f"{self.broker.connections} connections, sessions {sessions}, temporary queues {queues}"
+        return f"left behind: {there}, decisions of operators {outcomes}"
 
     def _owed(self) -> str:
         """Why the scenario does not converge."""

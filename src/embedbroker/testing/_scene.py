@@ -107,6 +107,15 @@ class Moment(IntEnum):
     CUT_OFF_STORE = 66
     COPY_COMPARED = 67
     CRASH_WHILE_CLAIMING = 68
+    # Of XA branches, beyond those above.
+    BRANCH_JOINED = 69
+    BRANCH_RESUMED = 70
+    COMMITTED_IN_ONE_PHASE = 71
+    BRANCH_TIMED_OUT = 72
+    HEURISTIC_COMMIT = 73
+    HEURISTIC_ROLLBACK = 74
+    OUTCOME_SURVIVED_CRASH = 75
+    OUTCOME_FORGOTTEN = 76
 
 
 @define(eq=False)

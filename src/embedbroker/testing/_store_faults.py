@@ -1,4 +1,4 @@
-"""Faults of brokers that share a store: those of its members, and what can be wrong with the store and the disk.
+"""Faults of brokers that share a store: what can be wrong with the store, the disk, and who waits for it.
 
 Responsible for when each strikes and for its end. Every fault heals by itself. Refuses to know messages, and what a
 broker should do about any of it.
@@ -6,105 +6,71 @@ broker should do about any of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Mapping
 
 from attrs import define, field
 
 from embedbroker.locks import Lock, WriteRecord
 from embedbroker.testing._agenda import Agenda
-from embedbroker.testing._clients import ClientHost
 from embedbroker.testing._crashes import Trap
 from embedbroker.testing._disk_faults import DISK_FAULTS, strike_disk
 from embedbroker.testing._fault_kinds import FaultKind
 from embedbroker.testing._member_faults import MemberFaults
-from embedbroker.testing._network import Network
-from embedbroker.testing._network_faults import NetworkFaults
 from embedbroker.testing._node_host import NodeHost
 from embedbroker.testing._scene import Moment, Scene
 from embedbroker.testing._store_group import StoreGroup
 
 __all__ = ["StoreFaults"]
 
-#: Neither a freeze waits longer for a primary that wants to be live again, nor a crash for who is about to be live.
-_RETURNS_WITHIN_S = 5.0
 #: After so long a store takes locks away from a frozen machine. A live broker is sure of its own for less.
 LEASE_S = 5.0
+#: How often it does. Who waits must be in the way of others for long sometimes.
+_LAPSES, _LAPSES_OF_WAITER = 0.9, 0.4
 _LOST_LOCK = ("live lock is", "made live on the same store")
 
 
 @define(eq=False)
 class StoreFaults:
-    """The faults of one scenario of a group."""
+    """Those of one scenario."""
 
     scene: Scene
-    network: Network
     group: StoreGroup
-    clients: Sequence[ClientHost]
-    on_client_crash: Callable[[ClientHost], None]
-    _agenda: Agenda = field(init=False)
-    _hosts: MemberFaults = field(init=False)
-    _links: NetworkFaults = field(init=False)
+    agenda: Agenda
+    members: MemberFaults = field(init=False)
+    traps: Mapping[FaultKind, Trap] = field(init=False)
     _returning: Trap = field(factory=Trap, init=False)
     _claiming: Trap = field(factory=Trap, init=False)
 
     def __attrs_post_init__(self) -> None:
-        scene, group, names = self.scene, self.group, self.group.members.names
-        agenda = self._agenda = Agenda(scene.world, self._strike, group.disturbed)
-        self._hosts = MemberFaults(scene, agenda, group, _LOST_LOCK, self._in_the_way, self._let_lapse)
-        self._links = NetworkFaults(scene, agenda, self.network, names, self.clients, self.on_client_crash)
+        self.traps = {FaultKind.CRASH_WHILE_CLAIMING: self._claiming, FaultKind.FREEZE_RETURNING: self._returning}
+        parts = self.scene, self.agenda, self.group
+        self.members = MemberFaults(*parts, _LOST_LOCK, self._in_the_way, on_freeze=self._let_lapse)
 
-    def schedule(self, strikes: Iterable[tuple[FaultKind, float]]) -> None:
-        """Sets each fault at its time, in seconds from now."""
-        self.group.members.after_step.append(self._look_for_returning)
-        self._hosts.watch()
-        for host in self.group.members.hosts.values():
-            self._watch(host)
-        self._agenda.schedule(strikes)
-
-    def _watch(self, host: NodeHost) -> None:
-        host.after_step.append(lambda: self._look_at_claim(host))
-
-    @property
-    def struck(self) -> int:
-        """How many have struck."""
-        return self._agenda.struck
-
-    @property
-    def over(self) -> bool:
-        """True if every fault has struck and healed, and everybody is what he should be."""
-        return self._agenda.over and self.group.in_order
-
-    def _strike(self, kind: FaultKind) -> None:
+    def strike(self, kind: FaultKind) -> bool:
+        """One fault; False if it is none of these."""
         match kind:
-            case FaultKind.CRASH_WHILE_CLAIMING:
-                self._wait(self._claiming)
-            case FaultKind.FREEZE_RETURNING:
-                self._wait(self._returning)
             case FaultKind.LOSE_STORE:
                 self._lose_store()
             case FaultKind.BREAK_STORE:
                 self._break_store()
             case _ if kind in DISK_FAULTS:
                 disk = self.group.disk
-                strike_disk(self.scene, self._agenda, kind, disk, self._set_speed, disk.repair)
-            case _ if not self._hosts.strike(kind):
-                self._links.strike(kind)
-
-    def _wait(self, trap: Trap) -> None:
-        number = trap.lay()
-        self._agenda.later(_RETURNS_WITHIN_S, lambda: trap.give_up(number))
+                strike_disk(self.scene, self.agenda, kind, disk, self._set_speed, disk.repair)
+            case _:
+                return False
+        return True
 
     # Moments
 
-    def _look_at_claim(self, host: NodeHost) -> None:
+    def look_at(self, host: NodeHost) -> None:
         """After each step of anybody: is a record on its way to the store, and a crash waits for that?"""
         if not self._claiming.is_set or host.asked is None or host is self.group.members.active:
             return
         if any(isinstance(operation, WriteRecord) for operation in host.asked.operations):
             self._claiming.spring()
-            self._hosts.crash(host)
+            self.members.crash(host)
 
-    def _look_for_returning(self) -> None:
+    def look(self) -> None:
         """A primary waits to be live again: it gets no further."""
         members, group = self.group.members, self.group
         primary = members.primary
@@ -112,8 +78,8 @@ class StoreFaults:
             return
         if primary is not members.active and group.locks.holder(Lock.FAILBACK) == group.holder(primary):
             self._returning.spring()
-            self._agenda.expect()
-            self._hosts.freeze(primary, (40.0,))
+            self.agenda.expect()
+            self.members.freeze(primary, (40.0,))
 
     # Freezes
 
@@ -129,9 +95,10 @@ class StoreFaults:
     def _let_lapse(self, host: NodeHost, duration_s: float) -> None:
         """The store has not heard of its machine for too long."""
         life = host.life
-        if duration_s > LEASE_S and self.scene.chance(0.9):
-            self._agenda.expect()
-            self._agenda.later(LEASE_S, lambda: self._lapse(host, life))
+        chance = _LAPSES if host is self.group.members.active else _LAPSES_OF_WAITER
+        if duration_s > LEASE_S and self.scene.chance(chance):
+            self.agenda.expect()
+            self.agenda.later(LEASE_S, lambda: self._lapse(host, life))
 
     def _lapse(self, host: NodeHost, life: int) -> None:
         if host.frozen and host.life == life:
@@ -145,13 +112,13 @@ class StoreFaults:
         self.scene.hit(Moment.STORE_LOST)
         locks.reachable = False
         duration_s = random.random() * random.choice((0.1, 1.0, 3.0))
-        self._agenda.later(duration_s, lambda: setattr(locks, "reachable", True))
+        self.agenda.later(duration_s, lambda: setattr(locks, "reachable", True))
 
     def _break_store(self) -> None:
         locks = self.group.locks
         self.scene.hit(Moment.STORE_BROKE_IN_BATCH)
         locks.breaks_after = self.scene.world.random.randrange(3)
-        self._agenda.later(2.0, lambda: setattr(locks, "breaks_after", None))
+        self.agenda.later(2.0, lambda: setattr(locks, "breaks_after", None))
 
     def _set_speed(self, factor: float) -> None:
         for host in self.group.members.hosts.values():

@@ -23,8 +23,10 @@ __all__ = ["StoreGroup"]
 
 #: How long nobody may serve although somebody could: the time of two who are frozen in front of a third, and to spare.
 OUTAGE_S_MAX = 12.0
-#: And how long the live lock may be free when nobody is frozen: one asks again after a fault of the store.
+#: And how long the live lock may be free: one asks again after a fault of the store, and leaves those who go before it,
+#: and are frozen, their time.
 FREE_S_MAX = 3.0
+FREE_PER_FROZEN_S = 5.0
 
 
 def _policy(plan: GroupPlan, name: str) -> HAPolicy:
@@ -110,16 +112,16 @@ class StoreGroup:
 
     def _on_role(self, host: NodeHost, role: Role) -> None:
         if role is Role.ACTIVATING:
-            if self._passes_over(host):
+            if any(other is not host for other in self._frozen_in_front):
                 self.scene.hit(Moment.PASSED_OVER)
             self._has_heirs = True
             self.members.take_over(host)
 
-    def _passes_over(self, host: NodeHost) -> bool:
-        """Whether somebody who is frozen goes before it."""
+    @property
+    def _frozen_in_front(self) -> list[NodeHost]:
+        """Who goes before others, and stands still."""
         before = [self.locks.holder(lock) for lock in (Lock.BACKUP, Lock.FAILBACK)]
-        others = [other for other in self.members.hosts.values() if other is not host]
-        return any(other.frozen and self.holder(other) in before for other in others)
+        return [host for host in self.members.hosts.values() if host.frozen and self.holder(host) in before]
 
     def _check_disk(self, host: NodeHost) -> None:
         active = self.members.active
@@ -136,9 +138,9 @@ class StoreGroup:
         if self._wanted.lasts_s(now, could) > OUTAGE_S_MAX:
             self.scene.fail(f"nobody serves for {OUTAGE_S_MAX} s, although somebody could")
         could = could and self.locks.holder(Lock.LIVE) is None
-        could = could and not any(host.frozen for host in members.hosts.values())
-        if self._free.lasts_s(now, could) > FREE_S_MAX:
-            self.scene.fail(f"nobody takes the live lock for {FREE_S_MAX} s, although nobody is in the way")
+        limit_s = FREE_S_MAX + FREE_PER_FROZEN_S * len(self._frozen_in_front)
+        if self._free.lasts_s(now, could) > limit_s:
+            self.scene.fail(f"nobody takes the live lock for {limit_s} s, although nobody is in the way for longer")
 
     def _somebody_could(self) -> bool:
         """Whether a healthy broker is entitled to be live, and has the means."""

@@ -6,13 +6,16 @@ lost; their managers do.
 
 from __future__ import annotations
 
+from random import Random
+
 from attrs import define, evolve, field
 
+from embedbroker.testing._branch_habits import draw_habits
 from embedbroker.testing._branches import TransactionManager
 from embedbroker.testing._consumers import ConsumerKind, SimulatedConsumer
 from embedbroker.testing._plan import ScenarioPlan
 from embedbroker.testing._producers import ProducerKind, SimulatedProducer
-from embedbroker.testing._scene import Moment
+from embedbroker.testing._scene import Moment, Phase
 from embedbroker.testing._scripts import Steps
 from embedclient.agent import Call, Consumer, Delivery, Producer, Session, SessionMode
 from embedclient.errors import JMSException
@@ -40,35 +43,91 @@ class XaProducer(SimulatedProducer):
         return super()._has_work() or self.manager.has_unfinished
 
     def _send_transaction(self, session: Session, producers: dict[str, Producer]) -> Steps:
-        scene, random, manager = self.scene, self.scene.world.random, self.manager
+        scene, manager, habits = self.scene, self.manager, self.plan.habits
         yield from manager.recover(session)
         if not self._has_work():
             return
         self._transactions += 1
         transaction = f"{self.name}#{self._transactions}"
-        yield from manager.begin(session, transaction)
+        dawdles = manager.chance(habits.dawdle_chance)
+        yield from manager.begin(session, transaction, hurried=dawdles)
         self._transaction = transaction
+        yield from self._send_some(producers, transaction)
+        if manager.chance(habits.suspend_chance):
+            yield from manager.pause(session, manager.random.random() * 2 * self.plan.think_s)
+            yield from self._send_some(producers, transaction)
+        if manager.chance(habits.join_chance):
+            yield from self._send_beside(session, transaction)
+        elif dawdles:
+            yield from manager.dawdle(session)
+            scene.ledger.rolled_back(transaction)
+            self._requeue(list(self._pending.values()))
+            self._concluded()
+            return
+        if scene.chance(self.plan.rollback_chance):
+            scene.operate(self.name, "rolls back", transaction)
+            scene.hit(Moment.ROLLBACK)
+            scene.ledger.rolled_back(transaction)
+            self._concluded()
+            yield from manager.undo(session)
+            return
+        if manager.chance(habits.one_phase_chance):
+            yield from self._commit_at_once(session, transaction)
+            return
+        scene.operate(self.name, "prepares", transaction)
+        yield from manager.prepare(session, transaction)
+        self._concluded()
+        if scene.chance(0.3):
+            yield scene.world.random.random() * 2 * self.plan.think_s
+        if habits.hesitation_s:
+            yield manager.random.random() * habits.hesitation_s
+        yield from manager.commit(session)
+
+    def _send_some(self, producers: dict[str, Producer], transaction: str) -> Steps:
+        random = self.scene.world.random
         for _ in range(random.randint(1, self.plan.transaction_max)):
             if not self._has_work():
                 break
             yield self._send(producers, self._next_letter(transaction))
             if random.random() < 0.3:
                 yield random.random() * self.plan.think_s
-        if scene.chance(self.plan.rollback_chance):
-            scene.operate(self.name, "rolls back", transaction)
-            scene.hit(Moment.ROLLBACK)
+
+    def _send_beside(self, session: Session, transaction: str) -> Steps:
+        """A second session goes on with the branch: which of the two was first is known only if one has ended."""
+        manager = self.manager
+        helper: Session = yield self._new_session()
+        try:
+            overlaps = manager.chance(0.5)
+            if not overlaps:
+                yield from manager.leave(session)
+            yield from manager.join(helper)
+            if overlaps:
+                yield from manager.leave(session)
+            producers = {topic.address: helper.create_producer(topic.address) for topic in self.topics}
+            yield from self._send_some(producers, transaction)
+            yield from manager.leave(helper)
+        except JMSException:
+            yield helper.close()
+            raise
+        yield helper.close()
+
+    def _commit_at_once(self, session: Session, transaction: str) -> Steps:
+        scene, letters = self.scene, list(self._pending.values())
+        yield from self.manager.end(session)
+        scene.operate(self.name, "commits in one phase", transaction)
+        self._committing = True
+        if (yield from self.manager.commit_at_once(session)):
+            scene.judge(scene.ledger.committed(transaction, scene.world.now), self.name, transaction)
+        else:
             scene.ledger.rolled_back(transaction)
-            self._pending.clear()
-            self._transaction = None
-            yield from manager.undo(session)
-            return
-        scene.operate(self.name, "prepares", transaction)
-        yield from manager.prepare(session, transaction)
+            self._requeue(letters)
+        self._committing = False
+        self._concluded()
+
+    def _concluded(self) -> None:
+        """The work of the transaction is done, or undone; what is left of it is for its manager."""
         self._pending.clear()
         self._transaction = None
-        if scene.chance(0.3):
-            yield random.random() * 2 * self.plan.think_s
-        yield from manager.commit(session)
 
 
 @define(eq=False)
@@ -76,9 +135,11 @@ class XaConsumer(SimulatedConsumer):
     """A transacted consumer of this kind."""
 
     manager: TransactionManager = field(init=False)
+    #: The present branch is to outlive its time.
+    _dawdles: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.manager = TransactionManager(self.scene, self.name)
+        self.manager = TransactionManager(self.scene, self.name, self.subscription)
 
     def give_up(self) -> None:
         self.manager.give_up()
@@ -97,11 +158,33 @@ class XaConsumer(SimulatedConsumer):
             self._batches += 1
             transaction = f"{self.name}#{self._batches}"
             rebuilds = session.rebuilds
-            yield from self.manager.begin(session, transaction)
+            self._dawdles = self.scene.phase is Phase.WORK and self.manager.chance(self.plan.habits.dawdle_chance)
+            yield from self.manager.begin(session, transaction, hurried=self._dawdles)
             self._transaction = transaction
             if session.rebuilds != rebuilds:
                 return  # it comes again: nobody has looked at it, and it was given to a session that is gone
         yield from super()._take(session, producer, delivery)
+        yield from self._rest(session)
+
+    def _rest(self, session: Session) -> Steps:
+        """A batch that is not full may have to wait, and its branch with it."""
+        if self._transaction is None:
+            return
+        if self._dawdles:
+            yield from self._dawdle(session, self._transaction)
+        elif self.manager.chance(self.plan.habits.suspend_chance):
+            yield from self.manager.pause(session, self.manager.random.random() * 2 * self.plan.think_s)
+
+    def _dawdle(self, session: Session, transaction: str) -> Steps:
+        """The branch outlives its time; others get what it took before its user hears of that."""
+        self.scene.ledger.giving_back(self.subscription)
+        try:
+            yield from self.manager.dawdle(session)
+        finally:
+            self.scene.ledger.gave_back(self.subscription)
+        self.scene.ledger.rolled_back(transaction)
+        self._transaction = None
+        self._in_batch = 0
 
     def _leave(self, consumer: Consumer) -> Steps:
         # Its session ends in order, which leaves a branch to others.
@@ -123,26 +206,50 @@ class XaConsumer(SimulatedConsumer):
     def _finish(self, session: Session, delivery: Delivery | None) -> Steps:
         scene, transaction = self.scene, self._transaction
         assert transaction is not None, "only work is committed"
+        habits, manager = self.plan.habits, self.manager
+        if manager.chance(habits.one_phase_chance):
+            yield from self._commit_at_once(session, transaction)
+            return
         scene.operate(self.name, "prepares", transaction)
         try:
-            yield from self.manager.prepare(session, transaction)
+            yield from manager.prepare(session, transaction)
         except JMSException as error:
             scene.world.note(self.name, "prepare fails", f"{transaction} {error.error_code}")
             raise
         self._transaction = None
         if scene.chance(0.3):
             yield scene.world.random.random() * 0.05
-        yield from self.manager.commit(session)
+        if habits.hesitation_s:
+            yield manager.random.random() * habits.hesitation_s
+        yield from manager.commit(session)
+
+    def _commit_at_once(self, session: Session, transaction: str) -> Steps:
+        scene = self.scene
+        yield from self.manager.end(session)
+        scene.operate(self.name, "commits in one phase", transaction)
+        self._committing = True
+        if (yield from self.manager.commit_at_once(session)):
+            scene.judge(scene.ledger.committed(transaction, scene.world.now), self.name, transaction)
+        else:
+            scene.ledger.rolled_back(transaction)
+        self._committing = False
+        self._transaction = None
 
 
 def two_phase(plan: ScenarioPlan) -> ScenarioPlan:
-    """The same plan with users of these kinds in place of transacted ones."""
+    """The same plan with users of these kinds in place of transacted ones, and maybe with an operator."""
+    random = Random(f"xa {plan.seed}")
     producers = [
-        evolve(role, plan=evolve(role.plan, branches=True)) if role.plan.kind is ProducerKind.TRANSACTED else role
+        evolve(role, plan=evolve(role.plan, branches=True, habits=draw_habits(random)))
+        if role.plan.kind is ProducerKind.TRANSACTED
+        else role
         for role in plan.producers
     ]
     consumers = [
-        evolve(role, plan=evolve(role.plan, branches=True)) if role.plan.kind is ConsumerKind.TRANSACTED else role
+        evolve(role, plan=evolve(role.plan, branches=True, habits=draw_habits(random)))
+        if role.plan.kind is ConsumerKind.TRANSACTED
+        else role
         for role in plan.consumers
     ]
-    return evolve(plan, producers=tuple(producers), consumers=tuple(consumers))
+    pause_s = random.choice((0.0, 0.01, 0.05))
+    return evolve(plan, producers=tuple(producers), consumers=tuple(consumers), operator_pause_s=pause_s)
