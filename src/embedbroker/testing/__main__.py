@@ -34,7 +34,7 @@ HASH_CHECK_SEEDS = 50
 GROUP_HASH_CHECK_SEEDS = 10
 PROGRESS_S = 2.0
 FAILURES_SHOWN_MAX = 5
-_MODES = {"shared-store": GroupMode.SHARED_STORE, "replication": GroupMode.REPLICATION}
+_MODES = {"shared-store": GroupMode.SHARED_STORE, "replication": GroupMode.REPLICATION, "votes": GroupMode.VOTES}
 #: Objects that may wait for the garbage collector before it looks for cycles.
 _GARBAGE_MAX = 50_000
 

@@ -131,11 +131,20 @@ REPLICA_MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.REPLAY_COMPARED: 1_000,
 }
 
+VOTE_MINIMA_PER_1000: Mapping[Moment, int] = {
+    Moment.CRASH: 300,
+}
+_MINIMA_OF_MODE = {
+    GroupMode.SHARED_STORE: GROUP_MINIMA_PER_1000,
+    GroupMode.REPLICATION: REPLICA_MINIMA_PER_1000,
+    GroupMode.VOTES: VOTE_MINIMA_PER_1000,
+}
+
 
 def group_minima(mode: GroupMode | None) -> Mapping[Moment, int]:
     """What a campaign of groups must reach; without a mode each seed chooses one, and half of them choose each."""
     if mode is not None:
-        return REPLICA_MINIMA_PER_1000 if mode is GroupMode.REPLICATION else GROUP_MINIMA_PER_1000
+        return _MINIMA_OF_MODE[mode]
     both = (GROUP_MINIMA_PER_1000, REPLICA_MINIMA_PER_1000)
     moments = dict.fromkeys(moment for minima in both for moment in minima)
     return {moment: sum(minima.get(moment, 0) for minima in both) // len(both) for moment in moments}

@@ -107,6 +107,17 @@ class Moment(IntEnum):
     CUT_OFF_STORE = 66
     COPY_COMPARED = 67
     CRASH_WHILE_CLAIMING = 68
+    # Of pairs that vote.
+    VOTES_ASKED = 69
+    VOTE_LOST = 70
+    VOTER_SILENT = 71
+    VOTER_RESTARTED = 72
+    TOOK_OVER_BY_VOTE = 73
+    WENT_ON_BY_VOTE = 74
+    BEGAN_BY_VOTE = 75
+    REPLACED_UNNOTICED = 76
+    ONE_SURVIVED_PARTITION = 77
+    CRASH_WHILE_VOTING = 78
 
 
 @define(eq=False)

@@ -1,0 +1,232 @@
+"""Faults of pairs that vote: those of the first pair's members, of the others, and of what is between all of them.
+
+Responsible for when each strikes and for its end. Every fault heals by itself. Refuses to know messages, and what a
+broker should do about any of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from attrs import define, field
+
+from embedbroker.testing._agenda import Agenda
+from embedbroker.testing._clients import ClientHost
+from embedbroker.testing._copy_view import stream_of
+from embedbroker.testing._crashes import Trap
+from embedbroker.testing._disk_faults import DISK_FAULTS, strike_disk
+from embedbroker.testing._fault_kinds import FaultKind
+from embedbroker.testing._member_faults import MemberFaults
+from embedbroker.testing._network import Network
+from embedbroker.testing._network_faults import NetworkFaults
+from embedbroker.testing._node_host import NodeHost
+from embedbroker.testing._rivalry import Rivalry
+from embedbroker.testing._scene import Moment, Scene
+from embedbroker.testing._vote_group import VoteGroup
+from embedbroker.testing._vote_watch import is_voting
+
+__all__ = ["VoteFaults"]
+
+#: A crash does not wait longer for a copy or a vote that begins.
+_PATIENCE_S = 8.0
+_NOT_SEEN = ("not enough of the cluster",)
+_Ways = list[tuple[str, str]]
+
+
+@define(eq=False)
+class VoteFaults:
+    """The faults of one scenario of pairs."""
+
+    scene: Scene
+    network: Network
+    group: VoteGroup
+    clients: Sequence[ClientHost]
+    on_client_crash: Callable[[ClientHost], None]
+    _agenda: Agenda = field(init=False)
+    _hosts: MemberFaults = field(init=False)
+    _links: NetworkFaults = field(init=False)
+    _copying: Trap = field(factory=Trap, init=False)
+    _voting: Trap = field(factory=Trap, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        scene, group, names = self.scene, self.group, self.group.members.names
+        agenda = self._agenda = Agenda(scene.world, self._strike, group.disturbed)
+        self._hosts = MemberFaults(scene, agenda, group, _NOT_SEEN, self._copied_to, may_start=self._may_start)
+        self._links = NetworkFaults(scene, agenda, self.network, names, self.clients, self.on_client_crash)
+
+    def schedule(self, strikes: Iterable[tuple[FaultKind, float]]) -> None:
+        """Sets each fault at its time, in seconds from now."""
+        members = self.group.members
+        members.after_step.append(self._look_for_copy)
+        self._hosts.watch()
+        for host in members.hosts.values():
+            self._watch(host)
+        self._agenda.schedule(strikes)
+
+    def _watch(self, host: NodeHost) -> None:
+        host.after_step.append(lambda: self._look_for_vote(host))
+        host.on_stopped.append(self._on_stopped)
+
+    def _on_stopped(self, failure: str | None) -> None:
+        if failure is not None and _NOT_SEEN[0] in failure:
+            self.scene.hit(Moment.VOTE_LOST)
+
+    def _may_start(self, host: NodeHost) -> bool:
+        """A broker that counts those that it finds must find all of them."""
+        if self.group.plan.quorum_size >= 0:
+            return True
+        others = [rivalry for rivalry in self.group.rivalries if host not in rivalry.hosts]
+        return not self.group.are_parted and all(rivalry.live is not None for rivalry in others)
+
+    @property
+    def struck(self) -> int:
+        """How many have struck."""
+        return self._agenda.struck
+
+    @property
+    def over(self) -> bool:
+        """True if every fault has struck and healed, and everybody is what he should be."""
+        return self._agenda.over and self.group.in_order
+
+    def _strike(self, kind: FaultKind) -> None:
+        match kind:
+            case FaultKind.CRASH_WHILE_COPYING:
+                self._wait(self._copying)
+            case FaultKind.CRASH_WHILE_VOTING:
+                self._wait(self._voting)
+            case FaultKind.CUT_MEMBERS:
+                self._cut()
+            case FaultKind.SLOW_MEMBERS:
+                self._slow_down()
+            case FaultKind.PART_MEMBERS | FaultKind.HOLD_MEMBERS_ONE_WAY:
+                one, other = self._two()
+                ways = [(one, other), (other, one)]
+                self._hold(ways if kind is FaultKind.PART_MEMBERS else [self.scene.world.random.choice(ways)])
+            case FaultKind.SPLIT_MEMBERS | FaultKind.CUT_OFF_MEMBER:
+                self._split(alone=kind is FaultKind.CUT_OFF_MEMBER)
+            case FaultKind.CRASH_VOTER | FaultKind.STOP_VOTER | FaultKind.FREEZE_VOTER:
+                self._strike_voter(kind)
+            case _ if kind in DISK_FAULTS:
+                host = self._hosts.somebody()
+                speed = lambda factor: setattr(host.speed, "factor", factor)  # noqa: E731 - of that host
+                strike_disk(self.scene, self._agenda, kind, host.disk, speed, host.disk.repair)
+            case _ if not self._hosts.strike(kind):
+                self._links.strike(kind)
+
+    def _wait(self, trap: Trap) -> None:
+        number = trap.lay()
+        self._agenda.later(_PATIENCE_S, lambda: trap.give_up(number))
+
+    # Moments
+
+    def _look_for_copy(self) -> None:
+        """After each step of who is live: does a backup get its copy, and a crash waits for that?"""
+        active = self.group.members.active
+        if not self._copying.is_set or active is None:
+            return
+        stream = stream_of(active)
+        if stream is not None and stream.is_copying and self.scene.chance(0.1):
+            self._copying.spring()
+            backup = self.group.members.hosts.get(stream.to)
+            self._hosts.crash(active if backup is None or self.scene.chance(0.5) else backup)
+
+    def _look_for_vote(self, host: NodeHost) -> None:
+        """After each step: does it wait for votes, and a crash for that? Then either it dies or one that was asked."""
+        if not self._voting.is_set or not is_voting(host) or not self.scene.chance(0.3):
+            return
+        self._voting.spring()
+        self.scene.hit(Moment.CRASH_WHILE_VOTING)
+        voter = self._rivalry().live
+        asks = voter is None or self.group.plan.quorum_size < 0 or self.scene.chance(0.4)
+        self._hosts.crash(host if asks or voter is None else voter)
+
+    def _copied_to(self) -> NodeHost | None:
+        """The backup that the live broker waits for."""
+        members = self.group.members
+        stream = stream_of(members.active) if members.active is not None else None
+        return members.hosts.get(stream.to) if stream is not None else None
+
+    # Other pairs
+
+    def _rivalry(self) -> Rivalry:
+        """One of those that vote."""
+        return self.scene.world.random.choice(self.group.rivalries[1:])
+
+    def _strike_voter(self, kind: FaultKind) -> None:
+        rivalry, random = self._rivalry(), self.scene.world.random
+        live = rivalry.live or rivalry.hosts[0]
+        match kind:
+            case FaultKind.CRASH_VOTER:
+                who = random.choice(("live", "live", "backup", "both"))
+                for host in rivalry.hosts:
+                    if who == "both" or (host is live) is (who == "live"):
+                        self._hosts.crash(host)
+                self._agenda.healed()
+            case FaultKind.STOP_VOTER:
+                self._hosts.stop(live, fails_over=self.scene.chance(0.5))
+            case _:
+                self._hosts.freeze(live, (1.0, 4.0, 10.0))
+
+    # Between members
+
+    def _two(self) -> tuple[str, str]:
+        """Rather the live broker of the users and its backup, or one of the two and a voter."""
+        members, backup, random = self.group.members, self._copied_to(), self.scene.world.random
+        if members.active is not None and backup is not None and self.scene.chance(0.6):
+            return members.active.name, backup.name
+        if self.scene.chance(0.5):
+            return random.choice(list(members.hosts)), random.choice(list(members.others))
+        one, other = random.sample([host.name for host in members.everybody], 2)
+        return one, other
+
+    def _duration_s(self) -> float:
+        random = self.scene.world.random
+        return 0.01 + random.random() * random.choice((0.1, 1.0, 6.0, 6.0, 12.0))
+
+    def _split(self, *, alone: bool) -> None:
+        """Two sides, which do not hear each other, or of which one does not hear the other."""
+        random, everybody = self.scene.world.random, [host.name for host in self.group.members.everybody]
+        side = [random.choice(everybody)] if alone else self._side()
+        outwards = [(one, other) for one in side for other in everybody if other not in side]
+        inwards = [(other, one) for one, other in outwards]
+        both = outwards + inwards
+        ways = random.choice((both, both, both, outwards, inwards))
+        self._hold(ways, counts=True)
+
+    def _side(self) -> list[str]:
+        """One of the first pair, mostly, and of each other pair both, one, or nobody."""
+        random = self.scene.world.random
+        side = [random.choice(self.group.members.names)]
+        for pair in self.group.plan.voters:
+            side += random.choice(((), (), pair, pair, pair[:1], pair[1:]))
+        return side
+
+    def _hold(self, ways: _Ways, *, counts: bool = False) -> None:
+        self.scene.hit(Moment.MEMBERS_PARTED)
+        lives = self._lives()
+        for way in ways:
+            self.network.hold(*way)
+        self._agenda.later(self._duration_s(), lambda: self._release(ways, lives if counts else 0))
+
+    def _lives(self) -> int:
+        """How many of the first pair have served up to now."""
+        return self.group.members.life
+
+    def _release(self, ways: _Ways, lives: int) -> None:
+        members = self.group.members
+        serving = [host for host in members.hosts.values() if host.ready and not host.superseded]
+        if 0 < lives < members.life and len(serving) == 1:
+            self.scene.hit(Moment.ONE_SURVIVED_PARTITION)
+        for way in ways:
+            self.network.release(*way)
+
+    def _cut(self) -> None:
+        for link in self.network.between(*self._two()):
+            link.cut("connection reset")
+        self._agenda.healed()
+
+    def _slow_down(self) -> None:
+        self.scene.hit(Moment.NETWORK_DELAYED)
+        one, other = self._two()
+        self.network.slow_down(one, other, 0.005 + self.scene.world.random.random() * 0.2)
+        self._agenda.later(self._duration_s(), lambda: self.network.slow_down(one, other, 0.0))
