@@ -1,7 +1,7 @@
 """What brokers that replicate may confirm: nothing that a backup lacks which may be live instead.
 
-Responsible for looking at the streams of whoever is live after each of its steps. Refuses to know what gives a broker the
-right to be live, and who else may have it.
+Responsible for looking at the stream of whoever is live after each of its steps. Refuses to know what gives a broker
+the right to be live, and who else may have it.
 """
 
 from __future__ import annotations

@@ -167,7 +167,6 @@ _VOTE_WEIGHTS = {
     FaultKind.SLOW_DISK: 1,
     FaultKind.DISK_ERROR: 1,
     FaultKind.CUT_ONE: 3,
-    FaultKind.CUT_ALL: 2,
     FaultKind.DELAY: 1,
     FaultKind.CLIENT_CRASH: 1,
     FaultKind.HALF_OPEN: 2,

@@ -29,6 +29,11 @@ __all__ = ["VoteFaults"]
 
 #: A crash does not wait longer for a copy or a vote that begins.
 _PATIENCE_S = 8.0
+#: How long it takes until a broker that is struck is known to be gone, and how often a fault looks if it may strike.
+_STRUCK_S = 15.0
+_LOOKS_AGAIN_S, _LOOKS = 1.0, 20
+_OF_CLIENTS = (FaultKind.CUT_ONE, FaultKind.DELAY, FaultKind.CLIENT_CRASH, FaultKind.HALF_OPEN)
+_OF_VOTERS = (FaultKind.CRASH_VOTER, FaultKind.STOP_VOTER, FaultKind.FREEZE_VOTER)
 _NOT_SEEN = ("not enough of the cluster",)
 _Ways = list[tuple[str, str]]
 
@@ -45,6 +50,7 @@ class VoteFaults:
     _agenda: Agenda = field(init=False)
     _hosts: MemberFaults = field(init=False)
     _links: NetworkFaults = field(init=False)
+    _reserved: dict[str, float] = field(factory=dict, init=False)
     _copying: Trap = field(factory=Trap, init=False)
     _voting: Trap = field(factory=Trap, init=False)
 
@@ -89,6 +95,33 @@ class VoteFaults:
         return self._agenda.over and self.group.in_order
 
     def _strike(self, kind: FaultKind) -> None:
+        if kind in _OF_CLIENTS:
+            self._links.strike(kind)
+        elif kind in _OF_VOTERS:
+            self._strike_voter_when_others_vote(kind, self._rivalry(), _LOOKS)
+        else:
+            self._strike_pair(kind)
+
+    def _strike_voter_when_others_vote(self, kind: FaultKind, rivalry: Rivalry, looks: int) -> None:
+        """When too many pairs have no live broker, none of them ever gets one: the users' pair may be one at any time.
+
+        A fault that would make others too many waits, and is given up in the end.
+        """
+        now = self.scene.world.now
+        absent = [each for each in self.group.rivalries[1:] if each.live is None or now < self._struck_until(each)]
+        if len(dict.fromkeys([*absent, rivalry])) < self.group.plan.absent_max:
+            self._reserved[rivalry.hosts[0].name] = now + _STRUCK_S
+            self._strike_voter(kind, rivalry)
+        elif looks:
+            self._agenda.appoint(_LOOKS_AGAIN_S, lambda: self._strike_voter_when_others_vote(kind, rivalry, looks - 1))
+        else:
+            self._agenda.healed()
+
+    def _struck_until(self, rivalry: Rivalry) -> float:
+        return self._reserved.get(rivalry.hosts[0].name, 0.0)
+
+    def _strike_pair(self, kind: FaultKind) -> None:
+        """Something happens to the first pair."""
         match kind:
             case FaultKind.CRASH_WHILE_COPYING:
                 self._wait(self._copying)
@@ -103,15 +136,14 @@ class VoteFaults:
                 ways = [(one, other), (other, one)]
                 self._hold(ways if kind is FaultKind.PART_MEMBERS else [self.scene.world.random.choice(ways)])
             case FaultKind.SPLIT_MEMBERS | FaultKind.CUT_OFF_MEMBER:
-                self._split(alone=kind is FaultKind.CUT_OFF_MEMBER)
-            case FaultKind.CRASH_VOTER | FaultKind.STOP_VOTER | FaultKind.FREEZE_VOTER:
-                self._strike_voter(kind)
+                self._split(self._side(alone=kind is FaultKind.CUT_OFF_MEMBER))
             case _ if kind in DISK_FAULTS:
                 host = self._hosts.somebody()
                 speed = lambda factor: setattr(host.speed, "factor", factor)  # noqa: E731 - of that host
                 strike_disk(self.scene, self._agenda, kind, host.disk, speed, host.disk.repair)
-            case _ if not self._hosts.strike(kind):
-                self._links.strike(kind)
+            case _:
+                struck = self._hosts.strike(kind)
+                assert struck, f"{kind!r} is none of pairs that vote"
 
     def _wait(self, trap: Trap) -> None:
         number = trap.lay()
@@ -136,9 +168,11 @@ class VoteFaults:
             return
         self._voting.spring()
         self.scene.hit(Moment.CRASH_WHILE_VOTING)
-        voter = self._rivalry().live
-        asks = voter is None or self.group.plan.quorum_size < 0 or self.scene.chance(0.4)
-        self._hosts.crash(host if asks or voter is None else voter)
+        if self.group.plan.absent_max > 1 and self.group.plan.quorum_size >= 0 and self.scene.chance(0.6):
+            self._agenda.expect()
+            self._strike_voter_when_others_vote(FaultKind.CRASH_VOTER, self._rivalry(), 0)
+        else:
+            self._hosts.crash(host)
 
     def _copied_to(self) -> NodeHost | None:
         """The backup that the live broker waits for."""
@@ -152,15 +186,11 @@ class VoteFaults:
         """One of those that vote."""
         return self.scene.world.random.choice(self.group.rivalries[1:])
 
-    def _strike_voter(self, kind: FaultKind) -> None:
-        rivalry, random = self._rivalry(), self.scene.world.random
+    def _strike_voter(self, kind: FaultKind, rivalry: Rivalry) -> None:
         live = rivalry.live or rivalry.hosts[0]
         match kind:
             case FaultKind.CRASH_VOTER:
-                who = random.choice(("live", "live", "backup", "both"))
-                for host in rivalry.hosts:
-                    if who == "both" or (host is live) is (who == "live"):
-                        self._hosts.crash(host)
+                self._hosts.crash(live)
                 self._agenda.healed()
             case FaultKind.STOP_VOTER:
                 self._hosts.stop(live, fails_over=self.scene.chance(0.5))
@@ -170,36 +200,33 @@ class VoteFaults:
     # Between members
 
     def _two(self) -> tuple[str, str]:
-        """Rather the live broker of the users and its backup, or one of the two and a voter."""
+        """Rather the live broker of the users and its backup, or a member of the pair and a voter."""
         members, backup, random = self.group.members, self._copied_to(), self.scene.world.random
         if members.active is not None and backup is not None and self.scene.chance(0.6):
             return members.active.name, backup.name
-        if self.scene.chance(0.5):
-            return random.choice(list(members.hosts)), random.choice(list(members.others))
-        one, other = random.sample([host.name for host in members.everybody], 2)
-        return one, other
+        return random.choice(list(members.hosts)), random.choice(list(members.others))
 
     def _duration_s(self) -> float:
         random = self.scene.world.random
         return 0.01 + random.random() * random.choice((0.1, 1.0, 6.0, 6.0, 12.0))
 
-    def _split(self, *, alone: bool) -> None:
+    def _side(self, *, alone: bool) -> list[str]:
+        """Who is parted from the others: one of the users' pair, perhaps with some other pairs, or one other pair."""
+        random, plan = self.scene.world.random, self.group.plan
+        if alone and self.scene.chance(0.5):
+            return list(random.choice(plan.voters))
+        side = [random.choice(plan.names)]
+        for pair in () if alone else plan.voters:
+            side += pair if self.scene.chance(0.4) else ()
+        return side
+
+    def _split(self, side: Sequence[str]) -> None:
         """Two sides, which do not hear each other, or of which one does not hear the other."""
-        random, everybody = self.scene.world.random, [host.name for host in self.group.members.everybody]
-        side = [random.choice(everybody)] if alone else self._side()
+        everybody = [host.name for host in self.group.members.everybody]
         outwards = [(one, other) for one in side for other in everybody if other not in side]
         inwards = [(other, one) for one, other in outwards]
         both = outwards + inwards
-        ways = random.choice((both, both, both, outwards, inwards))
-        self._hold(ways, counts=True)
-
-    def _side(self) -> list[str]:
-        """One of the first pair, mostly, and of each other pair both, one, or nobody."""
-        random = self.scene.world.random
-        side = [random.choice(self.group.members.names)]
-        for pair in self.group.plan.voters:
-            side += random.choice(((), (), pair, pair, pair[:1], pair[1:]))
-        return side
+        self._hold(self.scene.world.random.choice((both, both, both, outwards, inwards)), counts=True)
 
     def _hold(self, ways: _Ways, *, counts: bool = False) -> None:
         self.scene.hit(Moment.MEMBERS_PARTED)
