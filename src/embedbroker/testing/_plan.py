@@ -165,7 +165,7 @@ class GroupPlan:
 
     @property
     def absent_max(self) -> int:
-        """How many pairs may be without a live broker at the same time, so that each gets enough votes for a new one."""
+        """How many pairs may be without a live broker at once, so that each gets enough votes for a new one."""
         return self.pairs - (self.pairs // 2 if self.pairs <= 2 else self.pairs // 2 + 1)
 
     @property

@@ -84,6 +84,18 @@ def test_a_backup_takes_over_when_its_primary_asked_in_vain_and_never_comes_back
     goes_on(brokers, writer, "q")
 
 
+def test_a_live_broker_outlasts_a_moment_in_which_all_connections_break() -> None:
+    """Too few are there to be asked at first, and all of them a moment later."""
+    brokers, writer = three_pairs()
+    for link in list(brokers.network.links):
+        link.cut("connection reset")
+    brokers.run(3.0)
+    assert "p" not in brokers.failures and brokers.roles["p"] == "live", brokers.said("p")
+    assert "the others see this broker: 2 of 2 votes" in brokers.said("p")
+    brokers.until_in_sync("p")
+    goes_on(brokers, writer, "p")
+
+
 def test_a_primary_whose_copy_is_not_whole_does_not_ask_for_votes() -> None:
     brokers, _writer = three_pairs()
     for name in "pq":
