@@ -8,6 +8,7 @@ import pytest
 from attrs import evolve
 
 from embedbroker.cluster import Ballot
+from embedbroker.cluster import _ballot as ballots
 from embedbroker.cluster import _voter as voters
 from embedbroker.cluster._voter import Voter
 from embedbroker.cluster._words import Bid, Words
@@ -24,17 +25,22 @@ __all__ = ["VOTE_BUGS"]
 
 
 def take_over_whatever_the_others_say(patch: pytest.MonkeyPatch) -> None:
-    """A backup counts a no, and who does not answer, as a yes."""
-
-    def deaf(self: Ballot, now: float) -> None:
-        self.won = True if not self._question.vote else self.won
-
-    patch.setattr(Ballot, "_count", deaf)
+    ignore_votes(patch, to_go_on=False)
 
 
 def go_on_whatever_the_others_say(patch: pytest.MonkeyPatch) -> None:
+    ignore_votes(patch, to_go_on=True)
+
+
+def ignore_votes(patch: pytest.MonkeyPatch, *, to_go_on: bool) -> None:
+    """A no, and who does not answer, counts as a yes."""
+    count = Ballot._count
+
     def deaf(self: Ballot, now: float) -> None:
-        self.won = True if self._question.vote else self.won
+        if self._question.vote is to_go_on:
+            self.won = True
+        else:
+            count(self, now)
 
     patch.setattr(Ballot, "_count", deaf)
 
@@ -44,9 +50,7 @@ def go_on_without_asking(patch: pytest.MonkeyPatch) -> None:
 
 
 def be_content_with_half_of_the_votes(patch: pytest.MonkeyPatch) -> None:
-    from embedbroker.cluster import _ballot
-
-    patch.setattr(_ballot, "votes_needed", lambda size: size // 2)
+    patch.setattr(ballots, "votes_needed", lambda size: size // 2)
 
 
 # -- who answers -----------------------------------------------------------------------------------------------------

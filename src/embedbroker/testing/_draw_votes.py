@@ -23,10 +23,10 @@ def draw_vote_plan(seed: int) -> ScenarioPlan:
     """The plan of a seed: users, topics and settings are those of `draw_plan`."""
     random, plan = Random(f"votes {seed}"), draw_plan(seed)
     group = _pairs(random)
-    # A broker that does not know how many there are has to find all of them when it starts; and where all others have
-    # to agree, two pairs without a live broker wait for each other, for ever.
-    dispensable = group.quorum_size >= 0 and group.absent_max > 1
-    kinds = draw_vote_faults(random, random.randint(_FAULTS_MIN, _FAULTS_MAX), voters_die=dispensable)
+    # A broker that does not know how many there are has to find all of them when it starts; and of pairs that need each
+    # other's votes two that have no live broker wait for each other, for ever.
+    voters_die = group.quorum_size >= 0 and not group.voters_ask
+    kinds = draw_vote_faults(random, random.randint(_FAULTS_MIN, _FAULTS_MAX), voters_die=voters_die)
     span_s = random.choice((2.0, 6.0, 12.0))
     # It takes seconds to notice that somebody is gone, and to ask: users do not get everything done before.
     producers = tuple([evolve(role, plan=evolve(role.plan, think_s=6 * role.plan.think_s)) for role in plan.producers])
@@ -45,7 +45,7 @@ def draw_vote_plan(seed: int) -> ScenarioPlan:
 
 
 def _pairs(random: Random) -> GroupPlan:
-    pairs = random.choice((5, 5, 5, 3, 2))
+    pairs = random.choice((2, 3, 3, 3, 5))
     return GroupPlan(
         backups=random.choice((1, 1, 1, 1, 2)),
         allow_failback=random.random() < 0.8,
@@ -55,7 +55,7 @@ def _pairs(random: Random) -> GroupPlan:
         pairs=pairs,
         # Of two pairs one broker is asked, which has to be said; of more it may be left to what is seen.
         quorum_size=pairs if pairs == 2 or random.random() < 0.7 else -1,
-        voters_have_backups=pairs < 5,
+        voters_ask=pairs == 3 and random.random() < 0.4,
         vote_retries=random.choice((1, 3, 12)),
         vote_retry_ms=random.choice((200, 500, 2_000)),
     )

@@ -152,8 +152,8 @@ class GroupPlan:
     #: Of votes: how many pairs there are, and how many live brokers a vote counts; -1: as many as were seen.
     pairs: int = 1
     quorum_size: int = -1
-    #: Of votes: whether the other pairs have a backup, too.
-    voters_have_backups: bool = True
+    #: Of votes: whether the others are pairs that ask for votes, too; or they only answer, and have no backup.
+    voters_ask: bool = True
     #: Of votes: how often a backup asks, and how long it waits in between.
     vote_retries: int = 12
     vote_retry_ms: int = 5_000
@@ -164,15 +164,10 @@ class GroupPlan:
         return (PRIMARY, *(f"backup{number}" for number in range(1, self.backups + 1)))
 
     @property
-    def absent_max(self) -> int:
-        """How many pairs may be without a live broker at once, so that each gets enough votes for a new one."""
-        return self.pairs - (self.pairs // 2 if self.pairs <= 2 else self.pairs // 2 + 1)
-
-    @property
     def voters(self) -> tuple[tuple[str, ...], ...]:
         """Of the other pairs: who is live first, and its backup."""
         names = [f"voter{number}" for number in range(1, self.pairs)]
-        return tuple([(name, f"{name}-backup") if self.voters_have_backups else (name,) for name in names])
+        return tuple([(name, f"{name}-backup") if self.voters_ask else (name,) for name in names])
 
 
 @frozen

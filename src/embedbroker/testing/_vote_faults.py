@@ -29,9 +29,6 @@ __all__ = ["VoteFaults"]
 
 #: A crash does not wait longer for a copy or a vote that begins.
 _PATIENCE_S = 8.0
-#: How long it takes until a broker that is struck is known to be gone, and how often a fault looks if it may strike.
-_STRUCK_S = 15.0
-_LOOKS_AGAIN_S, _LOOKS = 1.0, 20
 _OF_CLIENTS = (FaultKind.CUT_ONE, FaultKind.DELAY, FaultKind.CLIENT_CRASH, FaultKind.HALF_OPEN)
 _OF_VOTERS = (FaultKind.CRASH_VOTER, FaultKind.STOP_VOTER, FaultKind.FREEZE_VOTER)
 _NOT_SEEN = ("not enough of the cluster",)
@@ -50,7 +47,6 @@ class VoteFaults:
     _agenda: Agenda = field(init=False)
     _hosts: MemberFaults = field(init=False)
     _links: NetworkFaults = field(init=False)
-    _reserved: dict[str, float] = field(factory=dict, init=False)
     _copying: Trap = field(factory=Trap, init=False)
     _voting: Trap = field(factory=Trap, init=False)
 
@@ -98,27 +94,9 @@ class VoteFaults:
         if kind in _OF_CLIENTS:
             self._links.strike(kind)
         elif kind in _OF_VOTERS:
-            self._strike_voter_when_others_vote(kind, self._rivalry(), _LOOKS)
+            self._strike_voter(kind)
         else:
             self._strike_pair(kind)
-
-    def _strike_voter_when_others_vote(self, kind: FaultKind, rivalry: Rivalry, looks: int) -> None:
-        """When too many pairs have no live broker, none of them ever gets one: the users' pair may be one at any time.
-
-        A fault that would make others too many waits, and is given up in the end.
-        """
-        now = self.scene.world.now
-        absent = [each for each in self.group.rivalries[1:] if each.live is None or now < self._struck_until(each)]
-        if len(dict.fromkeys([*absent, rivalry])) < self.group.plan.absent_max:
-            self._reserved[rivalry.hosts[0].name] = now + _STRUCK_S
-            self._strike_voter(kind, rivalry)
-        elif looks:
-            self._agenda.appoint(_LOOKS_AGAIN_S, lambda: self._strike_voter_when_others_vote(kind, rivalry, looks - 1))
-        else:
-            self._agenda.healed()
-
-    def _struck_until(self, rivalry: Rivalry) -> float:
-        return self._reserved.get(rivalry.hosts[0].name, 0.0)
 
     def _strike_pair(self, kind: FaultKind) -> None:
         """Something happens to the first pair."""
@@ -168,11 +146,9 @@ class VoteFaults:
             return
         self._voting.spring()
         self.scene.hit(Moment.CRASH_WHILE_VOTING)
-        if self.group.plan.absent_max > 1 and self.group.plan.quorum_size >= 0 and self.scene.chance(0.6):
-            self._agenda.expect()
-            self._strike_voter_when_others_vote(FaultKind.CRASH_VOTER, self._rivalry(), 0)
-        else:
-            self._hosts.crash(host)
+        voter, plan = self._rivalry().live, self.group.plan
+        asks = voter is None or plan.voters_ask or plan.quorum_size < 0 or self.scene.chance(0.4)
+        self._hosts.crash(host if asks or voter is None else voter)
 
     def _copied_to(self) -> NodeHost | None:
         """The backup that the live broker waits for."""
@@ -186,7 +162,8 @@ class VoteFaults:
         """One of those that vote."""
         return self.scene.world.random.choice(self.group.rivalries[1:])
 
-    def _strike_voter(self, kind: FaultKind, rivalry: Rivalry) -> None:
+    def _strike_voter(self, kind: FaultKind) -> None:
+        rivalry = self._rivalry()
         live = rivalry.live or rivalry.hosts[0]
         match kind:
             case FaultKind.CRASH_VOTER:

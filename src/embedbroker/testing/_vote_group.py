@@ -1,7 +1,7 @@
 """Pairs that vote: each broker has a disk of its own, and the live brokers of the other pairs say who of a pair may be
 live.
 
-Users work on the first pair. Responsible for what such a cluster promises: whoever is live has everything that was ever
+Users work on the first pair; the others are pairs of the same kind, or live brokers that only answer. Responsible for what such a cluster promises: whoever is live has everything that was ever
 confirmed, no two of a pair confirm one without the other, and every pair of which all run and see each other has a live
 broker before long. Refuses to know faults and users.
 
@@ -37,6 +37,8 @@ OUTAGE_S_MAX = 40.0
 
 
 def _policy(plan: GroupPlan, name: str, group_name: str) -> ReplicationPrimary | ReplicationBackup:
+    if group_name != PRIMARY and not plan.voters_ask:
+        return ReplicationPrimary(group_name=group_name)
     if name == group_name:
         return ReplicationPrimary(
             group_name=group_name,
