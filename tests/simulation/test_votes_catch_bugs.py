@@ -1,4 +1,4 @@
-"""The checkers of pairs that vote can fail: each bug is put into an asker or a voter, and ordinary seeds must find it."""
+"""The checkers of pairs that vote can fail: each bug is put into asker or voter, and ordinary seeds must find it."""
 
 from __future__ import annotations
 

@@ -110,7 +110,8 @@ def _parser() -> argparse.ArgumentParser:
         nargs="?",
         metavar="SEEDS",
         help="compare digests of so many seeds under other hash seeds"
-        f" (default {HASH_CHECK_SEEDS}, of groups {GROUP_HASH_CHECK_SEEDS}, of votes {VOTE_HASH_CHECK_SEEDS}, 0: do not)",
+        f" (default {HASH_CHECK_SEEDS}, of groups {GROUP_HASH_CHECK_SEEDS},"
+        f" of votes {VOTE_HASH_CHECK_SEEDS}, 0: do not)",
     )
     parser.add_argument(
         "--interpreter", action="append", metavar="PYTHON", help="compare with this Python version, too"

@@ -1,9 +1,10 @@
 """Pairs that vote: each broker has a disk of its own, and the live brokers of the other pairs say who of a pair may be
 live.
 
-Users work on the first pair; the others are pairs of the same kind, or live brokers that only answer. Responsible for what such a cluster promises: whoever is live has everything that was ever
-confirmed, no two of a pair confirm one without the other, and every pair of which all run and see each other has a live
-broker before long. Refuses to know faults and users.
+Users work on the first pair; the others are pairs of the same kind, or live brokers that only answer. Responsible for
+what such a cluster promises: whoever is live has everything that was ever confirmed, no two of a pair confirm one
+without the other, and every pair of which all run and see each other has a live broker before long. Refuses to know
+faults and users.
 
 A broker that was replaced learns of it when the others do not see it: until then it is live, and confirms nothing. Its
 clients lose it when it is replaced. (What it could tell them is no more than what they knew, but nobody can say when.)
