@@ -72,14 +72,14 @@ def forget_words_in_a_restart(patch: pytest.MonkeyPatch) -> None:
 
 
 def say_yes_although_it_sees_the_live_broker(patch: pytest.MonkeyPatch) -> None:
-    """To a backup that lost it; and it gives its word for that."""
+    """To a backup that lost it, as if that were no question of words."""
     view = Voter._view
 
     def blind(self: Voter, question: LiveVote) -> tuple[LiveVote, Bid | None]:
         bid = Bid.read(question.text)
         if question.vote or bid is None or bid.withdrawn:
             return view(self, question)
-        return LiveVote(True, question.node_id, None), bid
+        return LiveVote(True, question.node_id, None), None
 
     patch.setattr(Voter, "_view", blind)
 

@@ -96,6 +96,26 @@ def test_a_live_broker_outlasts_a_moment_in_which_all_connections_break() -> Non
     goes_on(brokers, writer, "p")
 
 
+@pytest.mark.parametrize("returns", [False, True], ids=["its primary stays dead", "its primary returns"])
+def test_a_voter_that_knows_a_live_broker_by_hearsay_only_does_not_keep_its_backup_from_taking_over(
+    returns: bool,
+) -> None:
+    brokers, writer = three_pairs()
+    brokers.part("p", "x")
+    brokers.run(5.0)
+    brokers.part("x", "y")
+    brokers.run(5.0)
+    brokers.crash("p")
+    brokers.run(3.0)
+    if returns:
+        brokers.hosts["p"].start()
+    brokers.network.heal()
+    brokers.run(15.0)
+    live = next((name for name in "pq" if brokers.roles[name] == "live"), "nobody")
+    assert live == "q" or (returns and live == "p"), brokers.said("q")
+    goes_on(brokers, writer, live)
+
+
 def test_a_primary_whose_copy_is_not_whole_does_not_ask_for_votes() -> None:
     brokers, _writer = three_pairs()
     for name in "pq":
