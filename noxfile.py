@@ -85,7 +85,7 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def simulate(session: nox.Session) -> None:
-    """Simulated crashes: the fixed seeds of one broker and of groups in both modes, or for a campaign
+    """Simulated crashes: the fixed seeds of one broker and of groups in all modes, or for a campaign
     `-- [--groups | --mode MODE] --seeds N [--first-seed N]`; on every Python found."""
     _install(session, "-e", ".[dev]")
     others = [argument for path in _other_interpreters(session) for argument in ("--interpreter", path)]
@@ -93,6 +93,7 @@ def simulate(session: nox.Session) -> None:
     session.run(*command, *session.posargs)
     if not session.posargs:
         session.run(*command, "--groups")
+        session.run(*command, "--mode", "votes")
 
 
 def _other_interpreters(session: nox.Session) -> list[str]:

@@ -119,7 +119,7 @@ MODES = list(GroupMode)
 
 
 def campaign_of(mode: GroupMode) -> Campaign:
-    campaign = Campaign(minima=group_minima(mode))
+    campaign = Campaign.of_groups(mode)
     for seed in SEEDS:
         campaign.add(run_group_seed(seed, mode))
     return campaign
@@ -141,7 +141,15 @@ def test_seeds_of_groups_that_replicate_run_clean_and_meet_what_those_meet() -> 
     assert campaign.hits[Moment.CRASH_IN_SYNC] > 0 and campaign.hits[Moment.COPY_COMPARED] >= len(SEEDS)
 
 
-@pytest.mark.parametrize("mode", ["shared-store", "replication"])
+@pytest.mark.timeout(300)
+def test_seeds_of_pairs_that_vote_run_clean_and_meet_what_those_meet() -> None:
+    campaign = campaign_of(GroupMode.VOTES)
+    assert campaign.passed, campaign.shortcomings()
+    assert campaign.hits[Moment.VOTES_ASKED] >= len(SEEDS) and campaign.hits[Moment.TOOK_OVER_BY_VOTE] > 0
+    assert campaign.hits[Moment.WENT_ON_BY_VOTE] > 0 and campaign.hits[Moment.COPY_COMPARED] >= len(SEEDS)
+
+
+@pytest.mark.parametrize("mode", ["shared-store", "replication", "votes"])
 def test_one_seed_of_a_group_gives_one_trace_whatever_the_hash_seed(mode: str) -> None:
     arguments = ("--mode", mode, "--digest", "--seeds", "2", "--first-seed", str(FIRST_SEED))
     first, second = (run(*arguments, PYTHONHASHSEED=hash_seed) for hash_seed in ("0", "12345"))
@@ -159,13 +167,14 @@ def test_the_plan_of_a_group_comes_back_from_its_file_as_it_was(mode: GroupMode,
     assert run_plan(plan).digest == run_group_seed(7, mode).digest
 
 
-def test_without_a_mode_seeds_choose_both_for_each_kind_of_users() -> None:
+def test_without_a_mode_seeds_choose_two_of_them_for_each_kind_of_users() -> None:
     plans = [draw_group_plan(seed) for seed in range(8)]
     assert [plan.group and plan.group.mode for plan in plans] == [*[MODES[0]] * 4, *[MODES[1]] * 4]
 
 
 def test_a_campaign_of_both_modes_must_meet_half_as_much_of_each() -> None:
-    store, copies, both = (group_minima(mode) for mode in (*MODES, None))
+    store, copies, both = (group_minima(mode) for mode in (*MODES[:2], None))
+    assert Moment.VOTES_ASKED not in both
     assert both[Moment.FAILOVER] == (store[Moment.FAILOVER] + copies[Moment.FAILOVER]) // 2
     assert both[Moment.PASSED_OVER] == store[Moment.PASSED_OVER] // 2
     assert both[Moment.CRASH_IN_SYNC] == copies[Moment.CRASH_IN_SYNC] // 2

@@ -35,6 +35,8 @@ __all__ = ["Ballot", "Electorate", "votes_needed"]
 
 #: How long an answer is waited for; half of it under each name that a peer may know the handler by.
 ANSWER_WITHIN_S = 2.0
+#: After so long it is looked again whether enough of the others are there to be asked.
+LOOKS_AGAIN_S = 0.25
 # Of peers that say which version they speak.
 _PRIMARY_NAME_SINCE = 136
 
@@ -91,13 +93,19 @@ class Ballot:
     # Who is to hear that a round is lost: they may have given their word.
     _bound_by_word: dict[str, ControlLink] = field(init=False, factory=dict)
     _number: int = field(init=False, default=0)
+    _looks_until: float = field(init=False, default=0.0)
     _begun_at: float | None = field(init=False, default=None)
     _asks_again: bool = field(init=False, default=False)
     _due: float | None = field(init=False, default=None)
 
-    def begin(self, now: float, after_s: float) -> None:
-        """Ask the first time after a moment, in which others may notice what this broker noticed."""
+    def begin(self, now: float, after_s: float, looks_for_s: float = 0.0) -> None:
+        """Ask the first time after a moment, in which others may notice what this broker noticed.
+
+        For ``looks_for_s`` a round for which too few were there to be asked is none: when all connections of a network
+        break at once, they are back in a moment, and nobody is to stop for that.
+        """
         self._due = now + after_s
+        self._looks_until = now + looks_for_s
 
     def next_deadline(self) -> float | None:
         """When `on_time` is due."""
@@ -199,7 +207,9 @@ class Ballot:
         )
         self._begun_at = None
         self.withdraw()
-        if 0 <= self._rounds <= self._round:
+        if len(self._asked) < needed and now < self._looks_until:
+            self._due = now + LOOKS_AGAIN_S
+        elif 0 <= self._rounds <= self._round:
             self.won = False
         else:
             self._due = now + self._pause_s

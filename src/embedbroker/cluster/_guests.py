@@ -148,6 +148,10 @@ class Guests:
             return None
         return node_id
 
+    def has_live(self, node_id: str) -> bool:
+        """Whether the live broker of a node has announced itself on one of the connections."""
+        return any(guest.live_for == node_id for guest in self._guests.values())
+
     def _guest(self, peer: Peer) -> Guest:
         guest = self._guests.get(peer)
         if guest is None:

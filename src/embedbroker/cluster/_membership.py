@@ -238,6 +238,12 @@ class Membership:
                 return link
         return None
 
+    def sees(self, member: Member) -> bool:
+        """Whether there is a connection with a member's live broker, which others may only have told of."""
+        return member.live is not None and (
+            self.link_to(member.live) is not None or self.guests.has_live(member.node_id)
+        )
+
     def _links(self) -> list[ControlLink]:
         return [link for contact in self._contacts if (link := contact.authorized_link) is not None]
 

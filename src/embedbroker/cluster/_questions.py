@@ -35,7 +35,7 @@ def _question_to_go_on(membership: Membership, activation: int, attempt: int = 0
 
 
 def ballot_to_go_on(policy: _Policy, membership: Membership, electorate: Electorate, activation: int) -> Ballot:
-    """One round, which has begun."""
+    """One round, which has begun; as soon as enough of the others are there to be asked, if that is soon."""
     ballot = Ballot(
         membership,
         _question_to_go_on(membership, activation),
@@ -46,7 +46,7 @@ def ballot_to_go_on(policy: _Policy, membership: Membership, electorate: Elector
         # Who is told of another place knows another live broker of this node.
         lambda answer: answer.vote and leads_to(answer.text, membership.connector),
     )
-    ballot.begin(membership.now.monotonic, 0.0)
+    ballot.begin(membership.now.monotonic, 0.0, GOES_ON_WITHIN_S)
     return ballot
 
 

@@ -33,6 +33,16 @@ So an asker that did not get enough words withdraws its bid, and the activation 
 one is. It names the attempt, and a voter knows for which it gave its word last: a withdrawal that comes late, over a
 connection that was given up, does not take away the word with which the same asker has won meanwhile. For the same
 reason an answer says which attempt it is for.
+
+What others say of a live broker does not keep anybody from taking over, or nobody ever would
+(`test_a_voter_that_knows_a_live_broker_by_hearsay_only_does_not_keep_its_backup_from_taking_over`):
+
+1. The network between P and X fails. X gives P up, and hears from Y that P is live all the same.
+2. That between X and Y fails, too. P dies, which Y notices, and X does not.
+3. The network is whole again. Y has nothing to say of P any more, and X goes on believing that it is live: B, and P
+   when it is started again, are told no for ever.
+
+So an embedbroker says no to a backup when it sees the live broker itself. Its word keeps the two apart.
 """
 
 from __future__ import annotations
@@ -48,7 +58,7 @@ from embedclient.wire.core import LiveVote, Packet, QuorumVote, QuorumVoteReply,
 
 from ._membership import Membership
 from ._peer import CONTROL_CHANNEL
-from ._topology import Topology
+from ._topology import Member, Topology
 from ._words import Bid, DamagedWords, Words, sealed
 
 __all__ = ["Voter", "WordStore", "connector_text", "leads_to"]
@@ -97,6 +107,7 @@ def leads_to(text: str | None, connector: TransportConfiguration) -> bool:
 class Voter:
     """Of one life of a broker. Without a ``store`` it gives no word.
 
+    ``sees``: whether it has a connection with the live broker of a node, from whichever side.
     ``is_live``: whether its word is that of its node. ``is_informed``: whether it has looked who else is there. ``say``
     tells the operator why it says no to everybody.
     """
@@ -108,8 +119,10 @@ class Voter:
         is_live: Callable[[], bool],
         is_informed: Callable[[], bool],
         say: Callable[[str], None],
+        sees: Callable[[Member], bool] = lambda member: True,
     ) -> None:
         self._topology = topology
+        self._sees = sees
         self._store = store
         self._is_live = is_live
         self._is_informed = is_informed
@@ -126,7 +139,7 @@ class Voter:
     def of(cls, membership: Membership, store: WordStore | None, say: Callable[[str], None]) -> Voter:
         """Who answers for a member of a cluster, over whichever connection it is asked."""
         is_live, is_informed = lambda: membership.role is Role.LIVE, lambda: membership.is_informed
-        voter = cls(membership.topology, store, is_live, is_informed, say)
+        voter = cls(membership.topology, store, is_live, is_informed, say, membership.sees)
         membership.guests.handlers[QuorumVote] = lambda guest, packet: voter._hear(packet, guest.peer.send)
         membership.handlers[QuorumVote] = lambda link, packet: voter._hear(packet, link.send)
         return voter
@@ -164,11 +177,12 @@ class Voter:
         node_id = question.node_id
         member = self._topology.members.get(node_id)
         live = member.live if member is not None else None
-        if live is None:
+        bid = Bid.read(question.text)
+        is_there = member is not None and (bid is None or question.vote or self._sees(member))
+        if live is None or not is_there:
             answer = LiveVote(not question.vote, node_id, None)
         else:
             answer = LiveVote(question.vote, node_id, connector_text(live))
-        bid = Bid.read(question.text)
         if bid is not None and bid.withdrawn:
             return LiveVote(False, node_id, None), bid if self._may_speak() else None
         if bid is None or not answer.vote:

@@ -21,7 +21,6 @@ from pathlib import Path
 import attrs
 
 from embedbroker.testing import Campaign, ScenarioFailed, SeedResult, draw_plan, run_seed, values_of
-from embedbroker.testing._campaign import group_minima
 from embedbroker.testing._draw_group import draw_group_plan
 from embedbroker.testing._plan import GroupMode
 from embedbroker.testing._scenario import run_group_seed
@@ -30,11 +29,14 @@ from embedbroker.testing._scenario import run_group_seed
 SEEDS = 1_500
 #: About a minute.
 GROUP_SEEDS = 250
+#: A world with so many brokers takes its time.
+VOTE_SEEDS = 40
 HASH_CHECK_SEEDS = 50
 GROUP_HASH_CHECK_SEEDS = 10
+VOTE_HASH_CHECK_SEEDS = 3
 PROGRESS_S = 2.0
 FAILURES_SHOWN_MAX = 5
-_MODES = {"shared-store": GroupMode.SHARED_STORE, "replication": GroupMode.REPLICATION}
+_MODES = {"shared-store": GroupMode.SHARED_STORE, "replication": GroupMode.REPLICATION, "votes": GroupMode.VOTES}
 #: Objects that may wait for the garbage collector before it looks for cycles.
 _GARBAGE_MAX = 50_000
 
@@ -43,10 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Exit code 0 if every seed ran clean and nothing fell short, 1 otherwise."""
     options = _parser().parse_args(arguments)
     options.groups = options.groups or options.mode is not None
-    if options.seeds is None:
-        options.seeds = GROUP_SEEDS if options.groups else SEEDS
-    if options.hash_check is None:
-        options.hash_check = GROUP_HASH_CHECK_SEEDS if options.groups else HASH_CHECK_SEEDS
+    _set_numbers(options)
     if options.keep is not None:
         seed = options.first_seed
         plan = draw_group_plan(seed, _mode(options)) if options.groups else draw_plan(seed)
@@ -57,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
             sys.stdout.write(f"{result.seed} {result.digest}\n")
         return 0
     started = time.monotonic()
-    campaign = Campaign(minima=group_minima(_mode(options))) if options.groups else Campaign()
+    campaign = Campaign.of_groups(_mode(options)) if options.groups else Campaign()
     _run(campaign, options, started)
     hash_check = True
     if options.hash_check:
@@ -81,11 +80,28 @@ def main(arguments: list[str] | None = None) -> int:
     return 0 if campaign.passed and hash_check else 1
 
 
+def _set_numbers(options: argparse.Namespace) -> None:
+    """How many seeds, where that was not said."""
+    seeds, hash_check = SEEDS, HASH_CHECK_SEEDS
+    if _mode(options) is GroupMode.VOTES:
+        seeds, hash_check = VOTE_SEEDS, VOTE_HASH_CHECK_SEEDS
+    elif options.groups:
+        seeds, hash_check = GROUP_SEEDS, GROUP_HASH_CHECK_SEEDS
+    options.seeds = seeds if options.seeds is None else options.seeds
+    options.hash_check = hash_check if options.hash_check is None else options.hash_check
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m embedbroker.testing", description="Simulated crashes from seeds.")
-    parser.add_argument("--seeds", type=int, help=f"how many (default {SEEDS}, of groups {GROUP_SEEDS})")
+    parser.add_argument(
+        "--seeds", type=int, help=f"how many (default {SEEDS}, of groups {GROUP_SEEDS}, of votes {VOTE_SEEDS})"
+    )
     parser.add_argument("--groups", action="store_true", help="a primary with its backups, instead of one broker")
-    parser.add_argument("--mode", choices=list(_MODES), help="groups of this kind only (default: each seed chooses)")
+    parser.add_argument(
+        "--mode",
+        choices=list(_MODES),
+        help="groups of this kind only (default: each seed chooses one of the first two)",
+    )
     parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1, help="worker processes (default 1)")
     parser.add_argument(
@@ -94,7 +110,8 @@ def _parser() -> argparse.ArgumentParser:
         nargs="?",
         metavar="SEEDS",
         help="compare digests of so many seeds under other hash seeds"
-        f" (default {HASH_CHECK_SEEDS}, of groups {GROUP_HASH_CHECK_SEEDS}, 0: do not)",
+        f" (default {HASH_CHECK_SEEDS}, of groups {GROUP_HASH_CHECK_SEEDS},"
+        f" of votes {VOTE_HASH_CHECK_SEEDS}, 0: do not)",
     )
     parser.add_argument(
         "--interpreter", action="append", metavar="PYTHON", help="compare with this Python version, too"

@@ -146,26 +146,38 @@ REPLICA_MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.REPLAY_COMPARED: 1_000,
 }
 
+VOTE_MINIMA_PER_1000: Mapping[Moment, int] = {
+    Moment.CRASH: 300,
+}
+_MINIMA_OF_MODE = {
+    GroupMode.SHARED_STORE: GROUP_MINIMA_PER_1000,
+    GroupMode.REPLICATION: REPLICA_MINIMA_PER_1000,
+    GroupMode.VOTES: VOTE_MINIMA_PER_1000,
+}
+
 
 def group_minima(mode: GroupMode | None) -> Mapping[Moment, int]:
     """What a campaign of groups must reach; without a mode each seed chooses one, and half of them choose each."""
     if mode is not None:
-        return REPLICA_MINIMA_PER_1000 if mode is GroupMode.REPLICATION else GROUP_MINIMA_PER_1000
+        return _MINIMA_OF_MODE[mode]
     both = (GROUP_MINIMA_PER_1000, REPLICA_MINIMA_PER_1000)
     moments = dict.fromkeys(moment for minima in both for moment in minima)
     return {moment: sum(minima.get(moment, 0) for minima in both) // len(both) for moment in moments}
 
 
-#: Below this number of seeds the minima say more about luck than about the campaign.
+#: Below this number of seeds the minima say more about luck than about the campaign. Of pairs that vote each seed meets
+#: much of the little that is asked for.
 SEEDS_FOR_MINIMA = 200
+VOTE_SEEDS_FOR_MINIMA = 40
 FAULTS_MIN = 3
 
 
 @define(eq=False)
 class Campaign:
-    """The sum of many seeds; ``minima`` are the hits per 1,000 seeds that it must reach."""
+    """The sum of many seeds; ``minima`` are the hits per 1,000 seeds that it must reach, if it has so many seeds."""
 
     minima: Mapping[Moment, int] = field(default=MINIMA_PER_1000, kw_only=True)
+    seeds_for_minima: int = field(default=SEEDS_FOR_MINIMA, kw_only=True)
     seeds: int = 0
     operations: int = 0
     faults: int = 0
@@ -199,13 +211,19 @@ class Campaign:
     def shortcomings(self) -> list[str]:
         """Why the campaign proves less than it should: moments met too rarely, seeds that did too little."""
         found = [f"seed {seed} has fewer than {OPERATIONS_MIN} operations or {FAULTS_MIN} faults" for seed in self.thin]
-        if self.seeds < SEEDS_FOR_MINIMA:
+        if self.seeds < self.seeds_for_minima:
             return found
         for moment, minimum in self.minima.items():
             wanted = minimum * self.seeds // 1000
             if self.hits[moment] < wanted:
                 found.append(f"{moment.name.lower()}: {self.hits[moment]} hits, at least {wanted} are wanted")
         return found
+
+    @classmethod
+    def of_groups(cls, mode: GroupMode | None) -> Campaign:
+        """With what seeds of groups must meet; without a mode each seed chooses one."""
+        seeds = VOTE_SEEDS_FOR_MINIMA if mode is GroupMode.VOTES else SEEDS_FOR_MINIMA
+        return cls(minima=group_minima(mode), seeds_for_minima=seeds)
 
     @property
     def passed(self) -> bool:

@@ -10,6 +10,7 @@ from random import Random
 from attrs import evolve
 
 from embedbroker.testing._draw import draw_plan
+from embedbroker.testing._draw_votes import draw_vote_plan
 from embedbroker.testing._fault_kinds import FaultKind, draw_group_faults, draw_replica_faults
 from embedbroker.testing._plan import FaultStrike, GroupMode, GroupPlan, HostPlan, ScenarioPlan
 
@@ -21,12 +22,16 @@ _LONG_PAUSE_MS = 100
 
 #: The kinds of users change with each seed, and the mode after all of them.
 _SEEDS_PER_MODE = 4
+#: Pairs that vote are chosen by name.
+_CHOSEN = (GroupMode.SHARED_STORE, GroupMode.REPLICATION)
 
 
 def draw_group_plan(seed: int, mode: GroupMode | None = None) -> ScenarioPlan:
     """The plan of a seed for a group: users, topics and settings are those of `draw_plan`. It may choose the mode."""
     if mode is None:
-        mode = GroupMode(seed // _SEEDS_PER_MODE % len(GroupMode))
+        mode = _CHOSEN[seed // _SEEDS_PER_MODE % len(_CHOSEN)]
+    if mode is GroupMode.VOTES:
+        return draw_vote_plan(seed)
     replicates = mode is GroupMode.REPLICATION
     random, plan = Random(f"replicas {seed}" if replicates else f"group {seed}"), draw_plan(seed)
     draw_faults = draw_replica_faults if replicates else draw_group_faults

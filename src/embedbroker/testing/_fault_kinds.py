@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 from random import Random
 
-__all__ = ["FaultKind", "draw_faults", "draw_group_faults", "draw_replica_faults"]
+__all__ = ["FaultKind", "draw_faults", "draw_group_faults", "draw_replica_faults", "draw_vote_faults"]
 
 
 class FaultKind(IntEnum):
@@ -47,6 +47,13 @@ class FaultKind(IntEnum):
     SLOW_MEMBERS = 29
     CUT_OFF_STORE = 30
     CRASH_WHILE_COPYING = 31
+    # Of pairs that vote: the others of the cluster, and what is between all of them.
+    SPLIT_MEMBERS = 32
+    CUT_OFF_MEMBER = 33
+    CRASH_VOTER = 34
+    STOP_VOTER = 35
+    FREEZE_VOTER = 36
+    CRASH_WHILE_VOTING = 37
 
 
 _WEIGHTS = {
@@ -134,6 +141,45 @@ _REPLICA_WEIGHTS = {
 }
 
 
+#: Here it matters who sees whom, and who of those that are asked is there.
+_VOTE_WEIGHTS = {
+    FaultKind.CRASH: 6,
+    FaultKind.CRASH_WHILE_WRITING: 5,
+    FaultKind.CRASH_TWICE: 2,
+    FaultKind.CRASH_WAITER: 7,
+    FaultKind.CRASH_ALL: 2,
+    FaultKind.CRASH_WHILE_COPYING: 2,
+    FaultKind.CRASH_WHILE_VOTING: 6,
+    FaultKind.RESTART: 2,
+    FaultKind.FAIL_OVER: 3,
+    FaultKind.FREEZE: 6,
+    FaultKind.PART_MEMBERS: 6,
+    FaultKind.HOLD_MEMBERS_ONE_WAY: 4,
+    FaultKind.CUT_MEMBERS: 8,
+    FaultKind.SLOW_MEMBERS: 2,
+    FaultKind.SPLIT_MEMBERS: 9,
+    FaultKind.CUT_OFF_MEMBER: 6,
+    FaultKind.CRASH_VOTER: 9,
+    FaultKind.STOP_VOTER: 3,
+    FaultKind.FREEZE_VOTER: 4,
+    FaultKind.FULL_HERE: 1,
+    FaultKind.CLOCK_JUMP: 1,
+    FaultKind.SLOW_DISK: 1,
+    FaultKind.DISK_ERROR: 1,
+    FaultKind.CUT_ONE: 3,
+    FaultKind.DELAY: 1,
+    FaultKind.CLIENT_CRASH: 1,
+    FaultKind.HALF_OPEN: 2,
+}
+
+#: With these a broker that starts finds as many of the others as there are, so that it knows how many have to agree.
+_GENTLE_VOTE_WEIGHTS = {
+    kind: weight
+    for kind, weight in _VOTE_WEIGHTS.items()
+    if kind not in (FaultKind.CRASH_ALL, FaultKind.CRASH_VOTER, FaultKind.STOP_VOTER, FaultKind.FREEZE_VOTER)
+}
+
+
 def draw_faults(random: Random, count: int) -> list[FaultKind]:
     """A random selection for one broker."""
     return _draw(random, count, _WEIGHTS)
@@ -147,6 +193,11 @@ def draw_group_faults(random: Random, count: int) -> list[FaultKind]:
 def draw_replica_faults(random: Random, count: int) -> list[FaultKind]:
     """A random selection for brokers that replicate."""
     return _draw(random, count, _REPLICA_WEIGHTS)
+
+
+def draw_vote_faults(random: Random, count: int, *, voters_die: bool) -> list[FaultKind]:
+    """A random selection for pairs that vote; ``voters_die``: those of other pairs are struck, too."""
+    return _draw(random, count, _VOTE_WEIGHTS if voters_die else _GENTLE_VOTE_WEIGHTS)
 
 
 def _draw(random: Random, count: int, weights: Mapping[FaultKind, int]) -> list[FaultKind]:

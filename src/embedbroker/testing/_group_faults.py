@@ -23,12 +23,14 @@ from embedbroker.testing._scene import Scene
 
 __all__ = ["GroupFaults", "OwnFaults"]
 
-#: Nothing waits longer for its moment.
-_PATIENCE_S = 5.0
-
 
 class OwnFaults(Protocol):
-    """What one kind of group suffers from. Faults with a trap strike when somebody walks into that."""
+    """What one kind of group suffers from. Faults with a trap strike when somebody walks into that.
+
+    ``patience_s`` is how long a trap waits.
+    """
+
+    patience_s: float
 
     @property
     def members(self) -> MemberFaults: ...
@@ -92,6 +94,6 @@ class GroupFaults:
         trap = self._own.traps.get(kind)
         if trap is not None:
             number = trap.lay()
-            self._agenda.later(_PATIENCE_S, lambda: trap.give_up(number))
+            self._agenda.later(self._own.patience_s, lambda: trap.give_up(number))
         elif not (self._own.strike(kind) or self._own.members.strike(kind)):
             self._links.strike(kind)

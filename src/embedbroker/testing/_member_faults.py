@@ -61,6 +61,8 @@ class MemberFaults:
     prefers: Callable[[], NodeHost | None]
     on_freeze: Callable[[NodeHost, float], None] | None = None
     on_crash: Callable[[NodeHost], None] | None = None
+    #: Whether a host that is down may start now; otherwise somebody looks again later.
+    may_start: Callable[[NodeHost], bool] | None = None
     _ambush: Ambush = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -73,7 +75,7 @@ class MemberFaults:
     def watch(self) -> None:
         """Follows who stops, and waits for moments."""
         self.members.after_step.append(self._look)
-        for host in self.members.hosts.values():
+        for host in self.members.everybody:
             self._watch(host)
 
     def _watch(self, host: NodeHost) -> None:
@@ -154,6 +156,14 @@ class MemberFaults:
 
     # Stops, and starts
 
+    def stop(self, host: NodeHost, *, fails_over: bool) -> None:
+        """An orderly stop of anybody. If it has not ended in time, the power goes."""
+        if not host.ready or host.frozen:
+            self.agenda.healed()
+            return
+        host.stop(fails_over=fails_over)
+        self.agenda.later(0.2 + 2 * self.scene.world.random.random(), lambda: self._start(host))
+
     def _stop(self, *, fails_over: bool) -> None:
         """An orderly stop. If it has not ended in time, the power goes."""
         active = self.members.active
@@ -186,7 +196,9 @@ class MemberFaults:
             return
         if host.node is not None and host.node.state is NodeState.STOPPING:
             self.end(host)
-        if host.node is None:
+        if host.node is None and self.may_start is not None and not self.may_start(host):
+            self._start_later(host)
+        elif host.node is None:
             try:
                 host.start()
             except LockFault:

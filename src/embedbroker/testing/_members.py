@@ -46,12 +46,16 @@ class Span:
 
 @define(eq=False)
 class Members:
-    """All hosts by name. ``active`` is who has the journal, or had it last."""
+    """All hosts by name. ``active`` is who has the journal, or had it last.
+
+    ``others`` are brokers of other pairs, which no user connects to.
+    """
 
     scene: Scene
     config: BrokerConfig
     settings: JournalSettings
     hosts: dict[str, NodeHost]
+    others: dict[str, NodeHost] = field(factory=dict, kw_only=True)
     life: int = field(default=0, init=False)
     active: NodeHost | None = field(default=None, init=False)
     on_start: list[Callable[[], None]] = field(factory=list, init=False)
@@ -111,7 +115,16 @@ class Members:
     @property
     def connections(self) -> int:
         """How many clients are connected, to whomever."""
-        return sum(peer not in self.hosts for host in self.hosts.values() for peer in host.peers)
+        return sum(not self.has(peer) for host in self.hosts.values() for peer in host.peers)
+
+    def has(self, name: str) -> bool:
+        """Whether somebody is a broker."""
+        return name in self.hosts or name in self.others
+
+    @property
+    def everybody(self) -> list[NodeHost]:
+        """All brokers."""
+        return [*self.hosts.values(), *self.others.values()]
 
     def knows_session(self, name: str) -> bool:
         """True if the present life has a session of that name."""
@@ -119,7 +132,7 @@ class Members:
 
     def start(self) -> None:
         """Everybody starts, in any order."""
-        hosts = list(self.hosts.values())
+        hosts = self.everybody
         self.scene.world.random.shuffle(hosts)
         for host in hosts:
             host.start()
@@ -131,13 +144,19 @@ class Members:
 
     # Whose life counts
 
-    def take_over(self, host: NodeHost, *, may_stop: bool = False) -> None:
-        """A host was granted the journal, and reads it. ``may_stop``: the one before may still be on its way out."""
+    def take_over(self, host: NodeHost, *, may_stop: bool = False, unnoticed: bool = False) -> None:
+        """A host was granted the journal, and reads it. ``may_stop``: the one before may still be on its way out.
+
+        ``unnoticed``: nothing tells the one before, which finds out later.
+        """
         before = self.active
         if before is not None and before is not host and before.node is not None and before.node.role in HAS_JOURNAL:
             if before.frozen:
                 before.superseded = True
                 self.scene.hit(Moment.REPLACED_WHILE_FROZEN)
+            elif unnoticed:
+                before.superseded = True
+                self.scene.hit(Moment.REPLACED_UNNOTICED)
             elif not (may_stop and before.stopping):
                 self.scene.fail(f"{before.name} and {host.name} have the journal")
             self.ended(before)
@@ -171,6 +190,6 @@ class Members:
                 check()
 
     def _on_send(self, host: NodeHost, connection: int, peer: str, data: bytes) -> None:
-        if host is self.active and peer not in self.hosts:
+        if host is self.active and not self.has(peer):
             for tap in self.on_send:
                 tap(connection, peer, data)

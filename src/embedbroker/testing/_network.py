@@ -7,6 +7,7 @@ cut loses a suffix of what was under way, in each direction on its own. The netw
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Collection
 from itertools import pairwise
 from typing import Protocol
 
@@ -62,6 +63,8 @@ class Network:
         self.jitter_s = jitter_s
         self.split_chance = 0.1
         self.links: list[Link] = []
+        #: Whether nothing listens for somebody at a place, whatever its host says.
+        self.refuses: Callable[[str, str], bool] | None = None
         self._held: dict[tuple[str, str], None] = {}
         self._slow: dict[tuple[str, str], float] = {}
         self._listeners: dict[str, Listener] = {}
@@ -96,6 +99,11 @@ class Network:
 
     def holds(self, sender: str, receiver: str) -> bool:
         return (sender, receiver) in self._held
+
+    @property
+    def held(self) -> Collection[tuple[str, str]]:
+        """Whose bytes wait, and on their way to whom."""
+        return self._held.keys()
 
     @property
     def any_held(self) -> bool:
@@ -349,10 +357,14 @@ class _Dialing:
         if isinstance(event, str):
             self._dialer.on_dial_failed(self._connection, event)
             return
-        accepted = self._listener.accept() if self._listener is not None else None
+        accepted = self._listener.accept() if self._listener is not None and not self._is_refused() else None
         if self._listener is None or accepted is None:
             self._dialer.on_dial_failed(self._connection, "connection refused")
             return
         link = self._network.connect(self._dialer, self._connection, self._listener, accepted)
         self._listener.on_accepted(accepted, link)
         self._dialer.on_dialed(self._connection, link)
+
+    def _is_refused(self) -> bool:
+        refuses, listener = self._network.refuses, self._listener
+        return refuses is not None and listener is not None and refuses(self._dialer.name, listener.name)

@@ -125,10 +125,14 @@ class BrokerPlan:
 
 
 class GroupMode(IntEnum):
-    """What the brokers of a group have in common: one directory, or copies of each other's."""
+    """What the brokers of a group have in common: one directory, or copies of each other's.
+
+    With copies, a lock manager says who may be live, or the votes of other pairs do.
+    """
 
     SHARED_STORE = 0
     REPLICATION = 1
+    VOTES = 2
 
 
 @frozen
@@ -145,11 +149,25 @@ class GroupPlan:
     lease_s: float | None = None
     #: Of replication: after so long a broker that was not taken as backup offers itself again.
     retry_ms: int = 2_000
+    #: Of votes: how many pairs there are, and how many live brokers a vote counts; -1: as many as were seen.
+    pairs: int = 1
+    quorum_size: int = -1
+    #: Of votes: whether the others are pairs that ask for votes, too; or they only answer, and have no backup.
+    voters_ask: bool = True
+    #: Of votes: how often a backup asks, and how long it waits in between.
+    vote_retries: int = 12
+    vote_retry_ms: int = 5_000
 
     @property
     def names(self) -> tuple[str, ...]:
         """Of the primary and its backups."""
         return (PRIMARY, *(f"backup{number}" for number in range(1, self.backups + 1)))
+
+    @property
+    def voters(self) -> tuple[tuple[str, ...], ...]:
+        """Of the other pairs: who is live first, and its backup."""
+        names = [f"voter{number}" for number in range(1, self.pairs)]
+        return tuple([(name, f"{name}-backup") if self.voters_ask else (name,) for name in names])
 
 
 @frozen

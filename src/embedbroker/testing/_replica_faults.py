@@ -37,6 +37,7 @@ class ReplicaFaults:
     agenda: Agenda
     members: MemberFaults = field(init=False)
     traps: Mapping[FaultKind, Trap] = field(init=False)
+    patience_s: float = field(default=5.0, init=False)
     _claiming: Trap = field(factory=Trap, init=False)
     _copying: Trap = field(factory=Trap, init=False)
 

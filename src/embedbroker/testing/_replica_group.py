@@ -11,24 +11,25 @@ from collections.abc import Callable
 
 from attrs import define, evolve, field
 
-from embedbroker.config import BrokerConfig, ClusterConnection, ReplicationBackup, ReplicationPrimary, Role
+from embedbroker.config import BrokerConfig, ReplicationBackup, ReplicationPrimary, Role
 from embedbroker.locks import called
-from embedbroker.storage import DiskWork, JournalSettings, Lane, WriteAt
-from embedbroker.testing._copy_view import Standing, Stream, standing_of, stream_of
+from embedbroker.storage import JournalSettings
+from embedbroker.testing._clustered import clustered
+from embedbroker.testing._copy_view import Standing, standing_of, stream_of
+from embedbroker.testing._copy_watch import CopyWatch
 from embedbroker.testing._disk import SimulatedDisk
 from embedbroker.testing._leases import SimulatedLockManager
 from embedbroker.testing._members import Members, Span
 from embedbroker.testing._network import Network
 from embedbroker.testing._node_host import NodeHost
 from embedbroker.testing._plan import PRIMARY, GroupPlan
-from embedbroker.testing._scene import Moment, Scene
+from embedbroker.testing._scene import Scene
 
 __all__ = ["ReplicaGroup"]
 
 #: How long nobody may serve although somebody could: a lease has to run out, a silent peer has to be given up, and who
 #: failed at either asks again after seconds.
 OUTAGE_S_MAX = 15.0
-_PORT = 61616
 
 
 def _policy(plan: GroupPlan, name: str) -> ReplicationPrimary | ReplicationBackup:
@@ -41,17 +42,6 @@ def _policy(plan: GroupPlan, name: str) -> ReplicationPrimary | ReplicationBacku
     )
 
 
-@define
-class _Watch:
-    """What was seen of the live broker after its last step."""
-
-    life: int = 0
-    state: str = ""
-    reached: int = 0
-    held_back: bool = False
-    written: DiskWork | None = None
-
-
 @define(eq=False)
 class ReplicaGroup:
     """A primary and its backups."""
@@ -60,10 +50,11 @@ class ReplicaGroup:
     plan: GroupPlan
     manager: SimulatedLockManager
     members: Members
-    #: Called when a backup is in sync.
-    on_in_sync: list[Callable[[], None]] = field(factory=list, init=False)
     _wanted: Span = field(factory=Span, init=False)
-    _watch_over: _Watch = field(factory=_Watch, init=False)
+    _copies: CopyWatch = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._copies = CopyWatch(self.scene, self.members, self._check_alone)
 
     @classmethod
     def of(
@@ -72,23 +63,7 @@ class ReplicaGroup:
         manager = SimulatedLockManager(lambda: scene.world.now, plan.lease_s)
         hosts: dict[str, NodeHost] = {}
         for number, name in enumerate(plan.names):
-            connection = ClusterConnection(
-                connector=name,
-                static_connectors=[each for each in plan.names if each != name],
-                retry_interval_ms=200,
-                call_timeout_ms=2_000,
-                check_period_ms=500,
-                connection_ttl_ms=2_000,
-            )
-            own = evolve(
-                config,
-                name=name,
-                ha_policy=_policy(plan, name),
-                connectors={each: f"tcp://{each}:{_PORT}" for each in plan.names},
-                cluster_connection=connection,
-                cluster_user="cluster",
-                cluster_password="of the group",
-            )
+            own = clustered(config, _policy(plan, name), name, plan.names)
             journal = evolve(settings, identity=settings.identity + number)
             hosts[name] = NodeHost(network, own, SimulatedDisk(), journal, manager)
         members = Members(scene, config, settings, hosts)
@@ -96,7 +71,7 @@ class ReplicaGroup:
         for host in hosts.values():
             group._watch(host)
             members.watch(host)
-        members.after_step.append(group._check_confirmed)
+        members.after_step.append(group._copies.look)
         return group
 
     def _watch(self, host: NodeHost) -> None:
@@ -155,56 +130,18 @@ class ReplicaGroup:
     @property
     def twin(self) -> SimulatedDisk | None:
         """The disk of a backup that has everything the live broker has."""
-        active = self.members.active
-        stream = stream_of(active) if active is not None and active.ready else None
-        if stream is None or not stream.is_in_sync or stream.owes:
-            return None
-        return self.members.hosts[stream.to].disk
+        return self._copies.twin
 
-    def _check_confirmed(self) -> None:
-        """Nothing counts as durable while a backup is lost that may take over, or before the backup has it."""
-        host = self.members.active
-        assert host is not None, "somebody has just made a step"
-        stream = stream_of(host)
-        if stream is None or host.node is None or host.node.journal is None:
-            return
-        reached, written, before = host.node.journal.reached, host.under_way.get(Lane.JOURNAL), self._watch_over
-        if before.life != self.members.life:
-            before = self._watch_over = _Watch(self.members.life)
-        if stream.state != before.state:
-            self._note_change(before.state, stream)
-            before.held_back = False
-        elif reached != before.reached and stream.is_held:
-            self.scene.fail(f"{host.name} confirms although its backup is lost")
-        elif reached != before.reached and stream.is_in_sync and before.written is not None:
-            self._check_copied(before.written, self.members.hosts[stream.to])
-        elif reached != before.reached and stream.is_alone and host.ready:
-            self._check_alone(host)
-        if stream.is_held and not before.held_back and host.node.journal.point() > reached:
-            before.held_back = True
-            self.scene.hit(Moment.CONFIRMATION_HELD)
-        before.state, before.reached = stream.state, reached
-        if written is not None:
-            before.written = written
-
-    def _check_copied(self, work: DiskWork, backup: NodeHost) -> None:
-        for write in work.operations:
-            if isinstance(write, WriteAt) and not backup.disk.holds(write.file, write.offset, b"".join(write.data)):
-                self.scene.fail(f"what was written to {write.file} is confirmed, and {backup.name} lacks it")
+    @property
+    def on_in_sync(self) -> list[Callable[[], None]]:
+        """Called when a backup is in sync."""
+        return self._copies.on_in_sync
 
     def _check_alone(self, host: NodeHost) -> None:
         """Nobody has a right to be live with what he has, if somebody else confirms without him."""
         for other in self.members.hosts.values():
             if other is not host and self._is_newest(standing_of(other)):
                 self.scene.fail(f"{host.name} confirms alone, and {other.name} may still be live")
-
-    def _note_change(self, before: str, stream: Stream) -> None:
-        if stream.is_in_sync:
-            self.scene.hit(Moment.BACKUP_IN_SYNC)
-            for look in self.on_in_sync:
-                look()
-        elif before == "held" and stream.state == "alone":
-            self.scene.hit(Moment.WENT_ON_ALONE)
 
     # Whether somebody serves
 

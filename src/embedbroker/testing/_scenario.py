@@ -5,9 +5,9 @@ Safety is checked all the way by the ledger and the broker checker. Convergence 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from attrs import define, frozen
+from attrs import define, evolve, frozen
 
 from embedbroker.ledger import Ledger, Verdict
 from embedbroker.testing._broker_view import BrokerView
@@ -36,6 +36,8 @@ from embedbroker.testing._scene import Moment, Phase, Scene, SimulationFailure
 from embedbroker.testing._scripts import Steps
 from embedbroker.testing._store_faults import StoreFaults
 from embedbroker.testing._store_group import StoreGroup
+from embedbroker.testing._vote_faults import VoteFaults
+from embedbroker.testing._vote_group import VoteGroup
 from embedbroker.testing._world import World
 from embedclient.agent import LocatorSettings, QueueAttributes, Session
 from embedclient.errors import ProtocolError
@@ -48,6 +50,11 @@ _SETUP_S, _WORK_S, _DRAIN_S, _ROLL_CALL_S, _LEAVE_S = 10.0, 300.0, 120.0, 60.0, 
 _POLL_S = 0.2
 #: In ten seconds; brokers that wait ask for the live lock twenty times a second.
 _EVENTS_PER_BROKER_MAX = 100_000
+_GROUPS: Mapping[GroupMode, type[StoreGroup] | type[ReplicaGroup] | type[VoteGroup]] = {
+    GroupMode.SHARED_STORE: StoreGroup,
+    GroupMode.REPLICATION: ReplicaGroup,
+    GroupMode.VOTES: VoteGroup,
+}
 #: Clients before this version spell the names of properties in the old way.
 _VERSION_WITH_MODERN_NAMES = 129
 
@@ -133,6 +140,13 @@ def _where(failure: Exception) -> str:
     return "\n  ".join([f"{type(failure).__name__}: {failure}", *places[-8:]])
 
 
+def _sweeper_settings(plan: ScenarioPlan) -> LocatorSettings:
+    """Of who comes when all is quiet: as patient as anybody, and always with the brokers of the users."""
+    settings = LocatorSettings(initial_connect_attempts=-1, reconnect_attempts=-1, ha=plan.group is not None)
+    votes = plan.group is not None and plan.group.mode is GroupMode.VOTES
+    return evolve(settings, use_topology_for_load_balancing=False) if votes else settings
+
+
 @define(eq=False)
 class _Poll:
     """Looks every now and then whether a phase is over."""
@@ -171,17 +185,16 @@ class _Scenario:
         network = Network(world, latency_s=plan.latency_s)
         network.split_chance = plan.split_chance
         config = broker_config(plan.broker, "broker")
-        group: StoreGroup | ReplicaGroup | None = None
+        group: StoreGroup | ReplicaGroup | VoteGroup | None = None
         broker: NodeHost | Members
         if plan.group is None:
             broker = NodeHost(network, config, SimulatedDisk(), plan.journal)
         else:
-            kind = ReplicaGroup if plan.group.mode is GroupMode.REPLICATION else StoreGroup
-            group = kind.of(scene, network, plan.group, config, plan.journal)
+            group = _GROUPS[plan.group.mode].of(scene, network, plan.group, config, plan.journal)
             broker = group.members
         cast = make_cast(plan, scene, network, broker)
         checker = BrokerChecker(scene, broker, cast.topics, ONLOOKER)
-        settings = LocatorSettings(initial_connect_attempts=-1, reconnect_attempts=-1, ha=plan.group is not None)
+        settings = _sweeper_settings(plan)
         sweeper_host = ClientHost(network, "sweeper", broker.names, settings)
         scenario = cls(plan, world, scene, network, broker, cast, checker, None, sweeper_host)  # type: ignore[arg-type]  # set next
         if plan.operator_pause_s:
@@ -195,6 +208,13 @@ class _Scenario:
             scenario.faults = GroupFaults(
                 *(scene, network, group, cast.hosts, scenario._crash_client),
                 lambda agenda: ReplicaFaults(scene, network, group, agenda),
+            )
+        elif isinstance(group, VoteGroup):
+            checker.twin = lambda: group.twin
+            group.on_in_sync.append(checker.compare_replay_soon)
+            scenario.faults = GroupFaults(
+                *(scene, network, group, cast.hosts, scenario._crash_client),
+                lambda agenda: VoteFaults(scene, network, group, agenda),
             )
         elif group is not None:
             scenario.faults = GroupFaults(

@@ -38,6 +38,7 @@ class StoreFaults:
     agenda: Agenda
     members: MemberFaults = field(init=False)
     traps: Mapping[FaultKind, Trap] = field(init=False)
+    patience_s: float = field(default=5.0, init=False)
     _returning: Trap = field(factory=Trap, init=False)
     _claiming: Trap = field(factory=Trap, init=False)
 

@@ -84,6 +84,38 @@ def test_a_backup_takes_over_when_its_primary_asked_in_vain_and_never_comes_back
     goes_on(brokers, writer, "q")
 
 
+def test_a_live_broker_outlasts_a_moment_in_which_all_connections_break() -> None:
+    """Too few are there to be asked at first, and all of them a moment later."""
+    brokers, writer = three_pairs()
+    for link in list(brokers.network.links):
+        link.cut("connection reset")
+    brokers.run(3.0)
+    assert "p" not in brokers.failures and brokers.roles["p"] == "live", brokers.said("p")
+    assert "the others see this broker: 2 of 2 votes" in brokers.said("p")
+    brokers.until_in_sync("p")
+    goes_on(brokers, writer, "p")
+
+
+@pytest.mark.parametrize("returns", [False, True], ids=["its primary stays dead", "its primary returns"])
+def test_a_voter_that_knows_a_live_broker_by_hearsay_only_does_not_keep_its_backup_from_taking_over(
+    returns: bool,
+) -> None:
+    brokers, writer = three_pairs()
+    brokers.part("p", "x")
+    brokers.run(5.0)
+    brokers.part("x", "y")
+    brokers.run(5.0)
+    brokers.crash("p")
+    brokers.run(3.0)
+    if returns:
+        brokers.hosts["p"].start()
+    brokers.network.heal()
+    brokers.run(15.0)
+    live = next((name for name in "pq" if brokers.roles[name] == "live"), "nobody")
+    assert live == "q" or (returns and live == "p"), brokers.said("q")
+    goes_on(brokers, writer, live)
+
+
 def test_a_primary_whose_copy_is_not_whole_does_not_ask_for_votes() -> None:
     brokers, _writer = three_pairs()
     for name in "pq":
@@ -116,3 +148,32 @@ def test_a_backup_that_votes_could_not_tell_from_its_primary_is_refused() -> Non
     brokers.until(lambda: "give each broker a connector of its own" in brokers.said("a-b"))
     brokers.run(5.0)
     assert not brokers.in_sync("a.b")
+
+
+def test_two_of_three_pairs_without_a_live_broker_wait_until_one_begins_without_votes() -> None:
+    """1. p, q and x, z lose their power. 2. All of them are back: p and q need the word of x, and x and z that of p.
+    3. An operator starts p with a quorum of nobody, which is live, and so x gets its votes."""
+    brokers = Brokers("pqxyz")
+    for name in "pxy":
+        group = "g" if name == "p" else name
+        brokers.primary(name, evolve(VOTING_PRIMARY, group_name=group, quorum_size=3))
+    brokers.backup("q", evolve(VOTING_BACKUP, quorum_size=3))
+    brokers.backup("z", evolve(VOTING_BACKUP, group_name="x", quorum_size=3))
+    for name in "px":
+        brokers.until_in_sync(name)
+    for name in "pqxz":
+        brokers.crash(name)
+    for name in "pqxz":
+        brokers.hosts[name].start()
+    brokers.run(40.0)
+    assert [brokers.roles[name] for name in "pqxyz"] == ["backup", "backup", "backup", "live", "backup"]
+    for name in "pq":
+        brokers.crash(name)
+    config = brokers.hosts["p"].config
+    brokers.hosts["p"].config = evolve(config, ha_policy=evolve(VOTING_PRIMARY, group_name="g", quorum_size=0))
+    brokers.hosts["p"].start()
+    brokers.until_role("p", Role.LIVE)
+    brokers.hosts["q"].start()
+    brokers.until_in_sync("p")
+    brokers.run(10.0)
+    assert sorted(brokers.roles[name] for name in "xz") == ["backup", "live"]

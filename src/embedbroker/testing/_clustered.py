@@ -1,0 +1,39 @@
+"""The configuration of a broker among others: where it finds them, and when it gives them up.
+
+It writes values down. Refuses to know policies and what they lead to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import evolve
+
+from embedbroker.config import BrokerConfig, ClusterConnection, ReplicationBackup, ReplicationPrimary
+
+__all__ = ["clustered"]
+
+_PORT = 61616
+
+
+def clustered(
+    config: BrokerConfig, policy: ReplicationPrimary | ReplicationBackup, name: str, names: Sequence[str]
+) -> BrokerConfig:
+    """Of one of several brokers, which look for each other at once and give up who is silent for two seconds."""
+    connection = ClusterConnection(
+        connector=name,
+        static_connectors=[each for each in names if each != name],
+        retry_interval_ms=200,
+        call_timeout_ms=2_000,
+        check_period_ms=500,
+        connection_ttl_ms=2_000,
+    )
+    return evolve(
+        config,
+        name=name,
+        ha_policy=policy,
+        connectors={each: f"tcp://{each}:{_PORT}" for each in names},
+        cluster_connection=connection,
+        cluster_user="cluster",
+        cluster_password="of the group",
+    )

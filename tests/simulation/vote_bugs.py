@@ -1,0 +1,126 @@
+"""Bugs of brokers that vote, to be put in one at a time: in who asks, in who answers, and in what a word is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from attrs import evolve
+
+from embedbroker.cluster import Ballot
+from embedbroker.cluster import _ballot as ballots
+from embedbroker.cluster import _voter as voters
+from embedbroker.cluster._voter import Voter
+from embedbroker.cluster._words import Bid, Words
+from embedbroker.node._incumbent import Incumbent
+from embedclient.wire.core import LiveVote
+
+from .hunting import Bug
+from .replica_bugs import confirm_before_the_backup_has_it
+
+__all__ = ["VOTE_BUGS"]
+
+
+# -- who asks --------------------------------------------------------------------------------------------------------
+
+
+def take_over_whatever_the_others_say(patch: pytest.MonkeyPatch) -> None:
+    ignore_votes(patch, to_go_on=False)
+
+
+def go_on_whatever_the_others_say(patch: pytest.MonkeyPatch) -> None:
+    ignore_votes(patch, to_go_on=True)
+
+
+def ignore_votes(patch: pytest.MonkeyPatch, *, to_go_on: bool) -> None:
+    """A no, and who does not answer, counts as a yes."""
+    count = Ballot._count
+
+    def deaf(self: Ballot, now: float) -> None:
+        if self._question.vote is to_go_on:
+            self.won = True
+        else:
+            count(self, now)
+
+    patch.setattr(Ballot, "_count", deaf)
+
+
+def go_on_without_asking(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Incumbent, "_renew", lambda self: self._count_on())
+
+
+def be_content_with_half_of_the_votes(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ballots, "votes_needed", lambda size: size // 2)
+
+
+# -- who answers -----------------------------------------------------------------------------------------------------
+
+
+def give_one_word_to_several(patch: pytest.MonkeyPatch) -> None:
+    """Whoever asks last gets it, and the one before keeps his."""
+
+    def generous(self: Words, node_id: str, bid: Bid) -> bool:
+        given = self.given.get(node_id)
+        return given is None or given.activation <= bid.activation
+
+    patch.setattr(Words, "may_have", generous)
+
+
+def forget_words_in_a_restart(patch: pytest.MonkeyPatch) -> None:
+    on_read = Voter._on_read
+    patch.setattr(Voter, "_on_read", lambda self, text: on_read(self, None))
+
+
+def say_yes_although_it_sees_the_live_broker(patch: pytest.MonkeyPatch) -> None:
+    """To a backup that lost it, as if that were no question of words."""
+    view = Voter._view
+
+    def blind(self: Voter, question: LiveVote) -> tuple[LiveVote, Bid | None]:
+        bid = Bid.read(question.text)
+        if question.vote or bid is None or bid.withdrawn:
+            return view(self, question)
+        return LiveVote(True, question.node_id, None), None
+
+    patch.setattr(Voter, "_view", blind)
+
+
+def say_yes_without_giving_a_word(patch: pytest.MonkeyPatch) -> None:
+    """As an Artemis does: what it sees at the moment is all."""
+    ask = Voter.ask
+
+    def forgetful(self: Voter, question: LiveVote, reply: Callable[[LiveVote], None]) -> None:
+        bid = Bid.read(question.text)
+        if bid is None or bid.withdrawn:
+            ask(self, question, reply)
+            return
+        answer, _word = self._view(question)
+        reply(LiveVote(answer.vote, answer.node_id, voters.sealed(answer.text, bid.attempt)))
+
+    patch.setattr(Voter, "ask", forgetful)
+
+
+def take_words_back_that_were_enough(patch: pytest.MonkeyPatch) -> None:
+    """A withdrawal counts whoever says it, and for whatever attempt."""
+    after = Words.after
+
+    def hasty(self: Words, node_id: str, bid: Bid) -> Words | None:
+        given = self.given.get(node_id)
+        if bid.withdrawn and given is not None:
+            return after(self, node_id, evolve(given, withdrawn=True))
+        return after(self, node_id, bid)
+
+    patch.setattr(Words, "after", hasty)
+
+
+VOTE_BUGS: list[Bug] = [
+    take_over_whatever_the_others_say,
+    go_on_whatever_the_others_say,
+    go_on_without_asking,
+    be_content_with_half_of_the_votes,
+    give_one_word_to_several,
+    forget_words_in_a_restart,
+    say_yes_although_it_sees_the_live_broker,
+    say_yes_without_giving_a_word,
+    take_words_back_that_were_enough,
+    confirm_before_the_backup_has_it,
+]
