@@ -185,7 +185,6 @@ class BranchTable:
         branch.left_by = None
         transaction = branch.transaction
         transaction.state = TransactionState.PREPARED
-        self._pledge(transaction, 1)
 
         def record() -> None:
             if transaction.state is TransactionState.PREPARED:
@@ -282,7 +281,6 @@ class BranchTable:
         branch.is_prepared = True
         self._branches[xid] = branch
         self._kernel.duplicates.hold(transaction)
-        self._pledge(transaction, 1)
 
     def restore_outcome(self, outcome: HeuristicOutcome) -> None:
         """A decision made here comes back; behind the branches, as one that is still prepared was not decided."""
@@ -332,8 +330,6 @@ class BranchTable:
         del self._branches[branch.xid]
         self.unprepared.pop(branch, None)
         branch.is_over = True
-        if branch.is_prepared:
-            self._pledge(branch.transaction, -1)
 
     def _attach(self, session: Session, branch: Branch, transaction: Transaction) -> None:
         self._give_up_work(session)
@@ -408,10 +404,6 @@ class BranchTable:
         if outcome is None:
             return _unknown(xid)
         return XaRefused(outcome.code, f"{name_of(xid)} was decided by an operator")
-
-    def _pledge(self, transaction: Transaction, sign: int) -> None:
-        for queue, count in transaction.counts.items():
-            queue.pledged += sign * count
 
     def _when_settled(self, transaction: Transaction, action: Callable[[], None], session: Session | None) -> None:
         """Do it behind what was acknowledged in the transaction, of which there may be much."""

@@ -299,7 +299,7 @@ class Kernel:
     def commit(self, transaction: Transaction) -> None:
         """Carry an active transaction out: its messages become visible together once that is durable."""
         assert transaction.state not in (TransactionState.ROLLBACK_ONLY, TransactionState.ENDED)
-        transaction.state = TransactionState.ENDED
+        transaction.end()
         if transaction.identified:
             self._carry_out(self.duplicates.commit(transaction), len(transaction.identified))
         sent, counts = transaction.sent, transaction.counts
@@ -322,7 +322,7 @@ class Kernel:
     def rollback(self, transaction: Transaction) -> None:
         """Undo a transaction: nothing was sent, and what was acknowledged returns with its delivery counted."""
         assert transaction.state is not TransactionState.ENDED
-        transaction.state = TransactionState.ENDED
+        transaction.end()
         if transaction.identified:
             self._carry_out(self.duplicates.let_go(transaction), len(transaction.identified))
         if transaction.recorded:

@@ -112,7 +112,7 @@ class Queue:
         self._waiting_visible = 0
         self._holds = 0
         self.delivering_count = 0
-        # Messages of prepared transactions that will come here if those are committed.
+        # Messages of open transactions that will come here if those are committed.
         self.pledged = 0
         self.added_count = 0
         self.acknowledged_count = 0

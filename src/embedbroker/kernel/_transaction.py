@@ -82,11 +82,18 @@ class Transaction:
         self.failure_code: int = ErrorCode.TRANSACTION_ROLLED_BACK
 
     def add(self, message: Message, targets: list[Queue]) -> None:
-        """Send a message to queues when this is committed."""
+        """Send a message to queues when this is committed; until then they are not taken for unused."""
         self.sent.append((message, targets))
         counts = self.counts
         for queue in targets:
             counts[queue] = counts.get(queue, 0) + 1
+            queue.pledged += 1
+
+    def end(self) -> None:
+        """It is decided: what it sent is on its way, or was never sent."""
+        self.state = TransactionState.ENDED
+        for queue, count in self.counts.items():
+            queue.pledged -= count
 
     def take(
         self, queue: Queue, references: Collection[Reference], outcome: Outcome, consumer: Consumer | None = None

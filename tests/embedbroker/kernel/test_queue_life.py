@@ -194,6 +194,24 @@ def test_queues_with_messages_consumers_or_browsers_stay(stage: Stage) -> None:
     assert exists(stage, "full") and exists(stage, "watched") and exists(stage, "browsed")
 
 
+@pytest.mark.parametrize("ending", ["commit", "rollback"])
+def test_a_queue_that_an_open_transaction_sent_to_stays(stage: Stage, ending: str) -> None:
+    stage.send(letter("first", "a"), routing_type=ANYCAST)
+    use(stage, "a")
+    session = stage.session(transacted=True)
+    stage.send(letter("m", "a", durable=True), letter("n", "a"), session=session)
+    stage.pass_time(10 * SCAN_S)
+    if ending == "commit":
+        session.commit()
+        stage.run_all()
+        assert stage.waiting("a") == ["m", "n"]
+        use(stage, "a")
+    else:
+        session.rollback(last_delivered=False)
+    stage.pass_time(2 * SCAN_S)
+    assert not exists(stage, "a")
+
+
 @pytest.mark.parametrize("event", ["consumer", "send", "create"])
 def test_new_use_between_two_scans_clears_the_mark(stage: Stage, event: str) -> None:
     stage.queue("q", auto_created=True)
