@@ -52,6 +52,8 @@ class Waiting:
 
     def changed(self) -> None:
         """A broker may have changed."""
+        if not self._waiters:
+            return
         for waiter in list(self._waiters):
             waiter.look()
 
