@@ -16,6 +16,8 @@ import trio
 
 from embedclient.transport import TransportLost
 
+from ._arguments import check_count, check_seconds
+
 __all__ = ["Direction", "Link", "PipeEnd"]
 
 Direction: TypeAlias = Literal["both", "to_broker", "from_broker"]
@@ -59,16 +61,14 @@ class Link:
 
     def delay(self, seconds: float, direction: Direction = "both") -> None:
         """Let what is sent from now on arrive so much later."""
-        if not seconds >= 0:
-            raise ValueError(f"a delay is zero seconds or more, not {seconds!r}")
+        check_seconds("a delay", seconds)
         for way in _ways(direction):
             self._delay_s[way] = seconds
         self._note(f"link {self.name}: delay of {seconds:g} s, {direction}")
 
     def drop_after(self, count: int, direction: Direction = "to_broker") -> None:
         """Let ``count`` more bytes pass, then break the connection that carried the last of them. It happens once."""
-        if count < 0 or count != int(count):
-            raise ValueError(f"a connection can be dropped after a number of bytes, not after {count!r}")
+        check_count("the number of bytes that still pass", count)
         for way in _ways(direction):
             self._left[way] = count
         self._note(f"link {self.name}: drops after {count} bytes, {direction}")
