@@ -58,7 +58,7 @@ def run(command: list[str], directory: Path) -> str:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     environment = {**os.environ, "PATH": path, "TMPDIR": str(directory)}
     done = subprocess.run(
-        command, cwd=directory, env=environment, capture_output=True, text=True, timeout=50, check=False
+        command, cwd=directory, env=environment, capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -79,8 +79,10 @@ def failure_of(factory: ConnectionFactory, error: JMSException, *, connected: bo
 
 
 def check_destination(_: click.Context, __: click.Parameter, text: str) -> str:
-    """A kind of destination that nobody knows would be the name of a queue: `topics://prices`."""
-    kind, separator, _name = text.partition("://")
+    """A kind of destination that nobody knows would be the name of a queue: `topics://prices`. Nothing has no name."""
+    kind, separator, name = text.partition("://")
+    if not (name if separator else text):
+        raise click.BadParameter("the name of a destination must not be empty")
     if separator and kind not in _KINDS:
         raise click.BadParameter(f"{text!r} begins with none of {', '.join(f'{known}://' for known in _KINDS)}")
     return text

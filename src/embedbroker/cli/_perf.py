@@ -22,6 +22,7 @@ from embedclient.errors import JMSException, JMSSecurityException
 from ._broker_process import BrokerProcess
 from ._connection_options import check_destination, factory_for, failure_of
 from ._interrupt import run_interruptibly
+from ._numbers import Number
 from ._perf_load import Figures, Load, Meter, measure
 
 __all__ = ["perf"]
@@ -40,14 +41,14 @@ _REFRESH_S = 0.25
     callback=check_destination,
     help="topic://NAME: every consumer gets all.",
 )
-@click.option("--seconds", default=10.0, show_default=True, type=click.FloatRange(0.1), help="Measured time.")
-@click.option("--warmup", default=2.0, show_default=True, type=click.FloatRange(0), help="Seconds before it.")
+@click.option("--seconds", default=10.0, show_default=True, type=Number(0.1), help="Measured time.")
+@click.option("--warmup", default=2.0, show_default=True, type=Number(0), help="Seconds before it.")
 @click.option("--producers", default=1, show_default=True, type=click.IntRange(1, 1000))
 @click.option("--consumers", default=1, show_default=True, type=click.IntRange(1, 1000))
 @click.option("--size", default=1024, show_default=True, type=click.IntRange(8, 90_000), help="Bytes per message.")
 @click.option("--durable", is_flag=True, help="Messages on disk; every send waits for the broker's answer.")
 @click.option("--max-pending", default=100, show_default=True, type=click.IntRange(1), help="Per producer.")
-@click.option("--rate", type=click.FloatRange(1), metavar="N", help="Messages per second of all producers together.")
+@click.option("--rate", type=Number(1), metavar="N", help="Messages per second of all producers together.")
 @click.option("--json", "as_json", is_flag=True, help="Figures as JSON on stdout.")
 def perf(
     url: str | None,

@@ -14,6 +14,7 @@ from embedclient import AcknowledgeMode, Connection, Message, MessageConsumer, S
 
 from ._connection_options import check_destination, connection_options, factory_for, run_client
 from ._message_text import as_json_line, as_text
+from ._numbers import Number
 
 __all__ = ["browse", "receive"]
 
@@ -32,7 +33,7 @@ def _printer(as_json: bool, headers: bool) -> Callable[[Message], None]:
 @click.option(
     "--count", default=1, show_default=True, type=click.IntRange(0), help="0: until interrupted or timed out."
 )
-@click.option("--timeout", type=click.FloatRange(0), metavar="SECONDS", help="How long to wait for each message.")
+@click.option("--timeout", type=Number(0), metavar="SECONDS", help="How long to wait for each message.")
 @click.option("--selector", help="A JMS selector, such as \"color = 'red' AND size > 3\".")
 @click.option("--durable", metavar="NAME", help="As a durable subscription of a topic; needs --client-id.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON line per message.")

@@ -11,6 +11,7 @@ from embedclient import Connection, DeliveryMode
 
 from ._connection_options import check_destination, connection_options, factory_for, run_client
 from ._message_text import KINDS, Value, message_from, property_from
+from ._numbers import Number
 from ._stdin import lines_of_stdin, whole_stdin
 
 __all__ = ["send"]
@@ -31,9 +32,7 @@ def _properties(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -
 )
 @click.option("-p", "--property", "properties", multiple=True, metavar="NAME=VALUE", callback=_properties)
 @click.option("--priority", default=4, show_default=True, type=click.IntRange(0, 9))
-@click.option(
-    "--ttl", default=0.0, metavar="SECONDS", type=click.FloatRange(0), help="How long it is of use; 0: no end"
-)
+@click.option("--ttl", default=0.0, metavar="SECONDS", type=Number(0), help="How long it is of use; 0: no end")
 @click.option("--non-persistent", is_flag=True, help="A message that need not survive the broker.")
 @click.option("--correlation-id")
 @click.option("--transacted", is_flag=True, help="All messages in one transaction.")

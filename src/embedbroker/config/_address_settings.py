@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum
+from functools import lru_cache
 from typing import Any
 
 from attrs import define, evolve, field, fields, frozen
@@ -17,6 +18,7 @@ from ._checks import instance, optional, text, whole
 __all__ = ["AddressFullPolicy", "AddressSettings", "AddressSettingsRepository"]
 
 _CACHE_ENTRIES_MAX = 20_000
+_MERGED_MAX = 1_000
 
 
 class AddressFullPolicy(Enum):
@@ -155,10 +157,16 @@ class AddressSettingsRepository:
 
     def _merged(self, text: str) -> AddressSettings:
         address = text.partition("::")[0]
-        settings = AddressSettings()
-        if "*" not in address and "#" not in address:
-            settings = self.entries.get(address, settings)
-        for pattern, wider in self._wildcards:
-            if pattern.fullmatch(address):
-                settings = settings.below(wider)
-        return settings.below(DEFAULT_SETTINGS)
+        matching = [wider for pattern, wider in self._wildcards if pattern.fullmatch(address)]
+        if address in self.entries and "*" not in address and "#" not in address:
+            matching.insert(0, self.entries[address])
+        return _together(tuple(matching))
+
+
+@lru_cache(_MERGED_MAX)
+def _together(matching: tuple[AddressSettings, ...]) -> AddressSettings:
+    """The settings of all matches, the narrowest first. Addresses with the same matches share what comes of them."""
+    settings = AddressSettings()
+    for wider in (*matching, DEFAULT_SETTINGS):
+        settings = settings.below(wider)
+    return settings

@@ -6,15 +6,14 @@ Refuses to know how brokers talk, and how messages get from one to another.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from attrs import Attribute, field, frozen
+from attrs import field, frozen
 
 from embedclient.model import IN_VM_CONNECTOR_FACTORY, TransportConfiguration
 
-from ._checks import instance, named, optional, whole
+from ._checks import instance, named, number, optional, whole
 
 __all__ = ["DEFAULT_CLUSTER_PASSWORD", "DEFAULT_CLUSTER_USER", "ClusterConnection", "as_connectors"]
 
@@ -32,13 +31,6 @@ def _names(value: object) -> tuple[str, ...]:
         if not isinstance(name, str) or not name:
             raise TypeError(f"static_connectors must be a list of connector names, not of {name!r}")
     return tuple(dict.fromkeys(value))
-
-
-def _multiplier(_connection: ClusterConnection, _attribute: Attribute[float], value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"retry_interval_multiplier must be a number, not {value!r}")
-    if not (math.isfinite(value) and value >= 1):
-        raise ValueError(f"retry_interval_multiplier must be 1 or more, not {value!r}")
 
 
 @frozen
@@ -61,7 +53,7 @@ class ClusterConnection:
     connection_ttl_ms: int = field(default=60_000, validator=whole(-1))
     call_timeout_ms: int = field(default=30_000, validator=whole(1))
     retry_interval_ms: int = field(default=500, validator=whole(1))
-    retry_interval_multiplier: float = field(default=1.0, validator=_multiplier)
+    retry_interval_multiplier: float = field(default=1.0, validator=number(1))
     max_retry_interval_ms: int = field(default=2_000, validator=whole(1))
     notification_interval_ms: int = field(default=1_000, validator=whole(1))
     notification_attempts: int = field(default=2, validator=whole(0))

@@ -1,5 +1,6 @@
 """One broker node: the composition of kernel, protocols and journal behind one step function."""
 
+from ._filters import check_filters
 from ._inputs import (
     Accepted,
     BytesReceived,
@@ -62,4 +63,5 @@ __all__ = [
     "Stopped",
     "Tick",
     "Written",
+    "check_filters",
 ]

@@ -108,7 +108,7 @@ class Copies:
 
     def settle(self, journal: storage.Journal, now: Instant) -> bool:
         """Tell the journal what is done; False: nothing."""
-        completed = self.duplication.take_completed() if self.duplication is not None else []
+        completed = self.duplication.take_completed() if self.duplication is not None else ()
         for batch, results in completed:
             if self.words is None or not self.words.on_disk_done(batch, results):
                 journal.on_disk_done(batch, results, now)

@@ -297,10 +297,12 @@ class Incumbent:
 
     def next_deadline(self) -> float | None:
         """When `on_time` is due."""
-        dues = [self._due, self.duplication.next_deadline()]
-        if self.ballot is not None:
-            dues.append(self.ballot.next_deadline())
-        return min((due for due in dues if due is not None), default=None)
+        earliest = self._due
+        for part in (self.duplication, self.ballot):
+            due = part.next_deadline() if part is not None else None
+            if due is not None and (earliest is None or due < earliest):
+                earliest = due
+        return earliest
 
     def on_time(self, now: Instant) -> None:
         """Whatever is due."""

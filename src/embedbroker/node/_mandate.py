@@ -259,12 +259,14 @@ class Mandate:
             return None
         if self.stirred:
             return self.now.monotonic
-        dues = [self._due] if self._stage in (Stage.LOOKING, Stage.STANDING_BY) else []
-        if self._stage is Stage.STANDING_BY:
-            dues.append(self._standby.next_deadline())
-        parts = (self._tenancy, self._candidacy, self._incumbent)
-        dues += [part.next_deadline() for part in parts if part is not None]
-        return min((due for due in dues if due is not None), default=None)
+        # Twice in each step, so without a list of them.
+        earliest = self._due if self._stage in (Stage.LOOKING, Stage.STANDING_BY) else None
+        standby = self._standby if self._stage is Stage.STANDING_BY else None
+        for part in (standby, self._tenancy, self._candidacy, self._incumbent):
+            due = part.next_deadline() if part is not None else None
+            if due is not None and (earliest is None or due < earliest):
+                earliest = due
+        return earliest
 
     def on_time(self, now: Instant) -> None:
         """Whatever is due."""

@@ -370,4 +370,16 @@ def pytest_runtest_makereport(
     bench = item.stash.get(_BENCH, None) if thread is None else thread.bench
     if bench is not None and report.failed and bench.report:
         report.sections.append(("brokers", bench.report))
+    if call.when == "teardown":
+        _forget(item)
     return report
+
+
+def _forget(item: pytest.Item) -> None:
+    """The session keeps every item to its end: each would keep its brokers, and a test that runs again is given new
+    ones."""
+    if _BENCH in item.stash:
+        del item.stash[_BENCH]
+    if _THREAD in item.stash:
+        del item.stash[_THREAD]
+    vars(item).pop("runtest", None)

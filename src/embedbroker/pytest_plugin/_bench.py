@@ -35,7 +35,7 @@ from ._waiting import Waiting, WaitTimeout
 __all__ = ["Bench", "LeftBehind", "Surface"]
 
 # Of a journal file: what a start reserves is made in memory, and a test sends little.
-_SEGMENT_BYTES = 262_144
+_SEGMENT_BYTES = 65_536
 _REPORT_WITHIN_S = 10.0
 
 

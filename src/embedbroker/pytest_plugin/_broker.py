@@ -18,6 +18,7 @@ from embedbroker.runtime import observe
 from embedclient import Message
 from embedclient.errors import IllegalStateException
 
+from ._arguments import check_count, check_queue, check_roles, check_seconds
 from ._disk import DiskSwitch
 from ._following import Following
 from ._ledger import GroupLedger
@@ -245,6 +246,7 @@ class ManagedBroker:
             IllegalStateException: it does not run.
         """
         __tracebackhide__ = True
+        check_roles(roles)
         wanted = " or ".join(role.value for role in roles)
 
         def holds() -> bool:
@@ -307,6 +309,8 @@ class ManagedBroker:
         wanted = f"broker {self.name!r}: a message in queue {queue}" + ("" if body is ... else f" with body {body!r}")
         wanted += f" and properties {properties!r}" if properties else ""
         seconds = WAIT_S if timeout is None else timeout
+        check_seconds("a time-out", seconds)
+        check_queue(queue)
         deadline = trio.current_time() + seconds
         seen = 0
         while True:
@@ -328,6 +332,7 @@ class ManagedBroker:
         Raises:
             IllegalStateException: it does not run.
         """
+        check_queue(queue)
         found = next((state for state in self.queues() if state.name == queue), None)
         if found is None:
             await trio.lowlevel.checkpoint()
@@ -369,10 +374,15 @@ def wanted_of(queue: str, count: int | None, consumers: int | None) -> str:
     """A wait in words.
 
     Raises:
-        TypeError: it waits for nothing.
+        TypeError: it waits for nothing, or for what is no number, or the queue has no name.
+        ValueError: a number is below zero.
     """
+    check_queue(queue)
     if count is None and consumers is None:
         raise TypeError("wait_for() needs a count of messages, or of consumers")
+    for what, number in (("a count of messages", count), ("a number of consumers", consumers)):
+        if number is not None:
+            check_count(what, number)
     wishes = [f"{count} messages"] * (count is not None) + [f"{consumers} consumers"] * (consumers is not None)
     return f"queue {queue} with {' and '.join(wishes)}"
 

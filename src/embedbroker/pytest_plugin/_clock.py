@@ -8,6 +8,8 @@ from __future__ import annotations
 import pytest
 import trio
 
+from ._arguments import check_seconds
+
 __all__ = ["BrokerClock"]
 
 
@@ -32,6 +34,7 @@ class BrokerClock:
 
         In real time the test is skipped: an hour would be an hour.
         """
+        check_seconds("the time to pass", seconds)
         if not self.is_virtual:
             pytest.skip("broker_clock.advance() needs virtual time")
         await trio.sleep(seconds)

@@ -14,6 +14,8 @@ from typing import Protocol
 from embedbroker.storage import Allocate, Disk, DiskFault, DiskOperation, FaultKind, Sync, SyncDirectory, WriteAt
 from embedbroker.testing import SimulatedDisk
 
+from ._arguments import check_seconds
+
 __all__ = ["DiskSwitch"]
 
 _WRITES = (Allocate, WriteAt, Sync, SyncDirectory)
@@ -47,8 +49,7 @@ class DiskSwitch:
 
     def slow_down(self, seconds: float) -> None:
         """Let every batch of operations take so much longer."""
-        if not seconds >= 0:
-            raise ValueError(f"a disk is slower by zero seconds or more, not by {seconds!r}")
+        check_seconds("what a disk takes longer", seconds)
         self._latency_s = seconds
         self._note(f"disk {self.name}: slower by {seconds:g} s")
 

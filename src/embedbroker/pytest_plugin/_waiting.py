@@ -11,6 +11,8 @@ from typing import Protocol
 import outcome
 import trio
 
+from ._arguments import check_seconds
+
 __all__ = ["WAIT_S", "WaitTimeout", "Waiting"]
 
 #: How long a wait lasts unless it is told otherwise, in seconds of the test's clock.
@@ -52,6 +54,8 @@ class Waiting:
 
     def changed(self) -> None:
         """A broker may have changed."""
+        if not self._waiters:
+            return
         for waiter in list(self._waiters):
             waiter.look()
 
@@ -64,6 +68,7 @@ class Waiting:
         """
         __tracebackhide__ = True
         seconds = WAIT_S if timeout is None else timeout
+        check_seconds("a time-out", seconds)
         waiter = _Waiter(holds)
         if not waiter.look():
             self._waiters[waiter] = None

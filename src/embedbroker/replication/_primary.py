@@ -24,7 +24,7 @@ that it is in sync, whatever it managed to answer: that is HELD.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from attrs import define
 
@@ -191,6 +191,8 @@ class Duplication:
         self._beside = work
 
     def _release(self) -> list[DiskWork]:
+        if not self._withheld and self._beside is None:
+            return []
         works = [work for work in self._withheld.values() if not self._must_wait(work)]
         for work in works:
             del self._withheld[work.lane]
@@ -251,8 +253,10 @@ class Duplication:
                 self._done[lane] = issued.number or self._done.get(lane, 0)
         return False
 
-    def take_completed(self) -> list[tuple[int, tuple[object, ...]]]:
+    def take_completed(self) -> Sequence[tuple[int, tuple[object, ...]]]:
         """Work that is done as the journal understands it: (batch, results)."""
+        if not self._completed:
+            return ()
         completed, self._completed = self._completed, []
         return completed
 

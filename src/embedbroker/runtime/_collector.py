@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 
-__all__ = ["collector_paused"]
+__all__ = ["CollectorPaused"]
 
 
-@contextmanager
-def collector_paused() -> Iterator[None]:
+class CollectorPaused:
     """A slice of recovery makes many objects that live on; collecting while it runs doubles its time."""
-    paused = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if paused:
+
+    __slots__ = ("_paused",)
+
+    def __enter__(self) -> None:
+        self._paused = gc.isenabled()
+        gc.disable()
+
+    def __exit__(self, *_error: object) -> None:
+        if self._paused:
             gc.enable()

@@ -35,7 +35,8 @@ LONE_BATCHES_MIN = 8
 class DiskLanes:
     """Of one node. ``take`` steps it with an answer, from a task that is protected from Ctrl-C.
 
-    ``waiting`` has the work of the journal's lane that was not begun.
+    ``waiting`` has the work of the journal's lane that was not begun. A disk in memory that answers at once needs no
+    other lane: nothing there could hold up the rest.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class DiskLanes:
 
     def order(self, work: storage.DiskWork) -> None:
         """A piece of work came; one of the journal's lane waits for `begin`."""
-        if work.lane is storage.Lane.JOURNAL:
+        if work.lane is storage.Lane.JOURNAL or (self._in_memory and self._is_quick(work)):
             self.waiting.append(work)
         elif work.lane is storage.Lane.BACKGROUND:
             self._background.append(work)

@@ -26,6 +26,7 @@ from embedbroker.config import (
     SharedStoreBackup,
     SharedStorePrimary,
 )
+from embedbroker.node import check_filters
 from embedclient.errors import BrokerFailed, IllegalStateException, ResourceAllocationException
 from embedclient.model import Xid, did_you_mean
 
@@ -84,6 +85,8 @@ class EmbeddedBroker:
             if name not in _SETTINGS:
                 raise TypeError(f"a broker has no setting {name!r}{did_you_mean(name, _SETTINGS)}")
         self.config = evolve(config if config is not None else BrokerConfig(), **cast(dict[str, Any], changes))
+        check_filters(self.config)
+        _check_parts(disk=disk, locks=locks, network=network)
         _check_policy(self.config, disk, locks, lock_manager)
         self._disk_given = disk
         self._network = network
@@ -334,6 +337,13 @@ class EmbeddedBroker:
 def observe(broker: EmbeddedBroker, observer: Observer) -> None:
     """Let somebody follow a broker that is not running: from its next start on."""
     broker._watch.observer = observer
+
+
+def _check_parts(**parts: object) -> None:
+    methods = {"disk": "run", "locks": "open", "network": "listen"}
+    for name, part in parts.items():
+        if part is not None and not callable(getattr(part, methods[name], None)):
+            raise TypeError(f"{name} must be a {name.capitalize()}, not {part!r}: it has no method {methods[name]}")
 
 
 def _check_policy(

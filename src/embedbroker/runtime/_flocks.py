@@ -27,6 +27,7 @@ from typing import TypeVar
 from embedbroker.locks import LockFault
 
 from ._forks import ends_in_child
+from ._lock import is_named
 
 __all__ = ["Flocks", "sync_directory"]
 
@@ -120,7 +121,7 @@ class Flocks:
         if not _try_lock(descriptor, fcntl.LOCK_EX):
             return False
         try:
-            if self._is_named(name, descriptor):
+            if is_named(self.folder / name, descriptor):
                 text = self.holder.encode()
                 os.pwrite(descriptor, text, 0)
                 os.ftruncate(descriptor, len(text))
@@ -137,7 +138,7 @@ class Flocks:
         if name not in self._held:
             return False
         descriptor = self._open[name]
-        return self._is_named(name, descriptor) and _try_lock(descriptor, fcntl.LOCK_EX)
+        return is_named(self.folder / name, descriptor) and _try_lock(descriptor, fcntl.LOCK_EX)
 
     def release(self, name: str) -> None:
         """Give a lock back, if it is held."""
@@ -185,18 +186,11 @@ class Flocks:
     def _descriptor(self, name: str) -> int:
         """The open file of a lock that is not held; opened anew when it has lost its name."""
         if name in self._open:
-            if self._is_named(name, self._open[name]):
+            if is_named(self.folder / name, self._open[name]):
                 return self._open[name]
             os.close(self._open.pop(name))
         descriptor = self._open[name] = os.open(self.folder / name, os.O_RDWR | os.O_CREAT, 0o640)
         return descriptor
-
-    def _is_named(self, name: str, descriptor: int) -> bool:
-        try:
-            named = os.stat(self.folder / name)
-        except FileNotFoundError:
-            return False
-        return os.path.samestat(os.fstat(descriptor), named)
 
 
 def sync_directory(folder: Path) -> None:

@@ -45,7 +45,7 @@ from embedclient.model import TransportConfiguration, Xid
 from embedclient.transport import ByteStream, Listener, TransportLost, dial
 
 from ._clock import EdgeClock
-from ._collector import collector_paused
+from ._collector import CollectorPaused
 from ._decisions import Decisions
 from ._disk_lanes import DiskLanes
 
@@ -181,7 +181,7 @@ class Host:
         if self.ready.is_set():
             self._step_inputs()
         else:
-            with collector_paused():
+            with CollectorPaused():
                 self._step_inputs()
 
     def _step_inputs(self) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ._forks import ends_in_child
 
-__all__ = ["LOCK_FILE", "DirectoryLock", "DirectoryLocked"]
+__all__ = ["LOCK_FILE", "DirectoryLock", "DirectoryLocked", "is_named"]
 
 LOCK_FILE = "broker.lock"
 _HOLDER_BYTES_MAX = 4096
@@ -58,7 +58,7 @@ class DirectoryLock:
                 except BlockingIOError:
                     holder = "a reader of its journal" if _only_read(descriptor) else _holder(descriptor)
                     raise DirectoryLocked(directory, holder) from None
-                if _is_named(directory, descriptor):
+                if is_named(directory / LOCK_FILE, descriptor):
                     # Shorten after writing, not before: a reader finds the old holder or the new one, never nobody.
                     text = f"{os.getpid()} {name}\n".encode()
                     os.pwrite(descriptor, text, 0)
@@ -87,7 +87,7 @@ class DirectoryLock:
                     fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 except BlockingIOError:
                     raise DirectoryLocked(directory, _holder(descriptor)) from None
-                if _is_named(directory, descriptor):
+                if is_named(directory / LOCK_FILE, descriptor):
                     return cls(directory, descriptor)
             os.close(descriptor)
 
@@ -97,7 +97,7 @@ class DirectoryLock:
         Raises:
             OSError: the directory cannot be asked.
         """
-        return self._descriptor < 0 or _is_named(self.directory, self._descriptor)
+        return self._descriptor < 0 or is_named(self.directory / LOCK_FILE, self._descriptor)
 
     def release(self) -> None:
         """Let the next broker in. Releasing twice is no error."""
@@ -122,10 +122,14 @@ def _closed_unless_locked(descriptor: int) -> Iterator[None]:
         raise
 
 
-def _is_named(directory: Path, descriptor: int) -> bool:
-    """Whether the open file is still the lock file: a lock on one without a name keeps nobody out."""
+def is_named(file: Path, descriptor: int) -> bool:
+    """Whether the open file is still the one of that name: a lock on one without a name keeps nobody out.
+
+    Raises:
+        OSError: the directory cannot be asked.
+    """
     try:
-        return os.path.samestat(os.fstat(descriptor), os.stat(directory / LOCK_FILE))
+        return os.path.samestat(os.fstat(descriptor), os.stat(file))
     except FileNotFoundError:
         return False
 

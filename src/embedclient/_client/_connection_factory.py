@@ -39,6 +39,7 @@ class ConnectionFactory:
         client_id: str | None = None,
         load_balancing_policy: LoadBalancingPolicy | None = None,
     ) -> None:
+        _check_texts(user=user, password=password, client_id=client_id)
         self._loop = self._make_loop()
         self._locator = ServerLocator(url_text(url), load_balancing_policy=load_balancing_policy, loop=self._loop)
         defaults = self._locator.defaults
@@ -123,3 +124,10 @@ class ConnectionFactory:
             session_in_mode(connection, mode) as session,
         ):
             yield JMSContext(connection, session)
+
+
+def _check_texts(**arguments: object) -> None:
+    """Raises TypeError for what is no text. Its type is named, for a password must not be shown."""
+    for name, value in arguments.items():
+        if value is not None and not isinstance(value, str):
+            raise TypeError(f"{name} must be a str or None, not {type(value).__name__}")

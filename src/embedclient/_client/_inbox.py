@@ -6,6 +6,7 @@ message to a cancelled receive. Both layers of the client use it. Refuses to kno
 
 from __future__ import annotations
 
+import math
 from types import TracebackType
 
 from embedclient._client._edge import Edge
@@ -84,6 +85,8 @@ class Inbox:
         Nothing waits between taking a delivery and returning it, so a cancellation finds it either still buffered or
         with the caller. Raises the error that closed the consumer, if one did.
         """
+        if timeout_s is not None:
+            _check_seconds(timeout_s)
         edge, consumer = self.edge, self.agent_consumer
         self.one_task.check()
         await edge.pause()
@@ -173,3 +176,10 @@ async def post(edge: Edge, one_task: OneTask, producer: AgentProducer, message: 
         return
     with one_task:
         await edge.wait(call)
+
+
+def _check_seconds(timeout: object) -> None:
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+        raise TypeError(f"timeout must be a number of seconds or None, not {timeout!r}")
+    if math.isnan(timeout):
+        raise ValueError(f"timeout must be a number of seconds or None, not {timeout!r}")

@@ -115,10 +115,8 @@ class _Parser:
         connectors = tuple(self._connector(member, index, shared) for index, member in enumerate(members))
         if all(connector.factory == IN_VM_CONNECTOR_FACTORY for connector in connectors):
             # Inside one process nothing vanishes without notice, so Artemis watches in-VM connections only on demand.
-            if "client_failure_check_period_ms" not in given:
-                settings = evolve(settings, client_failure_check_period_ms=-1)
-            if "connection_ttl_ms" not in given:
-                settings = evolve(settings, connection_ttl_ms=-1)
+            unwatched = dict.fromkeys({"client_failure_check_period_ms", "connection_ttl_ms"} - given, -1)
+            settings = evolve(settings, **unwatched)  # type: ignore[arg-type]  # both are whole numbers
         factory_settings = FactorySettings(**factory)  # type: ignore[arg-type]  # each was read as its field's type
         return ClientURL(self.shown, settings, factory_settings, connectors)
 
@@ -228,5 +226,5 @@ def _changed(settings: LocatorSettings, attribute: str, reader: Reader, text: st
 
 
 def _reason(error: ValueError) -> str:
-    """The reader's words, or those of a validator, which come behind the name of a field."""
-    return re.sub(r"^'\w+' ", "", str(error.args[0]))
+    """The reader's words, or those of a validator, which stand between the name of a field and the value."""
+    return re.sub(r"^\w+ (must be .*), not .*$", r"\1", str(error.args[0]))

@@ -6,7 +6,8 @@ Responsible for values and their limits. Refuses to know URLs: the edge maps nam
 from enum import IntEnum
 
 from attrs import evolve, field, frozen
-from attrs.validators import and_, ge, in_, le
+
+from embedclient.model import Check, instance, number, optional, whole
 
 DEFAULT_CONSUMER_WINDOW_SIZE = 1024 * 1024
 VERSION_MAX = 136
@@ -18,19 +19,31 @@ _INT_MAX = 2**31 - 1
 _LONG_MAX = 2**63 - 1
 
 
-def _whole(default: int, minimum: int) -> int:
-    number: int = field(default=default, validator=and_(ge(minimum), le(_INT_MAX)))
-    return number
+_truth: Check = instance(bool)
 
 
-def _milliseconds(default: int, minimum: int) -> int:
-    number: int = field(default=default, validator=and_(ge(minimum), le(_LONG_MAX)))
-    return number
+def _whole(default: int, least: int, most: int = _INT_MAX) -> int:
+    value: int = field(default=default, validator=whole(least, most))
+    return value
+
+
+def _milliseconds(default: int, least: int) -> int:
+    return _whole(default, least, _LONG_MAX)
+
+
+def _flag(default: bool) -> bool:
+    value: bool = field(default=default, validator=_truth)
+    return value
 
 
 @frozen(kw_only=True)
 class LocatorSettings:
-    """Settings of one session factory. Times are milliseconds, sizes bytes, -1 means off or unlimited."""
+    """Settings of one session factory. Times are milliseconds, sizes bytes, -1 means off or unlimited.
+
+    Raises:
+        TypeError: a value is not of the type that its setting has; the text names both.
+        ValueError: a number is outside of what its setting allows; the text names that, too.
+    """
 
     call_timeout_ms: int = _milliseconds(30000, 1)
     call_failover_timeout_ms: int = _milliseconds(30000, -1)
@@ -41,10 +54,10 @@ class LocatorSettings:
     reconnect_attempts: int = _whole(0, -1)
     failover_attempts: int = _whole(0, -1)
     retry_interval_ms: int = _milliseconds(2000, 0)
-    retry_interval_multiplier: float = field(default=1.0, validator=ge(0.0))
+    retry_interval_multiplier: float = field(default=1.0, validator=number(0))
     max_retry_interval_ms: int = _milliseconds(2000, 0)
-    ha: bool = False
-    use_topology_for_load_balancing: bool = True
+    ha: bool = _flag(False)
+    use_topology_for_load_balancing: bool = _flag(True)
 
     consumer_window_size: int = _whole(DEFAULT_CONSUMER_WINDOW_SIZE, -1)
     consumer_max_rate: int = _whole(-1, -1)
@@ -52,22 +65,22 @@ class LocatorSettings:
     producer_max_rate: int = _whole(-1, -1)
     confirmation_window_size: int = _whole(-1, -1)
     min_large_message_size: int = _whole(102400, 1)
-    compress_large_message: bool = False
-    compression_level: int = field(default=-1, validator=in_(range(-1, 10)))
-    cache_large_messages_client: bool = False
-    block_on_acknowledge: bool = False
-    block_on_durable_send: bool = True
-    block_on_non_durable_send: bool = False
-    pre_acknowledge: bool = False
+    compress_large_message: bool = _flag(False)
+    compression_level: int = _whole(-1, -1, 9)
+    cache_large_messages_client: bool = _flag(False)
+    block_on_acknowledge: bool = _flag(False)
+    block_on_durable_send: bool = _flag(True)
+    block_on_non_durable_send: bool = _flag(False)
+    pre_acknowledge: bool = _flag(False)
     ack_batch_size: int = _whole(1024 * 1024, 0)
-    auto_group: bool = False
-    group_id: str | None = None
+    auto_group: bool = _flag(False)
+    group_id: str | None = field(default=None, validator=optional(instance(str)))
     initial_message_packet_size: int = _whole(1500, 0)
     on_message_close_timeout_ms: int = _whole(10000, -1)
     dups_ok_batch_size: int = _whole(1024 * 1024, 0)
     transaction_batch_size: int = _whole(1024 * 1024, 0)
 
-    client_version: int = field(default=VERSION_MAX, validator=in_(range(VERSION_MIN, VERSION_MAX + 1)))
+    client_version: int = _whole(VERSION_MAX, VERSION_MIN, VERSION_MAX)
     frame_size_bytes_max: int = _whole(100 * 1024 * 1024, 1024)
     send_high_water_bytes: int = _whole(1024 * 1024, 1)
     resend_bytes_max: int = _whole(256 * 1024 * 1024, 1)
@@ -105,7 +118,7 @@ class SessionFlags:
     auto_commit_sends: bool = True
     auto_commit_acks: bool = True
     pre_acknowledge: bool = False
-    ack_batch_size: int = field(default=1024 * 1024, validator=ge(0))
+    ack_batch_size: int = field(default=1024 * 1024, validator=whole(0))
     xa: bool = False
     mode: SessionMode | None = None
 

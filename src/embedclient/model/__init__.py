@@ -8,6 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from ._checks import Check, instance, number, optional, whole
 from ._connector import IN_VM_CONNECTOR_FACTORY, TCP_CONNECTOR_FACTORY, TransportConfiguration, Xid
 from ._destination import (
     Destination,
@@ -42,6 +43,7 @@ __all__ = [
     "TCP_CONNECTOR_FACTORY",
     "BodyValue",
     "BytesMessage",
+    "Check",
     "DeliveryMode",
     "Destination",
     "Encoding",
@@ -72,14 +74,18 @@ __all__ = [
     "did_you_mean",
     "filter_for_selector",
     "fully_qualified_name",
+    "instance",
     "make_uuid",
+    "number",
     "number_text",
+    "optional",
     "parse_destination",
     "selector_text",
     "split_attributes",
     "split_fully_qualified_name",
     "subscription_queue_name",
     "uuid_text",
+    "whole",
 ]
 
 _LATER = {

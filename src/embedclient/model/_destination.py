@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from attrs import frozen
+from attrs import field, frozen
 
+from ._checks import instance
 from ._message import RoutingType
 
 __all__ = [
@@ -50,7 +51,7 @@ def fully_qualified_name(address: str, queue: str) -> str:
 class Queue:
     """A queue. ``name`` may be fully qualified and may carry attributes, as in ``a::q?max-consumers=1``."""
 
-    name: str
+    name: str = field(validator=instance(str))
 
     routing_type: ClassVar[RoutingType] = RoutingType.ANYCAST
     is_temporary: ClassVar[bool] = False
@@ -85,7 +86,7 @@ class Queue:
 class Topic:
     """A topic. ``name`` may be fully qualified and may carry attributes."""
 
-    name: str
+    name: str = field(validator=instance(str))
 
     routing_type: ClassVar[RoutingType] = RoutingType.MULTICAST
     is_temporary: ClassVar[bool] = False

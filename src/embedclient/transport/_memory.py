@@ -89,7 +89,9 @@ class MemoryStream:
 
     async def receive(self, max_bytes: int) -> bytes:
         incoming = self._incoming
-        await trio.lowlevel.checkpoint()
+        # A read that parks lets others run by that alone.
+        if incoming.size_bytes or incoming.writer_closed or incoming.reader_closed:
+            await trio.lowlevel.checkpoint()
         while True:
             if incoming.reader_closed:
                 raise TransportLost("closed here")

@@ -120,6 +120,11 @@ def test_a_durable_subscription_keeps_what_is_sent_between(run: Command) -> None
         (("send", "q", "--type", "map", "no json"), 2, "JSON"),
         (("send", "q", "x", "-p", "novalue"), 2, "novalue"),
         (("send", "q", "x", "--ttl", "-1"), 2, "--ttl"),
+        (("send", "q", "x", "--ttl", "nan"), 2, "'nan' is not a number with an end"),
+        (("receive", "q", "--timeout", "inf"), 2, "'inf' is not a number with an end"),
+        (("perf", "--seconds", "nan"), 2, "'nan' is not a number with an end"),
+        (("send", "", "x"), 2, "the name of a destination must not be empty"),
+        (("receive", "queue://"), 2, "the name of a destination must not be empty"),
     ],
 )
 def test_what_cannot_work_says_why(run: Command, arguments: tuple[str, ...], code: int, said: str) -> None:
@@ -127,6 +132,13 @@ def test_what_cannot_work_says_why(run: Command, arguments: tuple[str, ...], cod
     assert result.exit_code == code, result.output
     assert said in result.stderr
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("option", ["--seconds", "--fault-seconds"])
+def test_a_drill_has_an_end(option: str) -> None:
+    result = CliRunner().invoke(commands, ["drill", option, "inf"])
+    assert result.exit_code == 2
+    assert "'inf' is not a number with an end" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -321,3 +321,16 @@ def test_output_on_a_full_disk_does_not_end_a_broker() -> None:
             check=False,
         )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_filter_of_the_file_that_is_none_keeps_the_broker_from_starting(tmp_path: Path) -> None:
+    queue = '<anycast><queue name="red"><filter string="colour ="/></queue></anycast>'
+    addresses = f'<addresses><address name="paints">{queue}</address></addresses>'
+    memory = "<persistence-enabled>false</persistence-enabled>"
+    file = tmp_path / "broker.xml"
+    file.write_text(BROKER_XML.replace("</core>", f"{memory}{addresses}</core>"))
+    ended = finished("run", "--config", file)
+    assert ended.returncode == CANNOT_START
+    said = "address 'paints', queue 'red': filter: invalid selector: the selector ends too early at position 8 of"
+    assert said in ended.stderr.splitlines()[-1]
+    assert "Traceback" not in ended.stderr

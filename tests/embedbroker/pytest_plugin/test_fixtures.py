@@ -253,3 +253,27 @@ def test_a_wait_for_a_copy_says_why_it_is_not_there(inner: Inner) -> None:
         """
     )
     result.assert_outcomes(passed=2 * len(PAIR_MODES) + 1)
+
+
+def test_a_session_keeps_no_broker_of_a_test_that_is_over(inner: Inner) -> None:
+    """Or each collection of garbage would walk the brokers of all tests before."""
+    result = inner(
+        """
+        import gc, weakref
+
+        KEPT = []
+
+        async def test_pair(broker_pair):
+            KEPT.append(weakref.ref(broker_pair))
+
+        def test_blocking(embedded_broker_blocking):
+            KEPT.append(weakref.ref(embedded_broker_blocking))
+
+        def test_nothing_of_them_is_left():
+            gc.collect()
+            assert [each() for each in KEPT] == [None] * 3
+        """,
+        "-p",
+        "no:randomly",
+    )
+    result.assert_outcomes(passed=4)

@@ -102,7 +102,7 @@ async def test_a_mistake_is_refused_with_what_would_be_right() -> None:
     link = Link("of a test", lambda text: None)
     with pytest.raises(ValueError, match="zero seconds or more, not -1"):
         link.delay(-1)
-    with pytest.raises(ValueError, match="not after -5"):
+    with pytest.raises(ValueError, match="that still pass is zero or more, not -5"):
         link.drop_after(-5)
     with pytest.raises(ValueError, match="'both', 'to_broker', 'from_broker', not 'up'"):
         link.partition("up")  # type: ignore[arg-type]  # a user's mistake

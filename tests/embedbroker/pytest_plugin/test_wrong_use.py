@@ -211,3 +211,41 @@ def test_options_are_checked(inner: Inner, options: tuple[str, ...], text: str) 
     result = inner("async def test_it(embedded_broker): pass", *options)
     assert result.ret != 0
     result.stdout.fnmatch_lines([text])
+
+
+def test_an_argument_that_makes_no_sense_is_refused_before_anything_waits(inner: Inner) -> None:
+    result = inner(
+        """
+        async def refused(kind, said, call, *arguments, **options):
+            with pytest.raises(kind) as raised:
+                await call(*arguments, **options)
+            assert str(raised.value) == said
+
+        async def test_waits(embedded_broker, broker_clock):
+            broker = embedded_broker
+            await refused(TypeError, "a count of messages is an int, not '1'", broker.wait_for, queue="q", count="1")
+            said = "a count of messages is zero or more, not -1"
+            await refused(ValueError, said, broker.wait_for, queue="q", count=-1)
+            await refused(TypeError, "a queue is named by a str, not 5", broker.wait_for, queue=5, count=0)
+            await refused(TypeError, "a queue is named by a str, not None", broker.messages, None)
+            said = "a time-out is a number of seconds, not '5'"
+            await refused(TypeError, said, broker.wait_for, queue="q", count=1, timeout="5")
+            await refused(TypeError, said, broker.assert_message, "q", "x", timeout="5")
+            said = "a time-out is zero seconds or more, not nan"
+            await refused(ValueError, said, broker.wait_in_sync, timeout=float("nan"))
+            said = "wait_for_role takes one Role or several, not ('live',)"
+            await refused(TypeError, said, broker.wait_for_role, "live")
+            await refused(TypeError, "wait_for_role takes one Role or several, not ()", broker.wait_for_role)
+            await refused(ValueError, "the time to pass is zero seconds or more, not -1", broker_clock.advance, -1)
+            assert broker_clock.seconds == 0
+
+        async def test_switches(embedded_broker):
+            with pytest.raises(TypeError, match="a delay is a number of seconds, not '1'"):
+                embedded_broker.link.delay("1")
+            with pytest.raises(TypeError, match="the number of bytes that still pass is an int, not 1.5"):
+                embedded_broker.link.drop_after(1.5)
+            with pytest.raises(TypeError, match="what a disk takes longer is a number of seconds, not '1'"):
+                embedded_broker.disk.slow_down("1")
+        """
+    )
+    result.assert_outcomes(passed=2)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 
-from embedbroker import BrokerConfig, EmbeddedBroker, Role
+from embedbroker import AddressConfiguration, BrokerConfig, EmbeddedBroker, QueueConfiguration, Role
 from embedbroker.node import Input, Output
 from embedbroker.runtime._disk import FileDisk
 from embedbroker.storage import DiskFault, DiskOperation, FaultKind
@@ -270,3 +270,23 @@ async def test_only_roles_can_be_waited_for(roles: tuple[Any, ...]) -> None:
     async with EmbeddedBroker() as broker:
         with pytest.raises(TypeError, match="wait_for_role takes one Role or several, not "):
             await broker.wait_for_role(*roles)
+
+
+def test_a_filter_that_is_none_is_refused_with_its_queue_and_the_place() -> None:
+    queues = {"red": QueueConfiguration(filter="colour = 'red'"), "wrong": QueueConfiguration(filter="colour =")}
+    with pytest.raises(ValueError, match=r"address 'paints', queue 'wrong': filter: .* at position 8 of 'colour ='"):
+        EmbeddedBroker(addresses={"paints": AddressConfiguration(multicast=queues)})
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        ("disk", "disk must be a Disk, not 'data': it has no method run"),
+        ("locks", "locks must be a Locks, not 'data': it has no method open"),
+        ("network", "network must be a Network, not 'data': it has no method listen"),
+    ],
+)
+def test_a_part_that_is_none_is_refused_at_once(part: str, said: str) -> None:
+    wrong: dict[str, Any] = {part: "data"}
+    with pytest.raises(TypeError, match=said):
+        EmbeddedBroker(**wrong)

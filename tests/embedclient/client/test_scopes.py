@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import warnings
+from typing import Any
 
 import pytest
 import trio
@@ -161,3 +162,18 @@ async def test_connections_can_be_opened_by_many_tasks_of_one_factory() -> None:
     async with connected_in_vm() as connection, trio.open_nursery() as nursery:
         for _ in range(10):
             nursery.start_soon(use, connection)
+
+
+@pytest.mark.parametrize(("timeout", "kind"), [("5", TypeError), (True, TypeError), (float("nan"), ValueError)])
+async def test_a_time_out_that_is_none_is_refused(timeout: Any, kind: type[Exception]) -> None:
+    async with connected_in_vm() as connection, connection.session() as session:
+        consumer = await session.create_consumer("q")
+        with pytest.raises(kind, match=f"^timeout must be a number of seconds or None, not {timeout!r}$"):
+            await consumer.receive(timeout=timeout)
+
+
+@pytest.mark.parametrize("argument", ["user", "password", "client_id"])
+def test_credentials_that_are_no_text_are_refused_without_showing_them(argument: str) -> None:
+    wrong: dict[str, Any] = {argument: 4711}
+    with pytest.raises(TypeError, match=f"^{argument} must be a str or None, not int$"):
+        ConnectionFactory("tcp://localhost", **wrong)

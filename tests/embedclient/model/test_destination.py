@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from embedclient.model import (
@@ -78,3 +80,10 @@ def test_messages_name_the_queue_that_the_name_gives(kind: type[Queue] | type[To
     assert kind("a::q?max-consumers=1").message_address == "a::q"
     assert kind("a?max-consumers=1").message_address == kind("a").message_address == "a"
     assert TemporaryQueue("t").message_address == TemporaryTopic("t").message_address == "t"
+
+
+@pytest.mark.parametrize("kind", [Queue, Topic])
+@pytest.mark.parametrize("name", [None, 5, b"orders"])
+def test_a_name_that_is_no_text_is_refused(kind: Any, name: object) -> None:
+    with pytest.raises(TypeError, match=f"^name must be a str, not {name!r}$"):
+        kind(name)

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import click
 
 from .._failure import WrongInput
+from .._numbers import Number
 from .._properties import as_properties
 from ._plan import DrillPlan, Fault, Ha, Peer
 
@@ -53,7 +54,7 @@ _OPTIONS = (
         "--fault-seconds",
         default=2.0,
         show_default=True,
-        type=click.FloatRange(0.1),
+        type=Number(0.1),
         help="How long a freeze, a partition or a slow disk lasts.",
     ),
     click.option("--config", metavar="FILE", type=_file, help="The broker.xml of the broker, or of the primary."),
@@ -77,7 +78,7 @@ _OPTIONS = (
         "--seconds",
         default=30.0,
         show_default=True,
-        type=click.FloatRange(1),
+        type=Number(1),
         help="How long messages are sent, at least.",
     ),
     click.option("--producers", default=4, show_default=True, type=click.IntRange(1, 500)),
