@@ -248,7 +248,7 @@ class Compaction:
             entry, transaction_id = codec.decode_duplicate_id(data, position, size)
             return self._needs_living(entry.number, transaction_id, 1)
         if kind is RecordKind.UPDATE_DELIVERY_COUNT:
-            needed = self._needs_delivery_count(data, position)
+            needed = self._needs_delivery_count(data, position, segment)
         elif kind is RecordKind.PREPARE:
             transaction_id = codec.TRANSACTION.unpack_from(data, position)[4]
             needed = transaction_id in self.liveness.transactions
@@ -270,10 +270,12 @@ class Compaction:
         self.retained += needed
         return needed
 
-    def _needs_delivery_count(self, data: bytes, position: int) -> bool:
+    def _needs_delivery_count(self, data: bytes, position: int, segment: Segment) -> bool:
         *_, message_id, queue_id, count = UPDATE_DELIVERY_COUNT.unpack_from(data, position)
         if self.liveness.counts.get((message_id, queue_id)) != count:
-            return False  # gone, or a later record says more
+            return False  # gone, or a later record says something else
+        if not segment.first <= self.liveness.recounted.get((message_id, queue_id), segment.last) <= segment.last:
+            return False  # a later record says the same
         self.complete = False
         self.refers_outside |= message_id not in self.seen
         return True

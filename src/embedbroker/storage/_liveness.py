@@ -56,6 +56,9 @@ class Liveness:
     index: dict[int, Placement] = Factory(dict)
     # Latest persisted delivery count of living messages that have one.
     counts: dict[tuple[int, int], int] = Factory(dict)
+    # Of those whose count did not only grow: the number of the segment with the latest record. Earlier records may say
+    # the same, and would stay for ever by what they say alone.
+    recounted: dict[tuple[int, int], int] = Factory(dict)
     transactions: dict[int, OpenTransaction] = Factory(dict)
     # Transactions that ended, with the messages they took off: those of the acknowledgements after a commit, those of
     # the adds after a rollback. Until they are settled their messages count as living, which is wrong on the safe side.
@@ -110,7 +113,10 @@ class Liveness:
         placement = self.index.get(message_id)
         if placement is None:
             return
-        self.counts[message_id, queue_id] = count
+        key = message_id, queue_id
+        if count <= self.counts.get(key, -1) or key in self.recounted:
+            self.recounted[key] = segment.last
+        self.counts[key] = count
         if placement.segment is not segment:
             segment.needs[placement.segment] = None
 
@@ -232,6 +238,7 @@ class Liveness:
             return None
         if self.counts:
             self.counts.pop((message_id, queue_id), None)
+            self.recounted.pop((message_id, queue_id), None)
         segment = placement.segment
         placement.count -= 1
         if len(placement.queues) == 1:

@@ -133,6 +133,28 @@ def test_a_message_delivered_forever_does_not_fill_the_disk() -> None:
     assert message.references == ((2, message.references[0][1], 3999),)
 
 
+def test_messages_given_back_forever_do_not_fill_the_disk() -> None:
+    """Where deliveries are recorded before they go out, what comes back uncounted is recorded, too."""
+    traffic = Traffic()
+    given = [traffic.add(2) for _ in range(3)]
+    sizes = []
+    for _ in range(4):
+        for _ in range(1500):
+            for count in (1, 0):
+                for message_id in given:
+                    traffic.recorded.call("update_delivery_count", message_id, 2, count)
+                traffic.recorded.settle()
+        sizes.append((traffic.size_bytes(), len(traffic.journal._segments)))
+    assert max(size for size, _segments in sizes) <= 8 * SMALL.segment_size_bytes
+    assert max(segments for _size, segments in sizes) <= 12
+    traffic.recorded.call("update_delivery_count", given[0], 2, 1)
+    traffic.recorded.settle()
+    journal = recover(traffic.recorded.disk)
+    assert journal.recovered is not None
+    found = {message.message_id: message.references[0][2] for message in journal.recovered.take_messages(9)}
+    assert found == {given[0]: 1, given[1]: 0, given[2]: 0}
+
+
 def test_transactions_rolled_back_forever_do_not_fill_the_disk() -> None:
     traffic = Traffic()
     stays = traffic.add(2)
