@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from attrs import evolve
 
-from embedbroker.cluster import Ballot
+from embedbroker.cluster import Ballot, Membership
 from embedbroker.cluster import _ballot as ballots
 from embedbroker.cluster import _voter as voters
 from embedbroker.cluster._voter import Voter
@@ -99,6 +99,11 @@ def say_yes_without_giving_a_word(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Voter, "ask", forgetful)
 
 
+def believe_what_others_say_of_a_live_broker(patch: pytest.MonkeyPatch) -> None:
+    """And go on believing it when they have nothing to say any more."""
+    patch.setattr(Membership, "sees", lambda self, member: True)
+
+
 def take_words_back_that_were_enough(patch: pytest.MonkeyPatch) -> None:
     """A withdrawal counts whoever says it, and for whatever attempt."""
     after = Words.after
@@ -121,6 +126,7 @@ VOTE_BUGS: list[Bug] = [
     forget_words_in_a_restart,
     say_yes_although_it_sees_the_live_broker,
     say_yes_without_giving_a_word,
+    believe_what_others_say_of_a_live_broker,
     take_words_back_that_were_enough,
     confirm_before_the_backup_has_it,
 ]
