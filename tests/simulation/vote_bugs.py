@@ -7,9 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from embedbroker.cluster import Ballot
-from embedbroker.cluster import _voter as voters
 from embedbroker.cluster._voter import Voter
-from embedbroker.cluster._words import Bid, Words
+from embedbroker.cluster._words import Bid, Words, sealed
 from embedbroker.node._incumbent import Incumbent
 from embedclient.wire.core import LiveVote
 
@@ -87,7 +86,7 @@ def say_yes_without_giving_a_word(patch: pytest.MonkeyPatch) -> None:
             ask(self, question, reply)
             return
         answer, _word = self._view(question)
-        reply(LiveVote(answer.vote, answer.node_id, voters.sealed(answer.text, bid.attempt)))
+        reply(LiveVote(answer.vote, answer.node_id, sealed(answer.text, bid.attempt)))
 
     patch.setattr(Voter, "ask", forgetful)
 
