@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from attrs import evolve
 
 from embedbroker.cluster import Ballot
-from embedbroker.cluster import _ballot as ballots
-from embedbroker.cluster import _voter as voters
 from embedbroker.cluster._voter import Voter
-from embedbroker.cluster._words import Bid, Words
+from embedbroker.cluster._words import Bid, Words, sealed
 from embedbroker.node._incumbent import Incumbent
 from embedclient.wire.core import LiveVote
 
 from .hunting import Bug
-from .replica_bugs import confirm_before_the_backup_has_it
 
 __all__ = ["VOTE_BUGS"]
 
@@ -47,10 +43,6 @@ def ignore_votes(patch: pytest.MonkeyPatch, *, to_go_on: bool) -> None:
 
 def go_on_without_asking(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Incumbent, "_renew", lambda self: self._count_on())
-
-
-def be_content_with_half_of_the_votes(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ballots, "votes_needed", lambda size: size // 2)
 
 
 # -- who answers -----------------------------------------------------------------------------------------------------
@@ -94,33 +86,17 @@ def say_yes_without_giving_a_word(patch: pytest.MonkeyPatch) -> None:
             ask(self, question, reply)
             return
         answer, _word = self._view(question)
-        reply(LiveVote(answer.vote, answer.node_id, voters.sealed(answer.text, bid.attempt)))
+        reply(LiveVote(answer.vote, answer.node_id, sealed(answer.text, bid.attempt)))
 
     patch.setattr(Voter, "ask", forgetful)
-
-
-def take_words_back_that_were_enough(patch: pytest.MonkeyPatch) -> None:
-    """A withdrawal counts whoever says it, and for whatever attempt."""
-    after = Words.after
-
-    def hasty(self: Words, node_id: str, bid: Bid) -> Words | None:
-        given = self.given.get(node_id)
-        if bid.withdrawn and given is not None:
-            return after(self, node_id, evolve(given, withdrawn=True))
-        return after(self, node_id, bid)
-
-    patch.setattr(Words, "after", hasty)
 
 
 VOTE_BUGS: list[Bug] = [
     take_over_whatever_the_others_say,
     go_on_whatever_the_others_say,
     go_on_without_asking,
-    be_content_with_half_of_the_votes,
     give_one_word_to_several,
     forget_words_in_a_restart,
     say_yes_although_it_sees_the_live_broker,
     say_yes_without_giving_a_word,
-    take_words_back_that_were_enough,
-    confirm_before_the_backup_has_it,
 ]

@@ -146,8 +146,33 @@ REPLICA_MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.REPLAY_COMPARED: 1_000,
 }
 
+#: Here it matters what was asked, and what came of it.
 VOTE_MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.CRASH: 300,
+    Moment.CRASH_WITH_UNSYNCED_RECORDS: 50,
+    Moment.CRASH_WITH_OPEN_TRANSACTIONS: 150,
+    Moment.VOTES_ASKED: 1_400,
+    Moment.VOTE_LOST: 600,
+    Moment.VOTER_SILENT: 500,
+    Moment.VOTER_RESTARTED: 150,
+    Moment.TOOK_OVER_BY_VOTE: 200,
+    Moment.WENT_ON_BY_VOTE: 250,
+    Moment.BEGAN_BY_VOTE: 200,
+    Moment.CRASH_WHILE_VOTING: 75,
+    Moment.ONE_SURVIVED_PARTITION: 25,
+    Moment.MEMBERS_PARTED: 300,
+    Moment.CONFIRMATION_HELD: 150,
+    Moment.WENT_ON_ALONE: 250,
+    Moment.BACKUP_IN_SYNC: 1_000,
+    Moment.FAILOVER: 150,
+    Moment.FAILBACK: 75,
+    Moment.FROZEN_LIVE: 50,
+    Moment.COPY_COMPARED: 1_500,
+    Moment.REBUILT: 500,
+    Moment.SEND_IN_DOUBT: 150,
+    Moment.COMMIT_IN_DOUBT: 100,
+    Moment.BRANCH_PREPARED: 1_000,
+    Moment.REPLAY_COMPARED: 1_500,
 }
 _MINIMA_OF_MODE = {
     GroupMode.SHARED_STORE: GROUP_MINIMA_PER_1000,

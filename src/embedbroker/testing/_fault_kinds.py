@@ -173,7 +173,7 @@ _VOTE_WEIGHTS = {
 }
 
 #: With these a broker that starts finds as many of the others as there are, so that it knows how many have to agree.
-_GENTLE_VOTE_WEIGHTS = {
+_GENTLE_VOTE_WEIGHTS: Mapping[FaultKind, int] = {
     kind: weight
     for kind, weight in _VOTE_WEIGHTS.items()
     if kind not in (FaultKind.CRASH_ALL, FaultKind.CRASH_VOTER, FaultKind.STOP_VOTER, FaultKind.FREEZE_VOTER)
