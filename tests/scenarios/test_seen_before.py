@@ -26,7 +26,7 @@ def told(message: Message | None) -> tuple[object, bool, int]:
 async def test_messages_seen_before_the_failover_show_as_redelivered(
     make_pair: MakePair, primary: HAPolicy, backup: HAPolicy, asked: bool, delivery_count: int
 ) -> None:
-    """RedeliveryConsumerTest.testRedeliveryMessageStrict, over a failover
+    """Not on the checklist: RedeliveryConsumerTest.testRedeliveryMessageStrict, over a failover
 
     Given a pair that writes delivery counts before deliveries, or does not, and a client that has received everything
     and acknowledged nothing, when the primary crashes, then the next consumer is told that all of it was delivered

@@ -11,7 +11,6 @@ from embedbroker.kernel import Kernel
 
 if TYPE_CHECKING:
     from embedbroker.storage import Journal
-    from embedclient.model import Instant
 
 __all__ = ["FLUSH_SECONDS_MAX", "Flush"]
 
@@ -35,13 +34,6 @@ class Flush:
         self.is_under_way = True
         self._due = now + FLUSH_SECONDS_MAX
         return self._due
-
-    def may_wait(self, failure: str | None, now: Instant) -> bool:
-        """Whether a primary that lost its backup may still be allowed to confirm what waits; ``failure``: it may not.
-
-        It goes on to renew its right, and no longer than this.
-        """
-        return self.is_under_way and failure is None and now.monotonic < self._due
 
     def is_done(self, now: float) -> bool:
         """Whether everything that was accepted is carried out and durable, or takes too long."""

@@ -87,8 +87,6 @@ class Incumbent:
         self._guest: Guest | None = None
         self._is_live = False
         self._leaves = False
-        # Whether anybody may still be promised anything.
-        self._promises = True
         self._renews = False
         # The last activation that this life has left behind: copies that have it must not be live any more.
         self._left_behind = 0
@@ -179,10 +177,7 @@ class Incumbent:
         self.wanted_by = None
         self._on_change()
         if self._leaves:
-            # Nobody is there to hand over to, and what clients were promised last waits for the right all the same.
             self.has_handed_over = True
-            if held and self._promises:
-                self._renew()
             return
         if membership.node_id in membership.topology.members:
             membership.topology.put_backup(membership.node_id, None, self._policy.group_name, membership.now.wall_ms)
@@ -215,7 +210,7 @@ class Incumbent:
 
     def _go_on(self) -> None:
         self._renews = False
-        if self.duplication.state is DuplicationState.HELD:
+        if not self._leaves and self.duplication.state is DuplicationState.HELD:
             self._note(False, "goes on without a backup")
             self.duplication.go_on_alone()
 
@@ -260,19 +255,14 @@ class Incumbent:
     def leave(self, *, hands_over: bool) -> None:
         """A stop has begun, after which a backup that is in sync takes over, or decides by itself what to do."""
         self._leaves = True
-        if hands_over and self.duplication.state is DuplicationState.SYNCHRONISED:
-            self.duplication.announce_stop()
-
-    def end_promises(self) -> None:
-        """Clients have heard everything."""
-        self._promises = False
-
-    def let_go(self) -> None:
-        """Nothing is confirmed any more, and no right is asked for: what waits for a backup is done."""
-        self._renews = False
         if self.ballot is not None:
             self.ballot.withdraw()
             self.ballot = None
+        if hands_over and self.duplication.state is DuplicationState.SYNCHRONISED:
+            self.duplication.announce_stop()
+
+    def let_go(self) -> None:
+        """Nothing is confirmed any more: what waits for a backup is done."""
         self.duplication.close("the broker stops")
 
     def hand_over(self, now: Instant, *, hands_over: bool) -> None:
@@ -314,10 +304,10 @@ class Incumbent:
         self._look_at_ballot()
         if self._due is not None and now.monotonic >= self._due:
             self._due = None
-            if self._renews and self._tenancy is not None:
-                self._tenancy.renew(now.monotonic)
-            elif self._leaves:
+            if self._leaves:
                 self.has_handed_over = True
+            elif self._renews and self._tenancy is not None:
+                self._tenancy.renew(now.monotonic)
             elif not self._renews:
                 self._note(
                     True,

@@ -180,11 +180,6 @@ class Mandate:
         """Whether what the journal waits for will not come, and nothing may be confirmed without it."""
         return self._incumbent is not None and self._incumbent.is_held
 
-    def end_promises(self) -> None:
-        """Clients have heard everything: without its backup a broker that stops asks for no right any more."""
-        if self._incumbent is not None:
-            self._incumbent.end_promises()
-
     def let_go(self) -> None:
         assert self._incumbent is not None
         self._incumbent.let_go()

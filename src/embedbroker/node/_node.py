@@ -336,8 +336,6 @@ class Node:
         """Say good-bye to everybody, and seal the journal if it is to be sealed."""
         self._flush.is_under_way = False
         self._check_due = None
-        if self._mandate is not None:
-            self._mandate.end_promises()
         self.connections.say_goodbye(self._mandate.backup if self._mandate is not None else None)
         if self.cluster is not None:
             self.cluster.leave("the broker stops")
@@ -395,7 +393,7 @@ class Node:
         due = mandate.next_deadline()
         if mandate.is_curious or (due is not None and due <= now.monotonic):
             mandate.on_time(now)
-        if self.state is NodeState.STOPPING and mandate.holds_up and not self._flush.may_wait(mandate.failure, now):
+        if self.state is NodeState.STOPPING and mandate.holds_up:
             self.connections.cut("the broker stops, and its backup is lost")
             self.gate.shut()
             mandate.let_go()
