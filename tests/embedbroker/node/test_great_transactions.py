@@ -50,6 +50,7 @@ def tried(kind: str, count: int) -> Trials:
     return trials
 
 
+@pytest.mark.search
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", ["sends", "acknowledgements"])
 def test_a_transaction_of_100_000_messages_is_there_as_a_whole_or_not_at_all(kind: str) -> None:
@@ -64,6 +65,7 @@ def test_a_transaction_of_100_000_messages_is_there_as_a_whole_or_not_at_all(kin
     }
 
 
+@pytest.mark.search
 @pytest.mark.timeout(600)
 def test_a_branch_of_100_000_messages_is_in_doubt_and_committed_as_a_whole() -> None:
     outcomes = tried("XA branch of sends", COUNT).outcomes
