@@ -288,6 +288,9 @@ class Duplication:
             self.state = DuplicationState.HANDING_OVER
             self._hand_over = flow.send_mark(StreamMark.HAND_OVER, self.now.monotonic)
             self._due = self.now.monotonic + self._sync_timeout_s
+            for issued in self._issued.values():
+                # A backup that is in sync has it; once that is lost, it waits as everything does.
+                issued.for_both |= issued.number > 0
 
     def _on_frame(self, packet_type: int, buffer: bytes | bytearray, start: int, end: int) -> None:
         try:
