@@ -26,11 +26,11 @@ from embedbroker.testing._plan import GroupMode
 from embedbroker.testing._scenario import run_group_seed
 
 #: About four minutes on two cores.
-SEEDS = 1_500
+SEEDS = 1_250
 #: About a minute.
 GROUP_SEEDS = 250
 #: A world with so many brokers takes its time.
-VOTE_SEEDS = 40
+VOTE_SEEDS = 60
 HASH_CHECK_SEEDS = 50
 GROUP_HASH_CHECK_SEEDS = 10
 VOTE_HASH_CHECK_SEEDS = 3

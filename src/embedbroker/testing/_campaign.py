@@ -193,7 +193,7 @@ def group_minima(mode: GroupMode | None) -> Mapping[Moment, int]:
 #: Below this number of seeds the minima say more about luck than about the campaign. Of pairs that vote each seed meets
 #: much of the little that is asked for.
 SEEDS_FOR_MINIMA = 200
-VOTE_SEEDS_FOR_MINIMA = 40
+VOTE_SEEDS_FOR_MINIMA = 60
 FAULTS_MIN = 3
 
 
