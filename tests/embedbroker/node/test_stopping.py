@@ -54,14 +54,20 @@ def test_nobody_is_let_in_any_more_before_clients_are_told() -> None:
     assert order == [StopListening, SendBytes]
 
 
-def test_nobody_is_let_in_any_more_when_a_broker_fails() -> None:
-    """Who loses its connection comes back at once, and would hang in a port that nobody looks at."""
+def about_to_fail() -> Stage:
+    """A broker whose disk does nothing any more, with a message on its way there."""
     stage = Stage(durable=True)
     peer = stage.connect().open_session()
     peer.create_queue()
     peer.post("m", durable=True)
     assert stage.disk is not None
     stage.disk.fail_at(stage.disk.operations)
+    return stage
+
+
+def test_nobody_is_let_in_any_more_when_a_broker_fails() -> None:
+    """Who loses its connection comes back at once, and would hang in a port that nobody looks at."""
+    stage = about_to_fail()
     before = len(stage.outputs)
     stage.settle_disk()
     assert stage.stopped is not None and stage.stopped.failure is not None
@@ -70,12 +76,7 @@ def test_nobody_is_let_in_any_more_when_a_broker_fails() -> None:
 
 
 def test_a_broker_that_fails_while_it_stops_closes_its_port_once() -> None:
-    stage = Stage(durable=True)
-    peer = stage.connect().open_session()
-    peer.create_queue()
-    peer.post("m", durable=True)
-    assert stage.disk is not None
-    stage.disk.fail_at(stage.disk.operations)
+    stage = about_to_fail()
     stop(stage)
     stage.settle_disk()
     assert [output for output in stage.outputs if isinstance(output, StopListening)] == [StopListening()]
@@ -194,12 +195,7 @@ def test_what_was_delivered_and_not_acknowledged_is_there_again() -> None:
 
 
 def test_a_disk_that_fails_while_stopping_is_told() -> None:
-    stage = Stage(durable=True)
-    peer = stage.connect().open_session()
-    peer.create_queue()
-    peer.post("m", durable=True)
-    assert stage.disk is not None
-    stage.disk.fail_at(stage.disk.operations)
+    stage = about_to_fail()
     stop(stage)
     while stage.work:
         stage.finish_work(stage.work[0])
