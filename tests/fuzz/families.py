@@ -140,6 +140,7 @@ def _works() -> tuple[bytes, ...]:
         StreamOperation(OperationCode.TRUNCATE, "b", 1),
         StreamOperation(OperationCode.REMOVE, "b"),
         StreamOperation(OperationCode.SYNC_NAMES, ""),
+        StreamOperation(OperationCode.ZERO, "b", 512, size=4096),
     ]
     works = [StreamWork(0, number, (1, number), every[number:]) for number in range(len(every))]
     return tuple([b"".join(encode_work(work, 2))[FRAME_HEADER_SIZE + 4 :] for work in works])

@@ -69,4 +69,4 @@ def make_mandate(
     assert journal is not None and cluster is not None, "replication needs a disk and a cluster"
     from ._mandate import Mandate
 
-    return Mandate(config, journal.settings, cluster, make_node_id, emit, has_manager=has_manager)
+    return Mandate(config, journal, cluster, make_node_id, emit, has_manager=has_manager)

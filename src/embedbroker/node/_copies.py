@@ -17,6 +17,7 @@ from embedbroker.replication import (
     Duplication,
     Replica,
     ReplicaRecord,
+    ReplicaState,
 )
 
 from ._small_file import SmallFile
@@ -78,19 +79,40 @@ class Copies:
     ``on_change`` is called when the record was read or written, or something went wrong.
     """
 
-    def __init__(self, on_change: Callable[[], None]) -> None:
+    def __init__(self, journal: storage.Journal, on_change: Callable[[], None]) -> None:
         self.keeper = RecordKeeper()
+        self._journal = journal
+        self._point = 0
         self._on_change = on_change
         self.replica: Replica | None = None
         self.duplication: Duplication | None = None
         #: The file of a voter, which is copied as the journal is: who takes over has given the same words.
         self.words: SmallFile | None = None
 
-    def take_work(self, journal: storage.Journal, now: Instant) -> list[storage.DiskWork]:
+    @property
+    def are_steady(self) -> bool:
+        """Whether traffic changes nothing of them but what is done, and nothing is to be remembered."""
+        if self.keeper.file.waits or (self.words is not None and self.words.waits):
+            return False
+        if self.replica is not None:
+            return self.replica.state is ReplicaState.IN_SYNC
+        return self.duplication is not None and self.duplication.is_steady
+
+    @property
+    def has_late_work(self) -> bool:
+        """Whether there is something behind the last `take_work`: what connections left that were given up since."""
+        return self._journal.point() != self._point
+
+    def next_deadline(self) -> float | None:
+        """Until when a backup has to answer, if it owes anything: that may begin with any step."""
+        return self.duplication.next_deadline() if self.duplication is not None else None
+
+    def take_work(self, now: Instant) -> list[storage.DiskWork]:
         """Everything that the disk is to do."""
         works: list[storage.DiskWork] = []
-        record = self.keeper.file.take_work(storage.Lane.RECORD)
-        if record is not None:
+        if self.keeper.file.waits:
+            record = self.keeper.file.take_work(storage.Lane.RECORD)
+            assert record is not None
             works.append(record)
         if self.replica is not None:
             works += self.replica.take_work()
@@ -100,18 +122,19 @@ class Copies:
                 word = self.words.take_work(storage.Lane.BACKGROUND)
                 assert word is not None
                 duplication.do_beside(word)
-            works += duplication.take_work(journal.take_work())
+            works += duplication.take_work(self._journal.take_work())
             # What counts as done at once lets the journal go on.
-            while self.settle(journal, now):
-                works += duplication.take_work(journal.take_work())
+            while self.settle(now):
+                works += duplication.take_work(self._journal.take_work())
+        self._point = self._journal.point()
         return works
 
-    def settle(self, journal: storage.Journal, now: Instant) -> bool:
+    def settle(self, now: Instant) -> bool:
         """Tell the journal what is done; False: nothing."""
         completed = self.duplication.take_completed() if self.duplication is not None else ()
         for batch, results in completed:
             if self.words is None or not self.words.on_disk_done(batch, results):
-                journal.on_disk_done(batch, results, now)
+                self._journal.on_disk_done(batch, results, now)
         return bool(completed)
 
     def on_disk_done(self, batch: int, results: tuple[object, ...]) -> None:

@@ -29,7 +29,7 @@ from ._standby import Standby
 from ._tenancy import Tenancy
 
 if TYPE_CHECKING:
-    from embedbroker.storage import JournalSettings
+    from embedbroker.storage import Journal
 
 __all__ = ["Mandate"]
 
@@ -40,7 +40,7 @@ class Mandate:
     def __init__(
         self,
         config: BrokerConfig,
-        settings: JournalSettings,
+        journal: Journal,
         cluster: Membership,
         make_node_id: Callable[[], str],
         emit: Callable[[RoleChanged], None],
@@ -54,7 +54,7 @@ class Mandate:
         self.now = Instant(0.0, 0)
         #: Something changed that the node has not followed yet.
         self.stirred = False
-        self.copies = Copies(self._stir)
+        self.copies = Copies(journal, self._stir)
         self._notes: list[locks.Note] = []
         self._stage = Stage.NEW
         self._config = config
@@ -64,7 +64,7 @@ class Mandate:
         self._emit = emit
         self._tenancy = Tenancy(self.copies.keeper, self._stir) if has_manager else None
         self._electorate = Electorate(cluster)
-        self._standby = Standby(config, policy, settings, cluster, self.copies, self._say, emit)
+        self._standby = Standby(config, policy, journal.settings, cluster, self.copies, self._say, emit)
         self._standby.on_in_sync = self._on_in_sync
         self._standby.on_over = self._on_over
         self._candidacy = Candidacy(
@@ -123,6 +123,11 @@ class Mandate:
     def is_curious(self) -> bool:
         """Whether anything that happens may be what it waits for."""
         return self._stage in (Stage.LOOKING, Stage.VOTING)
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether disk work and its answers are all that traffic can change."""
+        return self._stage in (Stage.LIVE, Stage.STANDING_BY) and not self.stirred and self.copies.are_steady
 
     def begin(self, now: Instant) -> None:
         assert self._stage is Stage.NEW

@@ -187,9 +187,7 @@ class Node:
                 self._on_command(input)
             case _:
                 assert_never(input)
-        timely = now.monotonic >= self._told_due or self.state is not _RUNNING or type(input) not in _OF_TRAFFIC
-        # What a backup answers moves deadlines with each step.
-        timely = timely or self._mandate is not None
+        timely = now.monotonic >= self._told_due or type(input) not in _OF_TRAFFIC or not self._is_calm
         return self._finish_step(now, timely=timely)
 
     def next_deadline(self) -> float | None:
@@ -202,12 +200,9 @@ class Node:
             earliest = self.kernel.housekeeping.next_deadline(now)
             if self._check_due is not None and self._check_due < earliest:
                 earliest = self._check_due
-        if self.journal is not None and self.state is not _STOPPED:
-            due = self.journal.next_deadline()
-            if due is not None and (earliest is None or due < earliest):
-                earliest = due
-        if self.cluster is not None:
-            due = self.cluster.next_deadline()
+        journal = self.journal if self.state is not _STOPPED else None
+        for part in (journal, self.cluster, self.copies):
+            due = part.next_deadline() if part is not None else None
             if due is not None and (earliest is None or due < earliest):
                 earliest = due
         due = self._tenure_due
@@ -245,7 +240,7 @@ class Node:
 
     def _become_activating(self) -> None:
         self.state = NodeState.RECOVERING
-        self._schedule_check()
+        self._check_due = self._now.monotonic + self.config.connection_check_interval_ms / 1000
         self._outputs.append(RoleChanged(Role.ACTIVATING))
         if self.journal is None:
             self._settle(None)
@@ -387,9 +382,15 @@ class Node:
         mandate, served = self._mandate, self.connections.served.get(connection)
         return mandate is not None and served is not None and served is mandate.backup
 
+    @property
+    def _is_calm(self) -> bool:
+        """Whether traffic has no decisions to make."""
+        if self._mandate is None:
+            return self.state is _RUNNING
+        return self._mandate.is_calm and self.state in (_RUNNING, NodeState.WAITING)
+
     def _attend(self, mandate: Mandate, now: Instant) -> None:
         """A replicating broker: what the disk and the peers did counts for its journal, and for what it is."""
-        assert self.journal is not None
         due = mandate.next_deadline()
         if mandate.is_curious or (due is not None and due <= now.monotonic):
             mandate.on_time(now)
@@ -397,7 +398,7 @@ class Node:
             self.connections.cut("the broker stops, and its backup is lost")
             self.gate.shut()
             mandate.let_go()
-        while mandate.copies.settle(self.journal, now):
+        if mandate.copies.settle(now):
             self._after_disk()
         while mandate.stirred and self.state is not NodeState.STOPPED:
             mandate.stirred = False
@@ -410,6 +411,8 @@ class Node:
         kernel, journal, mandate = self.kernel, self.journal, self._mandate
         if timely:
             self._check(now)
+        elif mandate is not None and mandate.copies.settle(now):
+            self._after_disk()
         stirred = timely  # or anything else happened that may have left the kernel more to do
         if self.state is _RUNNING:
             if timely and now.monotonic >= kernel.housekeeping.next_deadline(now.monotonic):
@@ -417,11 +420,8 @@ class Node:
             if kernel.has_work and now.monotonic <= self._disk_answers.sure_until:
                 stirred = True
                 kernel.run(self.config.work_per_step_max)
-        elif self._flush.is_under_way:
-            kernel.chores.run(self.config.work_per_step_max)
-        elif self._restoration is not None and self._restoration.advance(self.config.work_per_step_max):
-            identity, self._restoration = self._restoration.identity, None
-            self._settle(identity)
+        else:
+            self._go_on()
         if journal is not None:
             if self.gate.reached != journal.reached:
                 stirred = True
@@ -433,7 +433,7 @@ class Node:
         if self._flush.is_under_way and self._flush.is_done(now.monotonic):
             self._leave()
         # Before what was gathered for peers is collected: a backup does work while the disk here does.
-        works = mandate.copies.take_work(journal, now) if mandate is not None and journal is not None else None
+        works = mandate.copies.take_work(now) if mandate is not None else None
         if self.cluster is not None:
             due = self.cluster.next_deadline()
             if due is not None and now.monotonic >= due:
@@ -453,8 +453,11 @@ class Node:
             or (self._flush.is_under_way and bool(kernel.chores.waiting))
         )
         outputs, self._outputs = self._outputs, []
-        if works is not None:
-            outputs += works + self._take_late_work(now)
+        if works is not None and mandate is not None and journal is not None:
+            outputs += works
+            if timely or mandate.copies.has_late_work or not mandate.is_calm:
+                outputs += mandate.copies.take_work(now)
+            self._work_left |= self.gate.reached != journal.reached
         elif journal is not None and sure and self.state is not _STOPPED:
             outputs += journal.take_work()
         if timely and self._tenure is not None:
@@ -464,12 +467,13 @@ class Node:
             outputs.append(Stopped(self._failure, self._tenure is not None and self._tenure.restarts))
         return outputs
 
-    def _take_late_work(self, now: Instant) -> list[storage.DiskWork]:
-        """What connections that were given up left to write goes to a backup with the next step."""
-        assert self._mandate is not None and self.journal is not None
-        works = self._mandate.copies.take_work(self.journal, now)
-        self._work_left |= self.gate.reached != self.journal.reached
-        return works
+    def _go_on(self) -> None:
+        """A slice of what comes before serving clients, or behind it."""
+        if self._flush.is_under_way:
+            self.kernel.chores.run(self.config.work_per_step_max)
+        elif self._restoration is not None and self._restoration.advance(self.config.work_per_step_max):
+            identity, self._restoration = self._restoration.identity, None
+            self._settle(identity)
 
     def _ask(self, tenure: Tenure | Mandate, outputs: list[Output], now: Instant) -> None:
         work = tenure.take_work(now)
@@ -486,10 +490,7 @@ class Node:
         alive = self.state in (NodeState.RUNNING, NodeState.RECOVERING)
         if alive and self._check_due is not None and now.monotonic >= self._check_due:
             self.connections.check(now)
-            self._schedule_check()
-
-    def _schedule_check(self) -> None:
-        self._check_due = self._now.monotonic + self.config.connection_check_interval_ms / 1000
+            self._check_due = now.monotonic + self.config.connection_check_interval_ms / 1000
 
     def _log(self, text: str) -> None:
         self._notice(Level.WARNING, text)

@@ -11,14 +11,14 @@ from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
-from embedbroker.storage import Allocate, Disk, DiskFault, DiskOperation, FaultKind, Sync, SyncDirectory, WriteAt
+from embedbroker.storage import Allocate, Disk, DiskFault, DiskOperation, FaultKind, Sync, SyncDirectory, WriteAt, Zero
 from embedbroker.testing import SimulatedDisk
 
 from ._arguments import check_seconds
 
 __all__ = ["DiskSwitch"]
 
-_WRITES = (Allocate, WriteAt, Sync, SyncDirectory)
+_WRITES = (Allocate, WriteAt, Zero, Sync, SyncDirectory)
 
 
 class _Closable(Protocol):

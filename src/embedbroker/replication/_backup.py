@@ -34,7 +34,6 @@ from embedclient.wire.core import (
     ReplicaInventory,
     ReplicaRefused,
     ReplicaRegistration,
-    StreamAnswer,
     StreamChunk,
     StreamFarewell,
     StreamMark,
@@ -48,7 +47,7 @@ from ._events import STREAM_FORMAT, Ending, EndingKind, Line, Refusal, ReplicaSt
 from ._files import is_copied
 from ._lane import CopyLane, CopySteps, Numbers, Request
 from ._operations import names_in, restored, size_of
-from ._seal import sealed, unsealed
+from ._seal import sealed, sealed_answer, unsealed
 
 __all__ = ["Replica"]
 
@@ -314,7 +313,7 @@ class Replica:
 
     def _answer(self, lane: Lane, number: int) -> None:
         if self._over is None:
-            self._send(StreamAnswer(lane, number))
+            self._line.write_pieces([sealed_answer(lane, number)])
 
     def _send(self, packet: Packet) -> None:
         self._line.write_pieces([sealed(packet)])

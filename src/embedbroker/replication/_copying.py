@@ -22,6 +22,7 @@ from embedclient.wire.core import CopiedFile, CopyBegin, ReplicaInventory, Strea
 
 from ._files import is_copied
 from ._lane import CopySteps, Request
+from ._operations import written_bytes
 from ._outflow import Outflow
 
 __all__ = ["Copying"]
@@ -67,8 +68,8 @@ class Copying:
     def note_writes(self, operations: Iterable[DiskOperation]) -> None:
         """Work behind the moment of the copy."""
         for operation in operations:
-            if isinstance(operation, storage.WriteAt) and operation.file in self.uncopied:
-                end = operation.offset + sum(map(len, operation.data))
+            if isinstance(operation, storage.WriteAt | storage.Zero) and operation.file in self.uncopied:
+                end = operation.offset + written_bytes(operation)
                 spans = self._written.setdefault(operation.file, [])
                 if spans and spans[-1][0] <= operation.offset <= spans[-1][1]:
                     spans[-1] = spans[-1][0], max(end, spans[-1][1])

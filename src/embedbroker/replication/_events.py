@@ -30,7 +30,7 @@ __all__ = [
 STREAM_CHANNEL = 2
 
 #: Of everything that follows a registration. Another one is refused.
-STREAM_FORMAT = 1
+STREAM_FORMAT = 2
 
 #: Takes one frame of the stream channel: packet type, buffer, start, end.
 FrameReceiver = Callable[[int, bytes | bytearray, int, int], None]

@@ -15,9 +15,9 @@ from embedclient.wire.core import OperationCode, StreamOperation
 
 from ._files import is_copied
 
-__all__ = ["carried", "names_in", "restored", "size_of", "structural_names"]
+__all__ = ["carried", "names_in", "restored", "size_of", "structural_names", "written_bytes"]
 
-_WRITE, _SYNC, _RENAME, _ALLOCATE, _TRUNCATE, _REMOVE, _SYNC_NAMES = map(int, OperationCode)
+_WRITE, _SYNC, _RENAME, _ALLOCATE, _TRUNCATE, _REMOVE, _SYNC_NAMES, _ZERO = map(int, OperationCode)
 
 
 def carried(operations: Iterable[storage.DiskOperation]) -> list[StreamOperation]:
@@ -27,6 +27,8 @@ def carried(operations: Iterable[storage.DiskOperation]) -> list[StreamOperation
         match operation:
             case storage.WriteAt(file, offset, data):
                 found.append(StreamOperation(_WRITE, file, offset, data))
+            case storage.Zero(file, offset, size):
+                found.append(StreamOperation(_ZERO, file, offset, size=size))
             case storage.Sync(file):
                 found.append(StreamOperation(_SYNC, file))
             case storage.Rename(file, new):
@@ -53,21 +55,23 @@ def restored(operations: Sequence[StreamOperation]) -> list[storage.DiskOperatio
         RemoteProtocolError: an operation is about a file that is none of a journal's.
     """
     found: list[storage.DiskOperation] = []
-    for code, file, number, data, other in operations:
+    for code, file, number, data, other, size in operations:
         if code == _SYNC_NAMES:
             found.append(storage.SyncDirectory())
             continue
         if not is_copied(file) or (code == _RENAME and not is_copied(other)):
             raise RemoteProtocolError(f"{file or 'nothing'!r} {other!r} is no name of a journal's file")
-        found.append(_operation(code, file, number, data, other))
+        found.append(_operation(code, file, number, data, other, size))
     return found
 
 
 def _operation(
-    code: int, file: str, number: int, data: Sequence[bytes | bytearray], other: str
+    code: int, file: str, number: int, data: Sequence[bytes | bytearray], other: str, size: int
 ) -> storage.DiskOperation:
     if code == _WRITE:
         return storage.WriteAt(file, number, tuple([bytes(piece) for piece in data]))
+    if code == _ZERO:
+        return storage.Zero(file, number, size)
     if code == _SYNC:
         return storage.Sync(file)
     if code == _RENAME:
@@ -81,15 +85,29 @@ def _operation(
 
 
 def size_of(operations: Iterable[storage.DiskOperation]) -> int:
-    """Bytes of data in some work."""
-    return sum(sum(map(len, each.data)) for each in operations if isinstance(each, storage.WriteAt))
+    """Bytes that some work writes."""
+    size = 0
+    for operation in operations:
+        if type(operation) is storage.WriteAt or type(operation) is storage.Zero:
+            size += written_bytes(operation)
+    return size
+
+
+def written_bytes(operation: storage.WriteAt | storage.Zero) -> int:
+    """Bytes that one operation writes."""
+    return operation.size if isinstance(operation, storage.Zero) else sum(map(len, operation.data))
 
 
 def names_in(operations: Iterable[storage.DiskOperation]) -> Iterator[str]:
     """The files that need a sync after some work was done without its own, under the names they have then."""
     for operation in operations:
         match operation:
-            case storage.WriteAt(file, _, _) | storage.Allocate(file, _) | storage.Truncate(file, _):
+            case (
+                storage.WriteAt(file, _, _)
+                | storage.Zero(file, _, _)
+                | storage.Allocate(file, _)
+                | storage.Truncate(file, _)
+            ):
                 yield file
 
 

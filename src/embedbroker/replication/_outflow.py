@@ -16,7 +16,6 @@ from embedclient.wire.core import (
     CopyBegin,
     CopyMark,
     Packet,
-    StreamAnswer,
     StreamChunk,
     StreamMark,
     StreamOperation,
@@ -62,6 +61,8 @@ class Outflow:
     line: Line
     quiet_since: float
     _flows: dict[Lane, _Flow] = Factory(lambda: {lane: _Flow() for lane in Lane})
+    # Of all lanes: asked for with each step.
+    _unanswered: int = 0
 
     def send(self, packet: Packet) -> None:
         """A packet that is not answered by number."""
@@ -76,38 +77,37 @@ class Outflow:
         now: float,
     ) -> int:
         """Returns its number. ``done`` are the numbers of works that the journal knows to be done."""
-        self._begin_waiting(now)
-        number = self._flows[lane].add(size_of(operations))
+        number = self._add(lane, size_of(operations), now)
         after = (done[Lane.JOURNAL], done[Lane.BACKGROUND])
         self.line.write_pieces(encode_work(StreamWork(lane, number, after, parts), STREAM_CHANNEL))
         return number
 
     def send_begin(self, begin: CopyBegin, now: float) -> None:
-        self._begin_waiting(now)
-        self._flows[Lane.COPY].add(0)
+        self._add(Lane.COPY, 0, now)
         self.send(begin)
 
     def send_chunk(self, file: int, offset: int, data: bytes, now: float) -> None:
-        self._begin_waiting(now)
-        number = self._flows[Lane.COPY].add(len(data))
+        number = self._add(Lane.COPY, len(data), now)
         self.line.write_pieces(encode_chunk(StreamChunk(number, file, offset, data), STREAM_CHANNEL))
 
     def send_mark(self, mark: StreamMark, now: float) -> int:
         """Returns the number that its answer has in the copy lane."""
-        self._begin_waiting(now)
-        number = self._flows[Lane.COPY].add(0)
+        number = self._add(Lane.COPY, 0, now)
         self.send(CopyMark(mark, number))
         return number
 
-    def on_answer(self, answer: StreamAnswer, now: float) -> None:
+    def on_answer(self, lane: int, number: int, now: float) -> None:
         """The backup did more of what was sent.
 
         Raises:
             RemoteProtocolError: that was never sent, or answered before.
         """
-        if answer.lane not in Lane._value2member_map_:
-            raise RemoteProtocolError(f"an answer in lane {answer.lane}")
-        self._flows[Lane(answer.lane)].answer(answer.number)
+        flow = self._flows.get(lane)  # type: ignore[call-overload]  # an IntEnum is found by its number
+        if flow is None:
+            raise RemoteProtocolError(f"an answer in lane {lane}")
+        before = flow.answered
+        flow.answer(number)
+        self._unanswered -= number - before
         self.quiet_since = now
 
     def answered(self, lane: Lane) -> int:
@@ -124,8 +124,10 @@ class Outflow:
     @property
     def owes(self) -> bool:
         """Whether the backup has something to answer."""
-        return any(flow.answered < flow.sent for flow in self._flows.values())
+        return self._unanswered > 0
 
-    def _begin_waiting(self, now: float) -> None:
-        if not self.owes:
+    def _add(self, lane: Lane, size: int, now: float) -> int:
+        if not self._unanswered:
             self.quiet_since = now
+        self._unanswered += 1
+        return self._flows[lane].add(size)

@@ -38,9 +38,9 @@ from embedclient.wire.core import (
     ReplicaInventory,
     ReplicaRefused,
     ReplicaRegistration,
-    StreamAnswer,
     StreamFarewell,
     StreamMark,
+    StreamType,
 )
 
 from ._copying import Copying
@@ -48,7 +48,7 @@ from ._events import STREAM_FORMAT, DuplicationState, Line, Refusal, Standing, o
 from ._lane import CopyLane, Numbers
 from ._operations import carried, structural_names
 from ._outflow import Outflow
-from ._seal import sealed, unsealed
+from ._seal import sealed, unsealed, unsealed_answer
 
 __all__ = ["Duplication"]
 
@@ -58,6 +58,7 @@ BACKLOG_BYTES_MAX = 16 * 1024 * 1024
 LAST_BACKLOG_BYTES_MAX = 1024 * 1024
 # A backup looks through what it has before it says so, and reads all of it: so many call time-outs.
 _JOIN_CALLS_MAX = 20
+_ANSWER = int(StreamType.ANSWER)
 
 
 @define(eq=False)
@@ -105,6 +106,13 @@ class Duplication:
     def replica_name(self) -> str:
         """Where the backup is, for the operator; empty when there is none."""
         return self._flow.line.name if self._flow is not None else ""
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether works and answers are all that comes and goes: one by one they change nothing but what is done."""
+        if self.state is DuplicationState.SYNCHRONISED:
+            return True
+        return self.state is DuplicationState.ALONE and self._flow is None
 
     @property
     def is_owed(self) -> bool:
@@ -175,6 +183,9 @@ class Duplication:
         for work in works:
             assert work.lane not in self._withheld
             self._withheld[work.lane] = work
+        if self._copying is None:
+            # Most steps, and the copy lane is idle: what a lost backup left there is of no interest.
+            return self._release()
         copy = self._lane.take()
         found = self._release()
         if copy is not None:
@@ -294,20 +305,26 @@ class Duplication:
 
     def _on_frame(self, packet_type: int, buffer: bytes | bytearray, start: int, end: int) -> None:
         try:
-            self._on_packet(unsealed(buffer, start, end, from_client=True))
+            if packet_type == _ANSWER:
+                self._on_answer(*unsealed_answer(buffer, start, end))
+            else:
+                self._on_packet(unsealed(buffer, start, end, from_client=True))
         except RemoteProtocolError as error:
             self._give_up(f"it sent what makes no sense: {error}")
 
-    def _on_packet(self, packet: Packet) -> None:
+    def _on_answer(self, lane: int, number: int) -> None:
         flow = self._flow
         if flow is None:
             return
+        flow.on_answer(lane, number, self.now.monotonic)
+        if self._hand_over and flow.answered(Lane.COPY) >= self._hand_over:
+            self._become_synchronised()
+        self._complete()
+
+    def _on_packet(self, packet: Packet) -> None:
+        if self._flow is None:
+            return
         match packet:
-            case StreamAnswer():
-                flow.on_answer(packet, self.now.monotonic)
-                if self._hand_over and flow.answered(Lane.COPY) >= self._hand_over:
-                    self._become_synchronised()
-                self._complete()
             case ReplicaInventory():
                 self._on_inventory(packet)
             case StreamFarewell():

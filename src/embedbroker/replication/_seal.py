@@ -16,13 +16,23 @@ from struct import Struct
 from zlib import crc32
 
 from embedclient.errors import RemoteProtocolError
-from embedclient.wire.core import FRAME_HEADER, FRAME_HEADER_SIZE, Packet, decode_packet, encode_packet
+from embedclient.wire.core import (
+    FRAME_HEADER,
+    FRAME_HEADER_SIZE,
+    Packet,
+    StreamType,
+    decode_packet,
+    encode_packet,
+)
 
 from ._events import STREAM_CHANNEL
 
-__all__ = ["sealed", "unsealed"]
+__all__ = ["sealed", "sealed_answer", "unsealed", "unsealed_answer"]
 
 _CRC = Struct(">I")
+# A `StreamAnswer`, one for each batch of the journal: lane and number, without a packet object.
+_ANSWER = Struct(">bq")
+_ANSWER_LENGTH = FRAME_HEADER_SIZE - 4 + _CRC.size + _ANSWER.size
 
 
 def sealed(packet: Packet) -> bytes:
@@ -47,6 +57,28 @@ def unsealed(buffer: bytes | bytearray, start: int, end: int, *, from_client: bo
         raise RemoteProtocolError("the checksum of a packet in a stream of disk work does not fit")
     frame = FRAME_HEADER.pack(length - _CRC.size, packet_type, channel_id) + body
     return decode_packet(frame, 0, len(frame), 0, from_client)
+
+
+def sealed_answer(lane: int, number: int) -> bytes:
+    """The whole frame of a `StreamAnswer`."""
+    body = _ANSWER.pack(lane, number)
+    head = FRAME_HEADER.pack(_ANSWER_LENGTH, StreamType.ANSWER, STREAM_CHANNEL)
+    return head + _CRC.pack(_sum(StreamType.ANSWER, body)) + body
+
+
+def unsealed_answer(buffer: bytes | bytearray, start: int, end: int) -> tuple[int, int]:
+    """Lane and number of a whole frame of a `StreamAnswer`.
+
+    Raises:
+        RemoteProtocolError: it is not as it was sent.
+    """
+    begin = start + FRAME_HEADER_SIZE + _CRC.size
+    body = bytes(buffer[begin:end])
+    whole = len(body) == _ANSWER.size and begin < end
+    if not whole or _CRC.unpack_from(buffer, begin - _CRC.size)[0] != _sum(StreamType.ANSWER, body):
+        raise RemoteProtocolError("an answer in a stream of disk work is not as it was sent")
+    lane, number = _ANSWER.unpack(body)
+    return lane, number
 
 
 def _sum(packet_type: int, body: bytes) -> int:

@@ -32,6 +32,7 @@ from embedbroker.storage import (
     SyncDirectory,
     Truncate,
     WriteAt,
+    Zero,
 )
 
 from ._disk_gate import DiskGate
@@ -41,6 +42,7 @@ __all__ = ["FileDisk"]
 _OPEN_FILES_MAX = 16
 _BUFFERS_MAX = 1024  # IOV_MAX of Linux
 _DIGESTED_BYTES = 1024 * 1024
+_ZEROS = bytes(256 * 1024)
 _KINDS = {
     errno.ENOSPC: FaultKind.FULL,
     errno.EDQUOT: FaultKind.FULL,
@@ -107,6 +109,8 @@ class FileDisk:
 
     def _do(self, operation: DiskOperation) -> object:
         match operation:
+            case Zero(file, offset, size):
+                self._zero(file, offset, size)
             case Read(file, offset, length):
                 return self._read(self._descriptor(file), offset, length)
             case Digest(file, offset, length):
@@ -156,6 +160,14 @@ class FileDisk:
                 while written < total:
                     written += os.pwrite(descriptor, rest[written:], offset + written)
             offset += total
+
+    def _zero(self, file: str, offset: int, size: int) -> None:
+        self._unsynced.add(file)
+        descriptor = self._descriptor(file, create=True)
+        end = offset + size
+        with memoryview(_ZEROS) as zeros:
+            while offset < end:
+                offset += os.pwrite(descriptor, zeros[: end - offset], offset)
 
     def _read(self, descriptor: int, offset: int, length: int) -> bytes:
         data = os.pread(descriptor, length, offset)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         SyncDirectory,
         Truncate,
         WriteAt,
+        Zero,
         loop_latency_s,
     )
     from ._file_set import Holdings, belongs, copied_bytes, is_history, survey
@@ -78,6 +79,7 @@ __all__ = [
     "SyncDirectory",
     "Truncate",
     "WriteAt",
+    "Zero",
     "belongs",
     "copied_bytes",
     "holds_journal",
@@ -91,7 +93,7 @@ __all__ = [
 
 _MODULES = {
     "_disk": "SECTOR_BYTES Allocate Digest Disk DiskFault DiskOperation DiskWork FaultKind Lane ListFiles Read Remove "
-    "Rename Stat Sync SyncDirectory Truncate WriteAt loop_latency_s",
+    "Rename Stat Sync SyncDirectory Truncate WriteAt Zero loop_latency_s",
     "_inspection": "JournalReport RecordRow SegmentReport inspect_journal journal_rows",
     "_journal": "Journal",
     "_journal_state": "JournalState",

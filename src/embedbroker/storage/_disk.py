@@ -40,6 +40,7 @@ __all__ = [
     "SyncDirectory",
     "Truncate",
     "WriteAt",
+    "Zero",
     "loop_latency_s",
 ]
 
@@ -53,6 +54,18 @@ class WriteAt:
     file: str
     offset: int
     data: tuple[bytes, ...]
+
+
+@frozen
+class Zero:
+    """Write ``size`` zero bytes from ``offset``, as `WriteAt` would. Result: None.
+
+    An operation of its own, because a copy of this disk is told so in a few bytes.
+    """
+
+    file: str
+    offset: int
+    size: int
 
 
 @frozen
@@ -129,7 +142,7 @@ class SyncDirectory:
 
 
 DiskOperation = (
-    WriteAt | Read | Digest | Sync | ListFiles | Stat | Rename | Allocate | Truncate | Remove | SyncDirectory
+    WriteAt | Zero | Read | Digest | Sync | ListFiles | Stat | Rename | Allocate | Truncate | Remove | SyncDirectory
 )
 
 

@@ -15,7 +15,7 @@ from collections import deque
 
 from attrs import Factory, define
 
-from ._disk import Allocate, DiskOperation, Remove, Rename, Sync, SyncDirectory, WriteAt
+from ._disk import Allocate, DiskOperation, Remove, Rename, Sync, SyncDirectory, WriteAt, Zero
 from ._segments import (
     FIRST_BATCH_OFFSET,
     Segment,
@@ -28,6 +28,9 @@ from ._settings import JournalSettings
 from ._steps import Steps
 
 __all__ = ["SegmentSupply"]
+
+# So many pieces of a new segment are written between two syncs of it.
+_ZEROED_PER_SYNC = 4
 
 
 @define(eq=False)
@@ -70,10 +73,11 @@ class SegmentSupply:
                 # Space that was only reserved costs a journal entry of the file system with each first write to it;
                 # written space does not (0.15 against 0.24 ms for a batch of 100 KiB on ext4).
                 # Synced piece by piece, so that no batch of the journal waits behind one large sync.
-                step, every = self.settings.compaction_slice_bytes, self.settings.background_sync_bytes
-                for offset in range(FIRST_BATCH_OFFSET, segment.size, step):
-                    write = WriteAt(name, offset, (bytes(min(step, segment.size - offset)),))
-                    yield (write, Sync(name)) if offset % every < step else (write,)
+                every = self.settings.background_sync_bytes
+                step = max(every // _ZEROED_PER_SYNC, 1)
+                for number, offset in enumerate(range(FIRST_BATCH_OFFSET, segment.size, step), 1):
+                    write = Zero(name, offset, min(step, segment.size - offset))
+                    yield (write,) if number % _ZEROED_PER_SYNC else (write, Sync(name))
             yield (self._header(name, segment, wall_ms), Sync(name))
             yield (Rename(name, segment.name), SyncDirectory())
             segment.made = True

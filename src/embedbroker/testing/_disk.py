@@ -28,6 +28,7 @@ from embedbroker.storage import (
     SyncDirectory,
     Truncate,
     WriteAt,
+    Zero,
 )
 
 __all__ = ["DiskSpeed", "SimulatedDisk"]
@@ -152,6 +153,8 @@ class SimulatedDisk:
         match operation:
             case WriteAt(file, offset, data):
                 self._write(self._made(file), file, offset, b"".join(data))
+            case Zero(file, offset, size):
+                self._write(self._made(file), file, offset, bytes(size))
             case Sync(file):
                 _sync(self._existing(file))
             case Read(file, offset, length):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from random import Random
 
 from embedbroker.node import DiskDone, DiskFailed
-from embedbroker.storage import Allocate, DiskFault, DiskWork, FaultKind, Lane, Read, Rename, Sync, WriteAt
+from embedbroker.storage import Allocate, DiskFault, DiskWork, FaultKind, Lane, Read, Rename, Sync, WriteAt, Zero
 from embedbroker.testing._disk import DiskSpeed, SimulatedDisk
 from embedbroker.testing._world import World
 
@@ -70,7 +70,7 @@ class DiskWorks:
 
     def _run(self, work: DiskWork) -> DiskDone | DiskFailed:
         try:
-            if self.full and any(isinstance(operation, WriteAt | Allocate) for operation in work.operations):
+            if self.full and any(isinstance(operation, WriteAt | Zero | Allocate) for operation in work.operations):
                 raise DiskFault(FaultKind.FULL, "", "simulated: no space left here")
             return DiskDone(work.batch, self.disk.run(work.operations))
         except DiskFault as fault:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from embedbroker.config import Role
 from embedbroker.node import Node, Output, SendBytes
 from embedbroker.replication import DuplicationState
-from embedbroker.storage import DiskWork, Lane, WriteAt
+from embedbroker.storage import DiskWork, Lane, WriteAt, Zero
 from embedclient.model import Instant
 from tests.embedbroker.node.replicating import Brokers
 
@@ -55,6 +55,26 @@ def test_the_backup_gets_a_batch_in_the_step_in_which_the_disk_gets_it() -> None
             assert max(sent, default=0) > size, (work, sent)
     assert batches > 20
     assert duplication_state(brokers) is DuplicationState.SYNCHRONISED
+
+
+def test_the_zeros_of_a_new_segment_do_not_travel() -> None:
+    brokers = in_sync()
+    steps, copied = Steps(brokers.node("a")), Steps(brokers.node("b"))
+    brokers.writer("a", "b")
+    brokers.run(5.0)
+
+    def zeroed(work: DiskWork) -> int:
+        return sum(each.size for each in work.operations if isinstance(each, Zero))
+
+    prepared = 0
+    for outputs in steps.outputs:
+        size = sum(zeroed(each) for each in outputs if isinstance(each, DiskWork))
+        if size:
+            prepared += size
+            assert max(len(each.data) for each in outputs if isinstance(each, SendBytes)) < size // 2
+    assert prepared > 16 * 1024
+    works = [each for outputs in copied.outputs for each in outputs if isinstance(each, DiskWork)]
+    assert sum(map(zeroed, works)) == prepared
 
 
 def test_nothing_is_confirmed_while_a_backup_does_not_answer_and_everything_when_it_is_given_up() -> None:

@@ -263,7 +263,7 @@ def test_a_second_backup_is_refused(pair: Pair) -> None:
 @pytest.mark.parametrize(
     ("registration", "refusal", "text"),
     [
-        (REGISTRATION.replace(format=2), Refusal.OTHER_FORMAT, "format 2 of replication, and this one 1: install the"),
+        (REGISTRATION.replace(format=9), Refusal.OTHER_FORMAT, "format 9 of replication, and this one 2: install the"),
         (REGISTRATION.replace(node_id="another"), Refusal.OTHER_NODE, "this broker is node"),
     ],
 )

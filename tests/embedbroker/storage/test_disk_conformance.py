@@ -25,6 +25,7 @@ from embedbroker.storage import (
     SyncDirectory,
     Truncate,
     WriteAt,
+    Zero,
 )
 from embedbroker.testing._disk import SimulatedDisk
 
@@ -63,6 +64,13 @@ def test_many_pieces_are_one_write(disk: Disk) -> None:
     pieces = tuple([bytes([number % 251]) * (number % 7) for number in range(3000)])
     disk.run((WriteAt("a", 5, pieces),))
     assert content(disk, "a") == bytes(5) + b"".join(pieces)
+
+
+def test_zeros_are_written_over_what_was_there_and_behind_the_end(disk: Disk) -> None:
+    assert disk.run((WriteAt("a", 0, (b"abcdef",)), Zero("a", 2, 3), Read("a", 0, 9))) == (None, None, b"ab\0\0\0f")
+    disk.run((Zero("a", 5, 600_000), Zero("b", 0, 0)))
+    assert content(disk, "a") == b"ab" + bytes(600_003)
+    assert disk.run((Stat("b"),)) == (0,)
 
 
 def test_an_empty_write_makes_the_file(disk: Disk) -> None:

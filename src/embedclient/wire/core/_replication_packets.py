@@ -113,6 +113,7 @@ class OperationCode(IntEnum):
     TRUNCATE = 5
     REMOVE = 6
     SYNC_NAMES = 7
+    ZERO = 8
 
 
 class ReplicaRegistration(Packet):
@@ -221,13 +222,14 @@ PACKETS: tuple[type[Packet], ...] = (
 
 
 class StreamOperation(NamedTuple):
-    """One operation: ``number`` is an offset or a size, ``other`` a new name."""
+    """One operation: ``number`` is an offset or a size, ``other`` a new name, ``size`` how many bytes become zero."""
 
     code: int
     file: str
     number: int = 0
     data: Sequence[Piece] = ()
     other: str = ""
+    size: int = 0
 
 
 class StreamWork(NamedTuple):
@@ -275,12 +277,14 @@ def encode_chunk(chunk: StreamChunk, channel_id: int) -> list[Piece]:
 
 
 def _append_operation(pieces: list[Piece], operation: StreamOperation) -> None:
-    code, file, number, data, other = operation
+    code, file, number, data, other, size = operation
     name = file.encode()
     head = _NAME.pack(code, len(name)) + name
     if code == OperationCode.WRITE:
         pieces.append(head + _WRITE.pack(number, sum(map(len, data))))
         pieces.extend(data)
+    elif code == OperationCode.ZERO:
+        pieces.append(head + _WRITE.pack(number, size))
     elif code == OperationCode.RENAME:
         new = other.encode()
         pieces.append(head + _SHORT.pack(len(new)) + new)
@@ -349,6 +353,10 @@ def _read_operation(frame: memoryview, position: int) -> tuple[StreamOperation, 
         _check_number(offset)
         data, position = _take(frame, position + _WRITE.size, size)
         return StreamOperation(code, file, offset, (data,)), position
+    if code == OperationCode.ZERO:
+        offset, size = _WRITE.unpack_from(frame, position)
+        _check_number(offset)
+        return StreamOperation(code, file, offset, size=size), position + _WRITE.size
     if code == OperationCode.RENAME:
         (size,) = _SHORT.unpack_from(frame, position)
         name, position = _take(frame, position + _SHORT.size, size)
