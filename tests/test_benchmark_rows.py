@@ -45,6 +45,12 @@ def test_a_copy_is_judged_by_its_speed_and_by_what_the_traffic_notices() -> None
     assert [row.judged for row in rows if row.must is None] == [2.0, 0.5]
 
 
+def test_a_copy_of_ours_is_judged_when_the_reference_did_not_get_through() -> None:
+    rows = copy_rows({"ours": Copies([120.0], quiet_s=[0.001], copying_s=[0.002], size_mib=1024.0)})
+    assert judged(rows) == [(120.0, 100, None), (2.0, 3.0, None)]
+    assert [row.reference for row in rows if row.must is None] == [None, None]
+
+
 def test_the_99th_of_a_hundred() -> None:
     assert p99([float(number) for number in range(100, 0, -1)]) == 99.0
     assert p99([1.0]) == 1.0
