@@ -16,6 +16,7 @@ from embedbroker.kernel import (
     Settlement,
     Transaction,
 )
+from embedbroker.kernel._counted_port import CountedPort
 from embedbroker.kernel._housekeeping import Housekeeping
 from embedbroker.kernel._memory import MemoryAccount
 from embedbroker.protocols._core_connection import CoreConnection
@@ -362,7 +363,12 @@ def give_out_in_the_middle_of_a_reconnect(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DeliveryFlow, "_run", at_once)
 
 
+def deliver_before_the_count_is_on_disk(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(CountedPort, "deliver", lambda self, consumer, reference: self._port.deliver(consumer, reference))
+
+
 BUGS: list[Bug] = [
+    deliver_before_the_count_is_on_disk,
     give_out_in_the_middle_of_a_reconnect,
     let_a_commit_overtake_a_rollback,
     forget_what_was_sent_behind_a_commit,

@@ -154,8 +154,8 @@ class Session:
             )
         credit = credit if credit is not None else ByteCredit()
         if self.kernel.config.persist_delivery_count_before_delivery and queue.durable and not browse:
-            # A message that is acknowledged by being delivered never comes back.
-            port = port if self.pre_acknowledge else CountedPort(port, self.kernel.store)
+            # Of a message that is acknowledged by being delivered, too: a crash may come before that is on disk.
+            port = CountedPort(port, self.kernel.store)
         consumer = Consumer(key, queue, port, selector, self.valve, credit, browse=browse, priority=priority)
         consumer.pre_acknowledge = self.pre_acknowledge and not browse
         consumer.started = browse or self.started

@@ -42,12 +42,14 @@ class Ledger:
     Times are seconds on any one clock. ``examples_max`` limits the keys kept per kind of finding,
     ``expiry_tolerance_s`` is how long after its expiration a delivery still passes. ``expiries_are_found`` says that
     somebody reads the expiry addresses and calls `expired`, so that a message with an expiration can be missed.
+    ``counts_survive`` says that what was delivered is known after a crash, too: flags are promised across restarts.
     """
 
     examples_max: int = 100
     expiry_tolerance_s: float = 0.0
     timeline_bucket_s: float = 1.0
     expiries_are_found: bool = False
+    counts_survive: bool = False
     _destinations: dict[str, DestinationAccount] = field(factory=dict, init=False)
     _subscriptions: dict[str, SubscriptionAccount] = field(factory=dict, init=False)
     _slots: dict[str, tuple[DestinationAccount, int]] = field(factory=dict, init=False)
@@ -407,7 +409,7 @@ class Ledger:
     def _judge_again(self, account: SubscriptionAccount, slot: int, marks: int, redelivered: bool) -> Finding:
         if redelivered:
             return Finding.DUPLICATED_FLAGGED if marks & _ACKNOWLEDGING else Finding.REDELIVERED
-        if account.lives[slot] != len(self._kills):
+        if account.lives[slot] != len(self._kills) and not self.counts_survive:
             return Finding.AFTER_RESTART
         return Finding.RETURNED if marks & _RETURNED else Finding.DUPLICATED_UNFLAGGED
 

@@ -75,6 +75,7 @@ def broker_config(plan: BrokerPlan, name: str) -> BrokerConfig:
         transaction_timeout_scan_period_ms=100,
         output_high_water_bytes=plan.output_high_water_bytes,
         work_per_step_max=plan.work_per_step_max,
+        persist_delivery_count_before_delivery=plan.counts_first,
     )
 
 

@@ -39,6 +39,7 @@ _FAULTS_MIN, _FAULTS_MAX = 4, 9
 #: Where memory is short, somebody who holds messages while he waits for room would wait for himself: no transactions
 #: on the sending side, nobody who forwards, nobody who acknowledges late or takes one color only.
 _SHORT_OF_MEMORY = 0.15
+_COUNTS_FIRST = 0.15
 _PRODUCERS_WITHOUT_TRANSACTIONS = {ProducerKind.BLOCKING: 4, ProducerKind.NOT_DURABLE: 1, ProducerKind.ASYNCHRONOUS: 3}
 _PRODUCERS = {**_PRODUCERS_WITHOUT_TRANSACTIONS, ProducerKind.TRANSACTED: 4}
 _PROMPT_CONSUMERS = (
@@ -56,9 +57,12 @@ def draw_plan(seed: int) -> ScenarioPlan:
     """The plan of a seed.
 
     In one of four all producers give their messages duplicate ids, in another one transactions are XA branches; in the
-    others some producers do not wait for the end of their transactions.
+    others some producers do not wait for the end of their transactions. Some brokers persist delivery counts before
+    they deliver.
     """
     plan = _Draw(Random(f"plan {seed}")).plan(seed)
+    if Random(f"counts first {seed}").random() < _COUNTS_FIRST:
+        plan = evolve(plan, broker=evolve(plan.broker, counts_first=True))
     match seed % 4:
         case 1:
             return two_phase(plan)

@@ -115,13 +115,17 @@ class BrowserRole:
 
 @frozen
 class BrokerPlan:
-    """What differs between brokers. ``memory_limit_bytes`` None: more than the scenario needs."""
+    """What differs between brokers. ``memory_limit_bytes`` None: more than the scenario needs.
+
+    ``counts_first``: it persists delivery counts before it delivers.
+    """
 
     max_delivery_attempts: int
     message_expiry_scan_period_ms: int
     output_high_water_bytes: int
     work_per_step_max: int
     memory_limit_bytes: int | None = None
+    counts_first: bool = False
 
 
 class GroupMode(IntEnum):

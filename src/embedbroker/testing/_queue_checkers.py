@@ -147,7 +147,8 @@ class QueueChecker:
         """While somebody was, and still is, able to take messages, nobody below him gets any.
 
         Who has the same credit as before, and got nothing or cannot run out, had it all the time. Only a peer that
-        falls behind in between cannot be seen from here; with a high mark none does.
+        falls behind in between cannot be seen from here; with a high mark none does. Nor can it be seen when a message
+        was given to somebody that is on its way behind a record.
         """
         best: int | None = None
         for consumer in queue.consumers:
@@ -156,7 +157,10 @@ class QueueChecker:
             if steady and consumer.selector is None and (consumer not in served or credit > UNLIMITED_CREDIT // 2):
                 best = consumer.priority if best is None else max(best, consumer.priority)
             ranked[consumer] = (consumer.ready, consumer.credit.left)
-        if self.broker.config.output_high_water_bytes < _NOBODY_FALLS_BEHIND_BYTES:
+        config = self.broker.config
+        if config.output_high_water_bytes < _NOBODY_FALLS_BEHIND_BYTES:
+            return
+        if config.persist_delivery_count_before_delivery:
             return
         for consumer in queue.consumers:
             if consumer in served:

@@ -181,7 +181,8 @@ class _Scenario:
     @classmethod
     def of(cls, plan: ScenarioPlan, trace_tail_lines: int) -> _Scenario:
         world = World(plan.seed, trace_tail_lines=trace_tail_lines)
-        scene = Scene(world, Ledger(expiry_tolerance_s=0.001, expiries_are_found=True))
+        counts_survive = plan.broker.counts_first
+        scene = Scene(world, Ledger(expiry_tolerance_s=0.001, expiries_are_found=True, counts_survive=counts_survive))
         network = Network(world, latency_s=plan.latency_s)
         network.split_chance = plan.split_chance
         config = broker_config(plan.broker, "broker")
