@@ -17,7 +17,7 @@ from embedbroker.kernel import (
 )
 from embedclient.model import XaCode, Xid
 
-from .letters import letter
+from .letters import letter, text_of
 from .stage import MULTICAST, Stage
 
 
@@ -124,7 +124,7 @@ def test_nobody_sees_anything_before_the_record_is_durable() -> None:
 
 
 def test_what_branches_acknowledged_leaves_with_the_set(stage: Stage) -> None:
-    stage.send(*(letter(str(number), durable=True) for number in range(200)))
+    stage.send(*(letter(str(number), "q", durable=True) for number in range(200)))
     session = stage.session(transacted=True)
     consumer, taker = stage.consumer(session, "q")
     stage.run_all()
@@ -239,10 +239,10 @@ def test_messages_sent_while_a_set_is_gathered_stand_before_it_and_those_after_i
     done: list[SetDone] = []
     stage.kernel.commit_sets.commit("m", None, 1, [xid(number) for number in range(100)], done.append)
     stage.run(budget=9)
-    stage.send(letter("before", durable=True))
+    stage.send(letter("before", "q", durable=True))
     while not done:
         stage.run(budget=9)
-    stage.send(letter("after", durable=True))
+    stage.send(letter("after", "q", durable=True))
     stage.run_all(budget=9)
     assert stage.waiting("q") == ["before", *map(str, range(100)), "after"]
     positions = [reference.position for reference in stage.kernel.catalog.queues["q"].backlog]
@@ -252,11 +252,11 @@ def test_messages_sent_while_a_set_is_gathered_stand_before_it_and_those_after_i
 def test_duplicate_ids_of_its_branches_come_into_force_with_the_set(stage: Stage) -> None:
     session = stage.session(transacted=True)
     stage.kernel.branches.start(session, xid(1))
-    assert session.send(letter("a", durable=True), None, b"once") is None
+    assert session.send(letter("a", "q", durable=True), None, b"once") is None
     prepare(stage, 1, session)
     commit(stage, 1, 1)
     plain = stage.session()
-    plain.send(letter("a again", durable=True), None, b"once")
+    plain.send(letter("a again", "q", durable=True), None, b"once")
     stage.run_all()
     assert stage.waiting("q") == ["a"]
 
@@ -279,7 +279,7 @@ def test_a_queue_that_is_deleted_before_the_set_is_carried_out_takes_what_it_wou
 
 def test_followers_hear_of_a_set_behind_its_record_in_its_order(stage: Stage) -> None:
     heard: list[str] = []
-    stage.kernel.events.routed.append(lambda message, _queues, transaction: heard.append(bytes(message.body).decode()))
+    stage.kernel.events.routed.append(lambda message, _queues, transaction: heard.append(text_of(message)))
     prepared(stage, 1, "a")
     prepared(stage, 2, "b")
     assert heard == []

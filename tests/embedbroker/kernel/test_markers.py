@@ -72,7 +72,7 @@ def test_records_stand_behind_what_large_requests_left_to_be_recorded() -> None:
     stage = Stage()
     stage.queue("q")
     session = stage.session()
-    stage.send(*(letter(str(number), durable=True) for number in range(300)))
+    stage.send(*(letter(str(number), "q", durable=True) for number in range(300)))
     consumer, taker = stage.consumer(session, "q")
     stage.run_all()
     session.settle(consumer.key, taker.messages[-1].message_id, through=True)
