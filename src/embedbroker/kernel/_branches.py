@@ -238,6 +238,28 @@ class BranchTable:
         self._kernel.store.remove_outcome(outcome.transaction_id)
         return None
 
+    # -- together with others --------------------------------------------------------------------------------------
+
+    def find(self, xid: Xid) -> Branch | None:
+        """A branch that is not decided."""
+        return self._branches.get(xid)
+
+    def why_gone(self, xid: Xid) -> str:
+        """What became of a branch that is not here."""
+        return self._gone(xid).text
+
+    def claim(self, branch: Branch) -> Transaction:
+        """Take a prepared branch out of the table: from now on nobody else can decide it."""
+        assert branch.state is BranchState.PREPARED, branch.state
+        self._leave(branch)
+        return branch.transaction
+
+    def undo(self, xid: Xid, reason: str) -> None:
+        """Roll back a branch wherever it stands, if it is here; sessions that work in it are told when they end it."""
+        branch = self._branches.get(xid)
+        if branch is not None:
+            self._undo(branch, XaCode.XA_RBROLLBACK, reason)
+
     # -- without a transaction manager ---------------------------------------------------------------------------
 
     def prepared(self) -> list[Branch]:

@@ -28,6 +28,7 @@ from embedbroker.testing._plan import (
     TopicPlan,
 )
 from embedbroker.testing._producers import ProducerKind, ProducerPlan
+from embedbroker.testing._set_users import in_sets
 from embedbroker.testing._xa_users import two_phase
 from embedclient.agent import LocatorSettings
 
@@ -57,8 +58,8 @@ def draw_plan(seed: int) -> ScenarioPlan:
     """The plan of a seed.
 
     In one of four all producers give their messages duplicate ids, in another one transactions are XA branches; in the
-    others some producers do not wait for the end of their transactions. Some brokers persist delivery counts before
-    they deliver.
+    others some producers do not wait for the end of their transactions, or transactions are commit sets (one of eight).
+    Some brokers persist delivery counts before they deliver.
     """
     plan = _Draw(Random(f"plan {seed}")).plan(seed)
     if Random(f"counts first {seed}").random() < _COUNTS_FIRST:
@@ -68,7 +69,7 @@ def draw_plan(seed: int) -> ScenarioPlan:
             return two_phase(plan)
         case 3:
             return once_only(plan)
-    return impatient(plan)
+    return in_sets(plan) if seed % 8 == 4 else impatient(plan)
 
 
 @define(eq=False)
