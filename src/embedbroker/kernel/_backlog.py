@@ -103,8 +103,9 @@ class Backlog:
         """Fill an empty priority with chunks of sealed entries, `CHUNK_ENTRIES` at most, in order of position."""
         assert self._levels[priority] is None, priority
         level = self._levels[priority] = Level()
-        level.chunks.extend(chunks)
-        level.lasts.extend([chunk[-1][0] for chunk in level.chunks])
+        given = list(chunks)
+        level.chunks.extend(given)
+        level.lasts.extend([chunk[-1][0] for chunk in given])
         level.live = sum(map(len, level.chunks))
         self.size += level.live
         self._highest = max(self._highest, priority)
@@ -241,6 +242,17 @@ class Backlog:
         """How many messages are in ``(after, until]``."""
         return sum([level.count(after, until) for level in self._levels if level is not None])
 
+    def marks(self, after: int, until: int, exact_max: int) -> list[int]:
+        """Positions in ``(after, until]`` between which about as many messages stand: each one's, if they are few."""
+        if self.count(after, until) <= exact_max:
+            marks = []
+            while portion := self.behind(after, until, exact_max):
+                marks += [entry[0] for entry in portion]
+                after = marks[-1]
+            return marks
+        levels = [level for level in self._levels if level is not None]
+        return sorted({last for level in levels for last in level.lasts if after < last <= until})
+
     def take_through(self, until: int) -> list[Sealed]:
         """Take out messages up to a position: about a chunk of them in one call, none when no more are there."""
         for level in self._levels:
@@ -248,12 +260,6 @@ class Backlog:
                 self.size -= len(taken)
                 return taken
         return []
-
-    @property
-    def first_position(self) -> int | None:
-        """The lowest position of a message in here."""
-        firsts = [level.first_position for level in self._levels if level is not None and level.live]
-        return min([first for first in firsts if first is not None], default=None)
 
     @property
     def last_position(self) -> int:
@@ -272,7 +278,7 @@ class Backlog:
                 start = level.head if index == 0 else 0
                 for entry in chunk[start:]:
                     if type(entry) is tuple:
-                        entries.append(self._restored(entry))
+                        entries.append(self.restored(entry))
                     elif entry is not None:
                         entries.append(entry)  # type: ignore[arg-type]  # gaps and sealed entries are excluded above
             entries.sort(key=position_of)
@@ -280,7 +286,8 @@ class Backlog:
 
     # -- chunks --------------------------------------------------------------------------------------------------
 
-    def _restored(self, sealed: Sealed) -> Reference:
+    def restored(self, sealed: Sealed) -> Reference:
+        """The message itself of an entry in plain values."""
         position, delivery_count, _expiration, encoding, raw, _message_id, _durable = sealed
         return Reference(self._restore(encoding, raw), position, delivery_count)
 
@@ -294,7 +301,7 @@ class Backlog:
         if type(chunk) is tuple:
             # Of the first chunk a part may have been taken as it was.
             gone = level.head if index == 0 else 0
-            chunk = [*[None] * gone, *[self._restored(sealed) for sealed in chunk[gone:]]]
+            chunk = [*[None] * gone, *[self.restored(sealed) for sealed in chunk[gone:]]]
             level.chunks[index] = chunk
         assert type(chunk) is list
         return chunk

@@ -52,6 +52,10 @@ def seal(reference: Reference) -> Sealed:
     )
 
 
+def _count_in(chunk: list[Reference | None], after: int, until: int) -> int:
+    return sum([entry is not None and after < entry.position <= until for entry in chunk])
+
+
 class Level:
     """``chunks`` holds lists (open; None is a gap) or tuples of sealed entries.
 
@@ -89,7 +93,8 @@ class Level:
                 start, end = self._part(chunk, index, after if index == first else -1, until if last > until else last)
                 found += chunk if end - start == len(chunk) else chunk[start:end]
             else:
-                found += [seal(entry) for entry in chunk if type(entry) is Reference and after < entry.position <= until]
+                assert type(chunk) is list
+                found += [seal(entry) for entry in chunk if entry is not None and after < entry.position <= until]
             if len(found) >= limit or last >= until:
                 break
         return found
@@ -112,10 +117,10 @@ class Level:
             if type(chunk) is tuple:
                 start, end = self._part(chunk, index, after if index == first else -1, until if last > until else last)
                 counted += end - start
-            elif index > first and last <= until:
-                counted += len(chunk) - chunk.count(None)
             else:
-                counted += sum([type(entry) is Reference and after < entry.position <= until for entry in chunk])
+                assert type(chunk) is list
+                whole = index > first and last <= until
+                counted += len(chunk) - chunk.count(None) if whole else _count_in(chunk, after, until)
             if last >= until:
                 break
         return counted
@@ -155,17 +160,6 @@ class Level:
             self.drop_chunk()
         self.live -= len(taken)
         return taken
-
-    @property
-    def first_position(self) -> int | None:
-        """The lowest position in here."""
-        found = [self.returned.first.position] if self.returned.chunks else []
-        for index, chunk in enumerate(self.chunks):
-            entry = next((entry for entry in islice(chunk, self.head if index == 0 else 0, None) if entry), None)
-            if entry is not None:
-                found.append(entry[0] if type(entry) is tuple else entry.position)  # type: ignore[union-attr]
-                break
-        return min(found, default=None)
 
     @property
     def last_position(self) -> int:

@@ -215,3 +215,4 @@ class Recovery:
             queue.backlog.load(priority, line.in_order())
             queue.added_count += line.count
         self._waiting.clear()
+        self._kernel.cursors.on_restored()
