@@ -8,7 +8,7 @@ from ._catalog import Catalog, split_fqqn
 from ._consumer import Consumer, ConsumerPort
 from ._credit import UNLIMITED_CREDIT, ByteCredit, CountCredit, Credit
 from ._cursors import CursorRefused, Cursors, Pin, Reading, Standing
-from ._definitions import AddressDefinition, CursorDefinition, QueueDefinition
+from ._definitions import SERVICES_ADDRESS, AddressDefinition, CursorDefinition, QueueDefinition
 from ._duplicate_ids import DuplicateId
 from ._events import Events
 from ._kernel import Kernel
@@ -25,6 +25,7 @@ from ._valve import Valve
 from ._views import AddressView, QueueRequest, QueueView
 
 __all__ = [
+    "SERVICES_ADDRESS",
     "UNLIMITED_CREDIT",
     "Address",
     "AddressDefinition",
