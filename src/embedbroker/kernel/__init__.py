@@ -8,7 +8,7 @@ from ._catalog import Catalog, split_fqqn
 from ._consumer import Consumer, ConsumerPort
 from ._credit import UNLIMITED_CREDIT, ByteCredit, CountCredit, Credit
 from ._cursors import CursorRefused, Cursors, Pin, Reading, Standing
-from ._definitions import SERVICES_ADDRESS, AddressDefinition, CursorDefinition, QueueDefinition
+from ._definitions import SERVICES_ADDRESS, AddressDefinition, CursorDefinition, CursorRemoved, QueueDefinition
 from ._duplicate_ids import DuplicateId
 from ._events import Events
 from ._kernel import Kernel
@@ -19,7 +19,7 @@ from ._refusal import Refused, Scope
 from ._selector import InvalidSelector, Selector, SelectorCache, parse_selector
 from ._session import Session
 from ._settlement import Settlement
-from ._store import MemoryStore, Store
+from ._store import Fact, MemoryStore, Store
 from ._transaction import Transaction, TransactionState
 from ._valve import Valve
 from ._views import AddressView, QueueRequest, QueueView
@@ -40,9 +40,11 @@ __all__ = [
     "Credit",
     "CursorDefinition",
     "CursorRefused",
+    "CursorRemoved",
     "Cursors",
     "DuplicateId",
     "Events",
+    "Fact",
     "HeuristicOutcome",
     "InvalidSelector",
     "Kernel",

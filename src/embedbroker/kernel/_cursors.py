@@ -43,7 +43,7 @@ from embedclient.errors import ErrorCode
 
 from ._backlog import Sealed
 from ._cursor import Cursor
-from ._definitions import CursorDefinition
+from ._definitions import CursorDefinition, CursorRemoved
 from ._refusal import Refused
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class Cursors:
         """A queue goes, or its cursor does."""
         if queue.cursor is not None:
             if queue.durable:
-                self._kernel.store.remove_cursor(queue.cursor.definition.id)
+                self._kernel.store.note(CursorRemoved(queue.cursor.definition.id))
             queue.cursor = None
 
     # -- a restart ---------------------------------------------------------------------------------------------------
@@ -398,7 +398,7 @@ class Cursors:
     def _change(self, queue: Queue, cursor: Cursor, definition: CursorDefinition) -> None:
         cursor.definition = definition
         if queue.durable:
-            self._kernel.store.add_cursor(definition)
+            self._kernel.store.note(definition)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
-__all__ = ["SERVICES_ADDRESS", "AddressDefinition", "CursorDefinition", "QueueDefinition"]
+__all__ = ["SERVICES_ADDRESS", "AddressDefinition", "CursorDefinition", "CursorRemoved", "QueueDefinition"]
 
 SERVICES_ADDRESS = "embedbroker.services"
 """What is sent there the broker takes itself. No queue is made on it, so another broker has nothing of this name."""
@@ -69,3 +69,10 @@ class CursorDefinition:
     rows: int = 0
     owner: str = ""
     lease_ms: int = 0
+
+
+@frozen
+class CursorRemoved:
+    """A cursor is gone, and all that it acknowledged has left."""
+
+    id: int

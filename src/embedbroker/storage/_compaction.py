@@ -44,6 +44,7 @@ _REMOVED = {
     RecordKind.REMOVE_ADDRESS: RecordKind.ADDRESS,
     RecordKind.REMOVE_QUEUE: RecordKind.QUEUE,
     RecordKind.FORGET_OUTCOME: RecordKind.HEURISTIC_OUTCOME,
+    RecordKind.REMOVE_CURSOR: RecordKind.CURSOR,
 }
 _SIZE_AND_KIND = Struct("<IB")
 
@@ -283,6 +284,8 @@ class Compaction:
     def _needs_definition(self, kind: RecordKind, data: bytes, position: int, size: int, segment: Segment) -> bool:
         if kind is RecordKind.HEURISTIC_OUTCOME:
             identifier = codec.decode_outcome(data, position, size).transaction_id
+        elif kind is RecordKind.CURSOR:
+            identifier = codec.decode_cursor(data, position, size)[0].id
         elif kind is RecordKind.ADDRESS:
             identifier = codec.decode_address(data, position, size)[0].id
         else:

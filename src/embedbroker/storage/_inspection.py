@@ -222,7 +222,7 @@ def _ids_in(replay: Replay) -> Iterator[int]:
         _, _, _, _, _, _, _, *tail = stored
         yield max(tail[1::2], default=0) + 1
     yield from (identifier + 1 for identifier in (*replay.queues, *replay.addresses))
-    yield from (identifier + 1 for identifier in (*replay.transaction_ids, *replay.outcomes))
+    yield from (identifier + 1 for identifier in (*replay.transaction_ids, *replay.outcomes, *replay.cursors))
     yield from (number + 1 for values in replay.duplicate_ids.values() for number in values)
 
 
@@ -281,7 +281,7 @@ def _describe(data: bytes, position: int, size: int, kind: int) -> str:
             return f"transaction {TRANSACTION.unpack_from(data, position)[4]}{': ' + places if places else ''}"
         case RecordKind.FORGET_OUTCOME:
             return f"transaction {codec.IDENTIFIER.unpack_from(data, position)[4]}"
-        case RecordKind.ADDRESS | RecordKind.QUEUE:
+        case RecordKind.ADDRESS | RecordKind.QUEUE | RecordKind.CURSOR:
             return data[position + PREFIX.size : position + size].decode(errors="replace")
         case RecordKind.SEGMENT_START:
             id_limit, extents = codec.decode_segment_start(data, position, size)
@@ -289,7 +289,13 @@ def _describe(data: bytes, position: int, size: int, kind: int) -> str:
             return f"ids below {id_limit} used; segments before: {files or 'none'}"
         case RecordKind.SEGMENTS_DROPPED:
             return ", ".join([f"{first}-{last}" for first, last in codec.decode_dropped(data, position, size)])
-        case RecordKind.REMOVE_ADDRESS | RecordKind.REMOVE_QUEUE | RecordKind.RESERVE_IDS | RecordKind.SEAL:
+        case (
+            RecordKind.REMOVE_ADDRESS
+            | RecordKind.REMOVE_QUEUE
+            | RecordKind.REMOVE_CURSOR
+            | RecordKind.RESERVE_IDS
+            | RecordKind.SEAL
+        ):
             return str(codec.IDENTIFIER.unpack_from(data, position)[4])
         case _:
             return data[position + PREFIX.size : position + size].hex()

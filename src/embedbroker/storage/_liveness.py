@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from typing import assert_never
 
 from attrs import Factory, define
 
-from embedbroker.kernel import DuplicateId
+from embedbroker.kernel import CursorDefinition, CursorRemoved, DuplicateId, Fact
 
 from ._record_codec import RecordKind
 from ._segments import Placement, Segment
@@ -138,6 +139,16 @@ class Liveness:
             transaction.over, transaction.acknowledgements = transaction.acknowledgements, []
             self._settle_later(transaction)
 
+    def note(self, fact: Fact, segment: Segment) -> None:
+        """Something rare."""
+        match fact:
+            case CursorDefinition():
+                self.define(RecordKind.CURSOR, fact.id, segment)
+            case CursorRemoved():
+                self.remove(RecordKind.CURSOR, fact.id, segment, ())
+            case _:
+                assert_never(fact)
+
     def settle(self, limit: int) -> None:
         """Take up to ``limit`` messages off the index that large transactions ended; free what those leave as it is."""
         while self.unsettled and limit > 0:
@@ -163,6 +174,8 @@ class Liveness:
         if history:
             history[-1].pins -= 1
         if not history or history[-1] is not segment:
+            # What changes with each batch of a reader would be in all segments there ever were.
+            history[:] = [earlier for earlier in history if not earlier.gone]
             history.append(segment)
         segment.pins += 1
 

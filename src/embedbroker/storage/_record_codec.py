@@ -45,12 +45,16 @@ import json
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from struct import Struct
+from typing import assert_never
 
 from attrs import asdict, fields
 
 from embedbroker.kernel import (
     AddressDefinition,
+    CursorDefinition,
+    CursorRemoved,
     DuplicateId,
+    Fact,
     HeuristicOutcome,
     QueueDefinition,
     xid_bytes,
@@ -71,6 +75,7 @@ __all__ = [
     "UPDATE_DELIVERY_COUNT",
     "RecordKind",
     "decode_address",
+    "decode_cursor",
     "decode_dropped",
     "decode_duplicate_id",
     "decode_outcome",
@@ -81,6 +86,7 @@ __all__ = [
     "encode_definition",
     "encode_dropped",
     "encode_duplicate_id",
+    "encode_fact",
     "encode_id",
     "encode_outcome",
     "encode_prepare",
@@ -111,7 +117,16 @@ class RecordKind(IntEnum):
     DUPLICATE_ID = 15
     HEURISTIC_OUTCOME = 16
     FORGET_OUTCOME = 17
+    # 18 to 20 are of markers and commit sets.
+    CURSOR = 21
+    REMOVE_CURSOR = 22
 
+
+_KINDS = {
+    AddressDefinition: RecordKind.ADDRESS,
+    QueueDefinition: RecordKind.QUEUE,
+    CursorDefinition: RecordKind.CURSOR,
+}
 
 SKIPPABLE = 0x80
 DURABLE = 0x01
@@ -126,7 +141,8 @@ UPDATE_DELIVERY_COUNT = Struct("<IBBHqqI")  # message id, queue id, count
 DUPLICATE_ID = Struct("<IBBHqqq")  # number, address id, transaction id; the id follows
 TRANSACTION = Struct("<IBBHq")  # PREPARE (xid bytes follow), COMMIT (pairs follow), ROLLBACK: transaction id
 OUTCOME = Struct("<IBBHqB")  # transaction id, whether it was committed; xid bytes follow
-# REMOVE_ADDRESS, REMOVE_QUEUE: id; FORGET_OUTCOME: transaction id; RESERVE_IDS: limit; SEAL: wall time in Unix ms
+# REMOVE_ADDRESS, REMOVE_QUEUE, REMOVE_CURSOR: id
+# FORGET_OUTCOME: transaction id; RESERVE_IDS: limit; SEAL: wall time in Unix ms
 IDENTIFIER = Struct("<IBBHq")
 SEGMENT_START = Struct("<IBBHq")  # id limit; extents follow
 EXTENT = Struct("<QQQ")  # first generation, last generation, last batch number of a segment file
@@ -179,13 +195,24 @@ def decode_outcome(data: bytes, start: int, size: int) -> HeuristicOutcome:
 
 
 def encode_id(kind: RecordKind, value: int) -> bytes:
-    """REMOVE_ADDRESS, REMOVE_QUEUE, FORGET_OUTCOME, RESERVE_IDS and SEAL: one number."""
+    """REMOVE_ADDRESS, REMOVE_QUEUE, REMOVE_CURSOR, FORGET_OUTCOME, RESERVE_IDS and SEAL: one number."""
     return IDENTIFIER.pack(IDENTIFIER.size, kind, 0, 0, value)
 
 
-def encode_definition(definition: AddressDefinition | QueueDefinition) -> bytes:
-    """ADDRESS and QUEUE: UTF-8 JSON, an object of the definition's fields. Rare, so readable beats compact."""
-    kind = RecordKind.ADDRESS if isinstance(definition, AddressDefinition) else RecordKind.QUEUE
+def encode_fact(fact: Fact) -> bytes:
+    """What `Store.note` was given."""
+    match fact:
+        case CursorDefinition():
+            return encode_definition(fact)
+        case CursorRemoved():
+            return encode_id(RecordKind.REMOVE_CURSOR, fact.id)
+        case _:
+            assert_never(fact)
+
+
+def encode_definition(definition: AddressDefinition | QueueDefinition | CursorDefinition) -> bytes:
+    """ADDRESS, QUEUE and CURSOR: UTF-8 JSON, an object of the definition's fields. Rare, so readable beats compact."""
+    kind = _KINDS[type(definition)]
     # Names come from peers that count in UTF-16 units: half a surrogate pair is a name, and json.loads takes it back.
     text = json.dumps(asdict(definition), ensure_ascii=False, separators=(",", ":"))
     payload = text.encode("utf-8", "surrogatepass")
@@ -235,8 +262,14 @@ def decode_queue(data: bytes, start: int, size: int) -> tuple[QueueDefinition, l
     return QueueDefinition(**known), unknown  # type: ignore[arg-type]  # the record holds what asdict gave
 
 
+def decode_cursor(data: bytes, start: int, size: int) -> tuple[CursorDefinition, list[str]]:
+    """The definition in a CURSOR record, and the names of fields this version does not know."""
+    known, unknown = _fields_of(CursorDefinition, data, start, size)
+    return CursorDefinition(**known), unknown  # type: ignore[arg-type]  # the record holds what asdict gave
+
+
 def _fields_of(
-    kind: type[AddressDefinition] | type[QueueDefinition], data: bytes, start: int, size: int
+    kind: type[AddressDefinition] | type[QueueDefinition] | type[CursorDefinition], data: bytes, start: int, size: int
 ) -> tuple[dict[str, object], list[str]]:
     payload: dict[str, object] = json.loads(data[start + PREFIX.size : start + size])
     names = {attribute.name for attribute in fields(kind)}

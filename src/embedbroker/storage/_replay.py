@@ -12,7 +12,14 @@ from collections.abc import Generator, Iterable, Iterator
 
 from attrs import Factory, define
 
-from embedbroker.kernel import AddressDefinition, DuplicateId, HeuristicOutcome, QueueDefinition
+from embedbroker.kernel import (
+    AddressDefinition,
+    CursorDefinition,
+    CursorRemoved,
+    DuplicateId,
+    HeuristicOutcome,
+    QueueDefinition,
+)
 
 from . import _record_codec as codec
 from ._liveness import Liveness
@@ -54,6 +61,7 @@ class Replay:
     queues: dict[int, QueueDefinition] = Factory(dict)
     # By transaction id, decisions about prepared transactions.
     outcomes: dict[int, HeuristicOutcome] = Factory(dict)
+    cursors: dict[int, CursorDefinition] = Factory(dict)
     # By address, each address' in the order in which they came into force.
     duplicate_ids: dict[int, dict[int, bytes]] = Factory(dict)
     id_limit: int = 0
@@ -169,6 +177,8 @@ class Replay:
             tuple(self.queues.values()),
             tuple(prepared),
             tuple(self.outcomes.values()),
+            # Of a queue whose definition cannot be read there is nothing left to look at.
+            tuple([cursor for cursor in self.cursors.values() if cursor.queue_id in self.queues]),
             self.id_limit,
             tuple(self.notes),
             self.messages,
@@ -207,6 +217,14 @@ class Replay:
                 identifier = codec.IDENTIFIER.unpack_from(data, position)[4]
                 self.outcomes.pop(identifier, None)
                 self.liveness.remove(RecordKind.HEURISTIC_OUTCOME, identifier, segment, ())
+            case RecordKind.CURSOR:
+                cursor, _unknown = codec.decode_cursor(data, position, size)
+                self.cursors[cursor.id] = cursor
+                self.liveness.note(cursor, segment)
+            case RecordKind.REMOVE_CURSOR:
+                identifier = codec.IDENTIFIER.unpack_from(data, position)[4]
+                self.cursors.pop(identifier, None)
+                self.liveness.note(CursorRemoved(identifier), segment)
             case RecordKind.REMOVE_ADDRESS:
                 identifier = codec.IDENTIFIER.unpack_from(data, position)[4]
                 self.addresses.pop(identifier, None)

@@ -14,7 +14,15 @@ from zlib import crc32
 
 from attrs import Factory, define, frozen
 
-from embedbroker.kernel import AddressDefinition, DuplicateId, HeuristicOutcome, QueueDefinition
+from embedbroker.kernel import (
+    AddressDefinition,
+    CursorDefinition,
+    CursorRemoved,
+    DuplicateId,
+    Fact,
+    HeuristicOutcome,
+    QueueDefinition,
+)
 from embedbroker.storage import (
     DiskFault,
     DiskWork,
@@ -70,6 +78,7 @@ class ModelState:
     # By address, in the order in which they came into force; those that were forgotten are let go of lazily.
     duplicate_ids: dict[int, list[DuplicateId]] = Factory(dict)
     forgotten: set[int] = Factory(set)
+    cursors: dict[int, CursorDefinition] = Factory(dict)
     id_limit: int = 0
 
     def apply(self, call: Call) -> None:
@@ -137,6 +146,13 @@ class ModelState:
     def remove_outcome(self, transaction_id: int) -> None:
         del self.outcomes[transaction_id]
 
+    def note(self, fact: Fact) -> None:
+        match fact:
+            case CursorDefinition():
+                self.cursors[fact.id] = fact
+            case CursorRemoved():
+                del self.cursors[fact.id]
+
     def add_address(self, definition: AddressDefinition) -> None:
         self.addresses[definition.id] = definition
 
@@ -177,6 +193,7 @@ class ModelState:
                 for transaction_id, xid in self.prepared.items()
             },
             "outcomes": self.outcomes,
+            "cursors": {number: each for number, each in self.cursors.items() if each.queue_id in self.queues},
             "id_limit": self.id_limit,
             "duplicate_ids": {
                 address_id: left
@@ -261,6 +278,7 @@ def picture_of(recovered: RecoveredState, forgotten: Set[int] = frozenset()) -> 
             )
             for each in recovered.transactions
         },
+        "cursors": {cursor.id: cursor for cursor in recovered.cursors},
         "outcomes": {outcome.transaction_id: outcome for outcome in recovered.outcomes},
         "id_limit": recovered.id_limit,
         "duplicate_ids": duplicate_ids,

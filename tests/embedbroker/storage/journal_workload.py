@@ -5,9 +5,16 @@ from __future__ import annotations
 from copy import deepcopy
 from random import Random
 
-from attrs import Factory, define
+from attrs import Factory, define, evolve
 
-from embedbroker.kernel import AddressDefinition, DuplicateId, HeuristicOutcome, QueueDefinition
+from embedbroker.kernel import (
+    AddressDefinition,
+    CursorDefinition,
+    CursorRemoved,
+    DuplicateId,
+    HeuristicOutcome,
+    QueueDefinition,
+)
 from embedclient.model import Xid
 from tests.embedbroker.storage.journal_model import Call, ModelState, StoredMessage
 
@@ -26,6 +33,8 @@ class Workload:
     open: list[int] = Factory(list)
     # Whether somebody decides prepared transactions in place of their managers.
     decides: bool = False
+    # Whether somebody reads with cursors.
+    reads: bool = False
 
     @classmethod
     def on(cls, random: Random, state: ModelState) -> Workload:
@@ -53,6 +62,7 @@ class Workload:
             (2, self._add_queue),
             (1, self._remove_queue),
             (1, self._change),
+            *([(3, self._move_cursor), (1, self._remove_cursor)] if self.reads else ()),
             *([(2, self._decide), (1, self._forget_outcome)] if self.decides else ()),
         ]
         while True:
@@ -192,6 +202,21 @@ class Workload:
     def _forget_outcome(self) -> Call | None:
         outcomes = list(self.state.outcomes)
         return ("remove_outcome", (self.random.choice(outcomes),)) if len(outcomes) > 1 else None
+
+    def _move_cursor(self) -> Call | None:
+        """A reader comes, or goes on."""
+        cursors = list(self.state.cursors.values())
+        if cursors and (len(cursors) > 2 or self.random.random() < 0.8):
+            cursor = self.random.choice(cursors)
+            return "note", (evolve(cursor, position=cursor.end, end=self._take_id(), rows=self.random.randrange(9)),)
+        queues = list(self.state.queues)
+        if not queues:
+            return None
+        return "note", (CursorDefinition(self._take_id(), self.random.choice(queues), "reader \ud800", owner="me"),)
+
+    def _remove_cursor(self) -> Call | None:
+        cursors = list(self.state.cursors)
+        return ("note", (CursorRemoved(self.random.choice(cursors)),)) if cursors else None
 
     def _add_queue(self) -> Call | None:
         if len(self.state.queues) >= 6:

@@ -69,6 +69,7 @@ def count_moment(recorded: RecordedJournal, state: ModelState, hits: Counter[str
     hits["records not synced"] += journal.point() != journal.reached
     hits["open transaction"] += bool(state.transactions)
     hits["decision"] += bool(state.outcomes)
+    hits["cursor"] += bool(state.cursors)
     hits["prepared transaction"] += bool(state.prepared)
     writing = recorded.under_way.get(Lane.JOURNAL)
     hits["segment switch"] += writing is not None and any(
@@ -88,7 +89,7 @@ def replaced_by(first: int, last: int) -> list[str]:
     return [f"segment-{generation:010}.journal" for generation in range(first, last + 1) if first != last]
 
 
-def live(seed: int, disk: SimulatedDisk, *, decides: bool = False) -> Counter[str]:
+def live(seed: int, disk: SimulatedDisk, *, decides: bool = False, reads: bool = False) -> Counter[str]:
     """One directory through several lives; returns how often interesting moments were hit."""
     random = Random(seed)
     previous: RecordedJournal | None = None
@@ -101,7 +102,7 @@ def live(seed: int, disk: SimulatedDisk, *, decides: bool = False) -> Counter[st
         state = previous.check_recovered(journal.recovered) if previous else ModelState()
         previous = recorded = RecordedJournal(disk, SMALL, state, journal=journal)
         workload = Workload.on(random, state)
-        workload.decides = decides
+        workload.decides, workload.reads = decides, reads
         held: Lane | None = None
         for _ in range(random.choice((5, 40, 130, 340))):
             name, arguments = workload.call()
@@ -138,6 +139,13 @@ def test_decisions_about_prepared_transactions_are_lost_in_no_crash() -> None:
     for seed in range(2000, 2000 + CASES):
         hits += live(seed, SimulatedDisk(), decides=True)
     assert hits["decision"] >= 50, hits
+
+
+def test_places_of_readers_are_lost_in_no_crash() -> None:
+    hits: Counter[str] = Counter()
+    for seed in range(3000, 3000 + CASES):
+        hits += live(seed, SimulatedDisk(), reads=True)
+    assert hits["cursor"] >= 50, hits
 
 
 def test_nothing_confirmed_is_lost_in_any_crash_of_a_real_disk(tmp_path: Path) -> None:

@@ -254,6 +254,8 @@ def test_kinds_keep_their_numbers() -> None:
         ("DUPLICATE_ID", 15),
         ("HEURISTIC_OUTCOME", 16),
         ("FORGET_OUTCOME", 17),
+        ("CURSOR", 21),
+        ("REMOVE_CURSOR", 22),
     ]
 
 
