@@ -5,6 +5,7 @@ from ._backlog import Reference, Restore
 from ._branch import Branch, HeuristicOutcome, XaRefused, xid_bytes, xid_of
 from ._branches import BranchTable, name_of
 from ._catalog import Catalog, split_fqqn
+from ._commit_set import COMMIT_SET_BRANCHES_MAX, BranchMissing, CommitSet, SetDone
 from ._consumer import Consumer, ConsumerPort
 from ._credit import UNLIMITED_CREDIT, ByteCredit, CountCredit, Credit
 from ._cursors import CursorRefused, Cursors, Pin, Reading, Standing
@@ -12,6 +13,7 @@ from ._definitions import SERVICES_ADDRESS, AddressDefinition, CursorDefinition,
 from ._duplicate_ids import DuplicateId
 from ._events import Events
 from ._kernel import Kernel
+from ._marker import MARKER_NAME_BYTES_MAX, MARKERS_MAX, Marker, MarkerMoved, MarkerRemoved
 from ._outcome import Outcome
 from ._queue import Queue
 from ._recovery import Recovery, StoredMessage, StoredTransaction
@@ -25,15 +27,20 @@ from ._valve import Valve
 from ._views import AddressView, QueueRequest, QueueView
 
 __all__ = [
+    "COMMIT_SET_BRANCHES_MAX",
+    "MARKERS_MAX",
+    "MARKER_NAME_BYTES_MAX",
     "SERVICES_ADDRESS",
     "UNLIMITED_CREDIT",
     "Address",
     "AddressDefinition",
     "AddressView",
     "Branch",
+    "BranchMissing",
     "BranchTable",
     "ByteCredit",
     "Catalog",
+    "CommitSet",
     "Consumer",
     "ConsumerPort",
     "CountCredit",
@@ -48,6 +55,9 @@ __all__ = [
     "HeuristicOutcome",
     "InvalidSelector",
     "Kernel",
+    "Marker",
+    "MarkerMoved",
+    "MarkerRemoved",
     "MemoryStore",
     "Outcome",
     "Pin",
@@ -64,6 +74,7 @@ __all__ = [
     "Selector",
     "SelectorCache",
     "Session",
+    "SetDone",
     "Settlement",
     "Standing",
     "Store",

@@ -34,6 +34,7 @@ class Restoration:
             kernel.catalog.restore_address(address)
         for queue in recovered.queues:
             kernel.catalog.restore_queue(queue)
+        kernel.markers.restore(recovered.markers)
         queues = {queue.id: queue for queue in kernel.catalog.queues.values()}
         for cursor in recovered.cursors:
             kernel.cursors.restore(cursor, queues[cursor.queue_id])

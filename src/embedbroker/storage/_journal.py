@@ -330,7 +330,7 @@ class Journal:
                 self._recovery_work = self._number_work()
                 work.append(DiskWork(Lane.JOURNAL, self._recovery_work, operations))
             return work
-        if self._liveness.unsettled:
+        if self._liveness.has_unsettled:
             self._liveness.settle(_SETTLED_PER_CALL)
         if self._writing is None and (self._parts or self._gathered):
             if state is _READY:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import assert_never
 
 from attrs import Factory, define
 
@@ -113,7 +112,7 @@ class LaggingStore:
             case CursorRemoved():
                 self._note("no cursor", fact.id)
             case _:
-                assert_never(fact)
+                self._note("fact", fact)
 
     def reserve_ids(self, limit: int) -> None:
         self._note("ids", limit)
