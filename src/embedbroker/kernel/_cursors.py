@@ -86,7 +86,8 @@ class Standing:
 class Pin:
     """``(start, end]`` is pinned: ``rows`` messages of together ``size_bytes``.
 
-    ``lost`` messages were pinned before, and are gone without having been acknowledged.
+    ``lost`` messages were pinned before, and are gone without having been acknowledged. The same is said to whoever
+    pins from the same start once more.
     """
 
     end: int
@@ -354,6 +355,9 @@ class Cursors:
             finished(_outside("start", start, before))
             return
         lost = max(before.rows - queue.backlog.count(before.position, before.end), 0)
+        if before.lost_start == start:
+            # It was said before, and is asked for again: the answer may have been lost, too.
+            lost += before.lost
         self._advance(queue, cursor, start)
         walk = self._pin(queue, cursor, start, lost, finished, rows_max or math.inf, bytes_max or math.inf)
         if min(queue.backlog.size, rows_max or math.inf) > _PORTION:
@@ -390,7 +394,7 @@ class Cursors:
         else:
             end = max(end, cursor.definition.end)
             present = backlog.count(cursor.definition.position, end)
-            definition = evolve(cursor.definition, end=end, rows=present)
+            definition = evolve(cursor.definition, end=end, rows=present, lost=lost, lost_start=start if lost else 0)
             if definition != cursor.definition:
                 self._change(queue, cursor, definition)
             finished(Pin(end, backlog.count(start, end), size, lost))

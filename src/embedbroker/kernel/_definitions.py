@@ -58,7 +58,7 @@ class CursorDefinition:
 
     Everything up to ``position`` is acknowledged, and ``(position, end]`` is pinned: ``rows`` messages were there when
     that was last said. ``owner`` is whose lease it is, empty when it was given back; it counts ``lease_ms``
-    milliseconds from its last use.
+    milliseconds from its last use. ``lost`` is what the latest pin from ``lost_start`` found to be gone.
     """
 
     id: int
@@ -69,6 +69,8 @@ class CursorDefinition:
     rows: int = 0
     owner: str = ""
     lease_ms: int = 0
+    lost: int = 0
+    lost_start: int = 0
 
 
 @frozen
