@@ -127,6 +127,10 @@ class Moment(IntEnum):
     REPLACED_UNNOTICED = 84
     ONE_SURVIVED_PARTITION = 85
     CRASH_WHILE_VOTING = 86
+    # Of readers with cursors.
+    RANGE_READ_AGAIN = 87
+    LEASE_LOST = 88
+    CURSOR_TAKEN_OVER = 89
 
 
 @define(eq=False)
