@@ -1,7 +1,7 @@
 """What reading and acknowledging with a cursor costs a broker: CPU per row, without sockets and disk.
 
-Run ``python -m benchmarks.cursor_rows [rows]``. The steps of one node are timed, with a journal whose disk is simulated;
-what the client does with the rows is not in it.
+Run ``python -m benchmarks.cursor_rows [rows]``. The steps of one node are timed, with a journal whose disk is
+simulated; what the client does with the rows is not in it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Simulated readers of a queue: they pin a range with a cursor, read it, read it again, and acknowledge it.
 
 Several of them take turns, as one program does that is started again while its predecessor still runs: the lease
-decides. What they share is a note of how far the work is, as such a program keeps it elsewhere, in the same transaction as what
-it does with the messages. The checks are here: nothing is skipped, nothing comes in two ranges, and
-whoever reads a range finds in it what everybody found before.
+decides. What they share is a note of how far the work is, as such a program keeps it elsewhere, in the same transaction
+as what it does with the messages. The checks are here: nothing is skipped, nothing comes in two ranges, and whoever
+reads a range finds in it what everybody found before.
 """
 
 from __future__ import annotations
@@ -147,6 +147,9 @@ class CursorReader:
         status, body = yield from self._ask("cursor.open", lease_ms=self.lease_ms, take_over=takes_over)
         if status != "ok":
             raise _Lost(f"{status}: {body['text']}")
+        if scene.phase not in (Phase.WORK, Phase.DRAIN):
+            place.is_removed = False  # what the other one has removed may have been made once more
+            raise _Lost("the work is over")
         scene.hits[Moment.CURSOR_TAKEN_OVER] += takes_over
         if body["end"] < place.position:
             scene.fail(f"{self.name}: the pinned end is {body['end']}, the work is done up to {place.position}")
