@@ -44,11 +44,11 @@ def test_a_query_says_that_the_address_is_there_before_anybody_asked_for_anythin
     assert not answer.auto_create_queues and not answer.auto_create_addresses
 
 
-def test_a_query_says_that_no_queue_is_there_and_none_would_be_made(peer: Peer) -> None:
+def test_a_query_says_that_jms_clients_can_send_there_as_to_a_queue(peer: Peer) -> None:
     peer.send(SessionQueueQuery(ADDRESS))
     (answer,) = peer.clear()
     assert isinstance(answer, SessionQueueQueryResponseV3)
-    assert not answer.exists and not answer.auto_create_queues
+    assert answer.exists and answer.routing_type == 1 and not answer.auto_create_queues
 
 
 def test_capabilities_name_the_broker_and_what_can_be_asked_for(asker: Asker) -> None:
