@@ -131,6 +131,10 @@ class Moment(IntEnum):
     SET_COMMITTED = 87
     SET_REPLAYED = 88
     SET_IN_DOUBT = 89
+    # Of readers with cursors.
+    RANGE_READ_AGAIN = 90
+    LEASE_LOST = 91
+    CURSOR_TAKEN_OVER = 92
 
 
 @define(eq=False)
