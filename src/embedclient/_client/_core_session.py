@@ -16,12 +16,13 @@ from embedclient._client._endings import Endings
 from embedclient._client._inbox import CLOSE_TIMEOUT_S, Inbox, OneTask, post
 from embedclient._client._opening import Opening
 from embedclient._client._ownership import own
+from embedclient._client._send_many import post_all
 from embedclient._client._xa_resource import XAResource, xa_resource_of
 from embedclient.agent import AddressState, Call, Delivery, QueueAttributes, QueueState
 from embedclient.agent import Consumer as AgentConsumer
 from embedclient.agent import Producer as AgentProducer
 from embedclient.agent import Session as AgentSession
-from embedclient.errors import ConnectionClosedException, IllegalStateException
+from embedclient.errors import ConnectionClosedException, IllegalStateException, JMSException
 from embedclient.model import Properties, RoutingType, selector_text
 
 T = TypeVar("T")
@@ -114,6 +115,22 @@ class ClientProducer:
         Raises: what `MessageProducer.send` does.
         """
         await post(self._edge, self._one_task, self._agent_producer, message.encoded(address or self.address))
+
+    async def send_encoded(
+        self, messages: Sequence[bytearray], *, confirmed: bool = False, timeout: float | None = None
+    ) -> list[tuple[int, JMSException]]:
+        """Send many messages that are encoded already, in order. Returns what was refused: index and error.
+
+        Each is a message as the CORE protocol writes it, from the end of its body to its properties. They are kept.
+        Waits for credits and for room in the output. With `confirmed` it also waits for the broker's answer to each
+        message (with a confirmation window, see `send_nowait`); otherwise a refusal by the broker is told by the end of
+        the transaction. `timeout` is how long the broker may keep one message waiting, in seconds; None: for ever.
+
+        Raises:
+            ConnectionTimedOutException: the broker gave no credit, or no answer, in that time.
+            MessageFormatException: one of them is no such message; those before it were sent.
+        """
+        return await post_all(self._edge, self._one_task, self._agent_producer, messages, confirmed, timeout)
 
     async def close(self) -> None:
         """Closing twice is fine."""

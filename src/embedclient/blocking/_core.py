@@ -14,6 +14,7 @@ from embedclient._client import ClientMessage
 from embedclient.agent import AddressState, LocatorSettings, QueueAttributes, QueueState
 from embedclient.blocking._portal import Portal
 from embedclient.blocking._xa_resource import XAResource
+from embedclient.errors import JMSException
 from embedclient.model import Properties, RoutingType, TransportConfiguration
 
 
@@ -249,6 +250,22 @@ class ClientProducer:
         Raises: what `MessageProducer.send` does.
         """
         self._portal.call(self._inner.send, message, address=address)
+
+    def send_encoded(
+        self, messages: Sequence[bytearray], *, confirmed: bool = False, timeout: float | None = None
+    ) -> list[tuple[int, JMSException]]:
+        """Send many messages that are encoded already, in order. Returns what was refused: index and error.
+
+        Each is a message as the CORE protocol writes it, from the end of its body to its properties. They are kept.
+        Waits for credits and for room in the output. With `confirmed` it also waits for the broker's answer to each
+        message (with a confirmation window, see `send_nowait`); otherwise a refusal by the broker is told by the end of
+        the transaction. `timeout` is how long the broker may keep one message waiting, in seconds; None: for ever.
+
+        Raises:
+            ConnectionTimedOutException: the broker gave no credit, or no answer, in that time.
+            MessageFormatException: one of them is no such message; those before it were sent.
+        """
+        return self._portal.call(self._inner.send_encoded, messages, confirmed=confirmed, timeout=timeout)
 
     def close(self) -> None:
         """Closing twice is fine."""
