@@ -312,6 +312,22 @@ class ClientConsumer:
         message = self._portal.call(self._inner.receive_nowait)
         return None if message is None else self._portal.message(message)
 
+    def receive_encoded(
+        self, messages_max: int = 1000, *, bytes_max: int = 1048576, timeout: float | None = None
+    ) -> list[tuple[bytearray, int]]:
+        """Messages as they are encoded, with their delivery counts: what is there now, in one call.
+
+        The broker is asked when nothing is buffered, so an empty list means that it has none for this consumer; with a
+        `timeout` in seconds this waits for the first one. Ends at `messages_max`, or when `bytes_max` is reached.
+
+        Raises: what `receive` does.
+        """
+        return self._portal.call(self._inner.receive_encoded, messages_max, bytes_max=bytes_max, timeout=timeout)
+
+    def acknowledge_received(self) -> None:
+        """Acknowledge everything that this consumer has received. In a transacted session the commit makes it final."""
+        self._portal.call(self._inner.acknowledge_received)
+
     def close(self) -> None:
         """Stop receiving. Unacknowledged messages go back to the queue. Closing twice is fine."""
         self._portal.close_part(self._inner.close)
