@@ -101,9 +101,9 @@ class CursorSource:
                 self._acknowledge(queue, before.until)
                 ranges[queue] = before.ended()
                 continue
-            found, size = self._pinned(
-                queue, before.until, rows_left and max(1, rows_left // left), bytes_left and max(1, bytes_left // left)
-            )
+            rows_share = max(1, rows_left // left) if rows_max else 0
+            bytes_share = max(1, bytes_left // left) if bytes_max else 0
+            found, size = self._pinned(queue, before.until, rows_share, bytes_share)
             ranges[queue] = found
             rows_left, bytes_left = rows_left - found.rows, bytes_left - size
         is_new = any(each.until > each.after for each in ranges.values())
@@ -209,8 +209,7 @@ class CursorSource:
         return self._services.ask("cursor.split", queue=queue, cursor=CURSOR, after=after, until=until, parts=1)
 
     def _pin(self, queue: str, start: int, rows_max: int, bytes_max: int) -> tuple[int, int, int, int]:
-        fields = {"queue": queue, "cursor": CURSOR, "owner": self._owner}
-        found = self._held(queue, "cursor.pin", **fields, start=start, max_rows=rows_max, max_bytes=bytes_max)
+        found = self._held(queue, "cursor.pin", start=start, max_rows=rows_max, max_bytes=bytes_max)
         self._positions[queue] = start
         return _number(found, "end"), _number(found, "rows"), _number(found, "bytes"), _number(found, "lost")
 
@@ -225,11 +224,12 @@ class CursorSource:
 
     def _acknowledge(self, queue: str, until: int) -> None:
         if self._open(queue, until) < until:
-            fields = {"queue": queue, "cursor": CURSOR, "owner": self._owner}
-            self._positions[queue] = _number(self._held(queue, "cursor.acknowledge", **fields, until=until), "position")
+            found = self._held(queue, "cursor.acknowledge", until=until)
+            self._positions[queue] = _number(found, "position")
 
-    def _held(self, queue: str, operation: str, **fields: object) -> Mapping[str, object]:
+    def _held(self, queue: str, operation: str, **numbers: int) -> Mapping[str, object]:
         """Ask as the owner of the lease. One that was lost is taken again where the loss of data may be passed over."""
+        fields = {"queue": queue, "cursor": CURSOR, "owner": self._owner, **numbers}
         try:
             return self._services.ask(operation, **fields)
         except ServiceRefused as refused:
