@@ -10,9 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from embedbroker.pipeline._cursor_source import CURSOR
 from embedbroker.pipeline._link import Link
 from embedbroker.pipeline._options import ConnectionOptions
-from embedbroker.pipeline._services import Services
+from embedbroker.pipeline._services import ServiceRefused, Services
 
-__all__ = ["Query", "acknowledged_up_to", "services_of"]
+__all__ = ["Query", "end_lease"]
 
 
 @frozen
@@ -55,14 +55,15 @@ class Query:
         return [body for _, _, body in self.rows()]
 
 
-def services_of(url: str) -> Services:
-    """The services of a broker, for a test that plays the part of another query."""
-    return Services(Link(ConnectionOptions(url)))
-
-
-def acknowledged_up_to(url: str, queue: str, owner: str) -> int:
-    """The position of the cursor, by opening it in the name of another query once its lease is over."""
-    found = services_of(url).ask("cursor.open", queue=queue, cursor=CURSOR, owner=owner, lease_ms=1, take_over=True)
-    position = found["position"]
-    assert isinstance(position, int)
-    return position
+def end_lease(url: str, queue: str) -> None:
+    """The lease on a queue is over at once, as if time had passed: it is given back in the name of its owner."""
+    link = Link(ConnectionOptions(url))
+    services = Services(link)
+    names = {"queue": queue, "cursor": CURSOR}
+    try:
+        services.ask("cursor.open", **names, owner="nobody", lease_ms=1)
+    except ServiceRefused as refused:
+        services.ask("cursor.release", **names, owner=refused.body["owner"])
+    finally:
+        services.close()
+        link.close()

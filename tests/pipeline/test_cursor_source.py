@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from embedbroker import ThreadedBroker
@@ -17,14 +15,6 @@ from embedclient.errors import JMSException
 from tests.pipeline.queues import create, fill, left_in, numbered
 
 QUERY = "a-query"
-
-
-@pytest.fixture(autouse=True)
-def _connections(broker: ThreadedBroker) -> Iterator[None]:
-    """Connections that the process shares end with the broker of the test."""
-    yield
-    for _, options in list(Link._shared):
-        Link.forget(options)
 
 
 def source(broker: ThreadedBroker, query: str = QUERY, **options: str) -> CursorSource:
@@ -92,9 +82,18 @@ def test_a_restart_reads_the_batch_again_that_was_under_way(broker: ThreadedBrok
         first.latest(end, 0, 0)
 
 
-def test_another_query_is_refused_while_the_lease_is_in_force(broker: ThreadedBroker) -> None:
+def test_another_query_waits_for_the_end_of_a_lease_that_nobody_renews(broker: ThreadedBroker) -> None:
     fill(broker.url, "orders", numbered("orders", range(3)))
-    source(broker).initial()
+    first = source(broker, leaseMs="1000")
+    first.initial()
+    first.close()
+    other = source(broker, "another")
+    assert bodies(broker, other, other.latest(other.initial(), 0, 0)) == expected(3)
+
+
+def test_another_query_is_refused_while_the_lease_is_renewed(broker: ThreadedBroker) -> None:
+    fill(broker.url, "orders", numbered("orders", range(3)))
+    source(broker, leaseMs="1000").initial()
     with pytest.raises(ServiceRefused, match="cursor 'spark' of queue 'orders' is 'a-query/") as refused:
         source(broker, "another").initial()
     assert refused.value.status == "held"

@@ -41,6 +41,7 @@ __all__ = ["CURSOR", "CursorPartition", "CursorSource", "DataLost", "read_range"
 CURSOR = "spark"
 READ_BYTES = 4 << 20
 _RENEWALS_PER_LEASE = 3
+_BEHIND_A_LEASE_S = 0.1
 _log = logging.getLogger("embedbroker.pipeline")
 
 
@@ -177,17 +178,28 @@ class CursorSource:
     def _open(self, queue: str, wanted: str | int = "earliest") -> int:
         """Hold the lease; the position up to which everything is acknowledged."""
         if queue not in self._positions:
-            fields = {"queue": queue, "cursor": CURSOR, "owner": self._owner, "lease_ms": self._options.lease_ms}
+            fields: dict[str, object] = {"queue": queue, "cursor": CURSOR, "owner": self._owner}
+            fields["lease_ms"] = self._options.lease_ms
+            fields["from"] = wanted
             try:
-                found = self._services.ask("cursor.open", **fields, **{"from": wanted})
+                found = self._services.ask("cursor.open", **fields)
             except ServiceRefused as refused:
-                # The run before of the same query: nobody else has its id.
-                if refused.status != "held" or not str(refused.body.get("owner")).startswith(f"{self._query}/"):
+                if refused.status != "held":
                     raise
-                found = self._services.ask("cursor.open", **fields, **{"from": wanted}, take_over=True)
+                # The run before of the same query has its id, and nobody else.
+                is_own = str(refused.body.get("owner")).startswith(f"{self._query}/")
+                if not is_own:
+                    self._outwait(queue, refused)
+                found = self._services.ask("cursor.open", **fields, take_over=is_own)
             self._positions[queue] = _number(found, "position")
             self._keep_renewing()
         return self._positions[queue]
+
+    def _outwait(self, queue: str, refused: ServiceRefused) -> None:
+        """Wait until a lease is over that nobody renews: of a query that died before it had noted its first offset."""
+        left_ms = _number(refused.body, "lease_ms")
+        _log.warning("queue %r: %s; this waits until the lease is over", queue, refused)
+        self._stopped.wait(left_ms / 1000 + _BEHIND_A_LEASE_S)
 
     def _pinned(self, queue: str, after: int, rows_max: int, bytes_max: int) -> tuple[Range, int]:
         """The next range of a queue, and its bytes."""
