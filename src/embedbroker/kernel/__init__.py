@@ -7,7 +7,7 @@ from ._branches import BranchTable, name_of
 from ._catalog import Catalog, split_fqqn
 from ._consumer import Consumer, ConsumerPort
 from ._credit import UNLIMITED_CREDIT, ByteCredit, CountCredit, Credit
-from ._definitions import AddressDefinition, QueueDefinition
+from ._definitions import SERVICES_ADDRESS, AddressDefinition, QueueDefinition
 from ._duplicate_ids import DuplicateId
 from ._events import Events
 from ._kernel import Kernel
@@ -24,6 +24,7 @@ from ._valve import Valve
 from ._views import AddressView, QueueRequest, QueueView
 
 __all__ = [
+    "SERVICES_ADDRESS",
     "UNLIMITED_CREDIT",
     "Address",
     "AddressDefinition",

@@ -251,6 +251,24 @@ class Backlog:
             entries.sort(key=_position)
             yield from entries
 
+    def bounds(self) -> tuple[int, int] | None:
+        """The lowest and the highest position of what waits; None when nothing does."""
+        ends = [end for level in self._levels if level is not None and level.live for end in self._ends(level)]
+        return (min(ends), max(ends)) if ends else None
+
+    def _ends(self, level: _Level) -> Iterator[int]:
+        returned = level.returned
+        if returned.chunks:
+            yield returned.first.position
+            yield returned.chunks[-1][-1].position
+        if level.live > returned.count:
+            yield self._first(level).position
+            for chunk in reversed(level.chunks):
+                entry = next((entry for entry in reversed(chunk) if entry is not None), None)
+                if entry is not None:
+                    yield entry[0] if type(entry) is tuple else entry.position  # type: ignore[union-attr]
+                    return
+
     # -- chunks --------------------------------------------------------------------------------------------------
 
     def _restored(self, sealed: Sealed) -> Reference:

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from attrs import frozen
 
-__all__ = ["AddressDefinition", "QueueDefinition"]
+__all__ = ["SERVICES_ADDRESS", "AddressDefinition", "QueueDefinition"]
+
+SERVICES_ADDRESS = "embedbroker.services"
+"""What is sent there the broker takes itself. No queue is made on it, so another broker has nothing of this name."""
 
 
 @frozen

@@ -274,6 +274,25 @@ class Kernel:
         for queue in targets:
             queue.publish(Reference(message, message_id))
 
+    def reply(self, message: Message, *, promises: bool) -> None:
+        """Send the broker's own answer to the queues of an address that is there; else it is gone.
+
+        An answer that ``promises`` is seen once everything is durable that is recorded by now.
+        """
+        message.assign_id(self.ids.take())
+        address = self.catalog.addresses.get(message.address)
+        targets = address.route(message, None) if address is not None else ()
+        if not targets:
+            return
+        self.memory.hold(message.message_id, message.address, len(message.raw), len(targets))
+        point = self.store.point() if promises else 0
+        for queue in targets:
+            reference = Reference(message, message.message_id)
+            if point > self.store.reached or queue.waiting_visible:
+                self.publications.add(point, queue, reference)
+            else:
+                queue.publish(reference)
+
     # -- for queues ----------------------------------------------------------------------------------------------
 
     def settle_delivered(self, queue: Queue, reference: Reference) -> None:
