@@ -1,0 +1,106 @@
+"""The end of a batch, on the driver: all of its branches at once, or none; and branches that nobody will end.
+
+Responsible for which branches are committed and which are orphans. Refuses to know how branches came to be.
+
+History of what this is for (each step may be the driver's last):
+
+1. Tasks prepare their branches; nobody sees a message. A driver that dies here begins the batch again: the new tasks
+   make branches of their own, and those of before are orphans, which the first task of the new run rolls back.
+2. The sink commits: branches and marker, one record. A driver that dies before Spark has noted the batch writes it
+   again; the marker says that it was committed, and what was prepared the second time is rolled back.
+3. An attempt that lost (speculation, or a task taken for dead) prepares its branch whenever it comes to that. Nobody
+   will commit it: after a batch is committed, every branch of it and of batches before it that is left is an orphan.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from embedclient.blocking import ClientSession, XAResource
+from embedclient.errors import IllegalStateException, XAException
+from embedclient.model import XaCode, Xid
+
+from ._sink_broker import connected
+from ._sink_identity import Writing
+from ._sink_options import SinkOptions
+from ._sink_services import BRANCHES_MAX, Markers, ServiceRefused, has_services
+
+__all__ = ["abort_batch", "check_services", "commit_batch", "sweep"]
+
+_log = logging.getLogger("embedbroker.pipeline")
+
+
+def check_services(session: ClientSession) -> None:
+    """Raises IllegalStateException for a broker that cannot commit many branches at once."""
+    if not has_services(session):
+        raise IllegalStateException(
+            "this broker has no commit of many branches, so a sink cannot be exactly-once: use the option "
+            "guarantee=deduplication"
+        )
+
+
+def commit_batch(options: SinkOptions, writing: Writing, branches: Sequence[Xid], *, keep_marker: bool) -> bool:
+    """Commit a batch, and roll back what is left of it. False if it was committed before.
+
+    Raises:
+        ServiceRefused: a branch is not there any more, or another run of the query is ahead; nothing was committed.
+        JMSException: the broker could not be reached; the batch is committed or not, and may be tried again.
+    """
+    if len(branches) > BRANCHES_MAX:
+        raise IllegalStateException(
+            f"a batch of {len(branches):,} branches cannot be committed at once, {BRANCHES_MAX:,} is the most: write "
+            "smaller batches, or set rowsPerBranch and bytesPerBranch higher"
+        )
+    with connected(options.connection, xa=False) as session:
+        check_services(session)
+        markers = Markers(session)
+        committed = _commit(markers, writing, branches)
+        if not keep_marker:
+            markers.remove(writing.marker)
+    if not committed:
+        _log.info(
+            "batch %d of %s was committed before: what was prepared again is rolled back", writing.batch, writing.scope
+        )
+    _sweep_connected(options, writing, lambda xid, batch: batch <= writing.batch)
+    return committed
+
+
+def _commit(markers: Markers, writing: Writing, branches: Sequence[Xid]) -> bool:
+    while True:
+        expected = markers.get(writing.marker)
+        try:
+            return markers.commit(writing.marker, expected, writing.batch, branches)
+        except ServiceRefused as refused:
+            # Somebody set it in between: another try sees what it is now. It only ever rises.
+            if refused.status != "moved" or markers.get(writing.marker) == expected:
+                raise
+
+
+def abort_batch(options: SinkOptions, writing: Writing) -> None:
+    """Roll back what is prepared of a batch that failed, and of those before it."""
+    _sweep_connected(options, writing, lambda xid, batch: batch <= writing.batch)
+
+
+def _sweep_connected(options: SinkOptions, writing: Writing, is_orphan: Callable[[Xid, int], bool]) -> None:
+    with connected(options.connection, xa=True) as session:
+        sweep(session.xa_resource, writing, is_orphan)
+
+
+def sweep(xa: XAResource, writing: Writing, is_orphan: Callable[[Xid, int], bool]) -> int:
+    """Roll back those prepared branches of this query that nobody will commit; returns how many."""
+    count = 0
+    for xid in xa.recover():
+        batch = writing.batch_of(xid)
+        if batch is None or not is_orphan(xid, batch):
+            continue
+        try:
+            xa.rollback(xid)
+            count += 1
+        except XAException as error:
+            # Somebody else was faster.
+            if error.error_code != XaCode.XAER_NOTA:
+                raise
+    if count:
+        _log.info("rolled back %d branches of %s that nobody would have committed", count, writing.scope)
+    return count
