@@ -20,6 +20,7 @@ from ._backlog import Reference, Restore
 from ._branches import BranchTable
 from ._catalog import Catalog, split_fqqn
 from ._chores import AT_ONCE_MAX, Chores, drained
+from ._commit_set import CommitSets
 from ._consumer import Consumer
 from ._departures import MOVE_COST, Departures
 from ._duplicate_ids import DuplicateIds, Identified
@@ -27,6 +28,7 @@ from ._events import Events
 from ._expiry_settings import adjusts_expiration, with_expiry_settings
 from ._housekeeping import Housekeeping
 from ._ids import Ids
+from ._marker import Markers
 from ._memory import MemoryAccount
 from ._outcome import Outcome
 from ._publications import Publications, references_of
@@ -91,6 +93,8 @@ class Kernel:
         # Without a call in between: each acknowledgement comes this way.
         self.settle = self.settlement.settle
         self.branches = BranchTable(self)
+        self.markers = Markers(self)
+        self.commit_sets = CommitSets(self)
 
     # -- stepping ------------------------------------------------------------------------------------------------
 
@@ -330,7 +334,7 @@ class Kernel:
         self._carry_out(self.settlement.committed(transaction), transaction.taken_count, transaction.returning)
         point = self.store.point() if transaction.recorded else 0
         if len(sent) > AT_ONCE_MAX or point > self.store.reached or self.publications.pending:
-            self.publications.add_commit(point, sent, counts, first)
+            self.publications.add_commit(point, drained(sent), counts, first)
             return
         for queue, reference in references_of(sent, first):
             if queue.deleted:

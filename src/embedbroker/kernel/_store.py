@@ -6,17 +6,22 @@ The kernel says what happened; it never sees files, offsets or bytes of records.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from attrs import define
 
 from embedclient.model import Message
 
 from ._branch import HeuristicOutcome
+from ._commit_set import CommitSet
 from ._definitions import AddressDefinition, QueueDefinition
 from ._duplicate_ids import DuplicateId
+from ._marker import Marker, MarkerRemoved
 
-__all__ = ["MemoryStore", "Store"]
+__all__ = ["Fact", "MemoryStore", "Store"]
+
+Fact: TypeAlias = Marker | MarkerRemoved | CommitSet
+"""What `Store.note` takes."""
 
 
 class Store(Protocol):
@@ -71,6 +76,9 @@ class Store(Protocol):
 
     def remove_queue(self, queue_id: int) -> None:
         """A durable queue is gone, with everything in it."""
+
+    def note(self, fact: Fact) -> None:
+        """Something rare happened, whose record says all of it."""
 
     def reserve_ids(self, limit: int) -> None:
         """Ids and positions below ``limit`` may have been used."""
@@ -128,6 +136,9 @@ class MemoryStore:
         pass
 
     def remove_queue(self, queue_id: int) -> None:
+        pass
+
+    def note(self, fact: Fact) -> None:
         pass
 
     def reserve_ids(self, limit: int) -> None:

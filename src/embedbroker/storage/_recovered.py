@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from attrs import Factory, define
 
-from embedbroker.kernel import AddressDefinition, DuplicateId, HeuristicOutcome, QueueDefinition
+from embedbroker.kernel import AddressDefinition, DuplicateId, HeuristicOutcome, Marker, QueueDefinition
 
 from ._record_codec import DURABLE
 
@@ -116,6 +116,7 @@ class RecoveredState:
     _entries: Iterator[DuplicateId] = Factory(lambda: iter(()))
     # Of the journal, in whatever directory: the same in every life.
     identity: int = 0
+    markers: tuple[Marker, ...] = ()
 
     def __attrs_post_init__(self) -> None:
         self._queue_ids = frozenset([queue.id for queue in self.queues])

@@ -59,6 +59,8 @@ def repair_journal(damaged: Disk, copy: Disk, settings: JournalSettings, now: In
         journal.add_address(address)
     for queue in state.queues:
         journal.add_queue(queue)
+    for marker in state.markers:
+        journal.note(marker)
     messages = 0
     while portion := state.take_messages(_MESSAGES_PER_BATCH):
         for message in portion:
