@@ -6,7 +6,16 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import StructType, _parse_datatype_string
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 from embedbroker.pipeline._option_reader import OptionError
 from embedbroker.pipeline._sink_identity import FORMAT_ID, Task, Writing
@@ -19,14 +28,29 @@ URL = "tcp://localhost:61616"
 NOW_MS = 1_700_000_000_000
 WRITING = Writing("query-1", "sink", 7, "run-1")
 TASK = Task(WRITING, 3, 1, "abcd")
+TYPES = {
+    "binary": BinaryType(),
+    "string": StringType(),
+    "int": IntegerType(),
+    "bigint": LongType(),
+    "boolean": BooleanType(),
+    "map<string,string>": MapType(StringType(), StringType()),
+}
 TEXTS = pa.map_(pa.string(), pa.string())
 WITH_ROUTING = {"_AMQ_ROUTING_TYPE": TypedValue(1, PropertyType.BYTE)}
 
 
-def encoded(columns: dict[str, pa.Array], first: RowEncoder | None = None, **options: str) -> list[Row]:
+def encoder_of(columns: dict[str, pa.Array], **options: str) -> RowEncoder:
     parsed = SinkOptions.parse({"url": URL, **({} if "destination" in columns else {"queue": "q"}), **options})
-    encoder = first or RowEncoder(parsed, tuple(columns), TASK, lambda: NOW_MS)
-    return encoder.encode(pa.record_batch(list(columns.values()), names=list(columns)))
+    return RowEncoder(parsed, tuple(columns), TASK, lambda: NOW_MS)
+
+
+def encoded(columns: dict[str, pa.Array], **options: str) -> list[Row]:
+    return encoder_of(columns, **options).encode(batch_of(columns))
+
+
+def batch_of(columns: dict[str, pa.Array]) -> pa.RecordBatch:
+    return pa.record_batch(list(columns.values()), names=list(columns))
 
 
 def message(columns: dict[str, pa.Array], **options: str) -> CoreMessage:
@@ -34,10 +58,17 @@ def message(columns: dict[str, pa.Array], **options: str) -> CoreMessage:
     return CoreMessage.parse(row.raw)
 
 
+def properties(text: str, kind: str) -> dict[str, pa.Array]:
+    """Of two rows, the second of which has a property `n`."""
+    return {
+        "properties": pa.array([None, [("n", text)]], TEXTS),
+        "propertyTypes": pa.array([None, [("n", kind)]], TEXTS),
+    }
+
+
 def schema(text: str) -> StructType:
-    parsed = _parse_datatype_string(text)
-    assert isinstance(parsed, StructType)
-    return parsed
+    """`name type, ...`, without a Spark that would read it."""
+    return StructType([StructField(name, TYPES[kind]) for name, kind in (part.split() for part in text.split(", "))])
 
 
 def test_a_row_of_every_column_becomes_one_message() -> None:
@@ -82,16 +113,8 @@ def test_a_row_of_every_column_becomes_one_message() -> None:
 
 
 def test_what_a_row_does_not_say_comes_from_the_options() -> None:
-    sent = message(
-        {
-            "body": pa.array([b"x"]),
-            "priority": pa.array([None], pa.int32()),
-            "timeToLiveMs": pa.array([None], pa.int64()),
-        },
-        durable="false",
-        priority="0",
-        timeToLiveMs="1500",
-    )
+    nothing = {"priority": pa.array([None], pa.int32()), "timeToLiveMs": pa.array([None], pa.int64())}
+    sent = message({"body": pa.array([b"x"]), **nothing}, durable="false", priority="0", timeToLiveMs="1500")
     assert (sent.address, sent.type, bytes(sent.body)) == ("q", 4, b"x")
     assert (sent.durable, sent.priority, sent.timestamp, sent.expiration) == (False, 0, NOW_MS, NOW_MS + 1500)
     assert dict(sent.properties.typed_items()) == WITH_ROUTING
@@ -124,9 +147,9 @@ def test_bodies(columns: dict[str, pa.Array], options: dict[str, str], expected:
 
 
 def test_rows_of_one_partition_have_different_message_ids_and_go_on_counting() -> None:
-    options = SinkOptions.parse({"url": URL, "queue": "q"})
-    encoder = RowEncoder(options, ("body",), TASK, lambda: NOW_MS)
-    rows = [row for _ in range(2) for row in encoded({"body": pa.array([b"a", b"b"])}, encoder)]
+    columns = {"body": pa.array([b"a", b"b"])}
+    encoder = encoder_of(columns)
+    rows = [row for _ in range(2) for row in encoder.encode(batch_of(columns))]
     assert [row.number for row in rows] == [0, 1, 2, 3]
     assert len({CoreMessage.parse(row.raw).user_id for row in rows}) == 4
 
@@ -158,17 +181,11 @@ def test_duplicate_ids_name_query_sink_batch_partition_and_row() -> None:
         ({"bodyType": pa.array([None, "texts"])}, "column 'bodyType': there is no type 'texts'; there are default, "),
         ({"bodyType": pa.array(["text", "text"])}, "column 'body': a text has to be UTF-8"),
         (
-            {
-                "properties": pa.array([None, [("n", "x")]], TEXTS),
-                "propertyTypes": pa.array([None, [("n", "int")]], TEXTS),
-            },
+            properties("x", "int"),
             "column 'properties': the property 'n': 'x' is no whole number",
         ),
         (
-            {
-                "properties": pa.array([None, [("n", "300")]], TEXTS),
-                "propertyTypes": pa.array([None, [("n", "byte")]], TEXTS),
-            },
+            properties("300", "byte"),
             "column 'properties': the property 'n': 300 does not fit BYTE",
         ),
         (
@@ -196,7 +213,7 @@ def test_a_bad_row_is_named_with_its_column_and_the_reason(columns: dict[str, pa
         (
             "body binary",
             {"queue": "q", "guarantee": "once"},
-            "option 'guarantee' is one of exactly-once, deduplication",
+            "option 'guarantee' is one of exactly-once, ",
         ),
         ("body binary", {"queue": "q", "writeVersion": "1"}, "option 'writeVersion' needs option 'writeId'"),
         ("body binary", {"queue": "q", "sinkName": "x" * 401}, "option 'sinkName' has at most 400 bytes, not 401"),

@@ -89,13 +89,13 @@ def properties(
     What brokers write for themselves is left out, so that rows that were read can be written.
     """
     for name, text in values:
+        if name in _NOT_SENT or name.startswith(_NOT_SENT_PREFIXES):
+            continue
         type_name = (types.get(name) or ("null" if text is None else "string")).lower()
         if type_name in NOT_IN_MAPS.get(name, ()):
             raise ValueError(f"the property {name!r} of type {type_name} has a column of its own")
         if not name:
             raise ValueError("a property without a name")
-        if name in _NOT_SENT or name.startswith(_NOT_SENT_PREFIXES):
-            continue
         try:
             entries[name] = _typed(text, type_name)
         except (ValueError, TypeError) as error:
