@@ -11,6 +11,7 @@ from embedbroker.kernel import (
     AddressDefinition,
     Consumer,
     DuplicateId,
+    Fact,
     HeuristicOutcome,
     Kernel,
     Queue,
@@ -101,6 +102,9 @@ class LaggingStore:
 
     def remove_queue(self, queue_id: int) -> None:
         self._note("no queue", queue_id)
+
+    def note(self, fact: Fact) -> None:
+        self._note("fact", fact)
 
     def reserve_ids(self, limit: int) -> None:
         self._note("ids", limit)
