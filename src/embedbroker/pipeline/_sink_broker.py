@@ -19,6 +19,8 @@ from ._sink_values import Target
 
 __all__ = ["Destinations", "connected"]
 
+# Where the URL says nothing: a pause longer than a backup needs to take over, for a minute.
+RECONNECT_ATTEMPTS, RETRY_INTERVAL_MS, CONNECT_ATTEMPTS = 120, 500, 20
 # Artemis' own 64 KiB would be half a round trip for every few hundred rows.
 PRODUCER_WINDOW_BYTES = 1024 * 1024
 CONFIRMATION_WINDOW_BYTES = 1024 * 1024
@@ -33,7 +35,12 @@ def connected(options: ConnectionOptions, *, xa: bool) -> Iterator[ClientSession
         ConnectionLostException: no broker could be reached.
         JMSSecurityException: wrong user or password.
     """
-    settings = ServerLocator(options.url).settings
+    # Where the backups are is learnt from the first broker.
+    settings = evolve(ServerLocator(options.url).settings, ha=True)
+    if not settings.reconnects:
+        settings = evolve(settings, reconnect_attempts=RECONNECT_ATTEMPTS, retry_interval_ms=RETRY_INTERVAL_MS)
+    if settings.initial_connect_attempts == 1:
+        settings = evolve(settings, initial_connect_attempts=CONNECT_ATTEMPTS)
     if "producerwindowsize" not in options.url.lower():
         settings = evolve(settings, producer_window_size=PRODUCER_WINDOW_BYTES)
     if not xa:

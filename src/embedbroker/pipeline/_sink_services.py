@@ -76,21 +76,25 @@ class Markers:
         return answer["result"] == "committed"
 
     def _ask(self, operation: str, **fields: object) -> dict[str, object]:
-        text = json.dumps({"operation": operation, **fields})
-        for number in range(ASKED_MAX):
-            properties = Properties({"JMSReplyTo": self._replies, "JMSCorrelationID": f"{operation}-{number}"})
-            message = self._session.create_message(
-                encode_text(text), durable=False, type=MessageType.TEXT, properties=properties
-            )
-            self._producer.send(message)
-            reply = self._consumer.receive(REPLY_TIMEOUT_S)
+        text = encode_text(json.dumps({"operation": operation, **fields}))
+        correlation_id = str(uuid.uuid4())
+        properties = Properties({"JMSReplyTo": self._replies, "JMSCorrelationID": correlation_id})
+        for _ in range(ASKED_MAX):
+            request = self._session.create_message(text, durable=False, type=MessageType.TEXT, properties=properties)
+            self._producer.send(request)
+            reply = self._reply(correlation_id)
             if reply is not None:
-                reply.acknowledge()
-                status = str(reply.properties["embedbroker_status"])
-                body: dict[str, object] = json.loads(decode_text(reply.body) or "{}")
+                status, body = reply
                 if status != "ok":
                     raise ServiceRefused(operation, status, body)
                 return body
-        raise ConnectionTimedOutException(
-            f"the broker did not answer {operation} within {ASKED_MAX * REPLY_TIMEOUT_S:g} s"
-        )
+        waited_s = ASKED_MAX * REPLY_TIMEOUT_S
+        raise ConnectionTimedOutException(f"the broker did not answer {operation} within {waited_s:g} seconds")
+
+    def _reply(self, correlation_id: str) -> tuple[str, dict[str, object]] | None:
+        """What answers this request; the second answer to one that was repeated is dropped."""
+        while (reply := self._consumer.receive(REPLY_TIMEOUT_S)) is not None:
+            reply.acknowledge()
+            if reply.properties.get("JMSCorrelationID") == correlation_id:
+                return str(reply.properties["embedbroker_status"]), json.loads(decode_text(reply.body) or "{}")
+        return None
