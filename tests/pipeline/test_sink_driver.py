@@ -1,0 +1,99 @@
+"""Drivers that die as by kill -9 at each point of a batch, and attempts that lose, with drivers of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from embedbroker import ThreadedBroker
+from tests.pipeline.conftest import spark_environment
+from tests.pipeline.sink_content import content, prepared
+
+ROOT = Path(__file__).parents[2]
+# A driver takes about 15 seconds on a quiet machine.
+DRIVER_LIMIT_S = 180
+FILES = [[f"file {number} line {line}" for line in range(50)] for number in range(6)]
+FIRST_BATCH = sorted(line for lines in FILES[:2] for line in lines)
+ALL = sorted(line for lines in FILES for line in lines)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three batches of two files."""
+    for name in ("in", "faults"):
+        (tmp_path / name).mkdir()
+    for number, lines in enumerate(FILES):
+        file = tmp_path / "in" / f"{number}.txt"
+        file.write_text("\n".join(lines))
+        os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))
+    return tmp_path
+
+
+def drive(broker: ThreadedBroker, folder: Path, **settings: str) -> tuple[int, str]:
+    """Run a driver to its end; returns its code and what it said."""
+    given = json.dumps({"url": broker.url, "folder": str(folder), "settings": settings})
+    environment = {**os.environ, **spark_environment(), "SPARK_HOME": str(Path(pyspark.__file__).parent)}
+    environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), environment["PYTHONPATH"]])
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.pipeline.sink_driver", given],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=DRIVER_LIMIT_S,
+        start_new_session=True,
+        check=False,
+    )
+    return done.returncode, done.stderr
+
+
+def plan(folder: Path, *points: str, word: str = "kill") -> None:
+    for point in points:
+        (folder / "faults" / point).write_text(word)
+
+
+def met(folder: Path) -> Sequence[str]:
+    return sorted(path.stem for path in (folder / "faults").glob("*.met"))
+
+
+@pytest.mark.timeout(5 * DRIVER_LIMIT_S)
+def test_a_driver_that_dies_at_any_point_of_a_batch_loses_and_doubles_nothing(
+    broker: ThreadedBroker, folder: Path
+) -> None:
+    """Each driver goes on from the checkpoint of the one before, and most write the first batch again."""
+    points = {"before-write": [], "after-prepare": [], "before-commit": [], "after-commit": FIRST_BATCH}
+    for number, (point, expected) in enumerate(points.items(), start=1):
+        plan(folder, point)
+        code, said = drive(broker, folder)
+        assert (code, len(met(folder))) == (-signal.SIGKILL, number), said
+        assert sorted(content(broker.url, "q")) == expected
+    code, said = drive(broker, folder)
+    assert code == 0, said
+    assert (sorted(content(broker.url, "q")), prepared(broker.url)) == (ALL, [])
+
+
+@pytest.mark.timeout(2 * DRIVER_LIMIT_S)
+def test_an_attempt_that_another_one_overtakes_leaves_nothing(broker: ThreadedBroker, folder: Path) -> None:
+    """With executors of their own: the first attempt at a partition prepares its rows and never comes back."""
+    plan(folder, "after-prepare-1", word="hold")
+    code, said = drive(
+        broker,
+        folder,
+        **{
+            "spark.master": "local-cluster[2,2,1024]",
+            "spark.speculation": "true",
+            "spark.speculation.interval": "100ms",
+            "spark.speculation.multiplier": "1.1",
+            "spark.speculation.quantile": "0.5",
+        },
+    )
+    assert (code, met(folder)) == (0, ["after-prepare-1"]), said
+    assert (sorted(content(broker.url, "q")), prepared(broker.url)) == (ALL, [])
