@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pyarrow as pa
@@ -30,7 +28,7 @@ from embedbroker.pipeline._sink_services import Markers, ServiceRefused
 from embedclient.blocking import ServerLocator, XAResource
 from embedclient.errors import IllegalStateException
 from embedclient.model import Xid
-from tests.pipeline.sink_content import batches, content, prepared, task, write
+from tests.pipeline.sink_content import batches, content, free_ports, prepared, task, write
 
 BODIES = [f"row {number}" for number in range(1_000)]
 PATIENCE_S = 20.0
@@ -214,17 +212,9 @@ class Pair:
         assert self.backup.wait_for_role(Role.LIVE, timeout=PATIENCE_S)
 
 
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-
-
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[Pair]:
-    ports = _free_ports(2)
+    ports = free_ports(2)
 
     def on(port: int, name: str, policy: HAPolicy) -> ThreadedBroker:
         config = BrokerConfig(name=name, port=port, data_directory=str(tmp_path / "shared"), ha_policy=policy)
