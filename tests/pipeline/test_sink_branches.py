@@ -20,7 +20,7 @@ from embedbroker import (
 )
 from embedbroker.pipeline import _sink_services
 from embedbroker.pipeline._sink_broker import connected
-from embedbroker.pipeline._sink_commit import abort_batch, commit_batch, sweep
+from embedbroker.pipeline._sink_commit import abort_batch, begin_write, commit_batch, discard_if_over, sweep
 from embedbroker.pipeline._sink_identity import Writing
 from embedbroker.pipeline._sink_options import SinkOptions
 from embedbroker.pipeline._sink_rows import RowError
@@ -54,15 +54,15 @@ def test_rows_are_seen_when_their_batch_is_committed_in_the_order_of_partitions_
     second = write(options, task(writing(0), 1), batches(["a", "b"]))
     assert (len(first), len(second)) == (4, 1)
     assert content(broker.url, "q") == []
-    assert commit_batch(options, writing(0), [*first, *second], keep_marker=True)
+    assert commit_batch(options, writing(0), [*first, *second])
     assert content(broker.url, "q") == [*BODIES, "a", "b"]
     assert prepared(broker.url) == []
 
 
 def test_a_batch_that_was_committed_before_changes_nothing(options: SinkOptions, broker: ThreadedBroker) -> None:
-    assert commit_batch(options, writing(0), write(options, task(writing(0)), batches(["a"])), keep_marker=True)
+    assert commit_batch(options, writing(0), write(options, task(writing(0)), batches(["a"])))
     again = write(options, task(writing(0, "run-2")), batches(["a"]))
-    assert not commit_batch(options, writing(0, "run-2"), again, keep_marker=True)
+    assert not commit_batch(options, writing(0, "run-2"), again)
     assert (content(broker.url, "q"), prepared(broker.url)) == (["a"], [])
     assert commit_batch(
         options, writing(1, "run-2"), write(options, task(writing(1)), batches(["b"])), keep_marker=True
@@ -72,23 +72,44 @@ def test_a_batch_that_was_committed_before_changes_nothing(options: SinkOptions,
 
 def test_a_commit_that_is_told_twice_counts_once(options: SinkOptions, broker: ThreadedBroker) -> None:
     branches = write(options, task(writing(0)), batches(["a"]))
-    assert commit_batch(options, writing(0), branches, keep_marker=True)
-    assert not commit_batch(options, writing(0), branches, keep_marker=True)
+    assert commit_batch(options, writing(0), branches)
+    assert not commit_batch(options, writing(0), branches)
     assert content(broker.url, "q") == ["a"]
 
 
 def test_a_batch_without_rows_moves_the_marker(options: SinkOptions) -> None:
     assert write(options, task(writing(4)), batches([])) == []
-    assert commit_batch(options, writing(4), [], keep_marker=True)
+    assert commit_batch(options, writing(4), [])
     with connected(options.connection, xa=False) as session:
         assert Markers(session).get(writing(4).marker) == 4
 
 
-def test_the_marker_of_a_write_without_a_name_is_removed(options: SinkOptions, broker: ThreadedBroker) -> None:
-    assert commit_batch(options, writing(0), write(options, task(writing(0)), batches(["a"])), keep_marker=False)
-    with connected(options.connection, xa=False) as session:
-        assert Markers(session).get(writing(0).marker) is None
-    assert content(broker.url, "q") == ["a"]
+def test_the_marker_of_a_write_without_a_name_is_there_as_long_as_it_lasts(
+    options: SinkOptions, broker: ThreadedBroker
+) -> None:
+    unnamed = Writing("job", "sink", 0, "job", lasts=False)
+    begin_write(options, unnamed)
+    late = write(options, task(unnamed, 0, 1), batches(["late"]))
+    with connected(options.connection, xa=True) as session:
+        assert not discard_if_over(session, unnamed, late)
+        assert commit_batch(options, unnamed, write(options, task(unnamed), batches(["a"])))
+        assert Markers(session).get(unnamed.marker) is None
+        later = write(options, task(unnamed, 0, 2), batches(["later"]))
+        assert prepared(broker.url) == later
+        assert discard_if_over(session, unnamed, later)
+    assert (content(broker.url, "q"), prepared(broker.url)) == (["a"], [])
+
+
+def test_an_attempt_that_prepares_after_the_commit_rolls_back_itself(
+    options: SinkOptions, broker: ThreadedBroker
+) -> None:
+    assert commit_batch(options, writing(0), write(options, task(writing(0)), batches(BODIES)))
+    late = write(options, task(writing(0), 0, 1), batches(BODIES))
+    with connected(options.connection, xa=True) as session:
+        next_batch = write(options, task(writing(1)), batches(["next"]))
+        assert not discard_if_over(session, writing(1), next_batch)
+        assert discard_if_over(session, writing(0), late)
+    assert (content(broker.url, "q"), prepared(broker.url)) == (BODIES, next_batch)
 
 
 def test_nothing_is_committed_when_one_branch_is_gone(options: SinkOptions, broker: ThreadedBroker) -> None:
@@ -96,7 +117,7 @@ def test_nothing_is_committed_when_one_branch_is_gone(options: SinkOptions, brok
     with connected(options.connection, xa=True) as session:
         session.xa_resource.rollback(branches[2])
     with pytest.raises(ServiceRefused, match="no-such-branch"):
-        commit_batch(options, writing(0), branches, keep_marker=True)
+        commit_batch(options, writing(0), branches)
     assert content(broker.url, "q") == []
     assert sorted(map(str, prepared(broker.url))) == sorted(map(str, (branches[0], branches[1], branches[3])))
 
@@ -104,7 +125,7 @@ def test_nothing_is_committed_when_one_branch_is_gone(options: SinkOptions, brok
 def test_attempts_that_lost_are_rolled_back_with_the_commit(options: SinkOptions, broker: ThreadedBroker) -> None:
     write(options, task(writing(0), 0, 0, "aaaa"), batches(["slow"]))
     winner = write(options, task(writing(0), 0, 1, "bbbb"), batches(["fast"]))
-    commit_batch(options, writing(0), winner, keep_marker=True)
+    commit_batch(options, writing(0), winner)
     assert (content(broker.url, "q"), prepared(broker.url)) == (["fast"], [])
 
 
@@ -174,7 +195,7 @@ def test_large_bodies_arrive_whole(broker: ThreadedBroker, guarantee: str) -> No
     branches = write(options, task(writing(0)), batches(large, 3))
     if options.is_exactly_once:
         assert len(branches) == 3
-        commit_batch(options, writing(0), branches, keep_marker=True)
+        commit_batch(options, writing(0), branches)
     assert content(broker.url, "q") == large
 
 
@@ -248,7 +269,7 @@ def test_a_failover_in_the_middle_of_a_batch_loses_and_doubles_nothing(
         _once_before(patch, request_, 2, pair.fail_over)
         branches = write(options, task(writing(0)), batches(BODIES))
     assert len(branches) == 4
-    assert commit_batch(options, writing(0), branches, keep_marker=True)
+    assert commit_batch(options, writing(0), branches)
     assert (content(pair.url, "q"), prepared(pair.url)) == (BODIES, [])
 
 
@@ -256,16 +277,16 @@ def test_a_failover_between_prepare_and_commit_loses_and_doubles_nothing(pair: P
     options = options_of(pair.url)
     branches = write(options, task(writing(0)), batches(BODIES))
     pair.fail_over()
-    assert commit_batch(options, writing(0), branches, keep_marker=True)
+    assert commit_batch(options, writing(0), branches)
     assert (content(pair.url, "q"), prepared(pair.url)) == (BODIES, [])
 
 
 def test_a_failover_after_a_commit_keeps_the_marker(pair: Pair) -> None:
     options = options_of(pair.url)
-    assert commit_batch(options, writing(0), write(options, task(writing(0)), batches(["a"])), keep_marker=True)
+    assert commit_batch(options, writing(0), write(options, task(writing(0)), batches(["a"])))
     pair.fail_over()
     again = write(options, task(writing(0, "run-2")), batches(["a"]))
-    assert not commit_batch(options, writing(0, "run-2"), again, keep_marker=True)
+    assert not commit_batch(options, writing(0, "run-2"), again)
     assert (content(pair.url, "q"), prepared(pair.url)) == (["a"], [])
 
 

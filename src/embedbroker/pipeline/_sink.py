@@ -26,7 +26,7 @@ from embedclient.model import Xid
 
 from ._option_reader import OptionError
 from ._sink_broker import connected
-from ._sink_commit import abort_batch, check_services, commit_batch, sweep
+from ._sink_commit import abort_batch, begin_write, check_services, commit_batch, discard_if_over, sweep
 from ._sink_identity import Task, Writing
 from ._sink_options import SinkOptions, sink_columns
 from ._sink_rows import RowEncoder
@@ -55,15 +55,18 @@ class BatchWriter(DataSourceArrowWriter):
     """`df.write`: one write is one batch, named by the option `writeId`, or by nothing that lasts."""
 
     def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool) -> None:
-        """Raises OptionError."""
+        """Raises OptionError, and what begins a write raises."""
         self._options = options
         self._columns = checked_columns(options, schema, overwrite)
         self._job = str(uuid.uuid4())
+        if options.is_exactly_once and options.write_id is None:
+            begin_write(options, self._writing())
 
     def _writing(self) -> Writing:
         options = self._options
-        scope = self._job if options.write_id is None else f"write/{options.write_id}"
-        return Writing(scope, options.sink_name, options.write_version, self._job)
+        is_named = options.write_id is not None
+        scope = f"write/{options.write_id}" if is_named else self._job
+        return Writing(scope, options.sink_name, options.write_version, self._job, is_named)
 
     def write(self, iterator: Iterator[RecordBatch]) -> Written:
         """In a task: raises RowError for a row that cannot be written."""
@@ -71,10 +74,8 @@ class BatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """On the driver: all that the tasks have written, or nothing."""
-        options = self._options
-        if options.is_exactly_once:
-            keep = options.write_id is not None
-            commit_batch(options, self._writing(), _branches(messages), keep_marker=keep)
+        if self._options.is_exactly_once:
+            commit_batch(self._options, self._writing(), _branches(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """On the driver: nothing of what the tasks have written."""
@@ -107,7 +108,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         writing = _writing_of(messages)
         if self._options.is_exactly_once and writing is not None:
             assert writing.batch == batchId, (writing, batchId)
-            commit_batch(self._options, writing, _branches(messages), keep_marker=True)
+            commit_batch(self._options, writing, _branches(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # Spark's
         """On the driver: nothing of what the tasks have written. If no task came to its end, the next batch sweeps."""
@@ -149,6 +150,11 @@ def _written(
         _prepare_branches(session, task)
         writer = BranchWriter(session, task, options)
         rows = write_partition(writer, encoder, batches, options)
+        if discard_if_over(session, writing, writer.prepared):
+            _log.info(
+                "batch %d of %s is over: what this task has prepared is rolled back", writing.batch, writing.scope
+            )
+            return Written(writing, (), rows)
         return Written(writing, tuple(writer.prepared), rows)
 
 

@@ -10,6 +10,9 @@ History of what this is for (each step may be the driver's last):
    again; the marker says that it was committed, and what was prepared the second time is rolled back.
 3. An attempt that lost (speculation, or a task taken for dead) prepares its branch whenever it comes to that. Nobody
    will commit it: after a batch is committed, every branch of it and of batches before it that is left is an orphan.
+4. Such an attempt prepares after that, and there is no next batch. So each task looks at the marker behind its last
+   prepare: either the sweep finds the branch, or the task finds the marker moved, and rolls its branches back. One that
+   is killed between the two leaves them to the next batch, or the next run.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from ._sink_identity import Writing
 from ._sink_options import SinkOptions
 from ._sink_services import BRANCHES_MAX, Markers, ServiceRefused, has_services
 
-__all__ = ["abort_batch", "check_services", "commit_batch", "sweep"]
+__all__ = ["abort_batch", "begin_write", "check_services", "commit_batch", "discard_if_over", "sweep"]
 
 _log = logging.getLogger("embedbroker.pipeline")
 
@@ -40,7 +43,14 @@ def check_services(session: ClientSession) -> None:
         )
 
 
-def commit_batch(options: SinkOptions, writing: Writing, branches: Sequence[Xid], *, keep_marker: bool) -> bool:
+def begin_write(options: SinkOptions, writing: Writing) -> None:
+    """Before a write without a name: its marker says that it is not over. Raises IllegalStateException, JMSException."""
+    with connected(options.connection, xa=False) as session:
+        check_services(session)
+        Markers(session).create(writing.marker, writing.batch - 1)
+
+
+def commit_batch(options: SinkOptions, writing: Writing, branches: Sequence[Xid]) -> bool:
     """Commit a batch, and roll back what is left of it. False if it was committed before.
 
     Raises:
@@ -56,7 +66,7 @@ def commit_batch(options: SinkOptions, writing: Writing, branches: Sequence[Xid]
         check_services(session)
         markers = Markers(session)
         committed = _commit(markers, writing, branches)
-        if not keep_marker:
+        if not writing.lasts:
             markers.remove(writing.marker)
     if not committed:
         _log.info(
@@ -79,7 +89,19 @@ def _commit(markers: Markers, writing: Writing, branches: Sequence[Xid]) -> bool
 
 def abort_batch(options: SinkOptions, writing: Writing) -> None:
     """Roll back what is prepared of a batch that failed, and of those before it."""
+    if not writing.lasts:
+        with connected(options.connection, xa=False) as session:
+            Markers(session).remove(writing.marker)
     _sweep_connected(options, writing, lambda xid, batch: batch <= writing.batch)
+
+
+def discard_if_over(session: ClientSession, writing: Writing, branches: Sequence[Xid]) -> bool:
+    """For a task that has prepared its branches: roll them back if its batch is over. The session has XA."""
+    if not branches or not writing.is_over(Markers(session).get(writing.marker)):
+        return False
+    for xid in branches:
+        _roll_back(session.xa_resource, xid)
+    return True
 
 
 def _sweep_connected(options: SinkOptions, writing: Writing, is_orphan: Callable[[Xid, int], bool]) -> None:
@@ -94,13 +116,18 @@ def sweep(xa: XAResource, writing: Writing, is_orphan: Callable[[Xid, int], bool
         batch = writing.batch_of(xid)
         if batch is None or not is_orphan(xid, batch):
             continue
-        try:
-            xa.rollback(xid)
-            count += 1
-        except XAException as error:
-            # Somebody else was faster.
-            if error.error_code != XaCode.XAER_NOTA:
-                raise
+        count += _roll_back(xa, xid)
     if count:
         _log.info("rolled back %d branches of %s that nobody would have committed", count, writing.scope)
     return count
+
+
+def _roll_back(xa: XAResource, xid: Xid) -> bool:
+    """False if somebody else was faster."""
+    try:
+        xa.rollback(xid)
+    except XAException as error:
+        if error.error_code != XaCode.XAER_NOTA:
+            raise
+        return False
+    return True

@@ -30,11 +30,17 @@ class Writing:
     batch: int
     run: str
     """What this batch is written by: another run of the same query has another."""
+    lasts: bool = True
+    """Whether the marker stays. That of a write without a name is there from its beginning to its end, and no longer."""
 
     @property
     def marker(self) -> str:
         """The name of the number that says which batches are committed."""
         return f"spark/{self.sink_name}/{self.scope}"
+
+    def is_over(self, marker: int | None) -> bool:
+        """Whether nobody will commit a branch of this batch any more, by what the marker is."""
+        return not self.lasts if marker is None else marker >= self.batch
 
     @property
     def _prefix(self) -> str:

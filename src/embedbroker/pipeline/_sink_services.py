@@ -54,6 +54,10 @@ class Markers:
         value = self._ask("marker.get", name=name)["value"]
         return value if isinstance(value, int) else None
 
+    def create(self, name: str, value: int) -> None:
+        """Begin a number that is not there. Raises ServiceRefused: `moved`, it is."""
+        self._ask("marker.set", name=name, expected=None, value=value)
+
     def remove(self, name: str) -> None:
         """Forget the number."""
         self._ask("marker.remove", name=name)
