@@ -64,9 +64,8 @@ def test_a_batch_that_was_committed_before_changes_nothing(options: SinkOptions,
     again = write(options, task(writing(0, "run-2")), batches(["a"]))
     assert not commit_batch(options, writing(0, "run-2"), again)
     assert (content(broker.url, "q"), prepared(broker.url)) == (["a"], [])
-    assert commit_batch(
-        options, writing(1, "run-2"), write(options, task(writing(1)), batches(["b"])), keep_marker=True
-    )
+    next_one = write(options, task(writing(1, "run-2")), batches(["b"]))
+    assert commit_batch(options, writing(1, "run-2"), next_one)
     assert content(broker.url, "q") == ["a", "b"]
 
 
@@ -91,12 +90,12 @@ def test_the_marker_of_a_write_without_a_name_is_there_as_long_as_it_lasts(
     begin_write(options, unnamed)
     late = write(options, task(unnamed, 0, 1), batches(["late"]))
     with connected(options.connection, xa=True) as session:
-        assert not discard_if_over(session, unnamed, late)
+        assert not discard_if_over(session.xa_resource, Markers(session), unnamed, late)
         assert commit_batch(options, unnamed, write(options, task(unnamed), batches(["a"])))
         assert Markers(session).get(unnamed.marker) is None
         later = write(options, task(unnamed, 0, 2), batches(["later"]))
         assert prepared(broker.url) == later
-        assert discard_if_over(session, unnamed, later)
+        assert discard_if_over(session.xa_resource, Markers(session), unnamed, later)
     assert (content(broker.url, "q"), prepared(broker.url)) == (["a"], [])
 
 
@@ -107,8 +106,8 @@ def test_an_attempt_that_prepares_after_the_commit_rolls_back_itself(
     late = write(options, task(writing(0), 0, 1), batches(BODIES))
     with connected(options.connection, xa=True) as session:
         next_batch = write(options, task(writing(1)), batches(["next"]))
-        assert not discard_if_over(session, writing(1), next_batch)
-        assert discard_if_over(session, writing(0), late)
+        assert not discard_if_over(session.xa_resource, Markers(session), writing(1), next_batch)
+        assert discard_if_over(session.xa_resource, Markers(session), writing(0), late)
     assert (content(broker.url, "q"), prepared(broker.url)) == (BODIES, next_batch)
 
 

@@ -30,6 +30,7 @@ from ._sink_commit import abort_batch, begin_write, check_services, commit_batch
 from ._sink_identity import Task, Writing
 from ._sink_options import SinkOptions, sink_columns
 from ._sink_rows import RowEncoder
+from ._sink_services import Markers
 from ._sink_task import BranchWriter, DuplicateIdWriter, write_partition
 
 if TYPE_CHECKING:
@@ -148,12 +149,11 @@ def _written(
             rows = write_partition(DuplicateIdWriter(session, task, options), encoder, batches, options)
             return Written(writing, (), rows)
         _prepare_branches(session, task)
+        markers = Markers(session)
         writer = BranchWriter(session, task, options)
         rows = write_partition(writer, encoder, batches, options)
-        if discard_if_over(session, writing, writer.prepared):
-            _log.info(
-                "batch %d of %s is over: what this task has prepared is rolled back", writing.batch, writing.scope
-            )
+        if discard_if_over(session.xa_resource, markers, writing, writer.prepared):
+            _log.info("batch %d of %s is over: this task's branches are rolled back", writing.batch, writing.scope)
             return Written(writing, (), rows)
         return Written(writing, tuple(writer.prepared), rows)
 

@@ -44,7 +44,7 @@ def check_services(session: ClientSession) -> None:
 
 
 def begin_write(options: SinkOptions, writing: Writing) -> None:
-    """Before a write without a name: its marker says that it is not over. Raises IllegalStateException, JMSException."""
+    """Before a write without a name: its marker says that it is not over. Raises what `check_services` does."""
     with connected(options.connection, xa=False) as session:
         check_services(session)
         Markers(session).create(writing.marker, writing.batch - 1)
@@ -95,12 +95,12 @@ def abort_batch(options: SinkOptions, writing: Writing) -> None:
     _sweep_connected(options, writing, lambda xid, batch: batch <= writing.batch)
 
 
-def discard_if_over(session: ClientSession, writing: Writing, branches: Sequence[Xid]) -> bool:
-    """For a task that has prepared its branches: roll them back if its batch is over. The session has XA."""
-    if not branches or not writing.is_over(Markers(session).get(writing.marker)):
+def discard_if_over(xa: XAResource, markers: Markers, writing: Writing, branches: Sequence[Xid]) -> bool:
+    """For a task that has prepared its branches: roll them back if its batch is over."""
+    if not branches or not writing.is_over(markers.get(writing.marker)):
         return False
     for xid in branches:
-        _roll_back(session.xa_resource, xid)
+        _roll_back(xa, xid)
     return True
 
 

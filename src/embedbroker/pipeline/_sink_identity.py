@@ -31,7 +31,7 @@ class Writing:
     run: str
     """What this batch is written by: another run of the same query has another."""
     lasts: bool = True
-    """Whether the marker stays. That of a write without a name is there from its beginning to its end, and no longer."""
+    """Whether the marker stays. That of a write without a name is there from its beginning to its end only."""
 
     @property
     def marker(self) -> str:
