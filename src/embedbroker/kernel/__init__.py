@@ -8,7 +8,8 @@ from ._catalog import Catalog, split_fqqn
 from ._commit_set import COMMIT_SET_BRANCHES_MAX, BranchMissing, CommitSet, SetDone
 from ._consumer import Consumer, ConsumerPort
 from ._credit import UNLIMITED_CREDIT, ByteCredit, CountCredit, Credit
-from ._definitions import SERVICES_ADDRESS, AddressDefinition, QueueDefinition
+from ._cursors import CursorRefused, Cursors, Pin, Reading, Standing
+from ._definitions import SERVICES_ADDRESS, AddressDefinition, CursorDefinition, CursorRemoved, QueueDefinition
 from ._duplicate_ids import DuplicateId
 from ._events import Events
 from ._kernel import Kernel
@@ -44,6 +45,10 @@ __all__ = [
     "ConsumerPort",
     "CountCredit",
     "Credit",
+    "CursorDefinition",
+    "CursorRefused",
+    "CursorRemoved",
+    "Cursors",
     "DuplicateId",
     "Events",
     "Fact",
@@ -55,10 +60,12 @@ __all__ = [
     "MarkerRemoved",
     "MemoryStore",
     "Outcome",
+    "Pin",
     "Queue",
     "QueueDefinition",
     "QueueRequest",
     "QueueView",
+    "Reading",
     "Recovery",
     "Reference",
     "Refused",
@@ -69,6 +76,7 @@ __all__ = [
     "Session",
     "SetDone",
     "Settlement",
+    "Standing",
     "Store",
     "StoredMessage",
     "StoredTransaction",

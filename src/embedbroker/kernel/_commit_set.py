@@ -137,11 +137,11 @@ class CommitSets:
             yield
         first = kernel.ids.take(sent_count) if sent_count else 0
         kernel.store.note(CommitSet(marker, first, [transaction.id for transaction in transactions], places))
+        if sent_count:
+            kernel.publications.add_commit(kernel.store.point(), _sent_by(transactions), counts, first)
         if kernel.events.has_followers:
             for transaction in transactions:
                 kernel.events.tell_committed(transaction)
-        if sent_count:
-            kernel.publications.add_commit(kernel.store.point(), _sent_by(transactions), counts, first)
         done(SetDone(marker.value))
         yield
         for transaction in transactions:

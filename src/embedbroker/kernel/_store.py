@@ -14,13 +14,13 @@ from embedclient.model import Message
 
 from ._branch import HeuristicOutcome
 from ._commit_set import CommitSet
-from ._definitions import AddressDefinition, QueueDefinition
+from ._definitions import AddressDefinition, CursorDefinition, CursorRemoved, QueueDefinition
 from ._duplicate_ids import DuplicateId
 from ._marker import Marker, MarkerRemoved
 
 __all__ = ["Fact", "MemoryStore", "Store"]
 
-Fact: TypeAlias = Marker | MarkerRemoved | CommitSet
+Fact: TypeAlias = Marker | MarkerRemoved | CommitSet | CursorDefinition | CursorRemoved
 """What `Store.note` takes."""
 
 

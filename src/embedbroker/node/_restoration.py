@@ -35,6 +35,9 @@ class Restoration:
         for queue in recovered.queues:
             kernel.catalog.restore_queue(queue)
         kernel.markers.restore(recovered.markers)
+        queues = {queue.id: queue for queue in kernel.catalog.queues.values()}
+        for cursor in recovered.cursors:
+            kernel.cursors.restore(cursor, queues[cursor.queue_id])
         kernel.ids.next_id = max(recovered.id_limit, 1)
         kernel.ids.limit = recovered.id_limit
         self._recovery = Recovery(kernel, recovered.transactions, recovered.outcomes)

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ._data_source import EmbedbrokerDataSource
     from ._java import java_home
+    from ._subscription import remove_subscription
 
-__all__ = ["EmbedbrokerDataSource", "java_home"]
+__all__ = ["EmbedbrokerDataSource", "java_home", "remove_subscription"]
 
 # Loaded on first use: Spark imports this package in every process that looks for data sources.
 _HOMES = {
     "EmbedbrokerDataSource": "._data_source",
     "java_home": "._java",
+    "remove_subscription": "._subscription",
 }
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
 
 from ._options import SourceOptions
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
-    from pyspark.sql.types import StructType
+    from ._sink import BatchWriter, StreamWriter
+    from ._source_batch import BatchReader
+    from ._source_stream import StreamReader
 
 __all__ = ["EmbedbrokerDataSource"]
 
@@ -35,7 +37,24 @@ class EmbedbrokerDataSource(DataSource):
         """
         return SourceOptions.parse(self.options).schema
 
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+    def reader(self, schema: StructType) -> BatchReader:
+        """A batch: what is in the queues now. Raises OptionError."""
+        from ._arrow_schema import arrow_schema
+        from ._source_batch import BatchReader, PushingBatchReader
+
+        options = SourceOptions.parse(self.options)
+        kind = PushingBatchReader if options.push_filters else BatchReader
+        return kind(options, arrow_schema(schema, options))
+
+    def streamReader(self, schema: StructType) -> StreamReader:
+        """A stream: exactly once where the broker can do that. Raises OptionError."""
+        from ._arrow_schema import arrow_schema
+        from ._source_stream import StreamReader
+
+        options = SourceOptions.parse(self.options)
+        return StreamReader(options, arrow_schema(schema, options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """For `df.write`.
 
         Raises:
@@ -46,7 +65,7 @@ class EmbedbrokerDataSource(DataSource):
 
         return BatchWriter(SinkOptions.parse(self.options), schema, overwrite)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """For `df.writeStream`. Raises what `writer` does."""
         from ._sink import StreamWriter
         from ._sink_options import SinkOptions

@@ -6,9 +6,9 @@ Responsible for names, defaults, and what contradicts what. Refuses to know what
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ._option_reader import OptionError, OptionReader
 from ._schema import COLUMNS, PROPERTY_COLUMNS, VALUE_COLUMN, ddl, known_columns
@@ -18,8 +18,8 @@ __all__ = ["CONNECTION_OPTIONS", "ConnectionOptions", "SourceOptions"]
 CONNECTION_OPTIONS = ("url", "user", "password")
 SOURCE_OPTIONS = (
     *CONNECTION_OPTIONS,
-    *("queue", "topic", "subscription", "removeSubscription", "selector", "startingOffsets", "guarantee", "leaseMs"),
-    *("maxRowsPerTrigger", "maxBytesPerTrigger", "minPartitions", "failOnDataLoss"),
+    *("queue", "topic", "subscription", "selector", "startingOffsets", "guarantee", "leaseMs", "logLocation"),
+    *("maxRowsPerTrigger", "maxBytesPerTrigger", "minPartitions", "failOnDataLoss", "pushFilters"),
     *("includeProperties", "columns", "format", "jsonSchema", "onParseError", "deadLetterAddress"),
 )
 
@@ -77,7 +77,10 @@ class SourceOptions:
     # None: exactly once wherever the broker can do that.
     guarantee: str | None
     lease_ms: int
-    remove_subscription: bool
+    # Whether filters of a batch read become selectors; Spark has an option of its own, which has to be on as well.
+    push_filters: bool
+    # A folder for the log of a source that reads at least once.
+    log_location: str | None
 
     @property
     def has_pattern(self) -> bool:
@@ -88,6 +91,16 @@ class SourceOptions:
     def schema(self) -> str:
         """The columns and their types, as Spark reads them."""
         return ddl(self.columns, self.json_schema)
+
+    def with_columns(self, columns: Sequence[str]) -> SourceOptions:
+        """The same for other columns. Raises OptionError for the column of JSON values where there is none."""
+        if VALUE_COLUMN in columns and self.json_schema is None:
+            raise OptionError(f"the column {VALUE_COLUMN!r} needs format=json")
+        return evolve(self, columns=known_columns(columns))
+
+    def with_queue(self, queue: str) -> SourceOptions:
+        """The same for a queue: what a subscription is to those who read it."""
+        return evolve(self, queue=queue, topic=None, subscription=None)
 
     @classmethod
     def parse(cls, values: Mapping[str, str]) -> SourceOptions:
@@ -117,7 +130,8 @@ class SourceOptions:
             dead_letter_address=options.text("deadLetterAddress") or DEAD_LETTER_ADDRESS_DEFAULT,
             guarantee=_guarantee(options),
             lease_ms=options.whole("leaseMs", 1_000, 86_400_000) or LEASE_MS_DEFAULT,
-            remove_subscription=options.boolean("removeSubscription", False),
+            push_filters=options.boolean("pushFilters", False),
+            log_location=options.text("logLocation"),
         ).checked()
 
     def checked(self) -> SourceOptions:
@@ -129,8 +143,8 @@ class SourceOptions:
             )
         if self.dead_letter_address != DEAD_LETTER_ADDRESS_DEFAULT and self.on_parse_error != "dead-letter":
             raise OptionError("option 'deadLetterAddress' needs onParseError=dead-letter")
-        if self.remove_subscription and self.topic is None:
-            raise OptionError("option 'removeSubscription' needs option 'topic'")
+        if self.log_location is not None and self.guarantee == "exactly-once":
+            raise OptionError("options 'logLocation' and 'guarantee' contradict each other: nothing is logged")
         return self
 
 

@@ -45,6 +45,7 @@ _REMOVED = {
     RecordKind.REMOVE_QUEUE: RecordKind.QUEUE,
     RecordKind.FORGET_OUTCOME: RecordKind.HEURISTIC_OUTCOME,
     RecordKind.REMOVE_MARKER: RecordKind.MARKER,
+    RecordKind.REMOVE_CURSOR: RecordKind.CURSOR,
 }
 _SIZE_AND_KIND = Struct("<IB")
 
@@ -291,6 +292,8 @@ class Compaction:
             identifier = codec.decode_outcome(data, position, size).transaction_id
         elif kind is RecordKind.MARKER:
             identifier = codec.decode_marker(data, position, size).id
+        elif kind is RecordKind.CURSOR:
+            identifier = codec.decode_cursor(data, position, size)[0].id
         elif kind is RecordKind.ADDRESS:
             identifier = codec.decode_address(data, position, size)[0].id
         else:

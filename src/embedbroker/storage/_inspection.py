@@ -228,6 +228,7 @@ def _ids_in(replay: Replay) -> Iterator[int]:
         yield max(tail[1::2], default=0) + 1
     yield from (identifier + 1 for identifier in (*replay.queues, *replay.addresses))
     yield from (identifier + 1 for identifier in (*replay.transaction_ids, *replay.outcomes, *replay.markers))
+    yield from (identifier + 1 for identifier in replay.cursors)
     yield from (number + 1 for values in replay.duplicate_ids.values() for number in values)
 
 
@@ -293,7 +294,7 @@ def _describe(data: bytes, position: int, size: int, kind: int) -> str:
             return f"{_describe_marker(marker)}; {len(transactions)} transactions: {numbers}{more}"
         case RecordKind.FORGET_OUTCOME:
             return f"transaction {codec.IDENTIFIER.unpack_from(data, position)[4]}"
-        case RecordKind.ADDRESS | RecordKind.QUEUE:
+        case RecordKind.ADDRESS | RecordKind.QUEUE | RecordKind.CURSOR:
             return data[position + PREFIX.size : position + size].decode(errors="replace")
         case RecordKind.SEGMENT_START:
             id_limit, extents = codec.decode_segment_start(data, position, size)
@@ -305,6 +306,7 @@ def _describe(data: bytes, position: int, size: int, kind: int) -> str:
             RecordKind.REMOVE_ADDRESS
             | RecordKind.REMOVE_QUEUE
             | RecordKind.REMOVE_MARKER
+            | RecordKind.REMOVE_CURSOR
             | RecordKind.RESERVE_IDS
             | RecordKind.SEAL
         ):

@@ -20,7 +20,7 @@ from typing import assert_never
 
 from attrs import Factory, define
 
-from embedbroker.kernel import CommitSet, DuplicateId, Fact, Marker, MarkerRemoved
+from embedbroker.kernel import CommitSet, CursorDefinition, CursorRemoved, DuplicateId, Fact, Marker, MarkerRemoved
 
 from ._record_codec import RecordKind
 from ._segments import Placement, Segment
@@ -154,6 +154,10 @@ class Liveness:
                 self.ending.append((list(reversed(fact.transaction_ids)), segment))
                 if len(fact.transaction_ids) <= _SETTLED_AT_ONCE:
                     self._end_sets(_SETTLED_AT_ONCE)
+            case CursorDefinition():
+                self.define(RecordKind.CURSOR, fact.id, segment)
+            case CursorRemoved():
+                self.remove(RecordKind.CURSOR, fact.id, segment, ())
             case _:
                 assert_never(fact)
 
@@ -201,6 +205,8 @@ class Liveness:
         if history:
             history[-1].pins -= 1
         if not history or history[-1] is not segment:
+            # What changes with each batch of a reader would be in all segments there ever were.
+            history[:] = [earlier for earlier in history if not earlier.gone]
             history.append(segment)
         segment.pins += 1
 

@@ -60,6 +60,8 @@ from attrs import asdict, fields
 from embedbroker.kernel import (
     AddressDefinition,
     CommitSet,
+    CursorDefinition,
+    CursorRemoved,
     DuplicateId,
     Fact,
     HeuristicOutcome,
@@ -85,6 +87,7 @@ __all__ = [
     "RecordKind",
     "decode_address",
     "decode_commit_set",
+    "decode_cursor",
     "decode_dropped",
     "decode_duplicate_id",
     "decode_marker",
@@ -130,7 +133,15 @@ class RecordKind(IntEnum):
     MARKER = 18
     REMOVE_MARKER = 19
     COMMIT_SET = 20
+    CURSOR = 21
+    REMOVE_CURSOR = 22
 
+
+_KINDS = {
+    AddressDefinition: RecordKind.ADDRESS,
+    QueueDefinition: RecordKind.QUEUE,
+    CursorDefinition: RecordKind.CURSOR,
+}
 
 SKIPPABLE = 0x80
 DURABLE = 0x01
@@ -147,7 +158,8 @@ TRANSACTION = Struct("<IBBHq")  # PREPARE (xid bytes follow), COMMIT (pairs foll
 OUTCOME = Struct("<IBBHqB")  # transaction id, whether it was committed; xid bytes follow
 MARKER = Struct("<IBBHqq")  # id, value; the name follows, UTF-8
 COMMIT_SET = Struct("<IBBHqqqII")  # see above
-# REMOVE_ADDRESS, REMOVE_QUEUE, REMOVE_MARKER: id; FORGET_OUTCOME: transaction id; RESERVE_IDS: limit; SEAL: Unix ms
+# REMOVE_ADDRESS, REMOVE_QUEUE, REMOVE_MARKER, REMOVE_CURSOR: id
+# FORGET_OUTCOME: transaction id; RESERVE_IDS: limit; SEAL: Unix ms
 IDENTIFIER = Struct("<IBBHq")
 SEGMENT_START = Struct("<IBBHq")  # id limit; extents follow
 EXTENT = Struct("<QQQ")  # first generation, last generation, last batch number of a segment file
@@ -200,7 +212,7 @@ def decode_outcome(data: bytes, start: int, size: int) -> HeuristicOutcome:
 
 
 def encode_fact(fact: Fact) -> bytes:
-    """MARKER, REMOVE_MARKER and COMMIT_SET."""
+    """What `Store.note` was given."""
     match fact:
         case Marker():
             name = fact.name.encode()
@@ -209,6 +221,10 @@ def encode_fact(fact: Fact) -> bytes:
             return encode_id(RecordKind.REMOVE_MARKER, fact.id)
         case CommitSet():
             return _encode_commit_set(fact)
+        case CursorDefinition():
+            return encode_definition(fact)
+        case CursorRemoved():
+            return encode_id(RecordKind.REMOVE_CURSOR, fact.id)
         case _:
             assert_never(fact)
 
@@ -255,13 +271,13 @@ def decode_commit_set(data: bytes, start: int, size: int) -> tuple[Marker, dict[
 
 
 def encode_id(kind: RecordKind, value: int) -> bytes:
-    """REMOVE_ADDRESS, REMOVE_QUEUE, REMOVE_MARKER, FORGET_OUTCOME, RESERVE_IDS and SEAL: one number."""
+    """All REMOVE records, FORGET_OUTCOME, RESERVE_IDS and SEAL: one number."""
     return IDENTIFIER.pack(IDENTIFIER.size, kind, 0, 0, value)
 
 
-def encode_definition(definition: AddressDefinition | QueueDefinition) -> bytes:
-    """ADDRESS and QUEUE: UTF-8 JSON, an object of the definition's fields. Rare, so readable beats compact."""
-    kind = RecordKind.ADDRESS if isinstance(definition, AddressDefinition) else RecordKind.QUEUE
+def encode_definition(definition: AddressDefinition | QueueDefinition | CursorDefinition) -> bytes:
+    """ADDRESS, QUEUE and CURSOR: UTF-8 JSON, an object of the definition's fields. Rare, so readable beats compact."""
+    kind = _KINDS[type(definition)]
     # Names come from peers that count in UTF-16 units: half a surrogate pair is a name, and json.loads takes it back.
     text = json.dumps(asdict(definition), ensure_ascii=False, separators=(",", ":"))
     payload = text.encode("utf-8", "surrogatepass")
@@ -311,8 +327,14 @@ def decode_queue(data: bytes, start: int, size: int) -> tuple[QueueDefinition, l
     return QueueDefinition(**known), unknown  # type: ignore[arg-type]  # the record holds what asdict gave
 
 
+def decode_cursor(data: bytes, start: int, size: int) -> tuple[CursorDefinition, list[str]]:
+    """The definition in a CURSOR record, and the names of fields this version does not know."""
+    known, unknown = _fields_of(CursorDefinition, data, start, size)
+    return CursorDefinition(**known), unknown  # type: ignore[arg-type]  # the record holds what asdict gave
+
+
 def _fields_of(
-    kind: type[AddressDefinition] | type[QueueDefinition], data: bytes, start: int, size: int
+    kind: type[AddressDefinition] | type[QueueDefinition] | type[CursorDefinition], data: bytes, start: int, size: int
 ) -> tuple[dict[str, object], list[str]]:
     payload: dict[str, object] = json.loads(data[start + PREFIX.size : start + size])
     names = {attribute.name for attribute in fields(kind)}

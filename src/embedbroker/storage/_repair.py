@@ -75,6 +75,8 @@ def repair_journal(damaged: Disk, copy: Disk, settings: JournalSettings, now: In
         _add_prepared(journal, transaction)
     for outcome in state.outcomes:
         journal.add_outcome(outcome)
+    for cursor in state.cursors:
+        journal.note(cursor)
     journal.close(now)
     _write(journal, copy, now)
     assert journal.state is JournalState.CLOSED

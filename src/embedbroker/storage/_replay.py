@@ -12,7 +12,16 @@ from collections.abc import Generator, Iterable, Iterator
 
 from attrs import Factory, define
 
-from embedbroker.kernel import AddressDefinition, DuplicateId, HeuristicOutcome, Marker, MarkerRemoved, QueueDefinition
+from embedbroker.kernel import (
+    AddressDefinition,
+    CursorDefinition,
+    CursorRemoved,
+    DuplicateId,
+    HeuristicOutcome,
+    Marker,
+    MarkerRemoved,
+    QueueDefinition,
+)
 
 from . import _record_codec as codec
 from ._liveness import Liveness
@@ -56,6 +65,7 @@ class Replay:
     # By transaction id, decisions about prepared transactions.
     outcomes: dict[int, HeuristicOutcome] = Factory(dict)
     markers: dict[int, Marker] = Factory(dict)
+    cursors: dict[int, CursorDefinition] = Factory(dict)
     # By address, each address' in the order in which they came into force.
     duplicate_ids: dict[int, dict[int, bytes]] = Factory(dict)
     id_limit: int = 0
@@ -173,6 +183,8 @@ class Replay:
             tuple(self.queues.values()),
             tuple(prepared),
             tuple(self.outcomes.values()),
+            # Of a queue whose definition cannot be read there is nothing left to look at.
+            tuple([cursor for cursor in self.cursors.values() if cursor.queue_id in self.queues]),
             self.id_limit,
             tuple(self.notes),
             self.messages,
@@ -220,6 +232,14 @@ class Replay:
                 identifier = codec.IDENTIFIER.unpack_from(data, position)[4]
                 self.markers.pop(identifier, None)
                 self.liveness.note(MarkerRemoved(identifier), segment)
+            case RecordKind.CURSOR:
+                cursor, _unknown = codec.decode_cursor(data, position, size)
+                self.cursors[cursor.id] = cursor
+                self.liveness.note(cursor, segment)
+            case RecordKind.REMOVE_CURSOR:
+                identifier = codec.IDENTIFIER.unpack_from(data, position)[4]
+                self.cursors.pop(identifier, None)
+                self.liveness.note(CursorRemoved(identifier), segment)
             case RecordKind.REMOVE_ADDRESS:
                 identifier = codec.IDENTIFIER.unpack_from(data, position)[4]
                 self.addresses.pop(identifier, None)

@@ -10,6 +10,8 @@ from embedbroker.config import AddressSettings, BrokerConfig
 from embedbroker.kernel import (
     AddressDefinition,
     Consumer,
+    CursorDefinition,
+    CursorRemoved,
     DuplicateId,
     Fact,
     HeuristicOutcome,
@@ -104,7 +106,13 @@ class LaggingStore:
         self._note("no queue", queue_id)
 
     def note(self, fact: Fact) -> None:
-        self._note("fact", fact)
+        match fact:
+            case CursorDefinition():
+                self._note("cursor", fact)
+            case CursorRemoved():
+                self._note("no cursor", fact.id)
+            case _:
+                self._note("fact", fact)
 
     def reserve_ids(self, limit: int) -> None:
         self._note("ids", limit)
@@ -185,11 +193,11 @@ class Stage:
         while (due := housekeeping.next_deadline(self._seconds)) <= end:
             later = max(due, self._seconds)
             kernel.now_ms += round((later - self._seconds) * 1000)
-            self._seconds = later
+            self._seconds = kernel.monotonic = later
             housekeeping.run(later)
             self.run_all()
         kernel.now_ms += round((end - self._seconds) * 1000)
-        self._seconds = end
+        self._seconds = kernel.monotonic = end
 
     # -- shorthands ----------------------------------------------------------------------------------------------
 

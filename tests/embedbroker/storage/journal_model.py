@@ -17,6 +17,8 @@ from attrs import Factory, define, frozen
 from embedbroker.kernel import (
     AddressDefinition,
     CommitSet,
+    CursorDefinition,
+    CursorRemoved,
     DuplicateId,
     Fact,
     HeuristicOutcome,
@@ -80,6 +82,7 @@ class ModelState:
     duplicate_ids: dict[int, list[DuplicateId]] = Factory(dict)
     forgotten: set[int] = Factory(set)
     markers: dict[int, Marker] = Factory(dict)
+    cursors: dict[int, CursorDefinition] = Factory(dict)
     id_limit: int = 0
 
     def apply(self, call: Call) -> None:
@@ -162,6 +165,10 @@ class ModelState:
                     first = fact.first_position
                     offsets = zip(pairs[::2], pairs[1::2], strict=True)
                     self.commit(transaction_id, [(queue, first + offset) for queue, offset in offsets])
+            case CursorDefinition():
+                self.cursors[fact.id] = fact
+            case CursorRemoved():
+                del self.cursors[fact.id]
 
     def add_address(self, definition: AddressDefinition) -> None:
         self.addresses[definition.id] = definition
@@ -204,6 +211,7 @@ class ModelState:
             },
             "outcomes": self.outcomes,
             "markers": self.markers,
+            "cursors": {number: each for number, each in self.cursors.items() if each.queue_id in self.queues},
             "id_limit": self.id_limit,
             "duplicate_ids": {
                 address_id: left
@@ -289,6 +297,7 @@ def picture_of(recovered: RecoveredState, forgotten: Set[int] = frozenset()) -> 
             for each in recovered.transactions
         },
         "markers": {marker.id: marker for marker in recovered.markers},
+        "cursors": {cursor.id: cursor for cursor in recovered.cursors},
         "outcomes": {outcome.transaction_id: outcome for outcome in recovered.outcomes},
         "id_limit": recovered.id_limit,
         "duplicate_ids": duplicate_ids,

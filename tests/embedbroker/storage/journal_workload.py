@@ -10,6 +10,8 @@ from attrs import Factory, define, evolve
 from embedbroker.kernel import (
     AddressDefinition,
     CommitSet,
+    CursorDefinition,
+    CursorRemoved,
     DuplicateId,
     HeuristicOutcome,
     Marker,
@@ -36,6 +38,8 @@ class Workload:
     decides: bool = False
     # Whether somebody keeps markers, and commits prepared transactions in sets.
     marks: bool = False
+    # Whether somebody reads with cursors.
+    reads: bool = False
 
     @classmethod
     def on(cls, random: Random, state: ModelState) -> Workload:
@@ -63,6 +67,7 @@ class Workload:
             (2, self._add_queue),
             (1, self._remove_queue),
             (1, self._change),
+            *([(3, self._move_cursor), (1, self._remove_cursor)] if self.reads else ()),
             *([(2, self._decide), (1, self._forget_outcome)] if self.decides else ()),
             *([(3, self._mark), (1, self._unmark), (6, self._commit_set), (6, self._prepare)] if self.marks else ()),
         ]
@@ -207,6 +212,21 @@ class Workload:
     def _forget_outcome(self) -> Call | None:
         outcomes = list(self.state.outcomes)
         return ("remove_outcome", (self.random.choice(outcomes),)) if len(outcomes) > 1 else None
+
+    def _move_cursor(self) -> Call | None:
+        """A reader comes, or goes on."""
+        cursors = list(self.state.cursors.values())
+        if cursors and (len(cursors) > 2 or self.random.random() < 0.8):
+            cursor = self.random.choice(cursors)
+            return "note", (evolve(cursor, position=cursor.end, end=self._take_id(), rows=self.random.randrange(9)),)
+        queues = list(self.state.queues)
+        if not queues:
+            return None
+        return "note", (CursorDefinition(self._take_id(), self.random.choice(queues), "reader \ud800", owner="me"),)
+
+    def _remove_cursor(self) -> Call | None:
+        cursors = list(self.state.cursors)
+        return ("note", (CursorRemoved(self.random.choice(cursors)),)) if cursors else None
 
     def _mark(self) -> Call | None:
         if self.state.markers and self.random.random() < 0.8:

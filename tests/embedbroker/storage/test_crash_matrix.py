@@ -75,6 +75,7 @@ def count_moment(recorded: RecordedJournal, state: ModelState, hits: Counter[str
         hits["commit set not synced"] += isinstance(fact, CommitSet) and point > journal.reached
         hits["marker removed"] += isinstance(fact, MarkerRemoved)
     hits["set not settled"] += bool(journal._liveness.ending)
+    hits["cursor"] += bool(state.cursors)
     hits["prepared transaction"] += bool(state.prepared)
     writing = recorded.under_way.get(Lane.JOURNAL)
     hits["segment switch"] += writing is not None and any(
@@ -94,7 +95,9 @@ def replaced_by(first: int, last: int) -> list[str]:
     return [f"segment-{generation:010}.journal" for generation in range(first, last + 1) if first != last]
 
 
-def live(seed: int, disk: SimulatedDisk, *, decides: bool = False, marks: bool = False) -> Counter[str]:
+def live(
+    seed: int, disk: SimulatedDisk, *, decides: bool = False, marks: bool = False, reads: bool = False
+) -> Counter[str]:
     """One directory through several lives; returns how often interesting moments were hit."""
     random = Random(seed)
     previous: RecordedJournal | None = None
@@ -107,7 +110,7 @@ def live(seed: int, disk: SimulatedDisk, *, decides: bool = False, marks: bool =
         state = previous.check_recovered(journal.recovered) if previous else ModelState()
         previous = recorded = RecordedJournal(disk, SMALL, state, journal=journal)
         workload = Workload.on(random, state)
-        workload.decides, workload.marks = decides, marks
+        workload.decides, workload.marks, workload.reads = decides, marks, reads
         held: Lane | None = None
         for _ in range(random.choice((5, 40, 130, 340))):
             name, arguments = workload.call()
@@ -144,6 +147,13 @@ def test_decisions_about_prepared_transactions_are_lost_in_no_crash() -> None:
     for seed in range(2000, 2000 + CASES):
         hits += live(seed, SimulatedDisk(), decides=True)
     assert hits["decision"] >= 50, hits
+
+
+def test_places_of_readers_are_lost_in_no_crash() -> None:
+    hits: Counter[str] = Counter()
+    for seed in range(3000, 3000 + CASES):
+        hits += live(seed, SimulatedDisk(), reads=True)
+    assert hits["cursor"] >= 50, hits
 
 
 @pytest.mark.parametrize("settles_late", [False, True])

@@ -269,6 +269,8 @@ def test_kinds_keep_their_numbers() -> None:
         ("MARKER", 18),
         ("REMOVE_MARKER", 19),
         ("COMMIT_SET", 20),
+        ("CURSOR", 21),
+        ("REMOVE_CURSOR", 22),
     ]
 
 

@@ -1,0 +1,46 @@
+"""Which queues the options mean.
+
+Responsible for patterns, and for saying that a queue is not there. Refuses to read them.
+"""
+
+from __future__ import annotations
+
+from embedclient.errors import InvalidDestinationException
+
+from ._link import Link
+from ._option_reader import OptionError
+from ._options import SourceOptions
+from ._services import SERVICES_ADDRESS, Services
+
+__all__ = ["listed_queues", "matching_queues"]
+
+
+def matching_queues(options: SourceOptions) -> list[str]:
+    """The names of the queues, sorted; for a pattern perhaps none.
+
+    Raises:
+        InvalidDestinationException: there is no queue of this name.
+        OptionError: a pattern, and a broker that does not list its queues.
+    """
+    link = Link.shared(options.connection)
+    name = options.subscription if options.queue is None else options.queue
+    assert name is not None
+    if not options.has_pattern:
+        with link.session() as session:
+            if not session.query_queue(name).exists:
+                raise InvalidDestinationException(f"there is no queue {name!r} at {options.connection.url}")
+        return [name]
+    services = Services(link)
+    try:
+        return sorted(listed_queues(services, name))
+    finally:
+        services.close()
+
+
+def listed_queues(services: Services, pattern: str) -> dict[str, int | None]:
+    """Each queue that fits a pattern, with the position of its last message. Raises OptionError as above."""
+    if not services.can("queue.list"):
+        raise OptionError(f"option 'queue': this broker does not list its queues, so {pattern!r} can be no pattern")
+    found = services.ask("queue.list", pattern=pattern)["queues"]
+    queues = found if isinstance(found, list) else []
+    return {str(queue["name"]): queue["last"] for queue in queues if queue["name"] != SERVICES_ADDRESS}
