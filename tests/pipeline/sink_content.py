@@ -9,10 +9,10 @@ from contextlib import ExitStack
 import pyarrow as pa
 
 from embedbroker.pipeline._sink_broker import connected
-from embedbroker.pipeline._sink_commit import check_services
 from embedbroker.pipeline._sink_identity import Task, Writing
 from embedbroker.pipeline._sink_options import SinkOptions
 from embedbroker.pipeline._sink_rows import RowEncoder
+from embedbroker.pipeline._sink_services import markers_of
 from embedbroker.pipeline._sink_task import BranchWriter, DuplicateIdWriter, write_partition
 from embedclient.blocking import ServerLocator
 from embedclient.model import Xid
@@ -31,11 +31,13 @@ def batches(bodies: Sequence[str], rows: int = 100) -> Iterable[pa.RecordBatch]:
 def write(options: SinkOptions, task: Task, partition: Iterable[pa.RecordBatch]) -> list[Xid]:
     """What a task does, without a Spark around it; returns the branches that it has prepared."""
     encoder = RowEncoder(options, ("body",), task, lambda: NOW_MS)
-    with connected(options.connection, xa=options.is_exactly_once) as session:
+    with ExitStack() as stack:
+        if options.is_exactly_once:
+            stack.enter_context(markers_of(options.connection))
+        session = stack.enter_context(connected(options.connection, xa=options.is_exactly_once))
         if not options.is_exactly_once:
             write_partition(DuplicateIdWriter(session, task, options), encoder, partition, options)
             return []
-        check_services(session)
         writer = BranchWriter(session, task, options)
         write_partition(writer, encoder, partition, options)
         return writer.prepared

@@ -18,13 +18,14 @@ from embedbroker import (
     SharedStorePrimary,
     ThreadedBroker,
 )
-from embedbroker.pipeline import _sink_services
+from embedbroker.pipeline import _services
+from embedbroker.pipeline._services import ServiceRefused
 from embedbroker.pipeline._sink_broker import connected
 from embedbroker.pipeline._sink_commit import abort_batch, begin_write, commit_batch, discard_if_over, sweep
 from embedbroker.pipeline._sink_identity import Writing
 from embedbroker.pipeline._sink_options import SinkOptions
 from embedbroker.pipeline._sink_rows import RowError
-from embedbroker.pipeline._sink_services import Markers, ServiceRefused
+from embedbroker.pipeline._sink_services import markers_of
 from embedclient.blocking import ServerLocator, XAResource
 from embedclient.errors import IllegalStateException
 from embedclient.model import Xid
@@ -79,8 +80,8 @@ def test_a_commit_that_is_told_twice_counts_once(options: SinkOptions, broker: T
 def test_a_batch_without_rows_moves_the_marker(options: SinkOptions) -> None:
     assert write(options, task(writing(4)), batches([])) == []
     assert commit_batch(options, writing(4), [])
-    with connected(options.connection, xa=False) as session:
-        assert Markers(session).get(writing(4).marker) == 4
+    with markers_of(options.connection) as markers:
+        assert markers.get(writing(4).marker) == 4
 
 
 def test_the_marker_of_a_write_without_a_name_is_there_as_long_as_it_lasts(
@@ -89,13 +90,13 @@ def test_the_marker_of_a_write_without_a_name_is_there_as_long_as_it_lasts(
     unnamed = Writing("job", "sink", 0, "job", lasts=False)
     begin_write(options, unnamed)
     late = write(options, task(unnamed, 0, 1), batches(["late"]))
-    with connected(options.connection, xa=True) as session:
-        assert not discard_if_over(session.xa_resource, Markers(session), unnamed, late)
+    with markers_of(options.connection) as markers, connected(options.connection, xa=True) as session:
+        assert not discard_if_over(session.xa_resource, markers, unnamed, late)
         assert commit_batch(options, unnamed, write(options, task(unnamed), batches(["a"])))
-        assert Markers(session).get(unnamed.marker) is None
+        assert markers.get(unnamed.marker) is None
         later = write(options, task(unnamed, 0, 2), batches(["later"]))
         assert prepared(broker.url) == later
-        assert discard_if_over(session.xa_resource, Markers(session), unnamed, later)
+        assert discard_if_over(session.xa_resource, markers, unnamed, later)
     assert (content(broker.url, "q"), prepared(broker.url)) == (["a"], [])
 
 
@@ -104,10 +105,10 @@ def test_an_attempt_that_prepares_after_the_commit_rolls_back_itself(
 ) -> None:
     assert commit_batch(options, writing(0), write(options, task(writing(0)), batches(BODIES)))
     late = write(options, task(writing(0), 0, 1), batches(BODIES))
-    with connected(options.connection, xa=True) as session:
+    with markers_of(options.connection) as markers, connected(options.connection, xa=True) as session:
         next_batch = write(options, task(writing(1)), batches(["next"]))
-        assert not discard_if_over(session.xa_resource, Markers(session), writing(1), next_batch)
-        assert discard_if_over(session.xa_resource, Markers(session), writing(0), late)
+        assert not discard_if_over(session.xa_resource, markers, writing(1), next_batch)
+        assert discard_if_over(session.xa_resource, markers, writing(0), late)
     assert (content(broker.url, "q"), prepared(broker.url)) == (BODIES, next_batch)
 
 
@@ -171,7 +172,7 @@ def test_a_sweep_takes_what_its_rule_says_and_nothing_else(options: SinkOptions,
 def test_a_broker_without_services_is_told_of_before_anything_is_sent(
     options: SinkOptions, monkeypatch: pytest.MonkeyPatch, broker: ThreadedBroker
 ) -> None:
-    monkeypatch.setattr(_sink_services, "ADDRESS", "no.services.here")
+    monkeypatch.setattr(_services, "SERVICES_ADDRESS", "no.services.here")
     with pytest.raises(IllegalStateException, match="use the option guarantee=deduplication"):
         write(options, task(writing(0)), batches(BODIES))
     assert prepared(broker.url) == []

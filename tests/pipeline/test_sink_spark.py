@@ -11,8 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from embedbroker import ThreadedBroker
 from embedbroker.pipeline._options import ConnectionOptions
-from embedbroker.pipeline._sink_broker import connected
-from embedbroker.pipeline._sink_services import Markers
+from embedbroker.pipeline._sink_services import markers_of
 from tests.pipeline.sink_content import content, prepared
 from tests.pipeline.sink_faults import FaultyDataSource
 
@@ -56,8 +55,8 @@ def save(frame: DataFrame, url: str, form: str = "embedbroker", **options: str) 
 
 def markers(url: str, checkpoint: Path) -> list[int | None]:
     query = re.findall(r'"id":"([^"]+)"', (checkpoint / "metadata").read_text())
-    with connected(ConnectionOptions(url), xa=False) as session:
-        return [Markers(session).get(f"spark/sink/{each}") for each in query]
+    with markers_of(ConnectionOptions(url)) as found:
+        return [found.get(f"spark/sink/{each}") for each in query]
 
 
 @pytest.fixture

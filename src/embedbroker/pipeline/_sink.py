@@ -14,6 +14,7 @@ import os
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from attrs import frozen
@@ -26,11 +27,11 @@ from embedclient.model import Xid
 
 from ._option_reader import OptionError
 from ._sink_broker import connected
-from ._sink_commit import abort_batch, begin_write, check_services, commit_batch, discard_if_over, sweep
+from ._sink_commit import abort_batch, begin_write, commit_batch, discard_if_over, sweep
 from ._sink_identity import Task, Writing
 from ._sink_options import SinkOptions, sink_columns
 from ._sink_rows import RowEncoder
-from ._sink_services import Markers
+from ._sink_services import markers_of
 from ._sink_task import BranchWriter, DuplicateIdWriter, write_partition
 
 if TYPE_CHECKING:
@@ -144,12 +145,15 @@ def _written(
     context = task_context()
     task = Task(writing, context.partitionId(), context.attemptNumber(), os.urandom(4).hex())
     encoder = RowEncoder(options, columns, task, lambda: time.time_ns() // 1_000_000)
-    with connected(options.connection, xa=options.is_exactly_once) as session:
+    with ExitStack() as stack:
         if not options.is_exactly_once:
+            session = stack.enter_context(connected(options.connection, xa=False))
             rows = write_partition(DuplicateIdWriter(session, task, options), encoder, batches, options)
             return Written(writing, (), rows)
-        _prepare_branches(session, task)
-        markers = Markers(session)
+        # The broker has what a commit needs, or nothing is sent.
+        markers = stack.enter_context(markers_of(options.connection))
+        session = stack.enter_context(connected(options.connection, xa=True))
+        _clear_away(session, task)
         writer = BranchWriter(session, task, options)
         rows = write_partition(writer, encoder, batches, options)
         if discard_if_over(session.xa_resource, markers, writing, writer.prepared):
@@ -158,9 +162,8 @@ def _written(
         return Written(writing, tuple(writer.prepared), rows)
 
 
-def _prepare_branches(session: ClientSession, task: Task) -> None:
-    """Before the first row: the broker has what a commit needs, and the first task clears away what was left."""
-    check_services(session)
+def _clear_away(session: ClientSession, task: Task) -> None:
+    """Before the first row, by the first task: what was left."""
     if task.partition:
         return
     writing = task.writing

@@ -20,34 +20,25 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from embedclient.blocking import ClientSession, XAResource
+from embedclient.blocking import XAResource
 from embedclient.errors import IllegalStateException, XAException
 from embedclient.model import XaCode, Xid
 
+from ._services import ServiceRefused
 from ._sink_broker import connected
 from ._sink_identity import Writing
 from ._sink_options import SinkOptions
-from ._sink_services import BRANCHES_MAX, Markers, ServiceRefused, has_services
+from ._sink_services import BRANCHES_MAX, Markers, markers_of
 
-__all__ = ["abort_batch", "begin_write", "check_services", "commit_batch", "discard_if_over", "sweep"]
+__all__ = ["abort_batch", "begin_write", "commit_batch", "discard_if_over", "sweep"]
 
 _log = logging.getLogger("embedbroker.pipeline")
 
 
-def check_services(session: ClientSession) -> None:
-    """Raises IllegalStateException for a broker that cannot commit many branches at once."""
-    if not has_services(session):
-        raise IllegalStateException(
-            "this broker has no commit of many branches, so a sink cannot be exactly-once: use the option "
-            "guarantee=deduplication"
-        )
-
-
 def begin_write(options: SinkOptions, writing: Writing) -> None:
-    """Before a write without a name: its marker says that it is not over. Raises what `check_services` does."""
-    with connected(options.connection, xa=False) as session:
-        check_services(session)
-        Markers(session).create(writing.marker, writing.batch - 1)
+    """Before a write without a name: its marker says that it is not over. Raises what `markers_of` does."""
+    with markers_of(options.connection) as markers:
+        markers.create(writing.marker, writing.batch - 1)
 
 
 def commit_batch(options: SinkOptions, writing: Writing, branches: Sequence[Xid]) -> bool:
@@ -62,9 +53,7 @@ def commit_batch(options: SinkOptions, writing: Writing, branches: Sequence[Xid]
             f"a batch of {len(branches):,} branches cannot be committed at once, {BRANCHES_MAX:,} is the most: write "
             "smaller batches, or set rowsPerBranch and bytesPerBranch higher"
         )
-    with connected(options.connection, xa=False) as session:
-        check_services(session)
-        markers = Markers(session)
+    with markers_of(options.connection) as markers:
         committed = _commit(markers, writing, branches)
         if not writing.lasts:
             markers.remove(writing.marker)
@@ -90,8 +79,8 @@ def _commit(markers: Markers, writing: Writing, branches: Sequence[Xid]) -> bool
 def abort_batch(options: SinkOptions, writing: Writing) -> None:
     """Roll back what is prepared of a batch that failed, and of those before it."""
     if not writing.lasts:
-        with connected(options.connection, xa=False) as session:
-            Markers(session).remove(writing.marker)
+        with markers_of(options.connection) as markers:
+            markers.remove(writing.marker)
     _sweep_connected(options, writing, lambda xid, batch: batch <= writing.batch)
 
 
