@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 from ._options import SourceOptions
 
 if TYPE_CHECKING:
+    from ._sink import BatchWriter, StreamWriter
     from ._source_batch import BatchReader
     from ._source_stream import StreamReader
 
@@ -52,3 +53,21 @@ class EmbedbrokerDataSource(DataSource):
 
         options = SourceOptions.parse(self.options)
         return StreamReader(options, arrow_schema(schema, options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        """For `df.write`.
+
+        Raises:
+            OptionError: an option or a column is unknown, wrong, missing or contradicts another.
+        """
+        from ._sink import BatchWriter
+        from ._sink_options import SinkOptions
+
+        return BatchWriter(SinkOptions.parse(self.options), schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        """For `df.writeStream`. Raises what `writer` does."""
+        from ._sink import StreamWriter
+        from ._sink_options import SinkOptions
+
+        return StreamWriter(SinkOptions.parse(self.options), schema, overwrite)

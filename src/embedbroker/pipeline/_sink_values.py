@@ -1,0 +1,159 @@
+"""What one value of a row becomes in a message; a ValueError says why it cannot.
+
+Responsible for single values. Refuses to know rows, frames and brokers.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Mapping, Sequence
+
+from attrs import frozen
+
+from embedclient.model import (
+    Properties,
+    PropertyType,
+    PropertyValue,
+    Queue,
+    RoutingType,
+    Topic,
+    TypedValue,
+    parse_destination,
+)
+
+from ._property_columns import NOT_IN_MAPS
+
+__all__ = ["Target", "message_id", "priority", "properties", "reply_to", "target_of"]
+
+_ROUTING = {"anycast": RoutingType.ANYCAST, "multicast": RoutingType.MULTICAST}
+# What brokers write for themselves, and what no longer holds of a body that was read.
+_NOT_SENT = ("_AMQ_LARGE_COMPRESSED", "_AMQ_LARGE_SIZE")
+_NOT_SENT_PREFIXES = ("_AMQ_ROUTE_TO", "_AMQ_ACK_ROUTE_TO", "__AMQ_CID")
+_BY_NAME = {kind.name.lower(): kind for kind in PropertyType}
+
+
+@frozen
+class Target:
+    """Where a message goes."""
+
+    address: str
+    routing_type: RoutingType
+
+    def __str__(self) -> str:
+        kind = "queue" if self.routing_type is RoutingType.ANYCAST else "topic"
+        return f"{kind}://{self.address}"
+
+
+def target_of(text: str | None, routing: str | None = None) -> Target:
+    """`queue://name`, `topic://name`, or a name alone, which is a queue unless `routing` says MULTICAST."""
+    if not text:
+        raise ValueError("it is null or empty, and nothing else says where the row goes")
+    kind = _ROUTING.get((routing or "anycast").lower())
+    if kind is None:
+        raise ValueError(f"the routing type is ANYCAST or MULTICAST, not {routing!r}")
+    found = parse_destination(text, Queue if kind is RoutingType.ANYCAST else Topic)
+    if not isinstance(found, Queue | Topic) or not found.name:
+        raise ValueError(f"{text!r} is neither a queue nor a topic")
+    return Target(found.name, found.routing_type)
+
+
+def priority(value: int) -> int:
+    """From 0 to 9."""
+    if not 0 <= value <= 9:
+        raise ValueError(f"a priority is from 0 to 9, not {value}")
+    return value
+
+
+def message_id(text: str) -> bytes:
+    """The bytes of `ID:<uuid>`."""
+    try:
+        found = bytes.fromhex(text.removeprefix("ID:").replace("-", ""))
+    except ValueError:
+        found = b""
+    if len(found) != 16 or not text.startswith("ID:"):
+        raise ValueError(f"a message id is ID: and a UUID, not {text!r}")
+    return found
+
+
+def reply_to(text: str) -> str:
+    """A destination as JMS writes it, `queue://name`."""
+    return str(parse_destination(text))
+
+
+def properties(
+    values: Sequence[tuple[str, str | None]], types: Mapping[str, str | None], entries: dict[str, TypedValue]
+) -> None:
+    """Adds the properties of a row; without a type a value is a string.
+
+    What brokers write for themselves is left out, so that rows that were read can be written.
+    """
+    for name, text in values:
+        if name in _NOT_SENT or name.startswith(_NOT_SENT_PREFIXES):
+            continue
+        type_name = (types.get(name) or ("null" if text is None else "string")).lower()
+        if type_name in NOT_IN_MAPS.get(name, ()):
+            raise ValueError(f"the property {name!r} of type {type_name} has a column of its own")
+        if not name:
+            raise ValueError("a property without a name")
+        try:
+            entries[name] = _typed(text, type_name)
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"the property {name!r}: {error}") from None
+
+
+def _typed(text: str | None, type_name: str) -> TypedValue:
+    kind = _BY_NAME.get(type_name)
+    if kind is None:
+        raise ValueError(f"there is no type {type_name!r}; there are {', '.join(sorted(_BY_NAME))}")
+    if text is None:
+        return TypedValue(None, PropertyType.NULL)
+    checked = Properties()
+    checked.set("value", _READERS[kind](text), kind)  # raises for what does not fit
+    return TypedValue(checked["value"], kind)
+
+
+def _nothing(text: str) -> None:
+    raise ValueError(f"a null is no text, and {text!r} is one")
+
+
+def _truth(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError(f"{text!r} is neither true nor false")
+    return text.lower() == "true"
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no whole number") from None
+
+
+def _real(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no number") from None
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error:
+        raise ValueError(f"{text!r} is not in base64, as bytes are written") from None
+
+
+_READERS: dict[PropertyType, Callable[[str], PropertyValue]] = {
+    PropertyType.NULL: _nothing,
+    PropertyType.BOOLEAN: _truth,
+    PropertyType.BYTE: _whole,
+    PropertyType.SHORT: _whole,
+    PropertyType.INT: _whole,
+    PropertyType.LONG: _whole,
+    PropertyType.FLOAT: _real,
+    PropertyType.DOUBLE: _real,
+    PropertyType.BYTES: _bytes,
+    PropertyType.STRING: str,
+    PropertyType.CHAR: str,
+}
