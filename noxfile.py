@@ -129,6 +129,13 @@ def interop(session: nox.Session) -> None:
 
 
 @nox.session
+def spark(session: nox.Session) -> None:
+    """The Spark source, sink and jobs, on a Spark of two cores with the Java that the extra brings."""
+    _install(session, "-e", ".[dev,spark]")
+    session.run("python", "-m", "pytest", "tests/pipeline", *session.posargs)
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """Our broker and client beside Artemis, in one run; `-- --list` names the cases."""
     _install(session, "-e", ".[dev,bench]")

@@ -1,4 +1,4 @@
-"""Runs `async def` tests in trio, in real or in virtual time, and keeps the interop tests for those who name them.
+"""Runs `async def` tests in trio, in real or in virtual time, and keeps interop and Spark for those who name them.
 
 An async test that asks for the fixture `autojump_clock` runs in virtual time: whenever every task waits, the clock
 jumps to the next deadline. This file knows nothing of brokers or clients.
@@ -18,7 +18,7 @@ import trio.testing
 
 pytest_plugins = ["pytester"]
 
-_INTEROP = Path(__file__).parent / "interop"
+_BY_NAME_ONLY = [Path(__file__).parent / name for name in ("interop", "pipeline")]
 
 
 def pytest_configure() -> None:
@@ -28,15 +28,15 @@ def pytest_configure() -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leaves out tests/interop, which needs Java and minutes, unless the command line names it."""
-    if collection_path != _INTEROP:
+    """Leaves out what needs Java, other libraries and minutes, unless the command line names it."""
+    if collection_path not in _BY_NAME_ONLY:
         return None
     named = (
         Path(argument.split("::")[0]).resolve()
         for argument in config.invocation_params.args
-        if "interop" in str(argument)
+        if collection_path.name in str(argument)
     )
-    return None if any(path.is_relative_to(_INTEROP) for path in named) else True
+    return None if any(path.is_relative_to(collection_path) for path in named) else True
 
 
 @pytest.fixture

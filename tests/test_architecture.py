@@ -55,7 +55,7 @@ ALLOWED = {
     ),
     "b.cli":           "b b.configfile b.ledger b.storage b.runtime c c.errors c.blocking",
     "b.console":       "b b.configfile b.ledger b.storage c c.errors c.blocking",
-    "b.pipeline":      "b.storage b.ledger c.blocking c.errors",
+    "b.pipeline":      "b.storage b.ledger c.blocking c.errors c.model c.wire",
 }
 SYNC = {*SYNC_BROKER.split(), "b.node", "b.ledger", "b.testing", "c.errors", "c.model", "c.wire", "c.engine", "c.agent"}
 

@@ -1,0 +1,30 @@
+"""Queues as Spark sources and sinks, and the jobs that read journals: needs the extra `spark`.
+
+Spark finds the format `embedbroker` by itself, through the package `pyspark_embedbroker`. Brokers are reached over TCP
+only, with `embedclient.blocking`, so everything here runs on any Spark cluster. Importing this package loads neither
+pyspark nor pyarrow.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ._data_source import EmbedbrokerDataSource
+    from ._java import java_home
+
+__all__ = ["EmbedbrokerDataSource", "java_home"]
+
+# Loaded on first use: Spark imports this package in every process that looks for data sources.
+_HOMES = {
+    "EmbedbrokerDataSource": "._data_source",
+    "java_home": "._java",
+}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(home, __name__), name)

@@ -1,0 +1,187 @@
+"""The options of the source: what `spark.read` and `spark.readStream` may say, checked when they are loaded.
+
+Responsible for names, defaults, and what contradicts what. Refuses to know what a broker says to them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from attrs import frozen
+
+from ._option_reader import OptionError, OptionReader
+from ._schema import COLUMNS, PROPERTY_COLUMNS, VALUE_COLUMN, ddl, known_columns
+
+__all__ = ["CONNECTION_OPTIONS", "ConnectionOptions", "SourceOptions"]
+
+CONNECTION_OPTIONS = ("url", "user", "password")
+SOURCE_OPTIONS = (
+    *CONNECTION_OPTIONS,
+    *("queue", "topic", "subscription", "removeSubscription", "selector", "startingOffsets", "guarantee", "leaseMs"),
+    *("maxRowsPerTrigger", "maxBytesPerTrigger", "minPartitions", "failOnDataLoss"),
+    *("includeProperties", "columns", "format", "jsonSchema", "onParseError", "deadLetterAddress"),
+)
+
+ROWS_MAX = 1_000_000_000
+PARTITIONS_MAX = 10_000
+LEASE_MS_DEFAULT = 60_000
+GUARANTEES = ("exactly-once", "at-least-once")
+FORMATS = ("bytes", "text", "json")
+PARSE_ERROR_WAYS = ("fail", "dead-letter", "null")
+DEAD_LETTER_ADDRESS_DEFAULT = "DLQ"
+
+
+@frozen
+class ConnectionOptions:
+    """How a broker is reached: by the source and by the sink."""
+
+    url: str
+    user: str | None = None
+    password: str | None = None
+
+    @classmethod
+    def taken_from(cls, options: OptionReader) -> ConnectionOptions:
+        """Take `url`, `user` and `password`. Raises OptionError."""
+        url = options.required("url", "where the broker is, as in tcp://host:61616 or (tcp://a:61616,tcp://b:61616)")
+        user, password = options.text("user"), options.text("password")
+        options.together("password", "user")
+        options.together("user", "password")
+        return cls(url, user, password)
+
+    def __repr__(self) -> str:  # the password is nobody's business
+        return f"ConnectionOptions(url={self.url!r}, user={self.user!r})"
+
+
+@frozen
+class SourceOptions:
+    """What a source reads, and how. Made by `parse`."""
+
+    connection: ConnectionOptions
+    # A queue's name, a pattern of queues with `*`, or None for a topic.
+    queue: str | None
+    topic: str | None
+    subscription: str | None
+    selector: str | None
+    # "earliest", "latest", or positions by queue.
+    starting: str | dict[str, int]
+    rows_per_trigger: int | None
+    bytes_per_trigger: int | None
+    partitions: int
+    fail_on_data_loss: bool
+    columns: tuple[str, ...]
+    format: str
+    json_schema: str | None
+    on_parse_error: str
+    dead_letter_address: str
+    # None: exactly once wherever the broker can do that.
+    guarantee: str | None
+    lease_ms: int
+    remove_subscription: bool
+
+    @property
+    def has_pattern(self) -> bool:
+        """Whether `queue` stands for several queues."""
+        return self.queue is not None and ("*" in self.queue or "#" in self.queue)
+
+    @property
+    def schema(self) -> str:
+        """The columns and their types, as Spark reads them."""
+        return ddl(self.columns, self.json_schema)
+
+    @classmethod
+    def parse(cls, values: Mapping[str, str]) -> SourceOptions:
+        """The options of a source. Raises OptionError, which names what is unknown, wrong or contradictory."""
+        options = OptionReader(values, SOURCE_OPTIONS)
+        connection = ConnectionOptions.taken_from(options)
+        queue, topic, subscription = options.text("queue"), options.text("topic"), options.text("subscription")
+        _check_destination(options)
+        form = options.choice("format", FORMATS, "bytes")
+        json_schema = options.text("jsonSchema")
+        _check_format(options, form)
+        return cls(
+            connection=connection,
+            queue=queue,
+            topic=topic,
+            subscription=subscription,
+            selector=options.text("selector"),
+            starting=_starting(options),
+            rows_per_trigger=options.whole("maxRowsPerTrigger", 1, ROWS_MAX),
+            bytes_per_trigger=options.size("maxBytesPerTrigger"),
+            partitions=options.whole("minPartitions", 1, PARTITIONS_MAX) or 1,
+            fail_on_data_loss=options.boolean("failOnDataLoss", True),
+            columns=_columns(options, form),
+            format=form,
+            json_schema=json_schema,
+            on_parse_error=options.choice("onParseError", PARSE_ERROR_WAYS, "fail"),
+            dead_letter_address=options.text("deadLetterAddress") or DEAD_LETTER_ADDRESS_DEFAULT,
+            guarantee=_guarantee(options),
+            lease_ms=options.whole("leaseMs", 1_000, 86_400_000) or LEASE_MS_DEFAULT,
+            remove_subscription=options.boolean("removeSubscription", False),
+        ).checked()
+
+    def checked(self) -> SourceOptions:
+        """Itself. Raises OptionError for what each option allows and all of them together do not."""
+        if self.selector is not None and self.queue is not None and self.guarantee == "exactly-once":
+            raise OptionError(
+                "options 'selector' and 'guarantee' contradict each other: reading a queue exactly once takes all of "
+                "it; use guarantee=at-least-once, or filter the rows"
+            )
+        if self.dead_letter_address != DEAD_LETTER_ADDRESS_DEFAULT and self.on_parse_error != "dead-letter":
+            raise OptionError("option 'deadLetterAddress' needs onParseError=dead-letter")
+        if self.remove_subscription and self.topic is None:
+            raise OptionError("option 'removeSubscription' needs option 'topic'")
+        return self
+
+
+def _check_destination(options: OptionReader) -> None:
+    options.apart("queue", "topic", "a source reads one of them")
+    if "queue" not in options and "topic" not in options:
+        raise OptionError("option 'queue' or 'topic' is missing: what to read")
+    options.together("subscription", "topic")
+
+
+def _check_format(options: OptionReader, form: str) -> None:
+    if form == "json" and "jsonSchema" not in options:
+        raise OptionError("format=json needs option 'jsonSchema': the type of the bodies, as in 'struct<id: bigint>'")
+    if form != "json" and "jsonSchema" in options:
+        raise OptionError(f"option 'jsonSchema' needs format=json, not {form}")
+    if form == "bytes" and "onParseError" in options:
+        raise OptionError("option 'onParseError' needs format=text or format=json: bytes are not parsed")
+
+
+def _starting(options: OptionReader) -> str | dict[str, int]:
+    text = options.text("startingOffsets") or "earliest"
+    if text.lower() in ("earliest", "latest"):
+        return text.lower()
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    is_mapping = isinstance(found, dict) and all(type(position) is int for position in found.values())
+    if not is_mapping:
+        raise OptionError(
+            f"option 'startingOffsets' is earliest, latest or positions by queue as in {{\"orders\": 17}}, not {text!r}"
+        )
+    return {str(name): int(position) for name, position in found.items()}
+
+
+def _columns(options: OptionReader, form: str) -> tuple[str, ...]:
+    has_properties = options.boolean("includeProperties", True)
+    named = options.text("columns")
+    if named is None:
+        columns = tuple(name for name in COLUMNS if has_properties or name not in PROPERTY_COLUMNS)
+        return (*columns, VALUE_COLUMN) if form == "json" else columns
+    found = known_columns(named.split(","))
+    for name in found:
+        if not has_properties and name in PROPERTY_COLUMNS:
+            raise OptionError(f"options 'columns' and 'includeProperties' contradict each other about {name!r}")
+    if VALUE_COLUMN in found and form != "json":
+        raise OptionError(f"option 'columns': the column {VALUE_COLUMN!r} needs format=json")
+    return found
+
+
+def _guarantee(options: OptionReader) -> str | None:
+    if options.text("guarantee") is None:
+        return None
+    return options.choice("guarantee", GUARANTEES, GUARANTEES[0])

@@ -1,0 +1,18 @@
+"""Spark finds the format by itself, and says at load what is wrong with its options."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+
+from embedbroker import ThreadedBroker
+
+
+def test_spark_knows_the_format_without_being_told(spark: SparkSession, broker: ThreadedBroker) -> None:
+    frame = spark.read.format("embedbroker").options(url=broker.url, queue="orders", columns="messageId,body").load()
+    assert frame.dtypes == [("messageId", "string"), ("body", "binary")]
+
+
+def test_an_unknown_option_fails_at_load(spark: SparkSession) -> None:
+    with pytest.raises(Exception, match="there is no option 'quue'; did you mean 'queue'"):
+        spark.read.format("embedbroker").options(url="tcp://localhost:1", quue="orders").load()
