@@ -7,13 +7,11 @@ on a cluster every executor has to see them under the same path.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from os import PathLike
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from attrs import frozen
-from pyspark.sql import functions as F
 from pyspark.sql.types import (
     BinaryType,
     BooleanType,
@@ -28,13 +26,14 @@ from pyspark.sql.types import (
 
 from embedbroker.storage import RecordKind, RecordStretch, SegmentHeader, SegmentReading, read_header, read_records
 
-from ._journal_files import JournalSource, SegmentFile, journal_sources, opened_segment
-from ._journal_records import ARROW_TYPES, CUT, END, FINDING, MESSAGE_COLUMNS, Reader
+from ._audit_blocks import COLUMNS, SUMMARY_TYPES, joined, summary
+from ._journal_files import JournalSource, opened_segment
+from ._journal_records import ARROW_TYPES, CUT, END, FINDING, Reader
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Selection", "rows_of"]
+__all__ = ["Selection", "rows_of", "segment_rows", "spark_schema", "summaries_of"]
 
 _SPARK_TYPES: dict[pa.DataType, DataType] = {
     pa.int64(): LongType(),
@@ -44,11 +43,11 @@ _SPARK_TYPES: dict[pa.DataType, DataType] = {
     pa.string(): StringType(),
     pa.binary(): BinaryType(),
 }
-_TASK_SCHEMA = "source int, path string, member string, name string, newest boolean"
+_TASK_SCHEMA = "source int, path string, member string, name string"
+_TASKS_MAX = 10_000
+_AUDITED = frozenset(RecordKind) - {RecordKind.DUPLICATE_ID, RecordKind.UPDATE_DELIVERY_COUNT, RecordKind.RESERVE_IDS}
 # How often a segment with damage is read again: what a broker is writing at this moment looks damaged, too.
 _READS = 3
-RECORD_COLUMNS = tuple(name for name in ARROW_TYPES if name not in MESSAGE_COLUMNS)
-Place = str | PathLike[str]
 
 
 @frozen
@@ -63,32 +62,65 @@ class Selection:
     @property
     def schema(self) -> StructType:
         """Of the rows in Spark's words."""
-        return StructType([StructField(name, _SPARK_TYPES[ARROW_TYPES[name]]) for name in self.columns])
+        return spark_schema({name: ARROW_TYPES[name] for name in self.columns})
+
+
+@frozen
+class SegmentTask:
+    """What a worker is told about the segment it reads."""
+
+    source: int
+    path: str
+    member: str | None
+    name: str
 
 
 def rows_of(spark: SparkSession, sources: Sequence[JournalSource], selection: Selection) -> DataFrame:
     """One row per record and reference, with rows of the kinds `FINDING`, `END` and `CUT` beside them."""
-    segments = [segment for source in sources for segment in source.segments]
-    rows = [(each.source, each.path, each.member, each.name, each.newest) for each in segments]
-    parts = max(1, min(len(rows), 10_000))
-    tasks = spark.sparkContext.parallelize(rows, parts)
-    return spark.createDataFrame(tasks, _TASK_SCHEMA, verifySchema=False).mapInArrow(_reading(selection), selection.schema)
+
+    def read(tasks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for task in _tasks(tasks):
+            yield from segment_rows(task, selection)
+
+    return segments_of(spark, sources).mapInArrow(read, selection.schema)
 
 
-def _reading(selection: Selection) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for task in batch.to_pylist():
-                yield from _segment_rows(task["source"], task["path"], task["member"], task["name"], selection)
+def summaries_of(spark: SparkSession, sources: Sequence[JournalSource]) -> DataFrame:
+    """What an audit needs of each segment."""
+    selection = Selection(COLUMNS, _AUDITED)
 
-    return read
+    def read(tasks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for task in _tasks(tasks):
+            yield joined(list(summary(list(segment_rows(task, selection)))))
+
+    return segments_of(spark, sources).mapInArrow(read, spark_schema(SUMMARY_TYPES))
 
 
-def _segment_rows(
-    source: int, path: str, member: str | None, name: str, selection: Selection
-) -> Iterator[pa.RecordBatch]:
+def segments_of(spark: SparkSession, sources: Sequence[JournalSource]) -> DataFrame:
+    """One row and one task per segment."""
+    rows = [
+        (each.source, each.path, each.member, each.name) for source in sources for each in source.segments
+    ]
+    tasks = spark.sparkContext.parallelize(rows, max(1, min(len(rows), _TASKS_MAX)))
+    return spark.createDataFrame(tasks, _TASK_SCHEMA, verifySchema=False)
+
+
+def spark_schema(types: Mapping[str, pa.DataType]) -> StructType:
+    """The columns of Arrow in Spark's words."""
+    return StructType([StructField(name, _SPARK_TYPES[kind]) for name, kind in types.items()])
+
+
+def _tasks(batches: Iterable[pa.RecordBatch]) -> Iterator[SegmentTask]:
+    for batch in batches:
+        for row in batch.to_pylist():
+            yield SegmentTask(**row)
+
+
+def segment_rows(task: SegmentTask, selection: Selection) -> Iterator[pa.RecordBatch]:
+    """The rows of one segment; the last batch says how the reading ended."""
+    source, name = task.source, task.name
     try:
-        with opened_segment(path, member, name) as (size, read_at):
+        with opened_segment(task.path, task.member, name) as (size, read_at):
             header = read_header(read_at(0, 4096))
             if isinstance(header, str):
                 yield _notes(selection, source, None, [(CUT, 0, 0, f"{name}: {header}")])
