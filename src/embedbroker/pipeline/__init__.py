@@ -11,13 +11,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ._audit import Audit, AuditFinding, JournalMoved, audit
+    from ._audit_page import write_audit
     from ._data_source import EmbedbrokerDataSource
     from ._java import java_home
 
-__all__ = ["EmbedbrokerDataSource", "java_home"]
+__all__ = ["Audit", "AuditFinding", "EmbedbrokerDataSource", "JournalMoved", "audit", "java_home", "write_audit"]
 
 # Loaded on first use: Spark imports this package in every process that looks for data sources.
 _HOMES = {
+    "Audit": "._audit",
+    "AuditFinding": "._audit",
+    "JournalMoved": "._audit",
+    "audit": "._audit",
+    "write_audit": "._audit_page",
     "EmbedbrokerDataSource": "._data_source",
     "java_home": "._java",
 }
