@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Audit", "AuditFinding", "JournalMoved", "audit"]
 
 _LISTINGS = 8
+_SEGMENTS_PER_PART = 64
 _ADD, _ACKNOWLEDGE = int(RecordKind.ADD_MESSAGE), int(RecordKind.ACKNOWLEDGE)
 _PREPARE, _COMMIT, _ROLLBACK = int(RecordKind.PREPARE), int(RecordKind.COMMIT), int(RecordKind.ROLLBACK)
 _COUNTS = ("stored", "acknowledged", "present", "lost", "unaccounted", "acknowledged twice", "acknowledged, not stored")
@@ -69,7 +70,7 @@ class Audit:
     traffic: DataFrame
     segments: DataFrame
     bytes_read: int
-    _rows: DataFrame
+    _kept: tuple[DataFrame, ...]
 
     @property
     def sound(self) -> bool:
@@ -111,7 +112,8 @@ class Audit:
 
     def close(self) -> None:
         """Free what Spark keeps of the journals."""
-        self._rows.unpersist()
+        for frame in self._kept:
+            frame.unpersist()
 
 
 def audit(spark: SparkSession, places: Sequence[str | PathLike[str]]) -> Audit:
@@ -149,9 +151,12 @@ def _audit(spark: SparkSession, sources: list[JournalSource], rows: DataFrame, n
     def judged(table: pa.Table) -> pa.Table:
         return pa.Table.from_pylist(list(judge(table, evidence)), pa.schema(list(VERDICT_TYPES.items())))
 
-    verdicts = (
-        effective.groupBy("journal", "queue_id", "block").applyInArrow(judged, spark_schema(VERDICT_TYPES)).persist()
-    )
+    keys = ("journal", "queue_id", "block")
+    # Spark's own number of partitions, 200, would start as many workers for a journal of a few segments.
+    segments = sum(len(source.segments) for source in sources)
+    parts = max(spark.sparkContext.defaultParallelism, segments // _SEGMENTS_PER_PART)
+    shuffled = effective.repartition(parts, *keys)
+    verdicts = shuffled.groupBy(*keys).applyInArrow(judged, spark_schema(VERDICT_TYPES)).persist()
     named = _queue_names(spark, rows, evidence)
     current = F.broadcast(named)
     return Audit(
@@ -164,7 +169,7 @@ def _audit(spark: SparkSession, sources: list[JournalSource], rows: DataFrame, n
         _traffic(rows, current, evidence),
         _segments(rows),
         sum(note["offset"] for note in notes if note["kind"] == END),
-        rows,
+        (rows, verdicts),
     )
 
 
