@@ -21,7 +21,8 @@ SOURCE = Path(__file__).parents[1] / "src"
 PREFIXES = {"embedclient": "c", "embedbroker": "b"}
 
 SYNC_BROKER = (
-    "b.config b.kernel b.protocols b.storage b.locks b.security b.management b.outbound b.cluster b.replication"
+    "b.config b.kernel b.services b.protocols b.storage b.locks b.security b.management b.outbound "
+    "b.cluster b.replication"
 )
 CLIENT_EDGE = "c.errors c.model c.agent c.transport"
 # fmt: off
@@ -38,7 +39,8 @@ ALLOWED = {
     "b.config":        "c.errors c.model",
     "b.configfile":    "b.config c.errors c.model",
     "b.kernel":        "b.config c.errors c.model",
-    "b.protocols":     "b.kernel b.config b.security c.errors c.model c.wire c.engine",
+    "b.services":      "b.kernel b.config c.errors c.model",
+    "b.protocols":     "b.kernel b.services b.config b.security c.errors c.model c.wire c.engine",
     "b.storage":       "b.kernel b.config c.errors c.model c.wire",
     "b.locks":         "b.config c.errors",
     "b.security":      "b.kernel b.config c.errors c.model",

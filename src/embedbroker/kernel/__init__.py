@@ -7,7 +7,8 @@ from ._branches import BranchTable, name_of
 from ._catalog import Catalog, split_fqqn
 from ._consumer import Consumer, ConsumerPort
 from ._credit import UNLIMITED_CREDIT, ByteCredit, CountCredit, Credit
-from ._definitions import AddressDefinition, QueueDefinition
+from ._cursors import CursorRefused, Cursors, Pin, Reading, Standing
+from ._definitions import SERVICES_ADDRESS, AddressDefinition, CursorDefinition, QueueDefinition
 from ._duplicate_ids import DuplicateId
 from ._events import Events
 from ._kernel import Kernel
@@ -24,6 +25,7 @@ from ._valve import Valve
 from ._views import AddressView, QueueRequest, QueueView
 
 __all__ = [
+    "SERVICES_ADDRESS",
     "UNLIMITED_CREDIT",
     "Address",
     "AddressDefinition",
@@ -36,6 +38,9 @@ __all__ = [
     "ConsumerPort",
     "CountCredit",
     "Credit",
+    "CursorDefinition",
+    "CursorRefused",
+    "Cursors",
     "DuplicateId",
     "Events",
     "HeuristicOutcome",
@@ -43,10 +48,12 @@ __all__ = [
     "Kernel",
     "MemoryStore",
     "Outcome",
+    "Pin",
     "Queue",
     "QueueDefinition",
     "QueueRequest",
     "QueueView",
+    "Reading",
     "Recovery",
     "Reference",
     "Refused",
@@ -56,6 +63,7 @@ __all__ = [
     "SelectorCache",
     "Session",
     "Settlement",
+    "Standing",
     "Store",
     "StoredMessage",
     "StoredTransaction",

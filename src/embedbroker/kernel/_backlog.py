@@ -12,16 +12,14 @@ message is wanted.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from operator import attrgetter
 from typing import TypeAlias
 
 from embedclient.model import Message
 
-from ._returned import Returned
+from ._level import Level, Reference, Sealed, position_of, seal, sealed_position
 
-__all__ = ["CHUNK_ENTRIES", "Backlog", "Cursor", "Reference", "Restore", "Sealed"]
+__all__ = ["CHUNK_ENTRIES", "Backlog", "Bookmark", "Reference", "Restore", "Sealed"]
 
 CHUNK_ENTRIES = 256
 # Chunks at each end that stay open: a queue that is being worked off never pays for sealing.
@@ -31,33 +29,15 @@ Restore: TypeAlias = Callable[[int, bytes | bytearray], Message]
 """Builds a message from its encoding tag and its bytes."""
 
 
-class Reference:
-    """One message in one queue. Identity matters: it is in exactly one place (backlog, delivery, transaction)."""
-
-    __slots__ = ("delivery_count", "message", "position")
-
-    def __init__(self, message: Message, position: int, delivery_count: int = 0) -> None:
-        self.message = message
-        self.position = position
-        self.delivery_count = delivery_count
-
-
-Sealed: TypeAlias = tuple[int, int, int, int, bytes | bytearray]
-"""(position, delivery count, expiration, encoding, raw)"""
-
-_position = attrgetter("position")
-
-
 def _everything(_message: Message) -> bool:
     return True
 
 
-def _seal(reference: Reference) -> Sealed:
-    message = reference.message
-    return (reference.position, reference.delivery_count, message.expiration, message.encoding, message.raw)
+def _nothing_exempt() -> int:
+    return -1
 
 
-class Cursor:
+class Bookmark:
     """How far one reader with a filter, or a browser, has looked into each level."""
 
     __slots__ = ("chunk", "offset", "returned_position", "returned_version")
@@ -71,26 +51,13 @@ class Cursor:
         self.returned_version = [0] * 10
 
 
-class _Level:
-    """One priority. ``chunks`` holds lists (open; None is a gap) or tuples of sealed entries."""
-
-    __slots__ = ("base", "chunks", "head", "live", "returned")
-
-    def __init__(self) -> None:
-        self.chunks: deque[list[Reference | None] | tuple[Sealed, ...]] = deque()
-        self.base = 0
-        self.head = 0
-        self.live = 0
-        self.returned = Returned()
-
-
 class Backlog:
     """All waiting messages of one queue."""
 
     __slots__ = ("_highest", "_levels", "_restore", "size")
 
     def __init__(self, restore: Restore) -> None:
-        self._levels: list[_Level | None] = [None] * 10
+        self._levels: list[Level | None] = [None] * 10
         self._restore = restore
         self._highest = -1
         self.size = 0
@@ -100,15 +67,21 @@ class Backlog:
         priority = reference.message.priority
         level = self._levels[priority]
         if level is None:
-            level = self._levels[priority] = _Level()
-        chunks = level.chunks
+            level = self._levels[priority] = Level()
+        chunks, lasts, position = level.chunks, level.lasts, reference.position
         last = chunks[-1] if chunks else None
+        if lasts and position < lasts[-1]:
+            # Chunks are in order of position, whoever finds its way by that.
+            self.give_back(reference)
+            return
         if last is None or len(last) >= CHUNK_ENTRIES or type(last) is tuple:
             last = []
             chunks.append(last)
+            lasts.append(position)
             if len(chunks) > 2 * _OPEN_CHUNKS:
                 self._seal_chunk(level, len(chunks) - 1 - _OPEN_CHUNKS)
         last.append(reference)  # type: ignore[union-attr]  # a fresh or open chunk is a list
+        lasts[-1] = position
         level.live += 1
         self.size += 1
         if priority > self._highest:
@@ -119,7 +92,7 @@ class Backlog:
         priority = reference.message.priority
         level = self._levels[priority]
         if level is None:
-            level = self._levels[priority] = _Level()
+            level = self._levels[priority] = Level()
         level.returned.add(reference)
         level.live += 1
         self.size += 1
@@ -129,8 +102,10 @@ class Backlog:
     def load(self, priority: int, chunks: Iterable[tuple[Sealed, ...]]) -> None:
         """Fill an empty priority with chunks of sealed entries, `CHUNK_ENTRIES` at most, in order of position."""
         assert self._levels[priority] is None, priority
-        level = self._levels[priority] = _Level()
-        level.chunks.extend(chunks)
+        level = self._levels[priority] = Level()
+        given = list(chunks)
+        level.chunks.extend(given)
+        level.lasts.extend([chunk[-1][0] for chunk in given])
         level.live = sum(map(len, level.chunks))
         self.size += level.live
         self._highest = max(self._highest, priority)
@@ -158,7 +133,7 @@ class Backlog:
         return first
 
     def take_matching(
-        self, cursor: Cursor, matches: Callable[[Message], bool], budget: int
+        self, cursor: Bookmark, matches: Callable[[Message], bool], budget: int
     ) -> tuple[Reference | None, int]:
         """Take the first message that matches, looking no further back than the cursor has been.
 
@@ -187,7 +162,7 @@ class Backlog:
                 return None, 0
         return None, budget
 
-    def browse(self, cursor: Cursor, budget: int) -> tuple[Reference | None, int]:
+    def browse(self, cursor: Bookmark, budget: int) -> tuple[Reference | None, int]:
         """Return the next message a browser has not seen, without taking it."""
         for priority in range(9, -1, -1):
             level = self._levels[priority]
@@ -206,27 +181,33 @@ class Backlog:
         return None, budget
 
     def remove_if(
-        self, doomed: Callable[[Reference], bool], expired_before: int | None = None
+        self,
+        doomed: Callable[[Reference], bool],
+        expired_before: int | None = None,
+        exempt_through: Callable[[], int] = _nothing_exempt,
     ) -> Iterator[Reference | None]:
         """Remove every message for which ``doomed`` is true, yielding it; None between chunks, for a pause.
 
         ``expired_before`` (wall ms) narrows the search: sealed chunks without an expiration up to it stay sealed.
+        Nothing happens to positions up to the one that ``exempt_through`` says, which may change during a pause.
         """
         for level in self._levels:
             if level is None:
                 continue
-            yield from self._remove_returned(level, doomed)
+            yield from self._remove_returned(level, doomed, exempt_through)
             number = level.base
             # Chunks may go while this waits for its next turn.
             while (number := max(number, level.base)) < level.base + len(level.chunks):
-                yield from self._remove_in_chunk(level, number, doomed, expired_before)
+                yield from self._remove_in_chunk(level, number, doomed, expired_before, exempt_through())
                 yield None
                 number += 1
 
-    def _remove_returned(self, level: _Level, doomed: Callable[[Reference], bool]) -> Iterator[Reference | None]:
+    def _remove_returned(
+        self, level: Level, doomed: Callable[[Reference], bool], exempt_through: Callable[[], int]
+    ) -> Iterator[Reference | None]:
         # Messages may come and go while this waits for its next turn.
         position = -1
-        while behind := level.returned.chunk_behind(position):
+        while behind := level.returned.chunk_behind(max(position, exempt_through())):
             for entry in behind:
                 if doomed(entry) and level.returned.remove(entry):
                     level.live -= 1
@@ -234,6 +215,58 @@ class Backlog:
                     yield entry
             yield None
             position = behind[-1].position
+
+    # -- ranges of positions -------------------------------------------------------------------------------------
+
+    def behind(self, after: int, until: int, limit: int) -> list[Sealed]:
+        """Messages in ``(after, until]`` in order of position, whatever their priority, without taking them.
+
+        All of them, or about ``limit`` and a chunk of each priority: the next ones are behind the last. None: there are
+        no more. What it costs does not depend on what is before the range or behind it.
+        """
+        found = [
+            entries
+            for level in self._levels
+            if level is not None and level.live
+            for entries in (level.behind(after, until, limit), level.returned_behind(after, until, limit))
+            if entries
+        ]
+        if len(found) <= 1:
+            return found[0] if found else []
+        complete = min([entries[-1][0] for entries in found if len(entries) >= limit], default=until)
+        merged = [entry for entries in found for entry in entries if entry[0] <= complete]
+        merged.sort(key=sealed_position)
+        return merged
+
+    def count(self, after: int, until: int) -> int:
+        """How many messages are in ``(after, until]``."""
+        return sum([level.count(after, until) for level in self._levels if level is not None])
+
+    def marks(self, after: int, until: int, exact_max: int) -> list[int]:
+        """Positions in ``(after, until]`` between which about as many messages stand: each one's, if they are few."""
+        if self.count(after, until) <= exact_max:
+            marks = []
+            while portion := self.behind(after, until, exact_max):
+                marks += [entry[0] for entry in portion]
+                after = marks[-1]
+            return marks
+        levels = [level for level in self._levels if level is not None]
+        return sorted({last for level in levels for last in level.lasts if after < last <= until})
+
+    def take_through(self, until: int) -> list[Sealed]:
+        """Take out messages up to a position: about a chunk of them in one call, none when no more are there."""
+        for level in self._levels:
+            if level is not None and level.live and (taken := level.take_through(until)):
+                self.size -= len(taken)
+                return taken
+        return []
+
+    @property
+    def last_position(self) -> int:
+        """No message in here has a position above this one; 0 when there never was any."""
+        return max([level.last_position for level in self._levels if level is not None], default=0)
+
+    # -- for queries -------------------------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Reference]:
         """All messages in delivery order, sealed ones restored for the look. For queries, not for delivery."""
@@ -245,32 +278,53 @@ class Backlog:
                 start = level.head if index == 0 else 0
                 for entry in chunk[start:]:
                     if type(entry) is tuple:
-                        entries.append(self._restored(entry))
+                        entries.append(self.restored(entry))
                     elif entry is not None:
                         entries.append(entry)  # type: ignore[arg-type]  # gaps and sealed entries are excluded above
-            entries.sort(key=_position)
+            entries.sort(key=position_of)
             yield from entries
+
+    def bounds(self) -> tuple[int, int] | None:
+        """The lowest and the highest position of what waits; None when nothing does."""
+        ends = [end for level in self._levels if level is not None and level.live for end in self._ends(level)]
+        return (min(ends), max(ends)) if ends else None
+
+    def _ends(self, level: Level) -> Iterator[int]:
+        returned = level.returned
+        if returned.chunks:
+            yield returned.first.position
+            yield returned.chunks[-1][-1].position
+        if level.live > returned.count:
+            yield self._first(level).position
+            for chunk in reversed(level.chunks):
+                entry = next((entry for entry in reversed(chunk) if entry is not None), None)
+                if entry is not None:
+                    yield entry[0] if type(entry) is tuple else entry.position  # type: ignore[union-attr]
+                    return
 
     # -- chunks --------------------------------------------------------------------------------------------------
 
-    def _restored(self, sealed: Sealed) -> Reference:
-        position, delivery_count, _expiration, encoding, raw = sealed
+    def restored(self, sealed: Sealed) -> Reference:
+        """The message itself of an entry in plain values."""
+        position, delivery_count, _expiration, encoding, raw, _message_id, _durable = sealed
         return Reference(self._restore(encoding, raw), position, delivery_count)
 
-    def _seal_chunk(self, level: _Level, index: int) -> None:
+    def _seal_chunk(self, level: Level, index: int) -> None:
         chunk = level.chunks[index]
         if type(chunk) is list and None not in chunk:
-            level.chunks[index] = tuple([_seal(reference) for reference in chunk if reference is not None])
+            level.chunks[index] = tuple([seal(reference) for reference in chunk if reference is not None])
 
-    def _open(self, level: _Level, index: int) -> list[Reference | None]:
+    def _open(self, level: Level, index: int) -> list[Reference | None]:
         chunk = level.chunks[index]
         if type(chunk) is tuple:
-            chunk = [self._restored(sealed) for sealed in chunk]
+            # Of the first chunk a part may have been taken as it was.
+            gone = level.head if index == 0 else 0
+            chunk = [*[None] * gone, *[self.restored(sealed) for sealed in chunk[gone:]]]
             level.chunks[index] = chunk
         assert type(chunk) is list
         return chunk
 
-    def _first(self, level: _Level) -> Reference:
+    def _first(self, level: Level) -> Reference:
         """The first entry of the chunks, stepping over gaps; there must be one."""
         while True:
             chunk = self._open(level, 0)
@@ -281,25 +335,21 @@ class Backlog:
                     level.head = head
                     return entry
                 head += 1
-            level.chunks.popleft()
-            level.base += 1
-            level.head = 0
+            level.drop_chunk()
 
-    def _drop_first(self, level: _Level) -> None:
+    def _drop_first(self, level: Level) -> None:
         chunk = level.chunks[0]
         assert type(chunk) is list
         chunk[level.head] = None
         level.head += 1
         if level.head >= len(chunk):
-            level.chunks.popleft()
-            level.base += 1
-            level.head = 0
+            level.drop_chunk()
 
     def _scan(
         self,
-        level: _Level,
+        level: Level,
         priority: int,
-        cursor: Cursor,
+        cursor: Bookmark,
         matches: Callable[[Message], bool],
         budget: int,
         candidate: Reference | None,
@@ -337,33 +387,35 @@ class Backlog:
             found = candidate
         return found, budget
 
-    def _drop_gaps(self, level: _Level, index: int) -> None:
+    def _drop_gaps(self, level: Level, index: int) -> None:
         """Let go of a chunk of which nothing is left: without consumers that take the first, nobody else would."""
         if any(level.chunks[index]):
             return
         level.chunks[index] = ()
         while len(level.chunks) > 1 and not level.chunks[0]:
-            level.chunks.popleft()
-            level.base += 1
-            level.head = 0
+            level.drop_chunk()
 
-    def _punch(self, level: _Level, priority: int, cursor: Cursor) -> None:
+    def _punch(self, level: Level, priority: int, cursor: Bookmark) -> None:
         """Leave a gap where the cursor stands."""
         chunk = level.chunks[cursor.chunk[priority] - level.base]
         assert type(chunk) is list
         chunk[cursor.offset[priority]] = None
 
     def _remove_in_chunk(
-        self, level: _Level, number: int, doomed: Callable[[Reference], bool], expired_before: int | None
+        self, level: Level, number: int, doomed: Callable[[Reference], bool], expired_before: int | None, exempt: int
     ) -> Iterator[Reference]:
+        if level.lasts[number - level.base] <= exempt:
+            return
         chunk = level.chunks[number - level.base]
         if type(chunk) is tuple:
-            if expired_before is not None and not any(0 < sealed[2] <= expired_before for sealed in chunk):
+            if expired_before is not None and not any(
+                0 < sealed[2] <= expired_before and sealed[0] > exempt for sealed in chunk
+            ):
                 return
             chunk = self._open(level, number - level.base)
         assert type(chunk) is list
         for offset, entry in enumerate(chunk):
-            if entry is not None and doomed(entry):
+            if entry is not None and entry.position > exempt and doomed(entry):
                 chunk[offset] = None
                 level.live -= 1
                 self.size -= 1
@@ -373,3 +425,4 @@ class Backlog:
             level.base += len(level.chunks)
             level.head = 0
             level.chunks.clear()
+            level.lasts.clear()

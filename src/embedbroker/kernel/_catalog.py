@@ -16,7 +16,7 @@ from embedclient.model import Message
 
 from ._address import Address
 from ._backlog import Restore
-from ._definitions import AddressDefinition, QueueDefinition
+from ._definitions import SERVICES_ADDRESS, AddressDefinition, QueueDefinition
 from ._events import Events
 from ._ids import Ids
 from ._queue import Queue, QueueOwner
@@ -72,6 +72,8 @@ class Catalog:
 
         ``limited`` False is for what the configuration names, here and below: it may be one too many.
         """
+        if name == SERVICES_ADDRESS:
+            return _is_reserved()
         existing = self.addresses.get(name)
         if existing is not None:
             existing.definition = evolve(existing.definition, anycast=anycast, multicast=multicast)
@@ -124,6 +126,8 @@ class Catalog:
 
     def ensure_address(self, name: str, routing_type: int, *, allowed: bool, limited: bool = True) -> Address | Refused:
         """Return the address with this routing type, creating either on demand when ``allowed``."""
+        if name == SERVICES_ADDRESS:
+            return _is_reserved()
         address = self.addresses.get(name)
         if address is not None and address.serves(routing_type):
             return address
@@ -156,6 +160,8 @@ class Catalog:
         address_name, name = _names(request)
         if not name:
             return Refused(ErrorCode.INVALID_QUEUE_CONFIGURATION, "a queue needs a name")
+        if SERVICES_ADDRESS in (name, address_name):
+            return _is_reserved()
         selector = self.selector(request.filter)
         if isinstance(selector, Refused):
             return selector
@@ -191,6 +197,8 @@ class Catalog:
 
         A queue that exists stays as it is. Routing types of an existing address stay, too: its queues may need them.
         """
+        if name == SERVICES_ADDRESS:
+            return [_is_reserved()]
         existing = self.addresses.get(name)
         anycast = wanted.anycast is not None or (existing is not None and existing.definition.anycast)
         multicast = wanted.multicast is not None or (existing is not None and existing.definition.multicast)
@@ -224,7 +232,7 @@ class Catalog:
     def provide(self, name: str) -> None:
         """Make sure that an address keeps what it gets: in a durable anycast queue of its name, if in no other."""
         address = self.addresses.get(name)
-        if name in self.queues or (address is not None and address.has_queues):
+        if name in self.queues or name == SERVICES_ADDRESS or (address is not None and address.has_queues):
             return
         multicast = address is not None and address.definition.multicast
         self.create_address(name, anycast=True, multicast=multicast, auto_created=False, limited=False)
@@ -385,7 +393,7 @@ class Catalog:
             definition,
             consumers,
             messages,
-            bool(settings.auto_create_queues),
+            bool(settings.auto_create_queues) and address != SERVICES_ADDRESS,
             settings.default_consumer_window_size,
         )
 
@@ -411,17 +419,22 @@ class Catalog:
         names = [queue.name for queue in address.queues] if address is not None else []
         if address_name == "#":
             names = list(self.queues)
+        is_reserved = address_name == SERVICES_ADDRESS
         return AddressView(
-            address is not None,
+            address is not None or is_reserved,
             names,
-            bool(settings.auto_create_queues),
-            bool(settings.auto_create_addresses),
+            bool(settings.auto_create_queues) and not is_reserved,
+            bool(settings.auto_create_addresses) and not is_reserved,
             bool(settings.default_purge_on_no_consumers),
             -1 if settings.default_max_consumers is None else settings.default_max_consumers,
             bool(settings.default_exclusive_queue),
             address is not None and address.definition.multicast,
-            address is not None and address.definition.anycast,
+            is_reserved or (address is not None and address.definition.anycast),
         )
+
+
+def _is_reserved() -> Refused:
+    return Refused(ErrorCode.ILLEGAL_STATE, f"{SERVICES_ADDRESS!r} is the broker's own: nobody has a queue there")
 
 
 def _is_wildcard(address: str) -> bool:

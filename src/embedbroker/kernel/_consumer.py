@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from embedclient.model import Message
 
-from ._backlog import Cursor, Reference
+from ._backlog import Bookmark, Reference
 from ._credit import Credit
 from ._deliveries import Deliveries
 from ._selector import Selector
@@ -101,7 +101,7 @@ class Consumer:
         self.closed = False
         self.in_ready = False
         self.pre_acknowledge = False
-        self.cursor = Cursor()
+        self.cursor = Bookmark()
         self.unsettled = Deliveries()
         # Sequence of a forced delivery that is still to be answered.
         self.marker: int | None = None

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from attrs import frozen
 
-__all__ = ["AddressDefinition", "QueueDefinition"]
+__all__ = ["SERVICES_ADDRESS", "AddressDefinition", "CursorDefinition", "QueueDefinition"]
+
+SERVICES_ADDRESS = "embedbroker.services"
+"""What is sent there the broker takes itself. No queue is made on it, so another broker has nothing of this name."""
 
 
 @frozen
@@ -47,3 +50,22 @@ class QueueDefinition:
     auto_delete_delay: int = 0
     auto_delete_message_count: int = 0
     user: str | None = None
+
+
+@frozen
+class CursorDefinition:
+    """One reader's place in a queue.
+
+    Everything up to ``position`` is acknowledged, and ``(position, end]`` is pinned: ``rows`` messages were there when
+    that was last said. ``owner`` is whose lease it is, empty when it was given back; it counts ``lease_ms``
+    milliseconds from its last use.
+    """
+
+    id: int
+    queue_id: int
+    name: str
+    position: int = 0
+    end: int = 0
+    rows: int = 0
+    owner: str = ""
+    lease_ms: int = 0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ._address import Address
@@ -55,7 +56,8 @@ class Housekeeping:
         """
         kernel = self._kernel
         for queue in list(kernel.catalog.queues.values()):
-            if queue.definition.auto_delete and not queue.message_count and not queue.pledged:
+            in_use = queue.message_count or queue.pledged or kernel.cursors.holds(queue)
+            if queue.definition.auto_delete and not in_use:
                 kernel.delete_queue(queue, keep_address=True)
         for address in list(kernel.catalog.addresses.values()):
             # Ids are for those who send again what was in doubt: they come back right after a restart.
@@ -109,7 +111,9 @@ class Housekeeping:
             if queue.deleted or not self._kernel.departures.expires_in(queue):
                 continue
             doomed = queue.backlog.remove_if(
-                lambda reference: 0 < reference.message.expiration <= before_ms, expired_before=before_ms
+                lambda reference: 0 < reference.message.expiration <= before_ms,
+                expired_before=before_ms,
+                exempt_through=partial(self._kernel.cursors.exempt_through, queue),
             )
             for reference in doomed:
                 if reference is not None:
@@ -143,6 +147,7 @@ class Housekeeping:
             and queue.used
             and not queue.consumers
             and not queue.browsers
+            and not kernel.cursors.holds(queue)
             and (allowed == -1 or left <= allowed)
             and kernel.now_ms - queue.idle_since_ms >= definition.auto_delete_delay
         )

@@ -21,6 +21,7 @@ from ._branches import BranchTable
 from ._catalog import Catalog, split_fqqn
 from ._chores import AT_ONCE_MAX, Chores, drained
 from ._consumer import Consumer
+from ._cursors import Cursors
 from ._departures import MOVE_COST, Departures
 from ._duplicate_ids import DuplicateIds, Identified
 from ._events import Events
@@ -91,6 +92,7 @@ class Kernel:
         # Without a call in between: each acknowledgement comes this way.
         self.settle = self.settlement.settle
         self.branches = BranchTable(self)
+        self.cursors = Cursors(self)
 
     # -- stepping ------------------------------------------------------------------------------------------------
 
@@ -254,10 +256,16 @@ class Kernel:
             transaction.recorded = transaction.recorded or durable
             transaction.add(message, targets)
             return
-        events = self.events
+        events, publications = self.events, self.publications
         if events.routed:
+            # What followers send has a higher position, so it has to stand behind this.
+            point = self.store.point() if durable else 0
+            for queue in targets:
+                publications.add(point, queue, Reference(message, message_id))
             events.tell(events.routed, message, targets, None)
-        publications = self.publications
+            if publications.next_point <= self.store.reached:
+                publications.publish(self.store.reached, len(targets))
+            return
         if durable:
             point = self.store.point()
             if point > self.store.reached or publications.pending:
@@ -273,6 +281,25 @@ class Kernel:
             return
         for queue in targets:
             queue.publish(Reference(message, message_id))
+
+    def reply(self, message: Message, *, promises: bool) -> None:
+        """Send the broker's own answer to the queues of an address that is there; else it is gone.
+
+        An answer that ``promises`` is seen once everything is durable that is recorded by now.
+        """
+        message.assign_id(self.ids.take())
+        address = self.catalog.addresses.get(message.address)
+        targets = address.route(message, None) if address is not None else ()
+        if not targets:
+            return
+        self.memory.hold(message.message_id, message.address, len(message.raw), len(targets))
+        point = self.store.point() if promises else 0
+        for queue in targets:
+            reference = Reference(message, message.message_id)
+            if point > self.store.reached or queue.waiting_visible:
+                self.publications.add(point, queue, reference)
+            else:
+                queue.publish(reference)
 
     # -- for queues ----------------------------------------------------------------------------------------------
 
@@ -302,16 +329,20 @@ class Kernel:
         transaction.end()
         if transaction.identified:
             self._carry_out(self.duplicates.commit(transaction), len(transaction.identified))
-        sent, counts = transaction.sent, transaction.counts
+        sent, counts, publications = transaction.sent, transaction.counts, self.publications
         first = self.ids.take(len(sent)) if sent else 0
         if transaction.recorded:
             positions = [(queue.id, first) for queue in counts if queue.durable and not queue.deleted]
             self.store.commit(transaction.id, positions)
+        point = self.store.point() if transaction.recorded else 0
+        waits = len(sent) > AT_ONCE_MAX or point > self.store.reached or bool(publications.pending)
+        # Followers may send, and what goes back may be moved: what comes of that has higher positions.
+        if waits or transaction.returning or self.events.routed or self.events.settled:
+            waits = True
+            publications.add_commit(point, sent, counts, first)
         self.events.tell_committed(transaction)
         self._carry_out(self.settlement.committed(transaction), transaction.taken_count, transaction.returning)
-        point = self.store.point() if transaction.recorded else 0
-        if len(sent) > AT_ONCE_MAX or point > self.store.reached or self.publications.pending:
-            self.publications.add_commit(point, sent, counts, first)
+        if waits:
             return
         for queue, reference in references_of(sent, first):
             if queue.deleted:
@@ -356,6 +387,7 @@ class Kernel:
             self._take_back(consumer, Outcome.FAILED)
             consumer.port.closed_by_broker(consumer)
         self._woken.pop(queue, None)
+        self.cursors.forget(queue)
         self.catalog.drop_queue(queue)
         if not keep_address:
             self.catalog.drop_idle_address(queue.definition)
@@ -366,7 +398,10 @@ class Kernel:
         limit = self.ids.next_id
 
         def removal() -> Iterator[None]:
-            for reference in queue.backlog.remove_if(lambda waiting: waiting.position < limit):
+            doomed = queue.backlog.remove_if(
+                lambda waiting: waiting.position < limit, exempt_through=lambda: self.cursors.exempt_through(queue)
+            )
+            for reference in doomed:
                 if reference is not None:
                     remove(queue, reference)
                 yield

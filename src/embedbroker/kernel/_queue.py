@@ -12,6 +12,7 @@ from typing import Protocol
 
 from ._backlog import Backlog, Reference, Restore
 from ._consumer import Consumer
+from ._cursor import Cursor
 from ._definitions import QueueDefinition
 from ._deliveries import CHUNK_ENTRIES
 from ._selector import Selector
@@ -74,6 +75,7 @@ class Queue:
         "backlog",
         "browsers",
         "consumers",
+        "cursor",
         "decliners",
         "definition",
         "deleted",
@@ -102,6 +104,8 @@ class Queue:
         self.backlog = Backlog(restore)
         self.consumers: dict[Consumer, None] = {}
         self.browsers: dict[Consumer, None] = {}
+        # Whoever reads it by ranges of positions; see `Cursors`.
+        self.cursor: Cursor | None = None
         # Consumers for which some of its messages are undeliverable.
         self.decliners: dict[Consumer, None] = {}
         self._levels: list[_ConsumerLevel] = []

@@ -71,6 +71,8 @@ class StoredMessage(Protocol):
     @property
     def priority(self) -> int: ...
     @property
+    def durable(self) -> bool: ...
+    @property
     def expiration(self) -> int: ...
     @property
     def raw(self) -> bytes: ...
@@ -168,7 +170,15 @@ class Recovery:
                     queues[queue_id].delivering_count += 1
                     queues[queue_id].added_count += 1
                     continue
-                entry = (position, delivery_count, message.expiration, message.encoding, raw)
+                entry = (
+                    position,
+                    delivery_count,
+                    message.expiration,
+                    message.encoding,
+                    raw,
+                    message.message_id,
+                    message.durable,
+                )
                 line = waiting.get((queue_id, priority))
                 if line is None:
                     line = waiting[queue_id, priority] = _Line()
@@ -205,3 +215,4 @@ class Recovery:
             queue.backlog.load(priority, line.in_order())
             queue.added_count += line.count
         self._waiting.clear()
+        self._kernel.cursors.on_restored()

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from embedclient.model import Message
 
 if TYPE_CHECKING:
-    from ._backlog import Cursor, Reference
+    from ._backlog import Bookmark, Reference
 
 __all__ = ["Returned"]
 
@@ -96,6 +96,34 @@ class Returned:
             del self.chunks[index], self._lasts[index], self._changed[index]
         return reference
 
+    def take_through(self, until: int) -> list[Reference]:
+        """Take out the first ones up to a position: a chunk of them at most."""
+        if not self.chunks or self.chunks[0][0].position > until:
+            return []
+        chunk = self.chunks[0]
+        end = bisect(chunk, until, key=_position)
+        taken = chunk[:end]
+        del chunk[:end]
+        self.count -= end
+        if not chunk:
+            del self.chunks[0], self._lasts[0], self._changed[0]
+        return taken
+
+    def count_between(self, after: int, until: int) -> int:
+        """How many are in ``(after, until]``."""
+        counted = 0
+        for index in range(bisect(self._lasts, after), len(self.chunks)):
+            chunk = self.chunks[index]
+            counted += bisect(chunk, until, key=_position) - bisect(chunk, after, key=_position)
+            if self._lasts[index] >= until:
+                break
+        return counted
+
+    @property
+    def last_position(self) -> int:
+        """No position in here is above this one; 0 when there are none."""
+        return self._lasts[-1] if self._lasts else 0
+
     def chunk_behind(self, position: int) -> list[Reference]:
         """The next few behind a position, a list of its own; empty at the end."""
         index = bisect(self._lasts, position)
@@ -106,7 +134,7 @@ class Returned:
         return chunk[bisect(chunk, position, key=_position) :] or self.chunk_behind(self._lasts[index])
 
     def find(
-        self, cursor: Cursor, priority: int, matches: Callable[[Message], bool], budget: int
+        self, cursor: Bookmark, priority: int, matches: Callable[[Message], bool], budget: int
     ) -> tuple[Reference | None, int]:
         """The first that matches, which stays where it is; returns it and what is left of the budget.
 

@@ -152,6 +152,9 @@ class Session:
             return Refused(
                 ErrorCode.MAX_CONSUMER_LIMIT_EXCEEDED, f"the session has {limit} consumers, consumers_per_session_max"
             )
+        refused = None if browse else self.kernel.cursors.give_way(queue)
+        if refused is not None:
+            return refused
         credit = credit if credit is not None else ByteCredit()
         if self.kernel.config.persist_delivery_count_before_delivery and queue.durable and not browse:
             # A message that is acknowledged by being delivered never comes back.

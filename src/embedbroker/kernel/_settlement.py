@@ -6,12 +6,12 @@ decided and why (sessions do), and where dead and expired messages go (departure
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from embedclient.model import Message
 
-from ._backlog import Reference
+from ._backlog import Reference, Sealed
 from ._chores import AT_ONCE_MAX, drained
 from ._consumer import Consumer
 from ._deliveries import Bundle
@@ -155,6 +155,23 @@ class Settlement:
         if queue.decliners:
             queue.forget_declined(message.message_id)
         self._events.tell(self._followers, queue, reference, outcome, None)
+
+    def acknowledge_waiting(self, queue: Queue, taken: Sequence[Sealed]) -> None:
+        """Messages that nobody was given are done with, as a reader says that looked at them where they were."""
+        address, settles = queue.definition.address, queue.durable
+        acknowledge, release = self._store.acknowledge, self._memory.release
+        for _position, _count, _expiration, _encoding, raw, message_id, durable in taken:
+            if durable and settles:
+                acknowledge(message_id, queue.id, 0)
+            release(message_id, address, len(raw))
+        queue.acknowledged_count += len(taken)
+        queue.used = True
+        if queue.decliners:
+            for entry in taken:
+                queue.forget_declined(entry[5])
+        if self._followers:
+            for entry in taken:
+                self._events.tell(self._followers, queue, queue.backlog.restored(entry), Outcome.ACCEPTED, None)
 
     def committed(self, transaction: Transaction) -> Iterator[None]:
         """What a committed transaction was given leaves, or goes back where that was its outcome."""

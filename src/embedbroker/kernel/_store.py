@@ -13,7 +13,7 @@ from attrs import define
 from embedclient.model import Message
 
 from ._branch import HeuristicOutcome
-from ._definitions import AddressDefinition, QueueDefinition
+from ._definitions import AddressDefinition, CursorDefinition, QueueDefinition
 from ._duplicate_ids import DuplicateId
 
 __all__ = ["MemoryStore", "Store"]
@@ -72,6 +72,12 @@ class Store(Protocol):
     def remove_queue(self, queue_id: int) -> None:
         """A durable queue is gone, with everything in it."""
 
+    def add_cursor(self, definition: CursorDefinition) -> None:
+        """A cursor exists, or changed."""
+
+    def remove_cursor(self, cursor_id: int) -> None:
+        """A cursor is gone; what it had acknowledged is, too."""
+
     def reserve_ids(self, limit: int) -> None:
         """Ids and positions below ``limit`` may have been used."""
 
@@ -128,6 +134,12 @@ class MemoryStore:
         pass
 
     def remove_queue(self, queue_id: int) -> None:
+        pass
+
+    def add_cursor(self, definition: CursorDefinition) -> None:
+        pass
+
+    def remove_cursor(self, cursor_id: int) -> None:
         pass
 
     def reserve_ids(self, limit: int) -> None:

@@ -6,9 +6,15 @@ know that the format exists, because every process that looks for data sources l
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
 
 from ._options import SourceOptions
+
+if TYPE_CHECKING:
+    from ._source_batch import BatchReader
 
 __all__ = ["EmbedbrokerDataSource"]
 
@@ -28,3 +34,12 @@ class EmbedbrokerDataSource(DataSource):
             OptionError: an option is unknown, wrong, missing or contradicts another.
         """
         return SourceOptions.parse(self.options).schema
+
+    def reader(self, schema: StructType) -> BatchReader:
+        """A batch: what is in the queues now. Raises OptionError."""
+        from ._arrow_schema import arrow_schema
+        from ._source_batch import BatchReader, PushingBatchReader
+
+        options = SourceOptions.parse(self.options)
+        kind = PushingBatchReader if options.push_filters else BatchReader
+        return kind(options, arrow_schema(schema, options))

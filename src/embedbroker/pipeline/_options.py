@@ -6,9 +6,9 @@ Responsible for names, defaults, and what contradicts what. Refuses to know what
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ._option_reader import OptionError, OptionReader
 from ._schema import COLUMNS, PROPERTY_COLUMNS, VALUE_COLUMN, ddl, known_columns
@@ -19,7 +19,7 @@ CONNECTION_OPTIONS = ("url", "user", "password")
 SOURCE_OPTIONS = (
     *CONNECTION_OPTIONS,
     *("queue", "topic", "subscription", "removeSubscription", "selector", "startingOffsets", "guarantee", "leaseMs"),
-    *("maxRowsPerTrigger", "maxBytesPerTrigger", "minPartitions", "failOnDataLoss"),
+    *("maxRowsPerTrigger", "maxBytesPerTrigger", "minPartitions", "failOnDataLoss", "pushFilters"),
     *("includeProperties", "columns", "format", "jsonSchema", "onParseError", "deadLetterAddress"),
 )
 
@@ -77,6 +77,8 @@ class SourceOptions:
     # None: exactly once wherever the broker can do that.
     guarantee: str | None
     lease_ms: int
+    # Whether filters of a batch read become selectors; Spark has an option of its own, which has to be on as well.
+    push_filters: bool
     remove_subscription: bool
 
     @property
@@ -88,6 +90,12 @@ class SourceOptions:
     def schema(self) -> str:
         """The columns and their types, as Spark reads them."""
         return ddl(self.columns, self.json_schema)
+
+    def with_columns(self, columns: Sequence[str]) -> SourceOptions:
+        """The same for other columns. Raises OptionError for the column of JSON values where there is none."""
+        if VALUE_COLUMN in columns and self.json_schema is None:
+            raise OptionError(f"the column {VALUE_COLUMN!r} needs format=json")
+        return evolve(self, columns=known_columns(columns))
 
     @classmethod
     def parse(cls, values: Mapping[str, str]) -> SourceOptions:
@@ -117,6 +125,7 @@ class SourceOptions:
             dead_letter_address=options.text("deadLetterAddress") or DEAD_LETTER_ADDRESS_DEFAULT,
             guarantee=_guarantee(options),
             lease_ms=options.whole("leaseMs", 1_000, 86_400_000) or LEASE_MS_DEFAULT,
+            push_filters=options.boolean("pushFilters", False),
             remove_subscription=options.boolean("removeSubscription", False),
         ).checked()
 

@@ -239,6 +239,8 @@ def _delete_queue(session: CoreSession, packet: DeleteQueue) -> None:
         result = Refused(
             ErrorCode.ILLEGAL_STATE, f"queue {queue.name!r} has {queue.consumer_count} consumers and cannot be deleted"
         )
+    elif (held := kernel.cursors.refusal(queue)) is not None:
+        result = held
     else:
         session.connection.temporary_queues.pop(queue.name, None)
         kernel.delete_queue(queue)

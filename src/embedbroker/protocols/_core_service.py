@@ -14,6 +14,8 @@ from embedclient.model import Entropy, Instant
 from ._core_resend import ResendAccount
 
 if TYPE_CHECKING:
+    from embedbroker.services import Services
+
     from ._core_connection import CoreConnection
     from ._core_session import CoreSession
 
@@ -58,7 +60,19 @@ class Cluster(Protocol):
 class CoreService:
     """Shared state of all CORE connections."""
 
-    __slots__ = ("cluster", "entropy", "gate", "kernel", "metadata", "node_id", "now", "resend", "sessions", "started")
+    __slots__ = (
+        "cluster",
+        "entropy",
+        "gate",
+        "kernel",
+        "metadata",
+        "node_id",
+        "now",
+        "resend",
+        "services",
+        "sessions",
+        "started",
+    )
 
     def __init__(self, kernel: Kernel, gate: Gate, entropy: Entropy, node_id: str, resend: ResendAccount) -> None:
         self.kernel = kernel
@@ -66,6 +80,8 @@ class CoreService:
         self.entropy = entropy
         self.resend = resend
         self.node_id = node_id
+        # Made for the first request.
+        self.services: Services | None = None
         self.now = Instant(0.0, 0)
         self.sessions: dict[str, CoreSession] = {}
         # How many sessions carry a pair. JMS clients ask for each connection whether its client id is in use.

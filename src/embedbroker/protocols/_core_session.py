@@ -39,7 +39,7 @@ from embedclient.wire.core import (
 )
 
 from ._core_arrival import Arrival, study
-from ._core_management import MANAGEMENT_ADDRESS, refuse_request
+from ._core_own_addresses import OF_THE_BROKER, take_request
 from ._core_requests import answer
 from ._core_resend import KEPT_PACKET_OVERHEAD_BYTES
 from ._core_service import SERVER_VERSION, CoreService
@@ -195,8 +195,8 @@ class CoreSession:
             arrival = self._arrival = study(message)
         id_at = arrival.duplicate_id_at
         refused = self._unsupported(arrival) if arrival.scheduled_ms else None
-        if message.address == MANAGEMENT_ADDRESS:
-            refused = refuse_request(self.service.kernel, message, sender_waits=bool(wants_reply))
+        if message.address in OF_THE_BROKER:
+            refused = take_request(self.service, message, sender_waits=bool(wants_reply))
         elif refused is None:
             refused = self.kernel_session.send(
                 message,

@@ -16,12 +16,14 @@ from embedclient._client._endings import Endings
 from embedclient._client._inbox import CLOSE_TIMEOUT_S, Inbox, OneTask, post
 from embedclient._client._opening import Opening
 from embedclient._client._ownership import own
+from embedclient._client._receive_many import take_many
+from embedclient._client._send_many import post_all
 from embedclient._client._xa_resource import XAResource, xa_resource_of
 from embedclient.agent import AddressState, Call, Delivery, QueueAttributes, QueueState
 from embedclient.agent import Consumer as AgentConsumer
 from embedclient.agent import Producer as AgentProducer
 from embedclient.agent import Session as AgentSession
-from embedclient.errors import ConnectionClosedException, IllegalStateException
+from embedclient.errors import ConnectionClosedException, IllegalStateException, JMSException
 from embedclient.model import Properties, RoutingType, selector_text
 
 T = TypeVar("T")
@@ -35,6 +37,8 @@ class ClientConsumer:
         self._edge = session._edge
         self._agent_consumer = agent_consumer
         self._inbox = Inbox(session._edge, session._agent_session, agent_consumer, session._one_task)
+        # Of what `receive_encoded` gave out and nobody acknowledged.
+        self._last: Delivery | None = None
 
     @property
     def queue(self) -> str:
@@ -62,6 +66,28 @@ class ClientConsumer:
         self._check_open()
         delivery = await self._inbox.take_now()
         return None if delivery is None else ClientMessage.received(delivery, self._acknowledge)
+
+    async def receive_encoded(
+        self, messages_max: int = 1000, *, bytes_max: int = 1048576, timeout: float | None = None
+    ) -> list[tuple[bytearray, int]]:
+        """Messages as they are encoded, with their delivery counts: what is there now, in one call.
+
+        The broker is asked when nothing is buffered, so an empty list means that it has none for this consumer; with a
+        `timeout` in seconds this waits for the first one. Ends at `messages_max`, or when `bytes_max` is reached.
+
+        Raises: what `receive` does.
+        """
+        self._check_open()
+        deliveries = await take_many(self._inbox, messages_max, bytes_max, timeout)
+        if deliveries:
+            self._last = deliveries[-1]
+        return [(delivery.message.raw, delivery.delivery_count) for delivery in deliveries]
+
+    async def acknowledge_received(self) -> None:
+        """Acknowledge everything that this consumer has received. In a transacted session the commit makes it final."""
+        last, self._last = self._last, None
+        if last is not None:
+            await self._acknowledge(last, individually=False)
 
     def __aiter__(self) -> ClientConsumer:
         return self
@@ -114,6 +140,22 @@ class ClientProducer:
         Raises: what `MessageProducer.send` does.
         """
         await post(self._edge, self._one_task, self._agent_producer, message.encoded(address or self.address))
+
+    async def send_encoded(
+        self, messages: Sequence[bytearray], *, confirmed: bool = False, timeout: float | None = None
+    ) -> list[tuple[int, JMSException]]:
+        """Send many messages that are encoded already, in order. Returns what was refused: index and error.
+
+        Each is a message as the CORE protocol writes it, from the end of its body to its properties. They are kept.
+        Waits for credits and for room in the output. With `confirmed` it also waits for the broker's answer to each
+        message (with a confirmation window, see `send_nowait`); otherwise a refusal by the broker is told by the end of
+        the transaction. `timeout` is how long the broker may keep one message waiting, in seconds; None: for ever.
+
+        Raises:
+            ConnectionTimedOutException: the broker gave no credit, or no answer, in that time.
+            MessageFormatException: one of them is no such message; those before it were sent.
+        """
+        return await post_all(self._edge, self._one_task, self._agent_producer, messages, confirmed, timeout)
 
     async def close(self) -> None:
         """Closing twice is fine."""

@@ -14,6 +14,7 @@ from embedclient._client import ClientMessage
 from embedclient.agent import AddressState, LocatorSettings, QueueAttributes, QueueState
 from embedclient.blocking._portal import Portal
 from embedclient.blocking._xa_resource import XAResource
+from embedclient.errors import JMSException
 from embedclient.model import Properties, RoutingType, TransportConfiguration
 
 
@@ -250,6 +251,22 @@ class ClientProducer:
         """
         self._portal.call(self._inner.send, message, address=address)
 
+    def send_encoded(
+        self, messages: Sequence[bytearray], *, confirmed: bool = False, timeout: float | None = None
+    ) -> list[tuple[int, JMSException]]:
+        """Send many messages that are encoded already, in order. Returns what was refused: index and error.
+
+        Each is a message as the CORE protocol writes it, from the end of its body to its properties. They are kept.
+        Waits for credits and for room in the output. With `confirmed` it also waits for the broker's answer to each
+        message (with a confirmation window, see `send_nowait`); otherwise a refusal by the broker is told by the end of
+        the transaction. `timeout` is how long the broker may keep one message waiting, in seconds; None: for ever.
+
+        Raises:
+            ConnectionTimedOutException: the broker gave no credit, or no answer, in that time.
+            MessageFormatException: one of them is no such message; those before it were sent.
+        """
+        return self._portal.call(self._inner.send_encoded, messages, confirmed=confirmed, timeout=timeout)
+
     def close(self) -> None:
         """Closing twice is fine."""
         self._portal.close_part(self._inner.close)
@@ -294,6 +311,22 @@ class ClientConsumer:
         """A message that is there now, None if the broker has none for this consumer."""
         message = self._portal.call(self._inner.receive_nowait)
         return None if message is None else self._portal.message(message)
+
+    def receive_encoded(
+        self, messages_max: int = 1000, *, bytes_max: int = 1048576, timeout: float | None = None
+    ) -> list[tuple[bytearray, int]]:
+        """Messages as they are encoded, with their delivery counts: what is there now, in one call.
+
+        The broker is asked when nothing is buffered, so an empty list means that it has none for this consumer; with a
+        `timeout` in seconds this waits for the first one. Ends at `messages_max`, or when `bytes_max` is reached.
+
+        Raises: what `receive` does.
+        """
+        return self._portal.call(self._inner.receive_encoded, messages_max, bytes_max=bytes_max, timeout=timeout)
+
+    def acknowledge_received(self) -> None:
+        """Acknowledge everything that this consumer has received. In a transacted session the commit makes it final."""
+        self._portal.call(self._inner.acknowledge_received)
 
     def close(self) -> None:
         """Stop receiving. Unacknowledged messages go back to the queue. Closing twice is fine."""

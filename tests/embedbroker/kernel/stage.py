@@ -10,6 +10,7 @@ from embedbroker.config import AddressSettings, BrokerConfig
 from embedbroker.kernel import (
     AddressDefinition,
     Consumer,
+    CursorDefinition,
     DuplicateId,
     HeuristicOutcome,
     Kernel,
@@ -102,6 +103,12 @@ class LaggingStore:
     def remove_queue(self, queue_id: int) -> None:
         self._note("no queue", queue_id)
 
+    def add_cursor(self, definition: CursorDefinition) -> None:
+        self._note("cursor", definition)
+
+    def remove_cursor(self, cursor_id: int) -> None:
+        self._note("no cursor", cursor_id)
+
     def reserve_ids(self, limit: int) -> None:
         self._note("ids", limit)
 
@@ -181,11 +188,11 @@ class Stage:
         while (due := housekeeping.next_deadline(self._seconds)) <= end:
             later = max(due, self._seconds)
             kernel.now_ms += round((later - self._seconds) * 1000)
-            self._seconds = later
+            self._seconds = kernel.monotonic = later
             housekeeping.run(later)
             self.run_all()
         kernel.now_ms += round((end - self._seconds) * 1000)
-        self._seconds = end
+        self._seconds = kernel.monotonic = end
 
     # -- shorthands ----------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from embedbroker.kernel import _backlog
-from embedbroker.kernel._backlog import Backlog, Cursor, Reference, Sealed
+from embedbroker.kernel._backlog import Backlog, Bookmark, Reference, Sealed
 from embedbroker.protocols import restore_message
 from embedclient.model import Message
 
@@ -38,12 +38,12 @@ def popped(backlog: Backlog) -> Iterator[str]:
         yield text_of(backlog.pop().message)
 
 
-def take(backlog: Backlog, cursor: Cursor, *texts: str, budget: int = PLENTY) -> str | None:
+def take(backlog: Backlog, cursor: Bookmark, *texts: str, budget: int = PLENTY) -> str | None:
     found, _left = backlog.take_matching(cursor, lambda message: text_of(message) in texts, budget)
     return None if found is None else text_of(found.message)
 
 
-def browsed(backlog: Backlog, cursor: Cursor) -> list[str]:
+def browsed(backlog: Backlog, cursor: Bookmark) -> list[str]:
     seen: list[str] = []
     while True:
         found, _left = backlog.browse(cursor, PLENTY)
@@ -79,14 +79,14 @@ def test_what_comes_back_to_an_empty_backlog_is_found() -> None:
 
 def test_a_filtered_take_leaves_the_others_in_order() -> None:
     backlog = filled("axbxcx")
-    cursor = Cursor()
+    cursor = Bookmark()
     assert [take(backlog, cursor, "x") for _ in range(4)] == ["x", "x", "x", None]
     assert list(popped(backlog)) == ["a", "b", "c"]
 
 
 def test_a_filtered_take_sees_what_comes_later() -> None:
     backlog = filled("ab")
-    cursor = Cursor()
+    cursor = Bookmark()
     assert take(backlog, cursor, "x") is None
     backlog.append(Reference(letter("x"), 3))
     assert take(backlog, cursor, "x") == "x"
@@ -94,7 +94,7 @@ def test_a_filtered_take_sees_what_comes_later() -> None:
 
 def test_a_filtered_take_prefers_what_was_returned_if_it_stood_before() -> None:
     backlog = filled("xaxx")
-    cursor = Cursor()
+    cursor = Bookmark()
     first, _left = backlog.take_matching(cursor, lambda message: text_of(message) == "x", PLENTY)
     assert first is not None and first.position == 1
     backlog.give_back(first)
@@ -110,7 +110,7 @@ def test_a_filtered_take_does_not_overtake_because_its_budget_ended() -> None:
     for reference in taken[:12]:
         backlog.append(reference)
     backlog.give_back(taken[12])
-    cursor = Cursor()
+    cursor = Bookmark()
     found: list[int] = []
     while backlog.size > 10:
         matching, left = backlog.take_matching(cursor, lambda message: text_of(message) == "x", 2)
@@ -124,7 +124,7 @@ def test_a_filtered_take_gets_through_more_returned_messages_than_its_budget() -
     backlog = filled(["a"] * 50 + ["x"])
     for reference in [backlog.pop() for _ in range(50)]:
         backlog.give_back(reference)
-    cursor = Cursor()
+    cursor = Bookmark()
     tries = 0
     while take(backlog, cursor, "x", budget=5) is None:
         tries += 1
@@ -133,15 +133,15 @@ def test_a_filtered_take_gets_through_more_returned_messages_than_its_budget() -
 
 def test_looking_costs_budget() -> None:
     backlog = filled(["a"] * 10)
-    found, left = backlog.take_matching(Cursor(), lambda _message: False, 4)
+    found, left = backlog.take_matching(Bookmark(), lambda _message: False, 4)
     assert (found, left) == (None, 0)
-    found, left = backlog.take_matching(Cursor(), lambda _message: False, 40)
+    found, left = backlog.take_matching(Bookmark(), lambda _message: False, 40)
     assert (found, left) == (None, 30)
 
 
 def test_a_browser_sees_everything_once_and_takes_nothing() -> None:
     backlog = filled("abc")
-    cursor = Cursor()
+    cursor = Bookmark()
     assert browsed(backlog, cursor) == ["a", "b", "c"]
     assert browsed(backlog, cursor) == []
     backlog.append(Reference(letter("d"), 4))
@@ -151,7 +151,7 @@ def test_a_browser_sees_everything_once_and_takes_nothing() -> None:
 
 def test_a_browser_is_not_shown_a_message_twice_because_it_was_returned() -> None:
     backlog = filled("abc")
-    cursor = Cursor()
+    cursor = Bookmark()
     first, _left = backlog.browse(cursor, PLENTY)
     assert first is not None
     backlog.give_back(backlog.pop())
@@ -164,12 +164,12 @@ def test_a_browser_sees_returned_messages_at_their_place() -> None:
     for index in (3, 1):
         backlog.give_back(taken[index])
     backlog.append(Reference(letter("e"), 5))
-    assert browsed(backlog, Cursor()) == ["b", "d", "e"]
+    assert browsed(backlog, Bookmark()) == ["b", "d", "e"]
 
 
 def test_a_browser_survives_that_what_it_looks_at_is_taken(small_chunks: None) -> None:
     backlog = filled(numbers(20))
-    cursor = Cursor()
+    cursor = Bookmark()
     assert [text_of(backlog.browse(cursor, PLENTY)[0].message) for _ in range(3)] == ["1", "2", "3"]  # type: ignore[union-attr]
     for _ in range(10):
         backlog.pop()
@@ -199,7 +199,7 @@ def test_sealing_keeps_delivery_counts_positions_and_ids(small_chunks: None) -> 
 
 def test_sealed_chunks_with_gaps_stay_open(small_chunks: None) -> None:
     backlog = filled(numbers(24))
-    cursor = Cursor()
+    cursor = Bookmark()
     assert take(backlog, cursor, "18") == "18"
     for number in range(25, 90):
         backlog.append(Reference(letter(str(number)), number))
@@ -208,20 +208,20 @@ def test_sealed_chunks_with_gaps_stay_open(small_chunks: None) -> None:
 
 def test_filtered_takers_alone_leave_no_chunks_behind(small_chunks: None) -> None:
     backlog = filled(["stuck"])
-    cursor = Cursor()
+    cursor = Bookmark()
     for position in range(2, 400):
         backlog.append(Reference(letter("x"), position))
         assert take(backlog, cursor, "x") == "x"
     level = next(level for level in backlog._levels if level is not None)
     assert sum(len(chunk) for chunk in level.chunks) <= 12
-    assert browsed(backlog, Cursor()) == ["stuck"]
+    assert browsed(backlog, Bookmark()) == ["stuck"]
     assert list(popped(backlog)) == ["stuck"]
 
 
 def test_loading_fills_a_priority_at_once(small_chunks: None) -> None:
     def entry(position: int) -> Sealed:
         message = letter(str(position), priority=2)
-        return (position, 1, 0, message.encoding, bytes(message.raw))
+        return (position, 1, 0, message.encoding, bytes(message.raw), position, False)
 
     backlog = Backlog(restore_message)
     backlog.load(2, [tuple(entry(position) for position in range(1, 11))])
@@ -286,7 +286,7 @@ def test_removal_finds_expired_messages_in_sealed_chunks(small_chunks: None) -> 
 
 def test_a_removed_backlog_can_be_filled_again(small_chunks: None) -> None:
     backlog = filled(numbers(30))
-    cursor, browser = Cursor(), Cursor()
+    cursor, browser = Bookmark(), Bookmark()
     assert take(backlog, cursor, "12") == "12"
     assert len(browsed(backlog, browser)) == 29
     assert sum(entry is not None for entry in backlog.remove_if(lambda _reference: True)) == 29

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from embedbroker.kernel import _backlog, _returned
-from embedbroker.kernel._backlog import Backlog, Cursor, Reference
+from embedbroker.kernel._backlog import Backlog, Bookmark, Reference
 from embedbroker.protocols import restore_message
 
 from .letters import letter, text_of
@@ -43,8 +43,8 @@ class BacklogBesideModel(RuleBasedStateMachine):
         self.model = Model()
         self.position = 0
         self.taken: list[Reference] = []
-        self.cursors = {colour: Cursor() for colour in COLOURS}
-        self.browser = Cursor()
+        self.cursors = {colour: Bookmark() for colour in COLOURS}
+        self.browser = Bookmark()
         self.browsed: set[int] = set()
 
     def teardown(self) -> None:
@@ -99,6 +99,50 @@ class BacklogBesideModel(RuleBasedStateMachine):
         assert sorted(removed) == sorted(entry for entry in self.model.waiting if entry[2] == colour)
         self.model.waiting = [entry for entry in self.model.waiting if entry[2] != colour]
 
+    @rule(data=st.data(), limit=st.sampled_from([1, 4, 1000]))
+    def look_at_a_range(self, data: st.DataObject, limit: int) -> None:
+        """Portion by portion: what is in it, by position, and as many as counting finds."""
+        after = data.draw(st.integers(-1, self.position))
+        until = data.draw(st.integers(after, self.position + 1))
+        seen: list[int] = []
+        reached = after
+        while portion := self.backlog.behind(reached, until, limit):
+            seen += [entry[0] for entry in portion]
+            reached = seen[-1]
+        assert seen == sorted(position for _, position, _ in self.model.waiting if after < position <= until)
+        assert self.backlog.count(after, until) == len(seen)
+        positions = [position for _, position, _ in self.model.waiting]
+        assert self.backlog.last_position >= max(positions, default=0)
+
+    @rule(data=st.data())
+    def take_through(self, data: st.DataObject) -> None:
+        """Nothing up to a position is left, and everything behind it."""
+        until = data.draw(st.integers(0, self.position))
+        taken: list[int] = []
+        while portion := self.backlog.take_through(until):
+            taken += [entry[0] for entry in portion]
+        assert sorted(taken) == sorted(position for _, position, _ in self.model.waiting if position <= until)
+        self.model.waiting = [entry for entry in self.model.waiting if entry[1] > until]
+
+    @rule(data=st.data(), colour=colours)
+    def remove_what_is_not_exempt(self, data: st.DataObject, colour: str) -> None:
+        exempt = data.draw(st.integers(-1, self.position))
+        doomed = self.backlog.remove_if(
+            lambda reference: text_of(reference.message) == colour, exempt_through=lambda: exempt
+        )
+        removed = [entry_of(entry) for entry in doomed if entry is not None]
+        expected = [entry for entry in self.model.waiting if entry[2] == colour and entry[1] > exempt]
+        assert sorted(removed) == sorted(expected)
+        self.model.waiting = [entry for entry in self.model.waiting if entry not in expected]
+
+    @rule()
+    def append_late(self) -> None:
+        """Somebody was told of a message and sent another one before it was put here."""
+        self.position += 2
+        for position in (self.position, self.position - 1):
+            self.backlog.append(Reference(letter("red"), position))
+            self.model.waiting.append((-4, position, "red"))
+
     @rule(budget=budgets, steps=st.integers(1, 30))
     def browse(self, budget: int, steps: int) -> None:
         """A browser never sees anything twice, nor anything that does not wait."""
@@ -111,7 +155,7 @@ class BacklogBesideModel(RuleBasedStateMachine):
 
     @rule()
     def browse_anew(self) -> None:
-        cursor = Cursor()
+        cursor = Bookmark()
         seen = []
         while True:
             reference, _left = self.backlog.browse(cursor, 10_000)

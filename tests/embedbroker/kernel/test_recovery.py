@@ -16,6 +16,7 @@ class Kept:
     message_id: int
     encoding: int
     priority: int
+    durable: bool
     expiration: int
     raw: bytes
     references: tuple[tuple[int, int, int], ...]
@@ -24,7 +25,7 @@ class Kept:
 def kept(message_id: int, text: str, *references: tuple[int, int, int], priority: int = 4) -> Kept:
     message = letter(text, "t", durable=True, priority=priority)
     message.assign_id(message_id)
-    return Kept(message_id, message.encoding, priority, 0, bytes(message.raw), references)
+    return Kept(message_id, message.encoding, priority, True, 0, bytes(message.raw), references)
 
 
 def stage_with_queues() -> Stage:

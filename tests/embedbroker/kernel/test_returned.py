@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from embedbroker.kernel import _returned
-from embedbroker.kernel._backlog import Backlog, Cursor, Reference
+from embedbroker.kernel._backlog import Backlog, Bookmark, Reference
 from embedbroker.protocols import restore_message
 from embedclient.model import Message
 
@@ -73,7 +73,7 @@ class Watched:
 
 def take_all(backlog: Backlog, watched: Watched, budget: int) -> list[int]:
     """Take until nothing matches; returns the positions."""
-    cursor = Cursor()
+    cursor = Bookmark()
     taken: list[int] = []
     while True:
         before = watched.asked
@@ -97,7 +97,7 @@ def test_a_filter_is_asked_once_about_each_message_that_came_back(budget: int) -
 
 def test_a_filter_that_is_through_looks_only_at_what_changed() -> None:
     texts = ["a"] * 3000
-    backlog, watched, cursor = returned(texts), Watched("x"), Cursor()
+    backlog, watched, cursor = returned(texts), Watched("x"), Bookmark()
     assert backlog.take_matching(cursor, watched, PLENTY)[0] is None
     backlog.give_back(Reference(letter("x"), 0))
     watched.asked = 0
@@ -110,7 +110,7 @@ def test_a_filter_that_is_through_looks_only_at_what_changed() -> None:
 
 
 def test_a_filter_gets_on_while_messages_keep_coming_back_before_it() -> None:
-    backlog, watched, cursor = returned(["a"] * 1000 + ["x"]), Watched("x"), Cursor()
+    backlog, watched, cursor = returned(["a"] * 1000 + ["x"]), Watched("x"), Bookmark()
     for round_number in range(1100):
         found, _left = backlog.take_matching(cursor, watched, 1)
         if found is not None:
@@ -155,7 +155,7 @@ def test_what_is_taken_while_a_removal_waits_is_not_removed_again() -> None:
 
 
 def test_a_browser_walks_through_many_that_came_back() -> None:
-    backlog, cursor = returned(["a"] * 2000), Cursor()
+    backlog, cursor = returned(["a"] * 2000), Bookmark()
     seen = []
     while (found := backlog.browse(cursor, PLENTY)[0]) is not None:
         seen.append(found.position)

@@ -1,0 +1,68 @@
+"""Connections to a broker that outlive a call: one per process and place, found again by whoever needs it next.
+
+Responsible for what a data pipeline expects of a connection, whatever its URL says: it is made again, and follows a
+failover. Refuses to know what is sent over it.
+"""
+
+from __future__ import annotations
+
+import os
+
+from attrs import evolve
+
+from embedclient.blocking import ClientSession, ClientSessionFactory, ServerLocator
+
+from ._options import ConnectionOptions
+
+__all__ = ["Link"]
+
+# While nobody answers: for so many times this pause, which is longer than a backup needs to take over.
+RECONNECT_ATTEMPTS = 120
+RETRY_INTERVAL_MS = 500
+CONNECT_ATTEMPTS = 20
+
+
+class Link:
+    """A connection and its sessions. Close it, or get it from `shared` and leave it to the process."""
+
+    _shared: dict[tuple[int, ConnectionOptions], Link] = {}
+
+    def __init__(self, options: ConnectionOptions) -> None:
+        """Raises what `ServerLocator` and its `create_session_factory` do."""
+        self.options = options
+        settings = ServerLocator(options.url).settings
+        if not settings.reconnects:
+            settings = evolve(settings, reconnect_attempts=RECONNECT_ATTEMPTS, retry_interval_ms=RETRY_INTERVAL_MS)
+        if settings.initial_connect_attempts == 1:
+            settings = evolve(settings, initial_connect_attempts=CONNECT_ATTEMPTS)
+        # Where the backups are is learnt from the first broker.
+        settings = evolve(settings, ha=True)
+        self._factory: ClientSessionFactory = ServerLocator(options.url, settings=settings).create_session_factory()
+
+    @classmethod
+    def shared(cls, options: ConnectionOptions) -> Link:
+        """The connection of this process to this place. Workers are forked, so a process does not inherit one."""
+        key = (os.getpid(), options)
+        link = cls._shared.get(key)
+        if link is None:
+            link = cls._shared[key] = cls(options)
+        return link
+
+    @classmethod
+    def forget(cls, options: ConnectionOptions) -> None:
+        """Close the shared connection, if there is one: the next `shared` makes another."""
+        link = cls._shared.pop((os.getpid(), options), None)
+        if link is not None:
+            link.close()
+
+    def session(self, *, acknowledges_at_once: bool = True) -> ClientSession:
+        """A session that was started. Without `acknowledges_at_once` its acknowledgements need a commit."""
+        session = self._factory.create_session(
+            username=self.options.user, password=self.options.password, auto_commit_acks=acknowledges_at_once
+        )
+        session.start()
+        return session
+
+    def close(self) -> None:
+        """Closing twice is fine."""
+        self._factory.close()

@@ -1,0 +1,41 @@
+"""Which queues the options mean.
+
+Responsible for patterns, and for saying that a queue is not there. Refuses to read them.
+"""
+
+from __future__ import annotations
+
+from embedclient.errors import InvalidDestinationException
+
+from ._link import Link
+from ._option_reader import OptionError
+from ._options import SourceOptions
+from ._services import SERVICES_ADDRESS, Services
+
+__all__ = ["matching_queues"]
+
+
+def matching_queues(options: SourceOptions) -> list[str]:
+    """The names of the queues, sorted; for a pattern perhaps none.
+
+    Raises:
+        InvalidDestinationException: there is no queue of this name.
+        OptionError: a pattern, and a broker that does not list its queues.
+    """
+    link = Link.shared(options.connection)
+    name = options.subscription if options.queue is None else options.queue
+    assert name is not None
+    if not options.has_pattern:
+        with link.session() as session:
+            if not session.query_queue(name).exists:
+                raise InvalidDestinationException(f"there is no queue {name!r} at {options.connection.url}")
+        return [name]
+    services = Services(link)
+    try:
+        if not services.can("queue.list"):
+            raise OptionError(f"option 'queue': this broker does not list its queues, so {name!r} can be no pattern")
+        found = services.ask("queue.list", pattern=name)["queues"]
+    finally:
+        services.close()
+    names = [str(queue["name"]) for queue in found] if isinstance(found, list) else []
+    return sorted(queue for queue in names if queue != SERVICES_ADDRESS)

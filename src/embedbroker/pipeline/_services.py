@@ -1,0 +1,180 @@
+"""Requests to the services of a broker: cursors, markers, sets of branches and lists of queues.
+
+Responsible for asking only brokers that have services, for one reply to each request, and for what a refusal says.
+Refuses to know what the operations mean.
+
+A reply that is lost with its connection is asked for again, so every operation has to be one that may be repeated.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Mapping
+from uuid import uuid4
+
+from attrs import frozen
+
+from embedclient.blocking import ClientConsumer, ClientProducer, ClientSession
+from embedclient.errors import ConnectionTimedOutException, JMSException
+from embedclient.model import Properties
+from embedclient.wire.core import CoreMessage, MessageType, decode_text, encode_text
+
+from ._link import Link
+
+__all__ = ["SERVICES_ADDRESS", "ServiceRefused", "Services"]
+
+SERVICES_ADDRESS = "embedbroker.services"
+STATUS_PROPERTY = "embedbroker_status"
+REQUEST_TIMEOUT_S = 120.0
+# After so long without a reply the request is repeated: it may have been lost with its connection.
+REPEAT_AFTER_S = 10.0
+
+
+class ServiceRefused(Exception):
+    """The broker does not do what it was asked for. `status` says in one word why, `body` what it said."""
+
+    def __init__(self, operation: str, status: str, body: Mapping[str, object]) -> None:
+        super().__init__(f"{operation} was refused ({status}): {body.get('text', 'no reason was given')}")
+        self.operation = operation
+        self.status = status
+        self.body = body
+
+
+@frozen
+class Asked:
+    """A request that is under way."""
+
+    operation: str
+    text: str
+    correlation_id: str
+
+
+class Services:
+    """The services of one broker, over one session. Threads may share it: one request at a time."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._lock = threading.Lock()
+        self._session: ClientSession | None = None
+        self._producer: ClientProducer | None = None
+        self._consumer: ClientConsumer | None = None
+        self._reply_queue = ""
+        self._capabilities: Mapping[str, object] | None = None
+        self._was_asked = False
+
+    def capabilities(self) -> Mapping[str, object] | None:
+        """What the broker says of itself, None for a broker without services, as a real Artemis is."""
+        if not self._was_asked:
+            with self._link.session() as session:
+                is_there = session.query_address(SERVICES_ADDRESS).exists
+            self._capabilities = self.ask("capabilities") if is_there else None
+            self._was_asked = True
+        return self._capabilities
+
+    def can(self, operation: str) -> bool:
+        """Whether the broker has this operation."""
+        found = self.capabilities()
+        operations = found.get("operations") if found is not None else None
+        return isinstance(operations, list) and operation in operations
+
+    def ask(self, operation: str, **fields: object) -> Mapping[str, object]:
+        """Ask and wait for the reply, `REQUEST_TIMEOUT_S` at most.
+
+        Raises:
+            ServiceRefused: the broker refuses it.
+            ConnectionTimedOutException: no reply came in time.
+            ConnectionLostException: the connection is lost for good.
+        """
+        reply = self.finish(self.begin(operation, **fields))
+        found = json.loads(decode_text(reply.body) or "null")
+        if not isinstance(found, dict):
+            raise ServiceRefused(operation, "bad-reply", {"text": f"the reply is {type(found).__name__}"})
+        return found
+
+    def ask_bytes(self, asked: Asked) -> bytes:
+        """The reply to a request that `begin` has sent, where it is bytes. Raises what `ask` does."""
+        return bytes(self.finish(asked).body)
+
+    def begin(self, operation: str, **fields: object) -> Asked:
+        """Send a request, and do something else before `finish`. One request at a time can be under way."""
+        asked = Asked(operation, json.dumps({"operation": operation, **fields}), str(uuid4()))
+        with self._lock:
+            try:
+                self._send(asked)
+            except JMSException:  # `finish` sends it again, or says what is wrong
+                self._end_session()
+        return asked
+
+    def finish(self, asked: Asked) -> CoreMessage:
+        """Wait for the reply. Raises what `ask` does."""
+        deadline = time.monotonic() + REQUEST_TIMEOUT_S
+        with self._lock:
+            reply: CoreMessage | None = None
+            while reply is None:
+                try:
+                    reply = self._reply(asked, min(deadline, time.monotonic() + REPEAT_AFTER_S))
+                except JMSException as error:
+                    self._end_session()
+                    if time.monotonic() >= deadline:
+                        raise ConnectionTimedOutException(
+                            f"no reply to {asked.operation} in {REQUEST_TIMEOUT_S:g} seconds: {error}"
+                        ) from error
+                    self._send(asked)
+        status = str(reply.properties.get(STATUS_PROPERTY))
+        if status != "ok":
+            body = json.loads(decode_text(reply.body) or "{}") if reply.type == MessageType.TEXT else {}
+            raise ServiceRefused(asked.operation, status, body)
+        return reply
+
+    def close(self) -> None:
+        """End the session; the link stays. Closing twice is fine."""
+        with self._lock:
+            self._end_session()
+
+    def _reply(self, asked: Asked, until: float) -> CoreMessage:
+        if self._consumer is None:
+            raise ConnectionTimedOutException("the request was not sent")
+        while True:
+            received = self._consumer.receive_encoded(1, timeout=max(0.0, until - time.monotonic()))
+            if not received:
+                raise ConnectionTimedOutException("the reply did not come")
+            self._consumer.acknowledge_received()
+            message = CoreMessage.parse(received[0][0])
+            # A reply to a request that was repeated may come twice.
+            if message.properties.get("JMSCorrelationID") == asked.correlation_id:
+                return message
+
+    def _send(self, asked: Asked) -> None:
+        if self._session is None:
+            self._open_session()
+        assert self._producer is not None
+        properties = Properties()
+        properties["JMSReplyTo"] = f"temp-queue://{self._reply_queue}"
+        properties["JMSCorrelationID"] = asked.correlation_id
+        request = CoreMessage.build(
+            type=MessageType.TEXT,
+            address=SERVICES_ADDRESS,
+            durable=False,
+            properties=properties,
+            body=encode_text(asked.text),
+        )
+        for _, error in self._producer.send_encoded([request.raw], timeout=REPEAT_AFTER_S):
+            raise error
+
+    def _open_session(self) -> None:
+        session = self._link.session()
+        self._reply_queue = str(uuid4())
+        session.create_queue(self._reply_queue, durable=False, temporary=True)
+        self._consumer = session.create_consumer(self._reply_queue)
+        self._producer = session.create_producer(SERVICES_ADDRESS)
+        self._session = session
+
+    def _end_session(self) -> None:
+        session, self._session, self._consumer, self._producer = self._session, None, None, None
+        if session is not None:
+            try:
+                session.close()
+            except JMSException:  # it is gone already
+                pass

@@ -1,0 +1,165 @@
+"""Reading a queue by ranges of positions: cursors.
+
+Responsible for the fields of these requests, and for the bytes in which rows are sent: one answer has thousands of
+them, so they are no JSON. Refuses to know what a cursor is; the kernel does.
+
+The body of an answer to ``cursor.read``, little-endian: row count u32 | next position i64 (``(after, next position]``
+is complete), then for each row::
+
+    size u32 (of what follows) | position i64 | message id i64 | broker's wall time i64, 0: unknown
+    delivery count u32 | encoding u8 | three bytes, 0 | the message as it is stored
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from embedbroker.kernel import CursorRefused, Kernel, Pin, Reading
+
+from ._request import INTEGER_MAX, OK, Answer, Operation, Request, RequestRefused
+
+__all__ = ["LEASE_MS_MAX", "OPERATIONS", "PARTS_MAX", "READ_BYTES", "READ_BYTES_MAX"]
+
+LEASE_MS_MAX = 86_400_000
+"""The longest lease, a day, in milliseconds."""
+
+READ_BYTES, READ_BYTES_MAX = 1 << 20, 8 << 20
+"""Bytes of messages in one answer if the request does not say, and at most; a single message may be larger."""
+
+PARTS_MAX = 10_000
+"""Ranges into which one range is split at most."""
+
+_HEAD = Struct("<Iq")
+_ROW = Struct("<IqqqIB3x")
+_ROW_BYTES = _ROW.size - 4
+
+
+def _names(request: Request) -> tuple[str, str]:
+    return request.text("queue"), request.text("cursor")
+
+
+def _position(request: Request, field: str) -> int:
+    return request.integer(field, 0, INTEGER_MAX)
+
+
+def _refusal(refused: CursorRefused) -> RequestRefused:
+    if refused.owner:
+        return RequestRefused(refused.reason, refused.text, owner=refused.owner, lease_ms=refused.lease_ms)
+    return RequestRefused(refused.reason, refused.text)
+
+
+def _told(result: int | CursorRefused) -> Answer:
+    if isinstance(result, CursorRefused):
+        raise _refusal(result)
+    return Answer(OK, {"position": result})
+
+
+def _late_refusal(refused: CursorRefused) -> Answer:
+    return Answer(refused.reason, {"text": refused.text})
+
+
+def _open(kernel: Kernel, request: Request) -> Answer:
+    queue, cursor = _names(request)
+    owner = request.text("owner")
+    lease_ms = request.integer("lease_ms", 1, LEASE_MS_MAX)
+    take_over = request.has("take_over") and request.flag("take_over")
+    start: int | None = 0
+    if request.has("from"):
+        wanted = request.fields["from"]
+        if wanted == "latest":
+            start = None
+        elif isinstance(wanted, str) and wanted != "earliest":
+            raise request.wrong("from", 'has to be "earliest", "latest" or a position', wanted)
+        elif wanted != "earliest":
+            start = _position(request, "from")
+    result = kernel.cursors.open(queue, cursor, owner, lease_ms, take_over=take_over, start=start)
+    if isinstance(result, CursorRefused):
+        raise _refusal(result)
+    return Answer(OK, {"position": result.position, "end": result.end, "lease_ms": result.lease_ms})
+
+
+def _pin(kernel: Kernel, request: Request) -> None:
+    queue, cursor = _names(request)
+    owner, start = request.text("owner"), _position(request, "start")
+    rows_max, bytes_max = _position(request, "max_rows"), _position(request, "max_bytes")
+
+    def finished(result: Pin | CursorRefused) -> None:
+        if isinstance(result, CursorRefused):
+            request.respond(_late_refusal(result))
+            return
+        body = {"end": result.end, "rows": result.rows, "bytes": result.size_bytes, "lost": result.lost}
+        request.respond(Answer(OK, body))
+
+    kernel.cursors.pin(queue, cursor, owner, start, finished, rows_max=rows_max, bytes_max=bytes_max)
+
+
+def _split(kernel: Kernel, request: Request) -> Answer:
+    queue, cursor = _names(request)
+    after, until = _position(request, "after"), _position(request, "until")
+    result = kernel.cursors.split(queue, cursor, after, until, request.integer("parts", 1, PARTS_MAX))
+    if isinstance(result, CursorRefused):
+        raise _refusal(result)
+    return Answer(OK, {"bounds": result[0], "rows": result[1]}, promises=False)
+
+
+def _read(kernel: Kernel, request: Request) -> None:
+    queue, cursor = _names(request)
+    after, until = _position(request, "after"), _position(request, "until")
+    bytes_max = request.integer("max_bytes", 0, READ_BYTES_MAX) if request.has("max_bytes") else 0
+
+    def finished(result: Reading | CursorRefused) -> None:
+        # What is visible is durable where it has to be.
+        if isinstance(result, CursorRefused):
+            request.respond(_late_refusal(result))
+        else:
+            request.respond(Answer(OK, _packed(result), promises=False))
+
+    refused = kernel.cursors.read(queue, cursor, after, until, bytes_max or READ_BYTES, finished)
+    if refused is not None:
+        raise _refusal(refused)
+
+
+def _packed(reading: Reading) -> bytes:
+    parts: list[bytes | bytearray] = [_HEAD.pack(len(reading.rows), reading.next_position)]
+    add, pack = parts.append, _ROW.pack
+    for position, delivery_count, _expiration, encoding, raw, message_id, _durable in reading.rows:
+        add(pack(_ROW_BYTES + len(raw), position, message_id, 0, delivery_count, encoding))
+        add(raw)
+    return b"".join(parts)
+
+
+def _acknowledge(kernel: Kernel, request: Request) -> Answer:
+    queue, cursor = _names(request)
+    return _told(kernel.cursors.acknowledge(queue, cursor, request.text("owner"), _position(request, "until")))
+
+
+def _renew(kernel: Kernel, request: Request) -> Answer:
+    return _told(kernel.cursors.renew(*_names(request), request.text("owner")))
+
+
+def _release(kernel: Kernel, request: Request) -> Answer:
+    return _told(kernel.cursors.release(*_names(request), request.text("owner")))
+
+
+def _remove(kernel: Kernel, request: Request) -> None:
+    def finished(position: int) -> None:
+        request.respond(Answer(OK, {"position": position}))
+
+    refused = kernel.cursors.remove(*_names(request), request.text("owner"), finished)
+    if refused is not None:
+        raise _refusal(refused)
+
+
+_OF_ONE = ("queue", "cursor")
+_OWNED = (*_OF_ONE, "owner")
+
+OPERATIONS = (
+    Operation("cursor.open", _open, (*_OWNED, "lease_ms"), ("take_over", "from")),
+    Operation("cursor.pin", _pin, (*_OWNED, "start", "max_rows", "max_bytes")),
+    Operation("cursor.split", _split, (*_OF_ONE, "after", "until", "parts")),
+    Operation("cursor.read", _read, (*_OF_ONE, "after", "until"), ("max_bytes",)),
+    Operation("cursor.acknowledge", _acknowledge, (*_OWNED, "until")),
+    Operation("cursor.renew", _renew, _OWNED),
+    Operation("cursor.release", _release, _OWNED),
+    Operation("cursor.remove", _remove, _OWNED),
+)

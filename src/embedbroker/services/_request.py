@@ -1,0 +1,171 @@
+"""One request to the broker: which operation, with which fields, and the one answer to it.
+
+Responsible for reading the JSON and for naming what is wrong with it. Refuses to know what operations do, and how
+requests and answers travel.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from attrs import Factory, define, frozen
+
+from embedbroker.kernel import Kernel
+
+__all__ = [
+    "BAD_REQUEST",
+    "INTEGER_MAX",
+    "INTEGER_MIN",
+    "NAME_BYTES_MAX",
+    "OK",
+    "Answer",
+    "Handler",
+    "Operation",
+    "Request",
+    "RequestRefused",
+    "read_request",
+    "refusal",
+]
+
+OK, BAD_REQUEST = "ok", "bad-request"
+
+NAME_BYTES_MAX = 1024
+"""UTF-8 bytes of a name in a request, unless its field says something else."""
+
+INTEGER_MIN, INTEGER_MAX = -(1 << 63), (1 << 63) - 1
+"""Numbers in requests have to fit into 64 bits."""
+
+_QUOTED_CHARACTERS_MAX = 100
+
+
+@frozen
+class Answer:
+    """What a request is answered: a JSON object, or bytes where an operation's answer is no JSON.
+
+    Nobody sees an answer that ``promises`` before all is durable that was recorded when it was given. One that does not
+    promise leaves at once: it tells only what is durable anyway.
+    """
+
+    status: str
+    body: Mapping[str, object] | bytes | bytearray
+    promises: bool = True
+
+
+class RequestRefused(Exception):
+    """A request is not carried out, and leaves no trace. ``more`` stands in the answer beside the text."""
+
+    def __init__(self, status: str, text: str, **more: object) -> None:
+        super().__init__(text)
+        self.status = status
+        self.text = text
+        self.more = more
+
+
+def refusal(refused: RequestRefused) -> Answer:
+    """The answer that says so; what was refused changed nothing, so it promises no more than it saw."""
+    return Answer(refused.status, {"text": refused.text, **refused.more})
+
+
+@define(eq=False)
+class Request:
+    """The fields of one request. Reading one raises RequestRefused where it is not what the operation takes."""
+
+    operation: str
+    fields: dict[str, object]
+    # For operations that take longer than a step: a handler that returns None calls this later, once.
+    respond: Callable[[Answer], None]
+
+    def has(self, name: str) -> bool:
+        """Whether an optional field was given."""
+        return name in self.fields
+
+    def text(self, name: str, *, bytes_max: int = NAME_BYTES_MAX, may_be_empty: bool = False) -> str:
+        """A text of at most so many UTF-8 bytes."""
+        value = self.fields[name]
+        if not isinstance(value, str):
+            raise self.wrong(name, "has to be a text", value)
+        try:
+            size = len(value.encode())
+        except UnicodeEncodeError:
+            raise self.wrong(name, "has to be Unicode text without lone surrogates", value) from None
+        if size > bytes_max:
+            raise self.wrong(name, f"may have {bytes_max} bytes of UTF-8 at most", value)
+        if not value and not may_be_empty:
+            raise self.wrong(name, "must not be empty", value)
+        return value
+
+    def integer(self, name: str, minimum: int = INTEGER_MIN, maximum: int = INTEGER_MAX) -> int:
+        """An integer from ``minimum`` to ``maximum``."""
+        return self.integer_in(name, self.fields[name], minimum, maximum)
+
+    def integer_or_null(self, name: str, minimum: int = INTEGER_MIN, maximum: int = INTEGER_MAX) -> int | None:
+        """An integer, or null."""
+        return None if self.fields[name] is None else self.integer(name, minimum, maximum)
+
+    def integer_in(self, place: str, value: object, minimum: int, maximum: int) -> int:
+        """A value that has to be such an integer; ``place`` says where it stands."""
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self.wrong(place, "has to be an integer", value)
+        if not minimum <= value <= maximum:
+            raise self.wrong(place, f"has to be from {minimum} to {maximum}", value)
+        return value
+
+    def flag(self, name: str) -> bool:
+        """True or false."""
+        value = self.fields[name]
+        if not isinstance(value, bool):
+            raise self.wrong(name, "has to be true or false", value)
+        return value
+
+    def wrong(self, place: str, text: str, value: object) -> RequestRefused:
+        """The refusal of a field, with what stands there."""
+        shown = json.dumps(value)[:_QUOTED_CHARACTERS_MAX]
+        return RequestRefused(BAD_REQUEST, f"{self.operation}: field {place!r} {text}, not {shown}", field=place)
+
+
+Handler: TypeAlias = Callable[[Kernel, Request], Answer | None]
+"""Carries a request out. None: it will be answered later, with ``request.respond``. May raise RequestRefused."""
+
+
+@frozen
+class Operation:
+    """What can be asked for: a name, the fields it takes, and who carries it out."""
+
+    name: str
+    handler: Handler
+    required: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+    _known: frozenset[str] = Factory(
+        lambda self: frozenset(("operation", *self.required, *self.optional)), takes_self=True
+    )
+
+    def check(self, fields: dict[str, object]) -> None:
+        """Raises RequestRefused where fields are missing, or not known."""
+        for name in self.required:
+            if name not in fields:
+                raise RequestRefused(BAD_REQUEST, f"{self.name}: field {name!r} is missing", field=name)
+        for name in fields:
+            if name not in self._known:
+                shown = name[:_QUOTED_CHARACTERS_MAX]
+                raise RequestRefused(BAD_REQUEST, f"{self.name}: field {shown!r} is not known", field=shown)
+
+
+def read_request(text: str | None, operations: Mapping[str, Operation]) -> tuple[Operation, dict[str, object]]:
+    """The operation that a request asks for, and its fields. Raises RequestRefused."""
+    if text is None:
+        raise RequestRefused(BAD_REQUEST, "a request has to be a text message with a JSON object")
+    try:
+        fields = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise RequestRefused(BAD_REQUEST, f"the request is not JSON: {error}") from None
+    if not isinstance(fields, dict):
+        raise RequestRefused(BAD_REQUEST, "the request has to be a JSON object")
+    name = fields.get("operation")
+    operation = operations.get(name) if isinstance(name, str) else None
+    if operation is None:
+        shown = json.dumps(name)[:_QUOTED_CHARACTERS_MAX]
+        raise RequestRefused(BAD_REQUEST, f"the operation {shown} is not known", field="operation")
+    operation.check(fields)
+    return operation, fields

@@ -1,0 +1,86 @@
+"""The services of a broker: all operations that clients can ask for, and the way of a request through them.
+
+Responsible for which operations there are, for one answer to each request, and for how many requests may wait for
+theirs. Refuses to know messages: whoever takes requests in hands over their text and a way to answer.
+
+An operation is registered by its module's tuple ``OPERATIONS``; all of them come together in ``_MODULES``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from embedbroker.kernel import Kernel
+
+from . import _cursors, _queues
+from ._request import OK, Answer, Operation, Request, RequestRefused, read_request, refusal
+
+__all__ = ["REQUESTS_PENDING_MAX", "STATUS_PROPERTY", "VERSION", "Services"]
+
+STATUS_PROPERTY = "embedbroker_status"
+"""The property of a reply that says ``ok``, or what the request was refused with."""
+
+VERSION = "0.1.0.dev0"
+"""Of this package; a layer without input cannot ask for it."""
+
+REQUESTS_PENDING_MAX = 1000
+"""Requests that may be under way at once; one more is refused as ``busy``."""
+
+_MODULES = (_cursors, _queues)
+
+
+class Services:
+    """``node_id`` says who the broker is, as it is known when somebody asks."""
+
+    __slots__ = ("_kernel", "_node_id", "_operations", "_pending")
+
+    def __init__(self, kernel: Kernel, node_id: Callable[[], str]) -> None:
+        self._kernel = kernel
+        self._node_id = node_id
+        own = Operation("capabilities", self._capabilities)
+        operations = (own, *(operation for module in _MODULES for operation in module.OPERATIONS))
+        self._operations = {operation.name: operation for operation in operations}
+        # Requests that are not answered yet.
+        self._pending = 0
+
+    def handle(self, text: str | None, respond: Callable[[Answer], None]) -> None:
+        """Carry out one request; ``respond`` is called once, now or in a later step, when the kernel got to it.
+
+        What it is called with tells only of what was recorded before; see `Answer.promises`.
+        """
+        try:
+            operation, fields = read_request(text, self._operations)
+            if self._pending >= REQUESTS_PENDING_MAX:
+                raise RequestRefused("busy", f"{REQUESTS_PENDING_MAX} requests are under way")
+        except RequestRefused as refused:
+            respond(refusal(refused))
+            return
+        self._pending += 1
+
+        def answer(given: Answer) -> None:
+            self._pending -= 1
+            respond(given)
+
+        def answer_in_turn(given: Answer) -> None:
+            """Behind what large requests left to be recorded, if this promises it."""
+            if given.promises and self._kernel.chores.waiting:
+                self._kernel.chores.add_action(lambda: answer(given))
+            else:
+                answer(given)
+
+        request = Request(operation.name, fields, answer)
+        try:
+            result = operation.handler(self._kernel, request)
+        except RequestRefused as refused:
+            result = refusal(refused)
+        if result is not None:
+            answer_in_turn(result)
+
+    def _capabilities(self, _kernel: Kernel, _request: Request) -> Answer:
+        body = {
+            "broker": "embedbroker",
+            "version": VERSION,
+            "node_id": self._node_id(),
+            "operations": sorted(self._operations),
+        }
+        return Answer(OK, body, promises=False)

@@ -1,0 +1,9 @@
+"""What the broker says about its version is what the package says."""
+
+from importlib.metadata import version
+
+from embedbroker.services import VERSION
+
+
+def test_the_broker_names_the_version_of_the_package() -> None:
+    assert version("embedbroker") == VERSION
