@@ -57,7 +57,7 @@ def transaction(connection: Connection, queue: str, sent: int, taken: int, *, co
 
 def prepared(url: str, queue: str, count: int) -> None:
     """A branch that is left in doubt."""
-    with XAConnectionFactory(url).connect() as connection, connection.session() as session:
+    with XAConnectionFactory(url).create_xa_connection() as connection, connection.create_xa_session() as session:
         resource = session.xa_resource
         resource.start(BRANCH)
         with session.create_producer(queue) as target:

@@ -15,8 +15,19 @@ if TYPE_CHECKING:
     from ._audit_page import write_audit
     from ._data_source import EmbedbrokerDataSource
     from ._java import java_home
+    from ._transfer import export_queues, import_queues
 
-__all__ = ["Audit", "AuditFinding", "EmbedbrokerDataSource", "JournalMoved", "audit", "java_home", "write_audit"]
+__all__ = [
+    "Audit",
+    "AuditFinding",
+    "EmbedbrokerDataSource",
+    "JournalMoved",
+    "audit",
+    "export_queues",
+    "import_queues",
+    "java_home",
+    "write_audit",
+]
 
 # Loaded on first use: Spark imports this package in every process that looks for data sources.
 _HOMES = {
@@ -26,6 +37,8 @@ _HOMES = {
     "audit": "._audit",
     "write_audit": "._audit_page",
     "EmbedbrokerDataSource": "._data_source",
+    "export_queues": "._transfer",
+    "import_queues": "._transfer",
     "java_home": "._java",
 }
 
