@@ -41,7 +41,7 @@ def damage(path: Path, text: str) -> None:
 
 def test_a_crashed_broker_with_transactions_in_every_state(spark: SparkSession, tmp_path: Path) -> None:
     """Several segments; a committed, a rolled back and a prepared transaction; a kill with work under way."""
-    with running(tmp_path / "live") as (broker, connection):
+    with running(tmp_path / "live", segment_size_bytes=128 * 1024) as (broker, connection):
         send(connection, "orders", 300)
         take(connection, "orders", 100)
         send(connection, "prices", 50)

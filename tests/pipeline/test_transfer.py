@@ -25,13 +25,16 @@ def fill(url: str, count: int) -> None:
     with ConnectionFactory(url).connect() as connection, connection.session() as session:
         with session.create_producer("orders") as producer:
             for number in range(count):
-                body = [TextMessage(f"text {number} \u20ac"), BytesMessage(bytes([number % 256]) * number), MapMessage({"n": 1})]
-                message = body[number % 3]
-                message.set_property("number", number)
-                message.set_property("flag", number % 2 == 0)
-                message.set_property("ratio", number / 7)
-                message.correlation_id = f"c{number}"
-                message.type = "order"
+                about = {
+                    "properties": {"number": number, "flag": number % 2 == 0, "ratio": number / 7},
+                    "correlation_id": f"c{number}",
+                    "type": "order",
+                }
+                message: TextMessage | BytesMessage | MapMessage = [
+                    TextMessage(f"text {number} \u20ac", **about),
+                    BytesMessage(bytes([number % 256]) * number, **about),
+                    MapMessage({"n": 1}, **about),
+                ][number % 3]
                 producer.send(message, priority=number % 10, time_to_live=0 if number % 4 else 10_000_000)
 
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from ._audit_page import write_audit
     from ._data_source import EmbedbrokerDataSource
     from ._java import java_home
+    from ._reconcile import Site, reconcile, write_plan
+    from ._repair import RepairStep, repair
     from ._transfer import export_queues, import_queues
 
 __all__ = [
@@ -22,11 +24,16 @@ __all__ = [
     "AuditFinding",
     "EmbedbrokerDataSource",
     "JournalMoved",
+    "RepairStep",
+    "Site",
     "audit",
     "export_queues",
     "import_queues",
     "java_home",
+    "reconcile",
+    "repair",
     "write_audit",
+    "write_plan",
 ]
 
 # Loaded on first use: Spark imports this package in every process that looks for data sources.
@@ -40,6 +47,11 @@ _HOMES = {
     "export_queues": "._transfer",
     "import_queues": "._transfer",
     "java_home": "._java",
+    "write_plan": "._reconcile",
+    "repair": "._repair",
+    "reconcile": "._reconcile",
+    "Site": "._reconcile",
+    "RepairStep": "._repair",
 }
 
 

@@ -7,7 +7,7 @@ reports. It has the journals only, which do not say what was delivered: `Audit.p
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ from ._journals import spark_schema, summaries_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Audit", "AuditFinding", "JournalMoved", "audit"]
+__all__ = ["Audit", "AuditFinding", "JournalMoved", "audit", "furthest", "queue_names", "transaction_ends"]
 
 _LISTINGS = 8
 _SEGMENTS_PER_PART = 64
@@ -141,7 +141,7 @@ def audit(spark: SparkSession, places: Sequence[str | PathLike[str]]) -> Audit:
 def _audit(spark: SparkSession, sources: list[JournalSource], rows: DataFrame, notes: list[Row]) -> Audit:
     findings = _findings(sources, notes)
     evidence = {identity: _evidence(group, notes) for identity, group in _journals(sources).items()}
-    ends = _transaction_ends(rows)
+    ends = transaction_ends(rows)
     blocks = rows.where(F.col("kind").isin(_ADD, _ACKNOWLEDGE, AGAIN))
     pending = blocks.where("transaction_id <> 0").join(ends, ["journal", "transaction_id"], "left")
     effective = blocks.where("transaction_id = 0").unionByName(
@@ -157,7 +157,7 @@ def _audit(spark: SparkSession, sources: list[JournalSource], rows: DataFrame, n
     parts = max(spark.sparkContext.defaultParallelism, segments // _SEGMENTS_PER_PART)
     shuffled = effective.repartition(parts, *keys)
     verdicts = shuffled.groupBy(*keys).applyInArrow(judged, spark_schema(VERDICT_TYPES)).persist()
-    named = _queue_names(spark, rows, evidence)
+    named = queue_names(spark, rows, {journal: each.current for journal, each in evidence.items()})
     current = F.broadcast(named)
     return Audit(
         sources,
@@ -204,10 +204,7 @@ def _evidence(sources: list[JournalSource], notes: list[Row]) -> JournalEvidence
     ends = {(note["source"], note["generation"]): note for note in notes if note["kind"] == END}
     damaged = {(note["source"], note["generation"]) for note in notes if note["kind"] == FINDING}
 
-    def reach(source: JournalSource) -> tuple[int, int, int]:
-        return source.newest_generation, max(ends[source.number, each.header.generation]["count"] for each in source.segments), -source.number
-
-    current = max(sources, key=reach)
+    current = furthest(sources, {place: note["count"] for place, note in ends.items()})
     newest = current.newest_generation
     whole = {
         each.header.generation
@@ -228,7 +225,17 @@ def _evidence(sources: list[JournalSource], notes: list[Row]) -> JournalEvidence
     return JournalEvidence(current.number, complete_from, limited)
 
 
-def _transaction_ends(rows: DataFrame) -> DataFrame:
+def furthest(sources: Iterable[JournalSource], last_batches: Mapping[tuple[int, int], int]) -> JournalSource:
+    """Of copies of one journal the one that goes on longest; the first of those that end alike."""
+
+    def reach(source: JournalSource) -> tuple[int, int, int]:
+        last = max(last_batches[source.number, each.header.generation] for each in source.segments)
+        return source.newest_generation, last, -source.number
+
+    return max(sources, key=reach)
+
+
+def transaction_ends(rows: DataFrame) -> DataFrame:
     ends = rows.where(F.col("kind").isin(_PREPARE, _COMMIT, _ROLLBACK))
     return ends.groupBy("journal", "transaction_id").agg(
         F.max(F.col("kind") == _COMMIT).alias("committed"),
@@ -237,8 +244,8 @@ def _transaction_ends(rows: DataFrame) -> DataFrame:
     )
 
 
-def _queue_names(spark: SparkSession, rows: DataFrame, evidence: dict[int, JournalEvidence]) -> DataFrame:
-    """Per journal and queue id: name, address, and whether the queue is there. Definitions are few."""
+def queue_names(spark: SparkSession, rows: DataFrame, current: Mapping[int, int]) -> DataFrame:
+    """Per journal and queue id: name, address, routing, and whether its ``current`` source has the queue."""
     kinds = [int(RecordKind.QUEUE), int(RecordKind.REMOVE_QUEUE)]
     definitions = rows.where(F.col("kind").isin(kinds)).select("journal", "source", "kind", "queue_id", "text").collect()
     known: dict[tuple[int, int], list[object]] = {}
@@ -246,13 +253,14 @@ def _queue_names(spark: SparkSession, rows: DataFrame, evidence: dict[int, Journ
     for row in definitions:
         if row["kind"] == RecordKind.QUEUE:
             payload = json.loads(row["text"])
-            entry = known.setdefault((row["journal"], payload["id"]), [payload["name"], payload["address"], False])
-            entry[2] = entry[2] or row["source"] == evidence[row["journal"]].current
+            entry = known.setdefault((row["journal"], payload["id"]), [payload["name"], payload["address"], payload["routing_type"], False])
+            entry[3] = entry[3] or row["source"] == current[row["journal"]]
     values = [
-        (journal, queue_id, name, address, bool(there) and (journal, queue_id) not in removed)
-        for (journal, queue_id), (name, address, there) in known.items()
+        (journal, queue_id, name, address, routing, bool(there) and (journal, queue_id) not in removed)
+        for (journal, queue_id), (name, address, routing, there) in known.items()
     ]
-    return spark.createDataFrame(values, "journal long, queue_id long, queue string, address string, exists boolean")
+    schema = "journal long, queue_id long, queue string, address string, routing int, exists boolean"
+    return spark.createDataFrame(values, schema)
 
 
 def _queues(verdicts: DataFrame, named: DataFrame) -> DataFrame:
@@ -295,7 +303,7 @@ def _problems(verdicts: DataFrame, named: DataFrame) -> DataFrame:
 
     found = verdicts.where(F.col("verdict").isin(list(PROBLEMS))).mapInArrow(apart, schema)
     gone = ~F.coalesce(F.col("exists"), F.lit(False)) & F.col("verdict").isin("lost", "unaccounted")
-    return found.join(named, ["journal", "queue_id"], "left").where(~gone).drop("exists")
+    return found.join(named, ["journal", "queue_id"], "left").where(~gone).drop("exists", "routing")
 
 
 def _open_transactions(pending: DataFrame, ends: DataFrame) -> DataFrame:
@@ -326,7 +334,7 @@ def _traffic(rows: DataFrame, named: DataFrame, evidence: dict[int, JournalEvide
             F.sum(F.when(F.col("block") == _ADD, F.col("bytes")).otherwise(0)).alias("bytes"),
             F.sum(F.when(F.col("block") == _ACKNOWLEDGE, F.col("count")).otherwise(0)).alias("acknowledgements"),
         )
-        .join(named.drop("exists"), ["journal", "queue_id"], "left")
+        .join(named.drop("exists", "routing"), ["journal", "queue_id"], "left")
     )
 
 

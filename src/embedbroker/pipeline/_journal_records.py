@@ -26,7 +26,7 @@ from embedbroker.storage import (
 from embedclient.errors import RemoteProtocolError
 from embedclient.wire.core import CoreMessage
 
-__all__ = ["ARROW_TYPES", "CUT", "END", "FINDING", "MESSAGE_COLUMNS", "Reader", "content_digest"]
+__all__ = ["ARROW_TYPES", "CUT", "END", "FINDING", "MESSAGE_COLUMNS", "Reader", "content_digest", "message_key"]
 
 # Kinds of rows that are no records: damage, the end of a segment, a segment that went while it was read.
 FINDING, END, CUT = 0, -1, -2
@@ -210,7 +210,7 @@ class Reader:
     def _value(self, message: CoreMessage, name: str, raw: bytes) -> object:
         match name:
             case "key":
-                return _key(message)
+                return message_key(message)
             case "digest":
                 return content_digest(message)
             case "producer":
@@ -310,7 +310,7 @@ def _text(kind: int, data: bytes, start: int) -> str:
     return data[start + 8 : start + size].decode("utf-8", "replace")
 
 
-def _key(message: CoreMessage) -> str:
+def message_key(message: CoreMessage) -> str:
     """What names a message at every site: its JMSMessageID, else its duplicate id, else its content."""
     user_id = message.user_id
     if user_id is not None:

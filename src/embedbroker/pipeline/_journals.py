@@ -8,6 +8,7 @@ on a cluster every executor has to see them under the same path.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import count as counting
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -33,7 +34,7 @@ from ._journal_records import ARROW_TYPES, CUT, END, FINDING, Reader
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Selection", "rows_of", "segment_rows", "spark_schema", "summaries_of"]
+__all__ = ["Selection", "each_of", "rows_of", "segment_rows", "spark_schema", "summaries_of"]
 
 _SPARK_TYPES: dict[pa.DataType, DataType] = {
     pa.int64(): LongType(),
@@ -45,6 +46,7 @@ _SPARK_TYPES: dict[pa.DataType, DataType] = {
 }
 # A task costs some 50 ms beside what it reads, which is 40 ms for a segment of 10 MiB.
 _TASKS_PER_CORE, _SEGMENTS_PER_TASK_MAX = 4, 16
+_LOOKS, _NUMBERS_PER_LOOK = counting(1), 1 << 32
 _AUDITED = frozenset(RecordKind) - {RecordKind.DUPLICATE_ID, RecordKind.UPDATE_DELIVERY_COUNT, RecordKind.RESERVE_IDS}
 # How often a segment with damage is read again: what a broker is writing at this moment looks damaged, too.
 _READS = 3
@@ -78,23 +80,37 @@ class SegmentTask:
 def rows_of(spark: SparkSession, sources: Sequence[JournalSource], selection: Selection) -> DataFrame:
     """One row per record and reference, with rows of the kinds `FINDING`, `END` and `CUT` beside them."""
     tasks = _tasks(sources)
-
-    def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for number in _numbers(numbers):
-            yield from segment_rows(tasks[number], selection)
-
-    return _each(spark, len(tasks)).mapInArrow(read, selection.schema)
+    return each_of(spark, len(tasks), lambda number: segment_rows(tasks[number], selection), selection.schema)
 
 
 def summaries_of(spark: SparkSession, sources: Sequence[JournalSource]) -> DataFrame:
     """What an audit needs of each segment."""
     tasks, selection = _tasks(sources), Selection(COLUMNS, _AUDITED)
 
-    def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for number in _numbers(numbers):
-            yield joined(list(summary(list(segment_rows(tasks[number], selection)))))
+    def summarised(number: int) -> Iterator[pa.RecordBatch]:
+        yield joined(list(summary(list(segment_rows(tasks[number], selection)))))
 
-    return _each(spark, len(tasks)).mapInArrow(read, spark_schema(SUMMARY_TYPES))
+    return each_of(spark, len(tasks), summarised, spark_schema(SUMMARY_TYPES))
+
+
+def each_of(
+    spark: SparkSession, count: int, work: Callable[[int], Iterator[pa.RecordBatch]], schema: StructType
+) -> DataFrame:
+    """What ``work`` gives for the numbers below ``count``: a task for each, or for a few where there are many.
+
+    No two of these frames are the same to Spark: it would answer from what it keeps of an earlier look at the same files or
+    queues.
+    """
+    first = next(_LOOKS) * _NUMBERS_PER_LOOK
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from work(number - first)
+
+    at_once = spark.sparkContext.defaultParallelism * _TASKS_PER_CORE
+    parts = max(1, min(count, max(at_once, count // _SEGMENTS_PER_TASK_MAX)))
+    return spark.range(first, first + count, 1, parts).mapInArrow(run, schema)
 
 
 def _tasks(sources: Sequence[JournalSource]) -> list[SegmentTask]:
@@ -103,20 +119,9 @@ def _tasks(sources: Sequence[JournalSource]) -> list[SegmentTask]:
     ]
 
 
-def _each(spark: SparkSession, count: int) -> DataFrame:
-    """The numbers below ``count``: a task for each, or for a few where there are many times more than cores."""
-    at_once = spark.sparkContext.defaultParallelism * _TASKS_PER_CORE
-    return spark.range(0, count, 1, max(1, min(count, max(at_once, count // _SEGMENTS_PER_TASK_MAX))))
-
-
 def spark_schema(types: Mapping[str, pa.DataType]) -> StructType:
     """The columns of Arrow in Spark's words."""
     return StructType([StructField(name, _SPARK_TYPES[kind]) for name, kind in types.items()])
-
-
-def _numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
-    for batch in batches:
-        yield from batch.column(0).to_pylist()
 
 
 def segment_rows(task: SegmentTask, selection: Selection) -> Iterator[pa.RecordBatch]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 from os import PathLike
 from pathlib import Path
@@ -30,6 +30,7 @@ from embedclient.model import RoutingType
 from embedclient.wire.core import CoreMessage
 
 from ._frames import pack_block
+from ._journals import each_of, spark_schema
 from ._link import Link
 from ._options import ConnectionOptions
 from ._rows import RowConverter
@@ -44,7 +45,9 @@ __all__ = ["export_queues", "import_queues"]
 MESSAGES_PER_PART = 10_000
 MESSAGES_PER_TRANSACTION = 500
 _BYTES_PER_READ = 4 << 20
-_RESULT = "queue string, messages long, before long, bytes long"
+_RESULT = pa.schema(
+    [("queue", pa.string()), ("messages", pa.int64()), ("before", pa.int64()), ("bytes", pa.int64())]
+)
 _ARROW = {
     "string": pa.string(),
     "bigint": pa.int64(),
@@ -80,12 +83,11 @@ def export_queues(
 ) -> DataFrame:
     """Write what is in these queues to Parquet, one task per queue; the messages stay in their queues.
 
-    Started again after an interruption it goes on: messages of earlier parts are not written again. What is exported is
-    complete when the result has been computed; that happens with its first action. A row per queue says how much.
+    Started again after an interruption it goes on: messages of earlier parts are not written again. A row per queue says
+    how much was written now, and before.
 
-    Raises, with that action:
-        InvalidDestinationException: there is no queue of this name.
-        ConnectionLostException: the connection broke in the middle; start it again.
+    Raises:
+        PySparkException: a task failed: there is no queue of this name, or its connection broke; start it again.
     """
     root, connection = str(Path(directory).absolute()), ConnectionOptions(url, user, password)
     return _per_queue(spark, list(queues), lambda queue: _export(connection, queue, root, messages_per_part))
@@ -125,15 +127,14 @@ def _folders(root: Path) -> list[Path]:
 
 
 def _per_queue(spark: SparkSession, queues: list[str], work: Callable[[str], TransferResult]) -> DataFrame:
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                result = work(queues[number])
-                row = {"queue": result.queue, "messages": result.messages, "before": result.before, "bytes": result.bytes}
-                yield pa.RecordBatch.from_pylist([row])
+    def run(number: int) -> Iterator[pa.RecordBatch]:
+        result = work(queues[number])
+        row = {"queue": result.queue, "messages": result.messages, "before": result.before, "bytes": result.bytes}
+        yield pa.RecordBatch.from_pylist([row], _RESULT)
 
-    # Kept: each further action would go over the queues again.
-    return spark.range(0, len(queues), 1, max(1, len(queues))).mapInArrow(run, _RESULT).persist()
+    # At once: as a plan it would be carried out again by each action.
+    rows = each_of(spark, len(queues), run, spark_schema(dict(zip(_RESULT.names, _RESULT.types, strict=True)))).collect()
+    return spark.createDataFrame(rows, spark_schema(dict(zip(_RESULT.names, _RESULT.types, strict=True))))
 
 
 def _export(connection: ConnectionOptions, queue: str, root: str, messages_per_part: int) -> TransferResult:
