@@ -19,13 +19,16 @@ BRANCH = Xid(7, b"orders", b"1")
 def running(directory: Path, *, segment_size_bytes: int = 64 * 1024) -> Iterator[tuple[ThreadedBroker, Connection]]:
     """A broker with small segments, and a connection of which everything is confirmed."""
     config = BrokerConfig(data_directory=str(directory), segment_size_bytes=segment_size_bytes)
-    with EmbeddedBroker.in_thread(config) as broker, ConnectionFactory(
-        f"{broker.url}?blockOnAcknowledge=true"
-    ).connect() as connection:
+    with (
+        EmbeddedBroker.in_thread(config) as broker,
+        ConnectionFactory(f"{broker.url}?blockOnAcknowledge=true").connect() as connection,
+    ):
         yield broker, connection
 
 
-def send(connection: Connection, queue: str, count: int, *, producer: str = "a", first: int = 0, size: int = 300) -> None:
+def send(
+    connection: Connection, queue: str, count: int, *, producer: str = "a", first: int = 0, size: int = 300
+) -> None:
     """Durable messages with a producer's name and number."""
     with connection.session() as session, session.create_producer(queue) as target:
         for number in range(first, first + count):
@@ -46,13 +49,16 @@ def received(consumer: MessageConsumer) -> object:
 
 def transaction(connection: Connection, queue: str, sent: int, taken: int, *, commit: bool) -> None:
     """Send and acknowledge in one transaction."""
-    with connection.session(transacted=True) as session:
-        with session.create_producer(queue) as target, session.create_consumer(queue) as consumer:
-            for number in range(sent):
-                target.send(f"in a transaction {number}")
-            for _ in range(taken):
-                assert received(consumer) is not None
-            session.commit() if commit else session.rollback()
+    with (
+        connection.session(transacted=True) as session,
+        session.create_producer(queue) as target,
+        session.create_consumer(queue) as consumer,
+    ):
+        for number in range(sent):
+            target.send(f"in a transaction {number}")
+        for _ in range(taken):
+            assert received(consumer) is not None
+        session.commit() if commit else session.rollback()
 
 
 def prepared(url: str, queue: str, count: int) -> None:

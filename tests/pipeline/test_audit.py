@@ -174,7 +174,9 @@ def test_the_report_is_parquet_and_a_page(spark: SparkSession, tmp_path: Path) -
         take(connection, "orders <&>", 5)
     result = audit(spark, [tmp_path / "live"])
     page = write_audit(result, tmp_path / "report").read_text()
-    assert spark.read.parquet(str(tmp_path / "report" / "queues")).where("stored = 12 and acknowledged = 5").count() == 1
+    assert (
+        spark.read.parquet(str(tmp_path / "report" / "queues")).where("stored = 12 and acknowledged = 5").count() == 1
+    )
     assert "orders &lt;&amp;&gt;" in page and "<polyline" in page and "No audit log was read" in page
     assert {path.name for path in (tmp_path / "report").iterdir()} == {
         "queues", "problems", "transactions", "traffic", "segments", "report.html",

@@ -22,7 +22,9 @@ def test_frames_have_every_record_once(spark: SparkSession, tmp_path: Path) -> N
         image = crash_image(tmp_path / "live", tmp_path / "image")
     frames = journal_frames(spark, [image], contents=True)
     listed = [row for row in journal_rows(FileDisk(image, read_only=True)) if not isinstance(row, Finding)]
-    found = frames.records.where("kind not in ('end of segment', 'damage')").select("offset", "batch", "kind").distinct()
+    found = (
+        frames.records.where("kind not in ('end of segment', 'damage')").select("offset", "batch", "kind").distinct()
+    )
     assert {tuple(row) for row in found.collect()} == {(row.offset, row.batch, row.kind) for row in listed}
 
     states = {row["state"]: row["count"] for row in frames.messages.groupBy("state").count().collect()}

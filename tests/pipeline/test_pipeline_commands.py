@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,8 +22,6 @@ from tests.pipeline.journals import running, send, take
 @pytest.fixture
 def at_hand(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands use the session of the tests and leave it running."""
-    from collections.abc import Iterator
-    from contextlib import contextmanager
 
     @contextmanager
     def session(_master: str, _settings: tuple[str, ...]) -> Iterator[SparkSession]:

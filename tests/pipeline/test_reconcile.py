@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from embedbroker import BrokerConfig, EmbeddedBroker, ThreadedBroker
 from embedbroker.pipeline import Site, reconcile, repair, write_plan
@@ -15,7 +15,7 @@ from embedbroker.pipeline._sending import SentMessage, queue_sender
 from embedclient.blocking import ServerLocator
 from embedclient.model import RoutingType
 from embedclient.wire.core import CoreMessage
-from tests.pipeline.journals import running, send, take
+from tests.pipeline.journals import crash_image, running, send, take
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def bodies(url: str) -> dict[int, str]:
         return found
 
 
-def verdicts(frame) -> dict[int, str]:  # type: ignore[no-untyped-def]  # a DataFrame
+def verdicts(frame: DataFrame) -> dict[int, str]:
     return {int(row["key"].removeprefix("ID:"), 16): row["verdict"] for row in frame.collect()}
 
 
@@ -78,14 +78,15 @@ def test_sites_that_drifted_apart_are_made_alike(
     assert reconcile(spark, first, second).count() == 0
 
     again = [step.outcome for step in repair(plan, url=other.url, apply=True)]
-    assert sorted(again) == ["left alone: its content is not what the plan saw", "not there any more"] + ["there already"] * 3
+    assert (
+        sorted(again)
+        == ["left alone: its content is not what the plan saw", "not there any more"] + ["there already"] * 3
+    )
     assert bodies(other.url) == bodies(broker.url)
 
 
 def test_journals_know_what_was_acknowledged_at_one_site_only(spark: SparkSession, tmp_path: Path) -> None:
     """After a switch: the first site is a journal that was left behind, the second runs on."""
-    from tests.pipeline.journals import crash_image
-
     with running(tmp_path / "live") as (_, connection):
         send(connection, "orders", 20)
         before = crash_image(tmp_path / "live", tmp_path / "before")

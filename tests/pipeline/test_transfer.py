@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from embedbroker import BrokerConfig, EmbeddedBroker, ThreadedBroker
 from embedbroker.pipeline import export_queues, import_queues
@@ -14,7 +15,7 @@ from embedbroker.pipeline._sending import SentMessage, queue_sender
 from embedbroker.pipeline._transfer import _duplicate_id, _export
 from embedclient import BytesMessage, MapMessage, TextMessage
 from embedclient.blocking import ConnectionFactory, ServerLocator
-from embedclient.model import RoutingType
+from embedclient.model import PropertyValue, RoutingType
 from embedclient.wire.core import CoreMessage
 
 ADDED = "_AMQ_DUPL_ID"
@@ -22,33 +23,38 @@ ADDED = "_AMQ_DUPL_ID"
 
 def fill(url: str, count: int) -> None:
     """Messages of several types, with headers and typed properties."""
-    with ConnectionFactory(url).connect() as connection, connection.session() as session:
-        with session.create_producer("orders") as producer:
-            for number in range(count):
-                about = {
-                    "properties": {"number": number, "flag": number % 2 == 0, "ratio": number / 7},
-                    "correlation_id": f"c{number}",
-                    "type": "order",
-                }
-                message: TextMessage | BytesMessage | MapMessage = [
-                    TextMessage(f"text {number} \u20ac", **about),
-                    BytesMessage(bytes([number % 256]) * number, **about),
-                    MapMessage({"n": 1}, **about),
-                ][number % 3]
-                producer.send(message, priority=number % 10, time_to_live=0 if number % 4 else 10_000_000)
+    with (
+        ConnectionFactory(url).connect() as connection,
+        connection.session() as session,
+        session.create_producer("orders") as producer,
+    ):
+        for number in range(count):
+            properties: dict[str, PropertyValue] = {"number": number, "flag": number % 2 == 0, "ratio": number / 7}
+            message: TextMessage | BytesMessage | MapMessage
+            match number % 3:
+                case 0:
+                    message = TextMessage(f"text {number} \u20ac", properties=properties, type="order")
+                case 1:
+                    message = BytesMessage(bytes([number % 256]) * number, properties=properties, type="order")
+                case _:
+                    message = MapMessage({"n": 1}, properties=properties, type="order")
+            message.correlation_id = f"c{number}"
+            producer.send(message, priority=number % 10, time_to_live=0 if number % 4 else 10_000_000)
 
 
 def contents(url: str, queue: str = "orders") -> list[tuple[object, ...]]:
     """All that a receiver can see of each message, but for the broker's number and the duplicate id of an import."""
     with ServerLocator(url).create_session_factory() as factory, factory.create_session() as session:
         session.start()
-        found = []
+        found: list[tuple[object, ...]] = []
         with session.create_consumer(queue, browse_only=True) as consumer:
             while received := consumer.receive_encoded(1000, bytes_max=1 << 22):
                 for raw, _ in received:
                     core = CoreMessage.parse(raw)
                     properties = sorted(
-                        (name, tag, bytes(raw[start:end])) for name, tag, start, end in core.property_spans() if name != ADDED
+                        (name, tag, bytes(raw[start:end]))
+                        for name, tag, start, end in core.property_spans()
+                        if name != ADDED
                     )
                     found.append((core.address, core.type, core.durable, core.priority, core.timestamp, core.expiration,
                                   core.user_id, bytes(core.body), properties))  # fmt: skip
@@ -56,13 +62,13 @@ def contents(url: str, queue: str = "orders") -> list[tuple[object, ...]]:
 
 
 @pytest.fixture
-def other(tmp_path: Path):  # type: ignore[no-untyped-def]  # a generator of a broker
+def other(tmp_path: Path) -> Iterator[ThreadedBroker]:
     """A second broker."""
     with EmbeddedBroker.in_thread(BrokerConfig(data_directory=str(tmp_path / "other"))) as running:
         yield running
 
 
-def moved(frame) -> tuple[int, int]:  # type: ignore[no-untyped-def]  # a DataFrame
+def moved(frame: DataFrame) -> tuple[int, int]:
     [row] = frame.collect()
     return row["messages"], row["before"]
 
@@ -127,7 +133,7 @@ def test_messages_with_duplicate_ids_of_their_own_keep_them(broker: ThreadedBrok
         assert sender.send_once([messages[4]]) == 1
         assert sender.send_once(messages) == 5
         assert sender.send_once(messages) == 0
-    assert [row[7][-1:] for row in contents(broker.url, "q")] == [b"\4", b"\0", b"\1", b"\2", b"\3", b"\5"]
+    assert [row[7] for row in contents(broker.url, "q")] == [bytes([number]) for number in (4, 0, 1, 2, 3, 5)]
 
 
 def test_what_is_not_there_is_refused(spark: SparkSession, broker: ThreadedBroker, tmp_path: Path) -> None:

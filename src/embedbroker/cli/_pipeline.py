@@ -46,9 +46,10 @@ def spark_options(command: F) -> F:
 @contextmanager
 def spark_session(master: str, settings: tuple[str, ...]) -> Iterator[SparkSession]:
     """A Spark for one command, with the Java of the extra unless JAVA_HOME names another; progress goes to stderr."""
+    with extra_spark():
+        from pyspark.errors import PySparkException
     try:
         with extra_spark():
-            from pyspark.errors import PySparkException
             from pyspark.sql import SparkSession
 
             from embedbroker.pipeline import java_home
@@ -230,7 +231,8 @@ def export_command(
     master: str,
     settings: tuple[str, ...],
 ) -> None:
-    """Write what is in queues to DIRECTORY as Parquet, complete; the messages stay. Goes on where it was interrupted."""
+    """Write what is in queues to DIRECTORY as Parquet, complete; the messages stay. Goes on where it was
+    interrupted."""
     with extra_spark():
         from embedbroker.pipeline import export_queues
     with spark_session(master, settings) as spark, _explained():

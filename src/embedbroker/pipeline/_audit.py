@@ -1,7 +1,8 @@
 """The audit: what journals of any number of brokers prove about their messages, as DataFrames.
 
-Responsible for joining what segments say: ends of transactions, definitions, copies of the same journal. Refuses to write
-reports. It has the journals only, which do not say what was delivered: `Audit.proves` and `Audit.limits` say what follows.
+Responsible for joining what segments say: ends of transactions, definitions, copies of the same journal. Refuses to
+write reports. It has the journals only, which do not say what was delivered: `Audit.limits` says what
+follows.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ class JournalMoved(Exception):
 
 @frozen
 class AuditFinding:
-    """Damage: in which source and file, at which offset, and what. ``torn``: the end of the newest segment, as a kill or a
-    write under way leaves it."""
+    """Damage: in which source and file, at which offset, and what. ``torn``: the end of the newest segment, as a kill
+    or a write under way leaves it."""
 
     source: str
     offset: int
@@ -56,9 +57,9 @@ class AuditFinding:
 class Audit:
     """The result. Its DataFrames stand on what was read once; `close` lets go of that.
 
-    ``queues``: per journal and queue, messages stored, acknowledged, present, lost, unaccounted for, acknowledged twice.
-    ``problems``: the messages behind the last four of these. ``transactions``: each that is not over, with its branch.
-    ``traffic``: messages, bytes and acknowledgements per queue and second. ``segments``: what was read.
+    ``queues``: per journal and queue, messages stored, acknowledged, present, lost, unaccounted for, acknowledged
+    twice. ``problems``: the messages behind the last four of these. ``transactions``: each that is not over, with its
+    branch. ``traffic``: messages, bytes and acknowledgements per queue and second. ``segments``: what was read.
     """
 
     sources: list[JournalSource]
@@ -84,8 +85,9 @@ class Audit:
         texts = [f"{names[journal]}: {each.limited}" for journal, each in self.evidence.items() if each.limited]
         return [
             *texts,
-            "No audit log was read. A journal does not say what was confirmed to a producer and delivered to a consumer: "
-            "confirmed and never delivered, delivered twice without flag, and latencies cannot be proven from it.",
+            "No audit log was read. A journal does not say what was confirmed to a producer and delivered to a "
+            "consumer: confirmed and never delivered, delivered twice without flag, and latencies cannot be proven "
+            "from it.",
         ]
 
     def lines(self) -> Iterator[str]:
@@ -95,8 +97,8 @@ class Audit:
             gone = "" if row["exists"] else ", queue removed"
             wrong = ", ".join(f"{row[key]:,} {text}" for key, text in _WRONG.items() if row[key])
             yield (
-                f"{name}: {row['stored']:,} stored, {row['acknowledged']:,} acknowledged, {row['present']:,} present{gone}"
-                f"{'; ' + wrong if wrong else ''}"
+                f"{name}: {row['stored']:,} stored, {row['acknowledged']:,} acknowledged, {row['present']:,} present"
+                f"{gone}{'; ' + wrong if wrong else ''}"
             )
         for finding in self.findings:
             word = "torn tail" if finding.torn else "DAMAGED"
@@ -127,14 +129,15 @@ def audit(spark: SparkSession, places: Sequence[str | PathLike[str]]) -> Audit:
         ValueError: a place is given twice, or no archive of a known kind.
         JournalMoved: compaction was always faster.
     """
+    moved = ""
     for _ in range(_LISTINGS):
         sources = journal_sources(places)
         rows = summaries_of(spark, sources).persist()
         notes = [row.asDict() for row in rows.where(F.col("kind").isin(CUT, END, FINDING)).collect()]
-        if not any(note["kind"] == CUT for note in notes):
+        moved = next((note["text"] for note in notes if note["kind"] == CUT), "")
+        if not moved:
             return _audit(spark, sources, rows, notes)
         rows.unpersist()
-    moved = next(note["text"] for note in notes if note["kind"] == CUT)
     raise JournalMoved(f"the segments changed while they were read, {_LISTINGS} times: {moved}; audit a copy")
 
 
@@ -247,13 +250,17 @@ def transaction_ends(rows: DataFrame) -> DataFrame:
 def queue_names(spark: SparkSession, rows: DataFrame, current: Mapping[int, int]) -> DataFrame:
     """Per journal and queue id: name, address, routing, and whether its ``current`` source has the queue."""
     kinds = [int(RecordKind.QUEUE), int(RecordKind.REMOVE_QUEUE)]
-    definitions = rows.where(F.col("kind").isin(kinds)).select("journal", "source", "kind", "queue_id", "text").collect()
+    definitions = (
+        rows.where(F.col("kind").isin(kinds)).select("journal", "source", "kind", "queue_id", "text").collect()
+    )
     known: dict[tuple[int, int], list[object]] = {}
     removed = {(row["journal"], row["queue_id"]) for row in definitions if row["kind"] == RecordKind.REMOVE_QUEUE}
     for row in definitions:
         if row["kind"] == RecordKind.QUEUE:
             payload = json.loads(row["text"])
-            entry = known.setdefault((row["journal"], payload["id"]), [payload["name"], payload["address"], payload["routing_type"], False])
+            entry = known.setdefault(
+                (row["journal"], payload["id"]), [payload["name"], payload["address"], payload["routing_type"], False]
+            )
             entry[3] = entry[3] or row["source"] == current[row["journal"]]
     values = [
         (journal, queue_id, name, address, routing, bool(there) and (journal, queue_id) not in removed)
@@ -281,7 +288,9 @@ def _queues(verdicts: DataFrame, named: DataFrame) -> DataFrame:
         number("stored").alias("stored"),
         number("acknowledged").alias("acknowledged"),
         F.when(exists, number("present")).otherwise(0).alias("present"),
-        F.when(exists, 0).otherwise(number("present") + number("lost") + number("unaccounted")).alias("removed_with_queue"),
+        F.when(exists, 0)
+        .otherwise(number("present") + number("lost") + number("unaccounted"))
+        .alias("removed_with_queue"),
         F.when(exists, number("lost")).otherwise(0).alias("lost"),
         F.when(exists, number("unaccounted")).otherwise(0).alias("unaccounted"),
         number("acknowledged twice").alias("acknowledged_twice"),

@@ -60,7 +60,7 @@ class IdSet:
         """Read what `packed` made."""
         if len(packed) == _BITMAP_BYTES:
             return cls(np.unpackbits(np.frombuffer(packed, np.uint8)).astype(bool))
-        bits = np.zeros(1 << _BLOCK_BITS, bool)
+        bits: Array = np.zeros(1 << _BLOCK_BITS, bool)
         bits[np.frombuffer(packed, "<u2")] = True
         return cls(bits)
 
@@ -89,7 +89,7 @@ def _packed(low: Array) -> bytes:
     """``low`` are different numbers below 65,536."""
     if len(low) * 2 < _BITMAP_BYTES:
         return bytes(low.astype("<u2").tobytes())
-    bits = np.zeros(1 << _BLOCK_BITS, bool)
+    bits: Array = np.zeros(1 << _BLOCK_BITS, bool)
     bits[low] = True
     return bytes(np.packbits(bits).tobytes())
 
@@ -142,8 +142,10 @@ def _blocks(kind: int, part: dict[str, Array]) -> Iterator[Row]:
     message, queue, transaction, size = message[order], queue[order], transaction[order], part["size"][order]
     block = message >> _BLOCK_BITS
     begins = np.flatnonzero(_changes(transaction) | _changes(queue) | _changes(block))
-    ends = np.append(begins[1:], len(message))
-    again = np.append(False, (message[1:] == message[:-1]) & (queue[1:] == queue[:-1]) & (transaction[1:] == transaction[:-1]))
+    ends: Array = np.append(begins[1:], len(message))
+    again: Array = np.append(
+        False, (message[1:] == message[:-1]) & (queue[1:] == queue[:-1]) & (transaction[1:] == transaction[:-1])
+    )
     sums = np.add.reduceat(size, begins)
     for begin, end, size_bytes in zip(begins.tolist(), ends.tolist(), sums.tolist(), strict=True):
         key = {"queue_id": int(queue[begin]), "transaction_id": int(transaction[begin]), "block": int(block[begin])}
@@ -166,7 +168,7 @@ def _traffic(kind: int, part: dict[str, Array]) -> Iterator[Row]:
     order = np.lexsort((second, part["queue_id"]))
     queue, second, size = part["queue_id"][order], second[order], part["size"][order]
     begins = np.flatnonzero(_changes(queue) | _changes(second))
-    counts = np.diff(np.append(begins, len(queue)))
+    counts: Array = np.diff(np.append(begins, len(queue)))
     sums = np.add.reduceat(size, begins)
     for begin, count, size_bytes in zip(begins.tolist(), counts.tolist(), sums.tolist(), strict=True):
         yield {"kind": TRAFFIC, "block": kind, "queue_id": int(queue[begin]), "second": int(second[begin]),

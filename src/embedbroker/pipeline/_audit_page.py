@@ -25,11 +25,14 @@ _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 1000, 260, 76, 16, 28, 34
 _STYLE = """
 :root { --ink: #1b2733; --soft: #66788a; --line: #d9e0e7; --good: #1d7a46; --bad: #b3261e; --a: #2563a8; --b: #c2711b; }
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); max-width: 1080px; margin: 2em auto; padding: 0 1em; }
-table { border-collapse: collapse; width: 100%; margin: .5em 0 1.5em; } th, td { padding: .25em .6em; text-align: left; }
+table { border-collapse: collapse; width: 100%; margin: .5em 0 1.5em; }
+th, td { padding: .25em .6em; text-align: left; }
 th { border-bottom: 2px solid var(--line); } td { border-bottom: 1px solid var(--line); }
-td.number { text-align: right; font-variant-numeric: tabular-nums; } .bad { color: var(--bad); } .good { color: var(--good); }
+td.number { text-align: right; font-variant-numeric: tabular-nums; }
+.bad { color: var(--bad); } .good { color: var(--good); }
 svg { width: 100%; height: auto; } svg text { fill: var(--soft); font-size: 12px; } line.grid { stroke: var(--line); }
-polyline { fill: none; stroke-width: 1.6; } .a { stroke: var(--a); } .b { stroke: var(--b); } p.soft { color: var(--soft); }
+polyline { fill: none; stroke-width: 1.6; } .a { stroke: var(--a); } .b { stroke: var(--b); }
+p.soft { color: var(--soft); }
 """
 _QUEUE_COLUMNS = ("queue", "stored", "acknowledged", "present", "removed_with_queue", "lost", "unaccounted",
                   "acknowledged_twice", "acknowledged_not_stored")  # fmt: skip
@@ -46,7 +49,8 @@ class _Line:
 def write_audit(audit: Audit, directory: str | PathLike[str]) -> Path:
     """Write `queues`, `problems`, `transactions`, `traffic` and `segments` as Parquet, and ``report.html``; its path.
 
-    The Parquet folders are written by Spark and may lie on any of its file systems; the page lies where the driver runs.
+    The Parquet folders are written by Spark and may lie on any of its file systems; the page lies where the driver
+    runs.
 
     Raises:
         AnalysisException: one of the folders is there already.
@@ -65,7 +69,8 @@ def _page(audit: Audit) -> str:
     verdict = "Nothing is lost, acknowledged twice or damaged" if sound else "Something is wrong"
     parts = [
         f"<!doctype html><html lang='en'><meta charset='utf-8'><title>Journal audit</title><style>{_STYLE}</style>",
-        f"<h1>Journal audit</h1><p class='{'good' if sound else 'bad'}'><b>{verdict}</b>, as far as this proves:</p><ul>",
+        f"<h1>Journal audit</h1><p class='{'good' if sound else 'bad'}'><b>{verdict}</b>, as far as this proves:</p>",
+        "<ul>",
         *(f"<li>{escape(text)}</li>" for text in audit.limits()),
         f"</ul><h2>Journals</h2><p>{audit.bytes_read / 2**20:,.1f} MiB of records in "
         f"{sum(len(source.segments) for source in audit.sources):,} segments.</p>",
@@ -172,7 +177,8 @@ def _drawing(unit: str, lines: Sequence[_Line]) -> Iterator[str]:
     yield f'<text x="{_LEFT}" y="16">{escape(unit)}</text>'
     for number, line in enumerate(lines):
         x = _WIDTH - _RIGHT - 150 * (len(lines) - number)
-        yield f'<line class="{line.style}" x1="{x}" y1="12" x2="{x + 24}" y2="12"/><text x="{x + 30}" y="16">{line.name}</text>'
+        yield f'<line class="{line.style}" x1="{x}" y1="12" x2="{x + 24}" y2="12"/>'
+        yield f'<text x="{x + 30}" y="16">{line.name}</text>'
     yield "</svg>"
 
 

@@ -117,7 +117,9 @@ def _source(number: int, name: str, path: str, files: list[tuple[str | None, str
     source.segments = [each for each in every if not any(_covers(other.header, each.header) for other in every)]
     written = [each.header.generation for each in source.segments if not each.header.compacted]
     source.segments = [
-        SegmentFile(number, path, each.member, each.name, each.header, each.header.generation == max(written, default=0))
+        SegmentFile(
+            number, path, each.member, each.name, each.header, each.header.generation == max(written, default=0)
+        )
         for each in source.segments
     ]
     return source

@@ -1,7 +1,7 @@
 """Journals as DataFrames for questions that the audit does not ask; and the one that needs the messages: their order.
 
-Responsible for frames of records, messages, acknowledgements and transactions, a row each. These cost many times more than
-an audit: it takes sets of ids out of a segment, these take every record.
+Responsible for frames of records, messages, acknowledgements and transactions, a row each. These cost many times more
+than an audit: it takes sets of ids out of a segment, these take every record.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ _NAMES = {kind.value: kind.name for kind in RecordKind} | {FINDING: "damage", EN
 class JournalFrames:
     """The records of journals. Segments are read again by each action: `persist` what you ask several times.
 
-    ``records``: all of them, by ``kind``, with damage as rows of the kind ``damage``. ``messages``: a row per message and
-    queue as it was stored. ``acknowledgements``. ``transactions``: with their state (committed, rolled back, in doubt, open).
-    In transactions ``state`` of a message or acknowledgement is that of its transaction, otherwise ``committed``.
+    ``records``: all of them, by ``kind``, with damage as rows of the kind ``damage``. ``messages``: a row per message
+    and queue as it was stored. ``acknowledgements``. ``transactions``: with their state (committed, rolled back, in
+    doubt, open). In transactions ``state`` of a message or acknowledgement is that of its transaction, otherwise
+    ``committed``.
     """
 
     records: DataFrame
@@ -100,7 +101,8 @@ def journal_frames(
 def producer_order(
     spark: SparkSession, places: Sequence[str | PathLike[str]], *, producer: str, sequence: str
 ) -> DataFrame:
-    """Per queue and producer: how many messages are stored, stand behind a later one of the same producer, or come again.
+    """Per queue and producer: how many messages are stored, stand behind a later one of the same producer, or come
+    again.
 
     ``producer`` and ``sequence`` are properties that the sender set: its name and a whole number that grows. Messages
     without the second are left out. Stored order is that of ids outside transactions and of records inside one.

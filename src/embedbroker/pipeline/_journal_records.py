@@ -1,8 +1,8 @@
 """Records of a journal as columns: stretches in, Arrow batches out, without an object per record.
 
-Responsible for taking records apart in bulk by storage's table of fixed fields. What costs something per message (names,
-digests, properties, the bytes themselves) is done only for columns that somebody asked for. Refuses to know files and
-Spark.
+Responsible for taking records apart in bulk by storage's table of fixed fields. What costs something per message
+(names, digests, properties, the bytes themselves) is done only for columns that somebody asked for. Refuses to know
+files and Spark.
 """
 
 from __future__ import annotations
@@ -67,8 +67,9 @@ _ON_THE_WAY = ("_AMQ_", "__AMQ")
 _TRANSACTIONS = (RecordKind.PREPARE, RecordKind.COMMIT, RecordKind.ROLLBACK)
 _DEFINITIONS = (RecordKind.QUEUE, RecordKind.ADDRESS)
 _REMOVALS = (RecordKind.REMOVE_QUEUE, RecordKind.REMOVE_ADDRESS)
-Array = np.ndarray[Any, np.dtype[Any]]
-Part = dict[str, Array | int | list[Any]]
+# Of numpy, which has no types here.
+Array = Any
+Part = dict[str, Any]
 # Bytes gathered per record, with one reference; numpy reads them as fields.
 _DTYPES = {
     kind: np.dtype(
@@ -127,19 +128,17 @@ class Reader:
         buffer = np.frombuffer(stretch.data, np.uint8)
         starts = np.frombuffer(stretch.starts, np.int64)
         kinds = buffer[starts + 4]
-        batch_of = np.repeat(np.arange(len(stretch.counts)), np.frombuffer(stretch.counts, np.int64))
+        batch_of: Array = np.repeat(np.arange(len(stretch.counts)), np.frombuffer(stretch.counts, np.int64))
         parts = []
         for kind in np.unique(kinds).tolist():
             if self.kinds is None or kind in self.kinds:
                 chosen = kinds == kind
                 part = self._part(kind, stretch, buffer, starts[chosen], batch_of[chosen])
-                if part is not None and len(part["start"]):  # type: ignore[arg-type]  # always an array
+                if part is not None and len(part["start"]):
                     parts.append(part)
         return self._batch(stretch, parts) if parts else None
 
-    def _part(
-        self, kind: int, stretch: RecordStretch, buffer: Array, starts: Array, batch_of: Array
-    ) -> Part | None:
+    def _part(self, kind: int, stretch: RecordStretch, buffer: Array, starts: Array, batch_of: Array) -> Part | None:
         if kind not in RecordKind._value2member_map_ or RecordKind(kind) not in _DTYPES:
             part: Part = {"kind": kind, "start": starts, "batch_index": batch_of}
             if kind in _DEFINITIONS or kind == RecordKind.HEURISTIC_OUTCOME:
@@ -158,7 +157,7 @@ class Reader:
                 return self._messages(part, fields, stretch, buffer)
             case RecordKind.COMMIT:
                 part["transaction_id"] = fields["transaction_id"]
-                counts = (fields["size"].astype(np.int64) - ReferenceFields.OF_COMMIT) // ReferenceFields.SIZE
+                counts: Array = (fields["size"].astype(np.int64) - ReferenceFields.OF_COMMIT) // ReferenceFields.SIZE
                 return _with_pairs(part, np.maximum(counts, 1), counts > 0, ReferenceFields.OF_COMMIT, buffer)
             case RecordKind.PREPARE:
                 part["text"] = [
@@ -175,8 +174,8 @@ class Reader:
         return part
 
     def _messages(self, part: Part, fields: Array, stretch: RecordStretch, buffer: Array) -> Part:
-        references = fields["references"].astype(np.int64)
-        raw_size = fields["raw_size"].astype(np.int64)
+        references: Array = fields["references"].astype(np.int64)
+        raw_size: Array = fields["raw_size"].astype(np.int64)
         sane = fields["size"] == ReferenceFields.OF_MESSAGE + ReferenceFields.SIZE * references + raw_size
         starts = part["start"]
         assert isinstance(starts, np.ndarray)
@@ -185,7 +184,16 @@ class Reader:
             fields, references, raw_size = fields[sane], references[sane], raw_size[sane]
             part = {name: value[sane] if isinstance(value, np.ndarray) else value for name, value in part.items()}
             starts = starts[sane]
-        for name in ("message_id", "transaction_id", "flags", "encoding", "priority", "expiration", "timestamp", "wall_ms"):
+        for name in (
+            "message_id",
+            "transaction_id",
+            "flags",
+            "encoding",
+            "priority",
+            "expiration",
+            "timestamp",
+            "wall_ms",
+        ):
             part[name] = fields[name]
         part["size"] = raw_size
         wanted = [name for name in MESSAGE_COLUMNS if name in self.columns]
@@ -193,7 +201,9 @@ class Reader:
             ends = starts + fields["size"]
             spans = zip((ends - raw_size).tolist(), ends.tolist(), fields["encoding"].tolist(), strict=True)
             described = [self._describe(stretch.data[start:end], encoding, wanted) for start, end, encoding in spans]
-            for name, values in zip(wanted, zip(*described, strict=True) if described else [()] * len(wanted), strict=True):
+            for name, values in zip(
+                wanted, zip(*described, strict=True) if described else [()] * len(wanted), strict=True
+            ):
                 part[name] = list(values)
         return _with_pairs(part, references, references > 0, ReferenceFields.OF_MESSAGE, buffer)
 
@@ -224,10 +234,12 @@ class Reader:
 
     def _refuse(self, stretch: RecordStretch, kind: RecordKind, starts: Array) -> None:
         for start in starts.tolist():
-            self.damage.append(Damage(stretch.base + start, f"a record of kind {kind.name} with wrong sizes is left out"))
+            self.damage.append(
+                Damage(stretch.base + start, f"a record of kind {kind.name} with wrong sizes is left out")
+            )
 
     def _batch(self, stretch: RecordStretch, parts: list[Part]) -> pa.RecordBatch:
-        lengths = [len(part["start"]) for part in parts]  # type: ignore[arg-type]  # always an array
+        lengths = [len(part["start"]) for part in parts]
         total = sum(lengths)
         arrays = [self._column(name, stretch, parts, lengths, total) for name in self.columns]
         return pa.RecordBatch.from_arrays(arrays, names=list(self.columns))
@@ -248,18 +260,18 @@ class Reader:
                 if not any(name in part for part in parts):
                     return pa.nulls(total, kind)
                 pieces = [part.get(name, [None] * count) for part, count in zip(parts, lengths, strict=True)]
-                return pa.array([value for piece in pieces for value in piece], kind)  # type: ignore[union-attr]
+                return pa.array([value for piece in pieces for value in piece], kind)
             case "offset":
-                return pa.array(np.concatenate([part["start"] for part in parts]) + stretch.base, kind)  # type: ignore[arg-type]
+                return pa.array(np.concatenate([part["start"] for part in parts]) + stretch.base, kind)
             case "batch" | "batch_ms":
                 values = np.frombuffer(stretch.batches if name == "batch" else stretch.walls_ms, np.int64)
-                return pa.array(values[np.concatenate([part["batch_index"] for part in parts])], kind)  # type: ignore[arg-type]
+                return pa.array(values[np.concatenate([part["batch_index"] for part in parts])], kind)
             case _:
                 columns = [_numbers(part.get(name, 0), count) for part, count in zip(parts, lengths, strict=True)]
                 return pa.array(np.concatenate(columns).astype(kind.to_pandas_dtype()), kind)
 
 
-def _numbers(value: Array | int | list[Any], count: int) -> Array:
+def _numbers(value: Any, count: int) -> Array:
     return value.astype(np.int64) if isinstance(value, np.ndarray) else np.full(count, value, np.int64)
 
 
@@ -283,20 +295,20 @@ def _with_pairs(part: Part, counts: Array, there: Array, behind: int, buffer: Ar
     starts = part["start"]
     assert isinstance(starts, np.ndarray)
     if not (counts == 1).all():
-        rows = np.repeat(np.arange(len(starts)), counts)
+        rows: Array = np.repeat(np.arange(len(starts)), counts)
         nth = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
         part = {name: _taken(value, rows) for name, value in part.items()}
         there = there[rows]
         places = starts[rows] + behind + ReferenceFields.SIZE * nth
     else:
         places = starts + behind
-    pairs = np.zeros(len(places), _PAIR)
+    pairs: Array = np.zeros(len(places), _PAIR)
     pairs[there] = _gather(buffer, places[there], _PAIR)
     part["queue_id"], part["position"] = pairs["queue_id"], pairs["position"]
     return part
 
 
-def _taken(value: Array | int | list[Any], rows: Array) -> Array | int | list[Any]:
+def _taken(value: Any, rows: Array) -> Any:
     if isinstance(value, np.ndarray):
         return value[rows]
     return [value[row] for row in rows.tolist()] if isinstance(value, list) else value

@@ -1,8 +1,8 @@
 """Journals as Spark DataFrames: one task per segment file, rows in Arrow batches.
 
 Responsible for reading journals in parallel, live directories included, and for the frames `records`, `messages`,
-`acknowledgements` and `transactions`. Refuses to judge what they say: `_audit` does. Files are read where the task runs, so
-on a cluster every executor has to see them under the same path.
+`acknowledgements` and `transactions`. Refuses to judge what they say: `_audit` does. Files are read where the task
+runs, so on a cluster every executor has to see them under the same path.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ def each_of(
 ) -> DataFrame:
     """What ``work`` gives for the numbers below ``count``: a task for each, or for a few where there are many.
 
-    No two of these frames are the same to Spark: it would answer from what it keeps of an earlier look at the same files or
-    queues.
+    No two of these frames are the same to Spark: it would answer from what it keeps of an earlier look at the same
+    files or queues.
     """
     first = next(_LOOKS) * _NUMBERS_PER_LOOK
 

@@ -1,9 +1,9 @@
 """Comparing two sites, message by message: what one of them lacks, has besides, has otherwise, or acknowledged alone.
 
 A site is a broker, whose queues are browsed, or journals. Messages are found again by the id that the sender gave
-(JMSMessageID), else by their duplicate id, else by their content, since every broker numbers them in its own way; whether
-two are the same is said by a digest of what the sender wrote. Responsible for the comparison and for the plan that makes
-the second site like the first. Refuses to carry it out: `_repair` does.
+(JMSMessageID), else by their duplicate id, else by their content, since every broker numbers them in its own way;
+whether two are the same is said by a digest of what the sender wrote. Responsible for the comparison and for the plan
+that makes the second site like the first. Refuses to carry it out: `_repair` does.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _SITE_TYPES = {
     "acknowledged": pa.bool_(),
     "raw": pa.binary(),
 }
-_READ = ("journal", "source", "generation", "batch", "offset", "kind", "queue_id", "message_id", "transaction_id", "text",
-         "key", "digest")  # fmt: skip
+_READ = ("journal", "source", "generation", "batch", "offset", "kind", "queue_id", "message_id", "transaction_id",
+         "text", "key", "digest")  # fmt: skip
 _KINDS = frozenset(RecordKind) - {RecordKind.DUPLICATE_ID, RecordKind.UPDATE_DELIVERY_COUNT, RecordKind.RESERVE_IDS}
 _ADD, _ACKNOWLEDGE = int(RecordKind.ADD_MESSAGE), int(RecordKind.ACKNOWLEDGE)
 _ROWS_PER_READ, _BYTES_PER_READ, _LISTINGS = 10_000, 4 << 20, 8
@@ -65,11 +65,15 @@ class Site:
     queues: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, *places: Place, queues: Sequence[str] = (), user: str | None = None, password: str | None = None) -> Site:
+    def of(
+        cls, *places: Place, queues: Sequence[str] = (), user: str | None = None, password: str | None = None
+    ) -> Site:
         """A URL, or places of journals. Raises ValueError for a mixture."""
-        urls = [place for place in map(fspath, places) if "://" in place]
+        urls = [place for place in [fspath(each) for each in places] if "://" in place]
         if urls and len(places) > 1:
-            raise ValueError(f"a site is one URL or places of journals, not {', '.join(map(fspath, places))}")
+            raise ValueError(
+                f"a site is one URL or places of journals, not {', '.join([str(each) for each in places])}"
+            )
         if urls:
             return cls(url=urls[0], user=user, password=password, queues=tuple(queues))
         return cls(places=tuple(places), queues=tuple(queues))
@@ -79,8 +83,9 @@ def reconcile(spark: SparkSession, first: Site, second: Site) -> DataFrame:
     """What the two sites do not have in common: a row per queue and message, with its ``verdict``.
 
     ``missing``: the second lacks it; ``extra``: the second has it besides; ``different``: it has another content there;
-    ``acknowledged at the first only`` and ``acknowledged at the second only``: it is still present at the other (journals
-    know that while the message's own record is there, brokers do not). ``messages`` is by how many they differ.
+    ``acknowledged at the first only`` and ``acknowledged at the second only``: it is still present at the other
+    (journals know that while the message's own record is there, brokers do not). ``messages`` is by how many they
+    differ.
 
     Raises:
         FileNotFoundError: there is no journal.
@@ -89,8 +94,10 @@ def reconcile(spark: SparkSession, first: Site, second: Site) -> DataFrame:
     """
     kept: list[DataFrame] = []
     sides = [_sums(_site(spark, site, kept), suffix) for site, suffix in ((first, "first"), (second, "second"))]
-    both = sides[0].join(sides[1], ["queue", "key"], "full").fillna(
-        0, ["present_first", "present_second", "acknowledged_first", "acknowledged_second"]
+    both = (
+        sides[0]
+        .join(sides[1], ["queue", "key"], "full")
+        .fillna(0, ["present_first", "present_second", "acknowledged_first", "acknowledged_second"])
     )
     more, less = F.col("present_first") > F.col("present_second"), F.col("present_first") < F.col("present_second")
     verdict = (
@@ -121,9 +128,7 @@ def reconcile(spark: SparkSession, first: Site, second: Site) -> DataFrame:
     return differences
 
 
-def write_plan(
-    spark: SparkSession, differences: DataFrame, first: Site, directory: str | PathLike[str]
-) -> DataFrame:
+def write_plan(spark: SparkSession, differences: DataFrame, first: Site, directory: str | PathLike[str]) -> DataFrame:
     """Write the repair of the second site as Parquet, with the messages that it lacks; the plan as a DataFrame.
 
     Messages that only the second site acknowledged ask for nothing there.

@@ -1,7 +1,7 @@
 """Carrying out a repair plan at one broker: messages are sent again or removed, or one is told what would happen.
 
-Responsible for looking before each step: what is there already is not sent again, what is not there any more, or is not what
-the plan says, is not removed. Refuses to know how the plan came about. Needs no Spark.
+Responsible for looking before each step: what is there already is not sent again, what is not there any more, or is not
+what the plan says, is not removed. Refuses to know how the plan came about. Needs no Spark.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Messages that exist already, sent as they are into one queue, in transactions.
 
-Responsible for the shape of such a message (address, duplicate id) and for what "it was there before" means. Refuses to know
-why it is sent: `import` and `repair` do.
+Responsible for the shape of such a message (address, duplicate id) and for what "it was there before" means. Refuses to
+know why it is sent: `import` and `repair` do.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class QueueSender:
         Raises:
             JMSException: the broker refused; nothing of what was under way was sent.
         """
-        sent, together = 0, []
+        sent = 0
+        together: list[CoreMessage] = []
         for message in messages:
             core = CoreMessage.parse(bytearray(message.raw))
             own = core.duplicate_id is not None

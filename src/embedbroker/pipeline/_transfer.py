@@ -1,12 +1,13 @@
 """`export` and `import`: queues to and from Parquet, complete, resumable, each message once.
 
-An export of a queue is a folder: parts of some thousand messages in the order of the queue, with the columns of the source
-and, in `raw`, the message as the broker stores it; `queue.json` says what queue it was, `complete.json` that all is there.
-A part gets its name when it is whole, so what has a name is never written again. An import sends each part in transactions
-of fixed size with duplicate ids made of export, queue and message: one that was sent before is refused by the broker.
+An export of a queue is a folder: parts of some thousand messages in the order of the queue, with the columns of the
+source and, in `raw`, the message as the broker stores it; `queue.json` says what queue it was, `complete.json` that all
+is there. A part gets its name when it is whole, so what has a name is never written again. An import sends each part in
+transactions of fixed size with duplicate ids made of export, queue and message: one that was sent before is refused by
+the broker.
 
-Folders have to be seen under the same path by all executors. Responsible for both; refuses to know Spark's own file formats,
-because a task has to decide when a part is whole.
+Folders have to be seen under the same path by all executors. Responsible for both; refuses to know Spark's own file
+formats, because a task has to decide when a part is whole.
 """
 
 from __future__ import annotations
@@ -45,9 +46,7 @@ __all__ = ["export_queues", "import_queues"]
 MESSAGES_PER_PART = 10_000
 MESSAGES_PER_TRANSACTION = 500
 _BYTES_PER_READ = 4 << 20
-_RESULT = pa.schema(
-    [("queue", pa.string()), ("messages", pa.int64()), ("before", pa.int64()), ("bytes", pa.int64())]
-)
+_RESULT = pa.schema([("queue", pa.string()), ("messages", pa.int64()), ("before", pa.int64()), ("bytes", pa.int64())])
 _ARROW = {
     "string": pa.string(),
     "bigint": pa.int64(),
@@ -83,8 +82,8 @@ def export_queues(
 ) -> DataFrame:
     """Write what is in these queues to Parquet, one task per queue; the messages stay in their queues.
 
-    Started again after an interruption it goes on: messages of earlier parts are not written again. A row per queue says
-    how much was written now, and before.
+    Started again after an interruption it goes on: messages of earlier parts are not written again. A row per queue
+    says how much was written now, and before.
 
     Raises:
         PySparkException: a task failed: there is no queue of this name, or its connection broke; start it again.
@@ -104,9 +103,9 @@ def import_queues(
 ) -> DataFrame:
     """Send what `export_queues` wrote, into queues of the same names and addresses, one task per queue.
 
-    Queues that are not there are made. Started again it goes on where it was, and sends nothing twice: how far it came is
-    noted beside the parts, and what was sent and not noted the broker refuses by duplicate ids. A message that brings a
-    duplicate id of its own keeps it, and is left out where the broker has seen that id.
+    Queues that are not there are made. Started again it goes on where it was, and sends nothing twice: how far it came
+    is noted beside the parts, and what was sent and not noted the broker refuses by duplicate ids. A message that
+    brings a duplicate id of its own keeps it, and is left out where the broker has seen that id.
 
     Raises:
         FileNotFoundError: there is no complete export of one of the queues (all that are there, by default).
@@ -133,7 +132,9 @@ def _per_queue(spark: SparkSession, queues: list[str], work: Callable[[str], Tra
         yield pa.RecordBatch.from_pylist([row], _RESULT)
 
     # At once: as a plan it would be carried out again by each action.
-    rows = each_of(spark, len(queues), run, spark_schema(dict(zip(_RESULT.names, _RESULT.types, strict=True)))).collect()
+    rows = each_of(
+        spark, len(queues), run, spark_schema(dict(zip(_RESULT.names, _RESULT.types, strict=True)))
+    ).collect()
     return spark.createDataFrame(rows, spark_schema(dict(zip(_RESULT.names, _RESULT.types, strict=True))))
 
 
@@ -232,7 +233,9 @@ def _import(connection: ConnectionOptions, queue: str, folder: Path) -> Transfer
                 at += len(chunk)
                 if at <= before:
                     continue
-                messages = [SentMessage(row["raw"], _duplicate_id(queue, row["sequenceId"], row["raw"])) for row in chunk]
+                messages = [
+                    SentMessage(row["raw"], _duplicate_id(queue, row["sequenceId"], row["raw"])) for row in chunk
+                ]
                 sent += sender.send_once(messages)
                 size += sum(len(message.raw) for message in messages)
                 _write(progress, {"messages": at})

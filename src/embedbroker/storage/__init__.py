@@ -36,7 +36,14 @@ if TYPE_CHECKING:
     from ._journal_state import JournalState
     from ._lane import StepLane
     from ._record_codec import RecordKind, decode_address, decode_outcome, decode_queue
-    from ._record_stretches import RECORD_FIELDS, RecordStretch, ReferenceFields, SegmentReading, read_header, read_records
+    from ._record_stretches import (
+        RECORD_FIELDS,
+        RecordStretch,
+        ReferenceFields,
+        SegmentReading,
+        read_header,
+        read_records,
+    )
     from ._recovered import RecoveredMessage, RecoveredState, RecoveredTransaction
     from ._repair import RepairReport, repair_journal
     from ._salvage import Finding

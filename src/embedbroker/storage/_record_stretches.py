@@ -1,8 +1,8 @@
 """One segment file as stretches of records: where each record stands, in plain arrays, and what could not be read.
 
-Responsible for reading a single segment of any journal, live, copied or damaged, without what the other segments say, and
-for the table of fixed fields by which others take records apart in bulk. Refuses to make an object per record, to open
-files, and to know what records mean together.
+Responsible for reading a single segment of any journal, live, copied or damaged, without what the other segments say,
+and for the table of fixed fields by which others take records apart in bulk. Refuses to make an object per record, to
+open files, and to know what records mean together.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ RECORD_FIELDS: MappingProxyType[RecordKind, Fields] = MappingProxyType(
 
 
 class ReferenceFields:
-    """Pairs of i64 that stand behind the fixed fields: queue id and position (ADD_MESSAGE) or first position (COMMIT)."""
+    """Pairs of i64 that stand behind the fixed fields: queue id and position (ADD_MESSAGE) or first position
+    (COMMIT)."""
 
     OF_MESSAGE = 64
     OF_COMMIT = 16
@@ -135,8 +136,8 @@ def read_records(
 ) -> Iterator[RecordStretch | SegmentReading]:
     """Read the segment file ``name`` of ``size`` bytes; a `SegmentReading` comes last.
 
-    ``read_at(offset, count)`` answers like ``os.pread``. Whole batches behind damage are read; each damage is a finding.
-    A stretch takes about ``slice_bytes`` (4 MiB by default), or one batch where that is larger.
+    ``read_at(offset, count)`` answers like ``os.pread``. Whole batches behind damage are read; each damage is a
+    finding. A stretch takes about ``slice_bytes`` (4 MiB by default), or one batch where that is larger.
 
     Raises:
         ValueError: this is no name of a segment file.

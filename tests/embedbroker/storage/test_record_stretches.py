@@ -54,7 +54,10 @@ def read(path: Path, slice_bytes: int) -> tuple[list[tuple[str, int, int, str]],
     found: list[tuple[str, int, int, str]] = []
     with path.open("rb") as file:
         parts = read_records(
-            path.name, path.stat().st_size, lambda at, count: os.pread(file.fileno(), count, at), slice_bytes=slice_bytes
+            path.name,
+            path.stat().st_size,
+            lambda at, count: os.pread(file.fileno(), count, at),
+            slice_bytes=slice_bytes,
         )
         for part in parts:
             if isinstance(part, SegmentReading):
