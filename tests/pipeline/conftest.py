@@ -15,8 +15,9 @@ from pyspark.sql import SparkSession
 
 from embedbroker import BrokerConfig, EmbeddedBroker, ThreadedBroker
 from embedbroker.pipeline import java_home
+from embedbroker.pipeline._link import Link
 
-SOURCE = Path(__file__).parents[2] / "src"
+ROOT = Path(__file__).parents[2]
 # The first batch of a query costs seconds: workers start, classes load.
 TEST_LIMIT_S = 240
 
@@ -30,7 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def spark_environment() -> dict[str, str]:
     """What Spark and the workers it starts look at, for this process or for one that is started."""
-    path = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH", "")]))
+    path = os.pathsep.join(filter(None, [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]))
     return {
         "JAVA_HOME": str(java_home()),
         "PYSPARK_PYTHON": sys.executable,
@@ -72,3 +73,11 @@ def broker(tmp_path: Path) -> Iterator[ThreadedBroker]:
     config = BrokerConfig(data_directory=str(tmp_path / "broker"))
     with EmbeddedBroker.in_thread(config) as running:
         yield running
+
+
+@pytest.fixture(autouse=True)
+def _connections() -> Iterator[None]:
+    """Connections that this process shares end with the test that made them, in front of its broker."""
+    yield
+    for _, options in list(Link._shared):
+        Link.forget(options)

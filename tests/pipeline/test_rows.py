@@ -42,7 +42,8 @@ def block_of(*messages: CoreMessage) -> Block:
 
 
 def rows_of(converted: Rows) -> list[dict[str, object]]:
-    return converted.batch.to_pylist(maps_as_pydicts="strict")
+    found: list[dict[str, object]] = converted.batch.to_pylist(maps_as_pydicts="strict")
+    return found
 
 
 def full_message() -> CoreMessage:

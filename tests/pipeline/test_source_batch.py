@@ -123,4 +123,6 @@ def test_a_pushed_filter_reaches_the_broker(pushing: SparkSession, broker: Threa
     frame = read(pushing, broker, queue="orders", pushFilters="true").where("priority = 3")
     fill(broker.url, "orders", varied("orders"))
     plan = frame._jdf.queryExecution().executedPlan().toString()
-    assert "PushedFilters: [EqualTo(priority,3)]" in plan or "Pushed" in plan, plan
+    # What Spark itself looks at is only what the reader gave back.
+    assert "Filter isnotnull(priority" in plan
+    assert " = 3)" not in plan

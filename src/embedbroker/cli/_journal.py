@@ -114,9 +114,10 @@ def _state(report: JournalReport) -> str:
     if report.refusal is not None:
         return "unknown"
     ids = f", {report.duplicate_ids:,} duplicate ids" if report.duplicate_ids else ""
+    markers = f", {report.markers:,} markers" if report.markers else ""
     return (
         f"{report.messages:,} messages, {report.queues:,} queues, "
-        f"{report.prepared_transactions:,} prepared transactions{ids}"
+        f"{report.prepared_transactions:,} prepared transactions{ids}{markers}"
     )
 
 

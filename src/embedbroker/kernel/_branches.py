@@ -238,6 +238,30 @@ class BranchTable:
         self._kernel.store.remove_outcome(outcome.transaction_id)
         return None
 
+    # -- together with others --------------------------------------------------------------------------------------
+
+    def state_of(self, xid: Xid) -> BranchState | None:
+        """Where a branch stands that is not decided; None where there is no such."""
+        branch = self._branches.get(xid)
+        return None if branch is None else branch.state
+
+    def why_gone(self, xid: Xid) -> str:
+        """What became of a branch that is not here."""
+        return self._gone(xid).text
+
+    def claim(self, xid: Xid) -> Transaction:
+        """Take a prepared branch out of the table: from now on nobody else can decide it."""
+        branch = self._branches[xid]
+        assert branch.is_prepared, branch.state
+        self._leave(branch)
+        return branch.transaction
+
+    def undo(self, xid: Xid, reason: str) -> None:
+        """Roll back a branch wherever it stands, if it is here; sessions that work in it are told when they end it."""
+        branch = self._branches.get(xid)
+        if branch is not None:
+            self._undo(branch, XaCode.XA_RBROLLBACK, reason)
+
     # -- without a transaction manager ---------------------------------------------------------------------------
 
     def prepared(self) -> list[Branch]:

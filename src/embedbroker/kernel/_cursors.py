@@ -43,7 +43,7 @@ from embedclient.errors import ErrorCode
 
 from ._backlog import Sealed
 from ._cursor import Cursor
-from ._definitions import CursorDefinition
+from ._definitions import CursorDefinition, CursorRemoved
 from ._refusal import Refused
 
 if TYPE_CHECKING:
@@ -86,7 +86,8 @@ class Standing:
 class Pin:
     """``(start, end]`` is pinned: ``rows`` messages of together ``size_bytes``.
 
-    ``lost`` messages were pinned before, and are gone without having been acknowledged.
+    ``lost`` messages were pinned before, and are gone without having been acknowledged. The same is said to whoever
+    pins from the same start once more.
     """
 
     end: int
@@ -150,7 +151,7 @@ class Cursors:
         """A queue goes, or its cursor does."""
         if queue.cursor is not None:
             if queue.durable:
-                self._kernel.store.remove_cursor(queue.cursor.definition.id)
+                self._kernel.store.note(CursorRemoved(queue.cursor.definition.id))
             queue.cursor = None
 
     # -- a restart ---------------------------------------------------------------------------------------------------
@@ -354,6 +355,9 @@ class Cursors:
             finished(_outside("start", start, before))
             return
         lost = max(before.rows - queue.backlog.count(before.position, before.end), 0)
+        if before.lost_start == start:
+            # It was said before, and is asked for again: the answer may have been lost, too.
+            lost += before.lost
         self._advance(queue, cursor, start)
         walk = self._pin(queue, cursor, start, lost, finished, rows_max or math.inf, bytes_max or math.inf)
         if min(queue.backlog.size, rows_max or math.inf) > _PORTION:
@@ -390,7 +394,7 @@ class Cursors:
         else:
             end = max(end, cursor.definition.end)
             present = backlog.count(cursor.definition.position, end)
-            definition = evolve(cursor.definition, end=end, rows=present)
+            definition = evolve(cursor.definition, end=end, rows=present, lost=lost, lost_start=start if lost else 0)
             if definition != cursor.definition:
                 self._change(queue, cursor, definition)
             finished(Pin(end, backlog.count(start, end), size, lost))
@@ -398,7 +402,7 @@ class Cursors:
     def _change(self, queue: Queue, cursor: Cursor, definition: CursorDefinition) -> None:
         cursor.definition = definition
         if queue.durable:
-            self._kernel.store.add_cursor(definition)
+            self._kernel.store.note(definition)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
-__all__ = ["SERVICES_ADDRESS", "AddressDefinition", "CursorDefinition", "QueueDefinition"]
+__all__ = ["SERVICES_ADDRESS", "AddressDefinition", "CursorDefinition", "CursorRemoved", "QueueDefinition"]
 
 SERVICES_ADDRESS = "embedbroker.services"
 """What is sent there the broker takes itself. No queue is made on it, so another broker has nothing of this name."""
@@ -58,7 +58,7 @@ class CursorDefinition:
 
     Everything up to ``position`` is acknowledged, and ``(position, end]`` is pinned: ``rows`` messages were there when
     that was last said. ``owner`` is whose lease it is, empty when it was given back; it counts ``lease_ms``
-    milliseconds from its last use.
+    milliseconds from its last use. ``lost`` is what the latest pin from ``lost_start`` found to be gone.
     """
 
     id: int
@@ -69,3 +69,12 @@ class CursorDefinition:
     rows: int = 0
     owner: str = ""
     lease_ms: int = 0
+    lost: int = 0
+    lost_start: int = 0
+
+
+@frozen
+class CursorRemoved:
+    """A cursor is gone, and all that it acknowledged has left."""
+
+    id: int

@@ -68,6 +68,11 @@ class Events:
         self.address_added: list[Callable[[Address], None]] = []
         self.address_removed: list[Callable[[Address], None]] = []
 
+    @property
+    def has_followers(self) -> bool:
+        """Whether anybody hears of messages."""
+        return bool(self.routed or self.settled)
+
     def tell(self, subscribers: Subscribers, *facts: object) -> None:
         """One thing happened."""
         if subscribers:
@@ -84,7 +89,7 @@ class Events:
                     for reference in references:
                         yield self.settled, (queue, reference, outcome, transaction)
 
-        if self.routed or self.settled:
+        if self.has_followers:
             # What it holds is let go by those who carry the commit out.
             sent, acknowledged = transaction.sent.copy(), transaction.acknowledged.copy()
             self._tell_all(events(), len(sent) + transaction.taken_count)

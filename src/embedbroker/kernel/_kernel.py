@@ -20,6 +20,7 @@ from ._backlog import Reference, Restore
 from ._branches import BranchTable
 from ._catalog import Catalog, split_fqqn
 from ._chores import AT_ONCE_MAX, Chores, drained
+from ._commit_set import CommitSets
 from ._consumer import Consumer
 from ._cursors import Cursors
 from ._departures import MOVE_COST, Departures
@@ -28,6 +29,7 @@ from ._events import Events
 from ._expiry_settings import adjusts_expiration, with_expiry_settings
 from ._housekeeping import Housekeeping
 from ._ids import Ids
+from ._marker import Markers
 from ._memory import MemoryAccount
 from ._outcome import Outcome
 from ._publications import Publications, references_of
@@ -92,6 +94,8 @@ class Kernel:
         # Without a call in between: each acknowledgement comes this way.
         self.settle = self.settlement.settle
         self.branches = BranchTable(self)
+        self.markers = Markers(self)
+        self.commit_sets = CommitSets(self)
         self.cursors = Cursors(self)
 
     # -- stepping ------------------------------------------------------------------------------------------------
@@ -337,9 +341,9 @@ class Kernel:
         point = self.store.point() if transaction.recorded else 0
         waits = len(sent) > AT_ONCE_MAX or point > self.store.reached or bool(publications.pending)
         # Followers may send, and what goes back may be moved: what comes of that has higher positions.
-        if waits or transaction.returning or self.events.routed or self.events.settled:
+        if waits or transaction.returning or self.events.has_followers:
             waits = True
-            publications.add_commit(point, sent, counts, first)
+            publications.add_commit(point, drained(sent), counts, first)
         self.events.tell_committed(transaction)
         self._carry_out(self.settlement.committed(transaction), transaction.taken_count, transaction.returning)
         if waits:

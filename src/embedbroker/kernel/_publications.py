@@ -15,7 +15,6 @@ from itertools import islice
 from embedclient.model import Message
 
 from ._backlog import Reference
-from ._chores import drained
 from ._queue import Queue
 
 __all__ = ["Publications", "references_of"]
@@ -62,15 +61,15 @@ class Publications:
         queue.expect(1)
         self.pending.append((self.last_point, queue, reference))
 
-    def add_commit(self, point: int, sent: list[Sending], counts: dict[Queue, int], first_position: int) -> None:
-        """Show what a transaction sent, and empty that; ``counts`` says how many messages each queue gets."""
+    def add_commit(self, point: int, sent: Iterator[Sending], counts: dict[Queue, int], first_position: int) -> None:
+        """Show what transactions sent; ``counts`` says how many messages each queue gets."""
         if point > self.last_point:
             self.last_point = point
         if not self.pending:
             self.next_point = self.last_point
         for queue, count in counts.items():
             queue.expect(count)
-        self.pending.append((self.last_point, references_of(drained(sent), first_position), None))
+        self.pending.append((self.last_point, references_of(sent, first_position), None))
 
     def publish(self, reached: int, budget: int) -> int:
         """Show what is durable; returns what is left of the budget."""

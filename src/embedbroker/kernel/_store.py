@@ -6,17 +6,22 @@ The kernel says what happened; it never sees files, offsets or bytes of records.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from attrs import define
 
 from embedclient.model import Message
 
 from ._branch import HeuristicOutcome
-from ._definitions import AddressDefinition, CursorDefinition, QueueDefinition
+from ._commit_set import CommitSet
+from ._definitions import AddressDefinition, CursorDefinition, CursorRemoved, QueueDefinition
 from ._duplicate_ids import DuplicateId
+from ._marker import Marker, MarkerRemoved
 
-__all__ = ["MemoryStore", "Store"]
+__all__ = ["Fact", "MemoryStore", "Store"]
+
+Fact: TypeAlias = Marker | MarkerRemoved | CommitSet | CursorDefinition | CursorRemoved
+"""What `Store.note` takes."""
 
 
 class Store(Protocol):
@@ -72,11 +77,8 @@ class Store(Protocol):
     def remove_queue(self, queue_id: int) -> None:
         """A durable queue is gone, with everything in it."""
 
-    def add_cursor(self, definition: CursorDefinition) -> None:
-        """A cursor exists, or changed."""
-
-    def remove_cursor(self, cursor_id: int) -> None:
-        """A cursor is gone; what it had acknowledged is, too."""
+    def note(self, fact: Fact) -> None:
+        """Something rare happened, whose record says all of it."""
 
     def reserve_ids(self, limit: int) -> None:
         """Ids and positions below ``limit`` may have been used."""
@@ -136,10 +138,7 @@ class MemoryStore:
     def remove_queue(self, queue_id: int) -> None:
         pass
 
-    def add_cursor(self, definition: CursorDefinition) -> None:
-        pass
-
-    def remove_cursor(self, cursor_id: int) -> None:
+    def note(self, fact: Fact) -> None:
         pass
 
     def reserve_ids(self, limit: int) -> None:

@@ -34,6 +34,10 @@ class Restoration:
             kernel.catalog.restore_address(address)
         for queue in recovered.queues:
             kernel.catalog.restore_queue(queue)
+        kernel.markers.restore(recovered.markers)
+        queues = {queue.id: queue for queue in kernel.catalog.queues.values()}
+        for cursor in recovered.cursors:
+            kernel.cursors.restore(cursor, queues[cursor.queue_id])
         kernel.ids.next_id = max(recovered.id_limit, 1)
         kernel.ids.limit = recovered.id_limit
         self._recovery = Recovery(kernel, recovered.transactions, recovered.outcomes)

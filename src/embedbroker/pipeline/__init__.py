@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ._journal_frames import JournalFrames, journal_frames, producer_order
     from ._reconcile import Site, reconcile, write_plan
     from ._repair import RepairStep, repair
+    from ._subscription import remove_subscription
     from ._transfer import export_queues, import_queues
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "journal_frames",
     "producer_order",
     "reconcile",
+    "remove_subscription",
     "repair",
     "write_audit",
     "write_plan",
@@ -44,21 +46,22 @@ __all__ = [
 _HOMES = {
     "Audit": "._audit",
     "AuditFinding": "._audit",
-    "JournalMoved": "._audit",
-    "audit": "._audit",
-    "write_audit": "._audit_page",
     "EmbedbrokerDataSource": "._data_source",
+    "JournalFrames": "._journal_frames",
+    "JournalMoved": "._audit",
+    "RepairStep": "._repair",
+    "Site": "._reconcile",
+    "audit": "._audit",
     "export_queues": "._transfer",
     "import_queues": "._transfer",
     "java_home": "._java",
-    "JournalFrames": "._journal_frames",
     "journal_frames": "._journal_frames",
     "producer_order": "._journal_frames",
-    "write_plan": "._reconcile",
-    "repair": "._repair",
     "reconcile": "._reconcile",
-    "Site": "._reconcile",
-    "RepairStep": "._repair",
+    "remove_subscription": "._subscription",
+    "repair": "._repair",
+    "write_audit": "._audit_page",
+    "write_plan": "._reconcile",
 }
 
 

@@ -32,7 +32,8 @@ __all__ = ["Audit", "AuditFinding", "JournalMoved", "audit", "furthest", "queue_
 _LISTINGS = 8
 _SEGMENTS_PER_PART = 64
 _ADD, _ACKNOWLEDGE = int(RecordKind.ADD_MESSAGE), int(RecordKind.ACKNOWLEDGE)
-_PREPARE, _COMMIT, _ROLLBACK = int(RecordKind.PREPARE), int(RecordKind.COMMIT), int(RecordKind.ROLLBACK)
+_PREPARE, _ROLLBACK = int(RecordKind.PREPARE), int(RecordKind.ROLLBACK)
+_COMMITS = (int(RecordKind.COMMIT), int(RecordKind.COMMIT_SET))
 _COUNTS = ("stored", "acknowledged", "present", "lost", "unaccounted", "acknowledged twice", "acknowledged, not stored")
 _WRONG = {"lost": "LOST", "unaccounted": "unaccounted for", "acknowledged_twice": "ACKNOWLEDGED TWICE"}
 Row = dict[str, Any]
@@ -161,7 +162,7 @@ def _audit(spark: SparkSession, sources: list[JournalSource], rows: DataFrame, n
     shuffled = effective.repartition(parts, *keys)
     verdicts = shuffled.groupBy(*keys).applyInArrow(judged, spark_schema(VERDICT_TYPES)).persist()
     named = queue_names(spark, rows, {journal: each.current for journal, each in evidence.items()})
-    current = F.broadcast(named)
+    current = named
     return Audit(
         sources,
         evidence,
@@ -239,9 +240,9 @@ def furthest(sources: Iterable[JournalSource], last_batches: Mapping[tuple[int, 
 
 
 def transaction_ends(rows: DataFrame) -> DataFrame:
-    ends = rows.where(F.col("kind").isin(_PREPARE, _COMMIT, _ROLLBACK))
+    ends = rows.where(F.col("kind").isin(_PREPARE, *_COMMITS, _ROLLBACK))
     return ends.groupBy("journal", "transaction_id").agg(
-        F.max(F.col("kind") == _COMMIT).alias("committed"),
+        F.max(F.col("kind").isin(*_COMMITS)).alias("committed"),
         F.max(F.col("kind") == _ROLLBACK).alias("rolled_back"),
         F.max(F.when(F.col("kind") == _PREPARE, F.col("text"))).alias("branch"),
     )

@@ -44,7 +44,8 @@ SUMMARY_TYPES: dict[str, Any] = {
 _BLOCK_BITS = 16
 _BITMAP_BYTES = (1 << _BLOCK_BITS) // 8
 _ADD, _ACKNOWLEDGE = int(RecordKind.ADD_MESSAGE), int(RecordKind.ACKNOWLEDGE)
-_COMMIT, _ROLLBACK = int(RecordKind.COMMIT), int(RecordKind.ROLLBACK)
+_COMMITS = (int(RecordKind.COMMIT), int(RecordKind.COMMIT_SET))
+_ROLLBACK = int(RecordKind.ROLLBACK)
 Array = Any
 Row = dict[str, Any]
 
@@ -110,14 +111,14 @@ def summary(batches: Sequence[pa.RecordBatch]) -> Iterator[Row]:
     # A commit is one row for each queue it knows; one of them is enough here.
     seen: set[tuple[int, int]] = set()
     for row in table.select(["kind", "queue_id", "transaction_id", "offset", "text", "batch"]).take(few).to_pylist():
-        if row["kind"] in (_COMMIT, _ROLLBACK):
+        if row["kind"] in (*_COMMITS, _ROLLBACK):
             key = (row["kind"], row["transaction_id"])
             if key in seen:
                 continue
             seen.add(key)
         batch = row.pop("batch")
         yield {**common, **row, "count": batch if row["kind"] in (END, FINDING) else None}
-    committed = np.unique(columns["transaction_id"][kind == _COMMIT])
+    committed = np.unique(columns["transaction_id"][np.isin(kind, _COMMITS)])
     rolled_back = np.unique(columns["transaction_id"][kind == _ROLLBACK])
     for hot in (_ADD, _ACKNOWLEDGE):
         chosen = np.flatnonzero(kind == hot)

@@ -15,6 +15,7 @@ from ._options import SourceOptions
 
 if TYPE_CHECKING:
     from ._source_batch import BatchReader
+    from ._source_stream import StreamReader
 
 __all__ = ["EmbedbrokerDataSource"]
 
@@ -43,3 +44,11 @@ class EmbedbrokerDataSource(DataSource):
         options = SourceOptions.parse(self.options)
         kind = PushingBatchReader if options.push_filters else BatchReader
         return kind(options, arrow_schema(schema, options))
+
+    def streamReader(self, schema: StructType) -> StreamReader:
+        """A stream: exactly once where the broker can do that. Raises OptionError."""
+        from ._arrow_schema import arrow_schema
+        from ._source_stream import StreamReader
+
+        options = SourceOptions.parse(self.options)
+        return StreamReader(options, arrow_schema(schema, options))

@@ -21,6 +21,7 @@ from embedbroker.storage import (
     RecordStretch,
     ReferenceFields,
     SegmentHeader,
+    decode_commit_set,
     decode_outcome,
 )
 from embedclient.errors import RemoteProtocolError
@@ -139,6 +140,8 @@ class Reader:
         return self._batch(stretch, parts) if parts else None
 
     def _part(self, kind: int, stretch: RecordStretch, buffer: Array, starts: Array, batch_of: Array) -> Part | None:
+        if kind == RecordKind.COMMIT_SET:
+            return self._commit_sets(stretch, starts, batch_of)
         if kind not in RecordKind._value2member_map_ or RecordKind(kind) not in _DTYPES:
             part: Part = {"kind": kind, "start": starts, "batch_index": batch_of}
             if kind in _DEFINITIONS or kind == RecordKind.HEURISTIC_OUTCOME:
@@ -172,6 +175,22 @@ class Reader:
             if name in (fields.dtype.names or ()):
                 part[name] = fields[name]
         return part
+
+    def _commit_sets(self, stretch: RecordStretch, starts: Array, batch_of: Array) -> Part:
+        """A row for each transaction and queue of a set, as for a commit."""
+        rows: list[tuple[int, int, int, int, int]] = []
+        for start, batch in zip(starts.tolist(), batch_of.tolist(), strict=True):
+            size = int.from_bytes(stretch.data[start : start + 4], "little")
+            try:
+                _marker, transactions = decode_commit_set(stretch.data, start, size)
+            except (ValueError, IndexError):
+                self._refuse(stretch, RecordKind.COMMIT_SET, np.array([start]))
+                continue
+            for transaction_id, places in transactions.items():
+                rows += [(start, batch, transaction_id, *place) for place in (places or {0: 0}).items()]
+        columns: Array = np.array(rows, np.int64).reshape(-1, 5).T
+        names = ("start", "batch_index", "transaction_id", "queue_id", "position")
+        return {"kind": int(RecordKind.COMMIT_SET), **dict(zip(names, columns, strict=True))}
 
     def _messages(self, part: Part, fields: Array, stretch: RecordStretch, buffer: Array) -> Part:
         references: Array = fields["references"].astype(np.int64)

@@ -18,7 +18,7 @@ __all__ = ["CONNECTION_OPTIONS", "ConnectionOptions", "SourceOptions"]
 CONNECTION_OPTIONS = ("url", "user", "password")
 SOURCE_OPTIONS = (
     *CONNECTION_OPTIONS,
-    *("queue", "topic", "subscription", "removeSubscription", "selector", "startingOffsets", "guarantee", "leaseMs"),
+    *("queue", "topic", "subscription", "selector", "startingOffsets", "guarantee", "leaseMs", "logLocation"),
     *("maxRowsPerTrigger", "maxBytesPerTrigger", "minPartitions", "failOnDataLoss", "pushFilters"),
     *("includeProperties", "columns", "format", "jsonSchema", "onParseError", "deadLetterAddress"),
 )
@@ -79,7 +79,8 @@ class SourceOptions:
     lease_ms: int
     # Whether filters of a batch read become selectors; Spark has an option of its own, which has to be on as well.
     push_filters: bool
-    remove_subscription: bool
+    # A folder for the log of a source that reads at least once.
+    log_location: str | None
 
     @property
     def has_pattern(self) -> bool:
@@ -96,6 +97,10 @@ class SourceOptions:
         if VALUE_COLUMN in columns and self.json_schema is None:
             raise OptionError(f"the column {VALUE_COLUMN!r} needs format=json")
         return evolve(self, columns=known_columns(columns))
+
+    def with_queue(self, queue: str) -> SourceOptions:
+        """The same for a queue: what a subscription is to those who read it."""
+        return evolve(self, queue=queue, topic=None, subscription=None)
 
     @classmethod
     def parse(cls, values: Mapping[str, str]) -> SourceOptions:
@@ -126,7 +131,7 @@ class SourceOptions:
             guarantee=_guarantee(options),
             lease_ms=options.whole("leaseMs", 1_000, 86_400_000) or LEASE_MS_DEFAULT,
             push_filters=options.boolean("pushFilters", False),
-            remove_subscription=options.boolean("removeSubscription", False),
+            log_location=options.text("logLocation"),
         ).checked()
 
     def checked(self) -> SourceOptions:
@@ -138,8 +143,8 @@ class SourceOptions:
             )
         if self.dead_letter_address != DEAD_LETTER_ADDRESS_DEFAULT and self.on_parse_error != "dead-letter":
             raise OptionError("option 'deadLetterAddress' needs onParseError=dead-letter")
-        if self.remove_subscription and self.topic is None:
-            raise OptionError("option 'removeSubscription' needs option 'topic'")
+        if self.log_location is not None and self.guarantee == "exactly-once":
+            raise OptionError("options 'logLocation' and 'guarantee' contradict each other: nothing is logged")
         return self
 
 

@@ -12,7 +12,7 @@ from ._option_reader import OptionError
 from ._options import SourceOptions
 from ._services import SERVICES_ADDRESS, Services
 
-__all__ = ["matching_queues"]
+__all__ = ["listed_queues", "matching_queues"]
 
 
 def matching_queues(options: SourceOptions) -> list[str]:
@@ -32,10 +32,15 @@ def matching_queues(options: SourceOptions) -> list[str]:
         return [name]
     services = Services(link)
     try:
-        if not services.can("queue.list"):
-            raise OptionError(f"option 'queue': this broker does not list its queues, so {name!r} can be no pattern")
-        found = services.ask("queue.list", pattern=name)["queues"]
+        return sorted(listed_queues(services, name))
     finally:
         services.close()
-    names = [str(queue["name"]) for queue in found] if isinstance(found, list) else []
-    return sorted(queue for queue in names if queue != SERVICES_ADDRESS)
+
+
+def listed_queues(services: Services, pattern: str) -> dict[str, int | None]:
+    """Each queue that fits a pattern, with the position of its last message. Raises OptionError as above."""
+    if not services.can("queue.list"):
+        raise OptionError(f"option 'queue': this broker does not list its queues, so {pattern!r} can be no pattern")
+    found = services.ask("queue.list", pattern=pattern)["queues"]
+    queues = found if isinstance(found, list) else []
+    return {str(queue["name"]): queue["last"] for queue in queues if queue["name"] != SERVICES_ADDRESS}

@@ -56,7 +56,7 @@ class Services:
 
     def __init__(self, link: Link) -> None:
         self._link = link
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._session: ClientSession | None = None
         self._producer: ClientProducer | None = None
         self._consumer: ClientConsumer | None = None
@@ -87,7 +87,8 @@ class Services:
             ConnectionTimedOutException: no reply came in time.
             ConnectionLostException: the connection is lost for good.
         """
-        reply = self.finish(self.begin(operation, **fields))
+        with self._lock:
+            reply = self.finish(self.begin(operation, **fields))
         found = json.loads(decode_text(reply.body) or "null")
         if not isinstance(found, dict):
             raise ServiceRefused(operation, "bad-reply", {"text": f"the reply is {type(found).__name__}"})

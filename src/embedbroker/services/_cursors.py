@@ -16,7 +16,7 @@ from struct import Struct
 
 from embedbroker.kernel import CursorRefused, Kernel, Pin, Reading
 
-from ._request import INTEGER_MAX, OK, Answer, Operation, Request, RequestRefused
+from ._request import INTEGER_MAX, OK, Answer, Operation, Request, RequestRefused, refusal
 
 __all__ = ["LEASE_MS_MAX", "OPERATIONS", "PARTS_MAX", "READ_BYTES", "READ_BYTES_MAX"]
 
@@ -54,10 +54,6 @@ def _told(result: int | CursorRefused) -> Answer:
     return Answer(OK, {"position": result})
 
 
-def _late_refusal(refused: CursorRefused) -> Answer:
-    return Answer(refused.reason, {"text": refused.text})
-
-
 def _open(kernel: Kernel, request: Request) -> Answer:
     queue, cursor = _names(request)
     owner = request.text("owner")
@@ -85,7 +81,7 @@ def _pin(kernel: Kernel, request: Request) -> None:
 
     def finished(result: Pin | CursorRefused) -> None:
         if isinstance(result, CursorRefused):
-            request.respond(_late_refusal(result))
+            request.respond(refusal(_refusal(result)))
             return
         body = {"end": result.end, "rows": result.rows, "bytes": result.size_bytes, "lost": result.lost}
         request.respond(Answer(OK, body))
@@ -110,7 +106,7 @@ def _read(kernel: Kernel, request: Request) -> None:
     def finished(result: Reading | CursorRefused) -> None:
         # What is visible is durable where it has to be.
         if isinstance(result, CursorRefused):
-            request.respond(_late_refusal(result))
+            request.respond(refusal(_refusal(result)))
         else:
             request.respond(Answer(OK, _packed(result), promises=False))
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from embedbroker.kernel import Kernel
 
-from . import _cursors, _queues
+from . import _cursors, _markers, _queues
 from ._request import OK, Answer, Operation, Request, RequestRefused, read_request, refusal
 
 __all__ = ["REQUESTS_PENDING_MAX", "STATUS_PROPERTY", "VERSION", "Services"]
@@ -26,7 +26,7 @@ VERSION = "0.1.0.dev0"
 REQUESTS_PENDING_MAX = 1000
 """Requests that may be under way at once; one more is refused as ``busy``."""
 
-_MODULES = (_cursors, _queues)
+_MODULES = (_cursors, _markers, _queues)
 
 
 class Services:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ._journal import Journal
     from ._journal_state import JournalState
     from ._lane import StepLane
-    from ._record_codec import RecordKind, decode_address, decode_outcome, decode_queue
+    from ._record_codec import RecordKind, decode_address, decode_commit_set, decode_outcome, decode_queue
     from ._record_stretches import (
         RECORD_FIELDS,
         RecordStretch,
@@ -94,6 +94,7 @@ __all__ = [
     "belongs",
     "copied_bytes",
     "decode_address",
+    "decode_commit_set",
     "decode_outcome",
     "decode_queue",
     "holds_journal",
@@ -114,7 +115,7 @@ _MODULES = {
     "_inspection": "JournalReport RecordRow SegmentReport inspect_journal journal_rows",
     "_journal": "Journal",
     "_journal_state": "JournalState",
-    "_record_codec": "RecordKind decode_address decode_outcome decode_queue",
+    "_record_codec": "RecordKind decode_address decode_commit_set decode_outcome decode_queue",
     "_record_stretches": "RECORD_FIELDS RecordStretch ReferenceFields SegmentReading read_header read_records",
     "_recovered": "RecoveredMessage RecoveredState RecoveredTransaction",
     "_repair": "RepairReport repair_journal",

@@ -50,7 +50,7 @@ class Background:
 
     def choose(self, wall_ms: int, at_leisure: bool = False) -> None:
         """Begin the most urgent work, if there is any and the lane is free; ``at_leisure``: look carefully."""
-        if self.lane.steps is not None or not self.segments:
+        if self.lane.steps is not None or not self.segments or self.liveness.ending:
             return
         current = self.segments[-1]
         if self.supply.prepared is None and current.end - FIRST_BATCH_OFFSET > current.size // 2:

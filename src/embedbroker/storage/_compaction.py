@@ -44,6 +44,8 @@ _REMOVED = {
     RecordKind.REMOVE_ADDRESS: RecordKind.ADDRESS,
     RecordKind.REMOVE_QUEUE: RecordKind.QUEUE,
     RecordKind.FORGET_OUTCOME: RecordKind.HEURISTIC_OUTCOME,
+    RecordKind.REMOVE_MARKER: RecordKind.MARKER,
+    RecordKind.REMOVE_CURSOR: RecordKind.CURSOR,
 }
 _SIZE_AND_KIND = Struct("<IB")
 
@@ -148,7 +150,7 @@ class Compaction:
         """
         if not self.complete or self.transactions or self.definitions or result.dead or result.orphans:
             return False
-        if self.liveness.unsettled:
+        if self.liveness.has_unsettled:
             return False
         open_transactions = self.liveness.transactions.values()
         return not any(
@@ -260,8 +262,13 @@ class Compaction:
             self.refers_outside |= outside
             needed = outside or transaction_id in self.transactions
         elif kind in _REMOVED:
-            needed = (_REMOVED[kind], codec.IDENTIFIER.unpack_from(data, position)[4]) in self._ended_outside
-            self.refers_outside |= needed
+            key = _REMOVED[kind], codec.IDENTIFIER.unpack_from(data, position)[4]
+            outside = key in self._ended_outside
+            self.refers_outside |= outside
+            # A commit set may be here for its transactions alone: what it says of its marker has to be unsaid.
+            needed = outside or (kind is RecordKind.REMOVE_MARKER and key in self.definitions)
+        elif kind is RecordKind.COMMIT_SET:
+            needed = self._needs_commit_set(data, position, size, segment)
         elif kind in _REMOVED.values():
             needed = self._needs_definition(kind, data, position, size, segment)
         else:
@@ -283,6 +290,10 @@ class Compaction:
     def _needs_definition(self, kind: RecordKind, data: bytes, position: int, size: int, segment: Segment) -> bool:
         if kind is RecordKind.HEURISTIC_OUTCOME:
             identifier = codec.decode_outcome(data, position, size).transaction_id
+        elif kind is RecordKind.MARKER:
+            identifier = codec.decode_marker(data, position, size).id
+        elif kind is RecordKind.CURSOR:
+            identifier = codec.decode_cursor(data, position, size)[0].id
         elif kind is RecordKind.ADDRESS:
             identifier = codec.decode_address(data, position, size)[0].id
         else:
@@ -292,6 +303,21 @@ class Compaction:
             return False
         self.definitions.add((kind, identifier))
         return True
+
+    def _needs_commit_set(self, data: bytes, position: int, size: int, segment: Segment) -> bool:
+        """It ends transactions, and says what a marker is: whoever needs either needs all of it."""
+        marker, transactions = codec.decode_commit_set(data, position, size)
+        needed = False
+        for transaction_id in transactions:
+            outside = (RecordKind.COMMIT, transaction_id) in self._ended_outside
+            self.refers_outside |= outside
+            needed |= outside or transaction_id in self.transactions
+        key = RecordKind.MARKER, marker.id
+        history = self.liveness.definitions.get(key)
+        if needed or (history is not None and history[-1] is segment):
+            self.definitions.add(key)
+            return True
+        return False
 
     def _take_ghosts(self, segment: Segment) -> None:
         taken = self._ghosts_taken.get(segment, 0)

@@ -7,10 +7,11 @@ Refuses to change the journal it looks at: a salvaged copy goes to another direc
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from attrs import define, frozen
 
-from embedbroker.kernel import HeuristicOutcome, name_of, xid_of
+from embedbroker.kernel import HeuristicOutcome, Marker, name_of, xid_of
 
 from . import _record_codec as codec
 from ._batch import BATCH_HEADER_BYTES, BatchExtent
@@ -32,6 +33,7 @@ from ._steps import Corruption, run_steps
 __all__ = ["JournalReport", "RecordRow", "Salvaged", "SegmentReport", "inspect_journal", "journal_rows", "salvage"]
 
 _MESSAGES_PER_PORTION = 1000
+_NUMBERS_SHOWN_MAX = 20
 
 
 @frozen
@@ -66,6 +68,7 @@ class JournalReport:
     in_doubt: tuple[str, ...]
     decided: tuple[str, ...]
     duplicate_ids: int | None
+    markers: int | None
 
     @property
     def sound(self) -> bool:
@@ -127,6 +130,7 @@ def inspect_journal(disk: Disk) -> JournalReport:
     in_doubt: tuple[str, ...] = ()
     decided: tuple[str, ...] = ()
     duplicate_ids: int | None = None
+    markers: int | None = None
     try:
         recovery = run_steps(recover(JournalSettings()), _ReadingDisk(disk))
     except Corruption as corruption:
@@ -137,7 +141,7 @@ def inspect_journal(disk: Disk) -> JournalReport:
         notes, queues, prepared = state.notes, len(state.queues), len(state.transactions)
         in_doubt = tuple([_branch_name(transaction.xid) for transaction in state.transactions])
         decided = tuple([_describe_outcome(outcome) for outcome in state.outcomes])
-        messages = 0
+        messages, markers = 0, len(state.markers)
         while portion := state.take_messages(_MESSAGES_PER_PORTION):
             messages += len(portion)
         duplicate_ids = 0
@@ -156,6 +160,7 @@ def inspect_journal(disk: Disk) -> JournalReport:
         in_doubt=in_doubt,
         decided=decided,
         duplicate_ids=duplicate_ids,
+        markers=markers,
     )
 
 
@@ -222,7 +227,8 @@ def _ids_in(replay: Replay) -> Iterator[int]:
         _, _, _, _, _, _, _, *tail = stored
         yield max(tail[1::2], default=0) + 1
     yield from (identifier + 1 for identifier in (*replay.queues, *replay.addresses))
-    yield from (identifier + 1 for identifier in (*replay.transaction_ids, *replay.outcomes))
+    yield from (identifier + 1 for identifier in (*replay.transaction_ids, *replay.outcomes, *replay.markers))
+    yield from (identifier + 1 for identifier in replay.cursors)
     yield from (number + 1 for values in replay.duplicate_ids.values() for number in values)
 
 
@@ -279,9 +285,16 @@ def _describe(data: bytes, position: int, size: int, kind: int) -> str:
             pairs = codec.decode_pairs(data, position + TRANSACTION.size, position + size)
             places = ", ".join([f"queue {queue_id} from {first}" for queue_id, first in pairs])
             return f"transaction {TRANSACTION.unpack_from(data, position)[4]}{': ' + places if places else ''}"
+        case RecordKind.MARKER:
+            return _describe_marker(codec.decode_marker(data, position, size))
+        case RecordKind.COMMIT_SET:
+            marker, transactions = codec.decode_commit_set(data, position, size)
+            numbers = ", ".join(map(str, islice(transactions, _NUMBERS_SHOWN_MAX)))
+            more = ", ..." if len(transactions) > _NUMBERS_SHOWN_MAX else ""
+            return f"{_describe_marker(marker)}; {len(transactions)} transactions: {numbers}{more}"
         case RecordKind.FORGET_OUTCOME:
             return f"transaction {codec.IDENTIFIER.unpack_from(data, position)[4]}"
-        case RecordKind.ADDRESS | RecordKind.QUEUE:
+        case RecordKind.ADDRESS | RecordKind.QUEUE | RecordKind.CURSOR:
             return data[position + PREFIX.size : position + size].decode(errors="replace")
         case RecordKind.SEGMENT_START:
             id_limit, extents = codec.decode_segment_start(data, position, size)
@@ -289,7 +302,14 @@ def _describe(data: bytes, position: int, size: int, kind: int) -> str:
             return f"ids below {id_limit} used; segments before: {files or 'none'}"
         case RecordKind.SEGMENTS_DROPPED:
             return ", ".join([f"{first}-{last}" for first, last in codec.decode_dropped(data, position, size)])
-        case RecordKind.REMOVE_ADDRESS | RecordKind.REMOVE_QUEUE | RecordKind.RESERVE_IDS | RecordKind.SEAL:
+        case (
+            RecordKind.REMOVE_ADDRESS
+            | RecordKind.REMOVE_QUEUE
+            | RecordKind.REMOVE_MARKER
+            | RecordKind.REMOVE_CURSOR
+            | RecordKind.RESERVE_IDS
+            | RecordKind.SEAL
+        ):
             return str(codec.IDENTIFIER.unpack_from(data, position)[4])
         case _:
             return data[position + PREFIX.size : position + size].hex()
@@ -318,6 +338,10 @@ def _branch_name(xid: bytes) -> str:
 
 def _describe_outcome(outcome: HeuristicOutcome) -> str:
     return f"{name_of(outcome.xid)} {'committed' if outcome.committed else 'rolled back'} by an operator"
+
+
+def _describe_marker(marker: Marker) -> str:
+    return f"marker {marker.id} {marker.name!r} is {marker.value}"
 
 
 def _in_transaction(transaction_id: int) -> str:

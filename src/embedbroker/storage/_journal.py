@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from embedbroker.kernel import AddressDefinition, DuplicateId, HeuristicOutcome, QueueDefinition
+from embedbroker.kernel import AddressDefinition, DuplicateId, Fact, HeuristicOutcome, QueueDefinition
 
 from . import _record_codec as codec
 from ._background import Background
@@ -217,6 +217,11 @@ class Journal:
         self._append(codec.encode_id(RecordKind.REMOVE_QUEUE, queue_id))
         self._liveness.remove(RecordKind.QUEUE, queue_id, self._segment, self._segments)
 
+    def note(self, fact: Fact) -> None:
+        """Append something rare."""
+        self._append(codec.encode_fact(fact))
+        self._liveness.note(fact, self._segment)
+
     def reserve_ids(self, limit: int) -> None:
         """Append that ids and positions below ``limit`` may have been used."""
         self._append(codec.encode_id(RecordKind.RESERVE_IDS, limit))
@@ -325,7 +330,7 @@ class Journal:
                 self._recovery_work = self._number_work()
                 work.append(DiskWork(Lane.JOURNAL, self._recovery_work, operations))
             return work
-        if self._liveness.unsettled:
+        if self._liveness.has_unsettled:
             self._liveness.settle(_SETTLED_PER_CALL)
         if self._writing is None and (self._parts or self._gathered):
             if state is _READY:
@@ -402,7 +407,7 @@ class Journal:
         if self.state is not JournalState.CLOSING or self._background.lane.under_way:
             return
         self._background.lane.abandon()
-        if self._outstanding():
+        if self._parts or self._gathered or self._writing:
             return
         if self._sealed:
             self.state = JournalState.CLOSED
@@ -412,9 +417,6 @@ class Journal:
     def _append_seal(self) -> None:
         self._append(codec.encode_id(RecordKind.SEAL, self.wall_ms))
         self._close_batch(BatchFlags.SEAL)
-
-    def _outstanding(self) -> bool:
-        return bool(self._parts or self._gathered or self._writing)
 
     def _number_work(self) -> int:
         self._works += 1

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from typing import assert_never
 
 from attrs import Factory, define
 
-from embedbroker.kernel import DuplicateId
+from embedbroker.kernel import CommitSet, CursorDefinition, CursorRemoved, DuplicateId, Fact, Marker, MarkerRemoved
 
 from ._record_codec import RecordKind
 from ._segments import Placement, Segment
@@ -63,6 +64,9 @@ class Liveness:
     # Transactions that ended, with the messages they took off: those of the acknowledgements after a commit, those of
     # the adds after a rollback. Until they are settled their messages count as living, which is wrong on the safe side.
     unsettled: deque[OpenTransaction] = Factory(deque)
+    # Commit sets, the transactions that have not ended here yet, and where the record stands. Those count as open until
+    # then, which is safe as long as no segment goes and no compaction begins meanwhile.
+    ending: deque[tuple[list[int], Segment]] = Factory(deque)
     # Segments with records of a definition that is in force, the latest last.
     definitions: dict[Key, list[Segment]] = Factory(dict)
     # Addresses of which there may be duplicate ids.
@@ -138,7 +142,45 @@ class Liveness:
             transaction.over, transaction.acknowledgements = transaction.acknowledgements, []
             self._settle_later(transaction)
 
+    def note(self, fact: Fact, segment: Segment) -> None:
+        """Something rare."""
+        match fact:
+            case Marker():
+                self.define(RecordKind.MARKER, fact.id, segment)
+            case MarkerRemoved():
+                self.remove(RecordKind.MARKER, fact.id, segment, ())
+            case CommitSet():
+                self.define(RecordKind.MARKER, fact.marker.id, segment)
+                self.ending.append((list(reversed(fact.transaction_ids)), segment))
+                if len(fact.transaction_ids) <= _SETTLED_AT_ONCE:
+                    self._end_sets(_SETTLED_AT_ONCE)
+            case CursorDefinition():
+                self.define(RecordKind.CURSOR, fact.id, segment)
+            case CursorRemoved():
+                self.remove(RecordKind.CURSOR, fact.id, segment, ())
+            case _:
+                assert_never(fact)
+
+    @property
+    def has_unsettled(self) -> bool:
+        """Whether `settle` has something to do."""
+        return bool(self.unsettled or self.ending)
+
     def settle(self, limit: int) -> None:
+        """End what commit sets committed, then take off the index what large transactions ended; ``limit`` of both."""
+        self._take_off(self._end_sets(limit))
+
+    def _end_sets(self, limit: int) -> int:
+        while self.ending and limit > 0:
+            transaction_ids, segment = self.ending[0]
+            while transaction_ids and limit > 0:
+                self.commit(transaction_ids.pop(), segment)
+                limit -= 1
+            if not transaction_ids:
+                self.ending.popleft()
+        return limit
+
+    def _take_off(self, limit: int) -> None:
         """Take up to ``limit`` messages off the index that large transactions ended; free what those leave as it is."""
         while self.unsettled and limit > 0:
             transaction = self.unsettled[0]
@@ -158,16 +200,18 @@ class Liveness:
                 self.unsettled.popleft()
 
     def define(self, kind: RecordKind, identifier: int, segment: Segment) -> None:
-        """An address, a queue or a decision exists, or changed; ``kind`` is that of its record."""
+        """An address, a queue, a decision or a marker exists, or changed; ``kind`` is that of its record."""
         history = self.definitions.setdefault((kind, identifier), [])
         if history:
             history[-1].pins -= 1
         if not history or history[-1] is not segment:
+            # What changes with each batch of a reader would be in all segments there ever were.
+            history[:] = [earlier for earlier in history if not earlier.gone]
             history.append(segment)
         segment.pins += 1
 
     def remove(self, kind: RecordKind, identifier: int, segment: Segment, segments: Iterable[Segment]) -> None:
-        """An address, queue or decision is gone, and with it the duplicate ids or the references."""
+        """An address, queue, decision or marker is gone, and with it the duplicate ids or the references."""
         history = self.definitions.pop((kind, identifier), None)
         if history is not None:
             history[-1].pins -= 1
@@ -224,7 +268,7 @@ class Liveness:
     def _settle_later(self, transaction: OpenTransaction) -> None:
         self.unsettled.append(transaction)
         if len(transaction.adds) + len(transaction.acknowledgements) + len(transaction.over) <= _SETTLED_AT_ONCE:
-            self.settle(_SETTLED_AT_ONCE)
+            self._take_off(_SETTLED_AT_ONCE)
 
     def _note_end(self, key: Key, earlier: Segment, segment: Segment) -> None:
         if earlier is not segment:

@@ -33,6 +33,14 @@ batch of its message::
      8  number i64 | address id i64 | transaction id i64
     32  the id
 
+COMMIT_SET: transactions that were committed together, and the value that a marker got with that. The position of a
+message is the first of all, plus the offset of its queue in its transaction, plus its ordinal::
+
+     0  size u32 | kind u8 | flags u8 | two bytes, 0
+     8  marker id i64 | marker value i64 | first position of all i64 | transaction count u32 | name size u32
+    40  the marker's name, UTF-8
+        per transaction: its id i64 | queue count i64 | per queue: queue id i64, offset i64
+
 A kind may be added without a new format version. A reader that does not know it steps over the record, and compaction
 keeps it, if the flag SKIPPABLE is set; otherwise the reader refuses the journal, because leaving it out would change
 what the broker promised. Replication ships records in the batches they were written in; large messages and pages stay
@@ -44,14 +52,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
-from struct import Struct
+from struct import Struct, pack, unpack_from
+from typing import assert_never
 
 from attrs import asdict, fields
 
 from embedbroker.kernel import (
     AddressDefinition,
+    CommitSet,
+    CursorDefinition,
+    CursorRemoved,
     DuplicateId,
+    Fact,
     HeuristicOutcome,
+    Marker,
+    MarkerRemoved,
     QueueDefinition,
     xid_bytes,
     xid_of,
@@ -71,8 +86,11 @@ __all__ = [
     "UPDATE_DELIVERY_COUNT",
     "RecordKind",
     "decode_address",
+    "decode_commit_set",
+    "decode_cursor",
     "decode_dropped",
     "decode_duplicate_id",
+    "decode_marker",
     "decode_outcome",
     "decode_pairs",
     "decode_queue",
@@ -81,6 +99,7 @@ __all__ = [
     "encode_definition",
     "encode_dropped",
     "encode_duplicate_id",
+    "encode_fact",
     "encode_id",
     "encode_outcome",
     "encode_prepare",
@@ -111,7 +130,18 @@ class RecordKind(IntEnum):
     DUPLICATE_ID = 15
     HEURISTIC_OUTCOME = 16
     FORGET_OUTCOME = 17
+    MARKER = 18
+    REMOVE_MARKER = 19
+    COMMIT_SET = 20
+    CURSOR = 21
+    REMOVE_CURSOR = 22
 
+
+_KINDS = {
+    AddressDefinition: RecordKind.ADDRESS,
+    QueueDefinition: RecordKind.QUEUE,
+    CursorDefinition: RecordKind.CURSOR,
+}
 
 SKIPPABLE = 0x80
 DURABLE = 0x01
@@ -126,7 +156,10 @@ UPDATE_DELIVERY_COUNT = Struct("<IBBHqqI")  # message id, queue id, count
 DUPLICATE_ID = Struct("<IBBHqqq")  # number, address id, transaction id; the id follows
 TRANSACTION = Struct("<IBBHq")  # PREPARE (xid bytes follow), COMMIT (pairs follow), ROLLBACK: transaction id
 OUTCOME = Struct("<IBBHqB")  # transaction id, whether it was committed; xid bytes follow
-# REMOVE_ADDRESS, REMOVE_QUEUE: id; FORGET_OUTCOME: transaction id; RESERVE_IDS: limit; SEAL: wall time in Unix ms
+MARKER = Struct("<IBBHqq")  # id, value; the name follows, UTF-8
+COMMIT_SET = Struct("<IBBHqqqII")  # see above
+# REMOVE_ADDRESS, REMOVE_QUEUE, REMOVE_MARKER, REMOVE_CURSOR: id
+# FORGET_OUTCOME: transaction id; RESERVE_IDS: limit; SEAL: Unix ms
 IDENTIFIER = Struct("<IBBHq")
 SEGMENT_START = Struct("<IBBHq")  # id limit; extents follow
 EXTENT = Struct("<QQQ")  # first generation, last generation, last batch number of a segment file
@@ -178,14 +211,73 @@ def decode_outcome(data: bytes, start: int, size: int) -> HeuristicOutcome:
     return HeuristicOutcome(transaction_id, xid_of(data[start + OUTCOME.size : start + size]), bool(committed))
 
 
+def encode_fact(fact: Fact) -> bytes:
+    """What `Store.note` was given."""
+    match fact:
+        case Marker():
+            name = fact.name.encode()
+            return MARKER.pack(MARKER.size + len(name), RecordKind.MARKER, 0, 0, fact.id, fact.value) + name
+        case MarkerRemoved():
+            return encode_id(RecordKind.REMOVE_MARKER, fact.id)
+        case CommitSet():
+            return _encode_commit_set(fact)
+        case CursorDefinition():
+            return encode_definition(fact)
+        case CursorRemoved():
+            return encode_id(RecordKind.REMOVE_CURSOR, fact.id)
+        case _:
+            assert_never(fact)
+
+
+def _encode_commit_set(commit_set: CommitSet) -> bytes:
+    marker, count = commit_set.marker, len(commit_set.transaction_ids)
+    name = marker.name.encode()
+    places = pack(f"<{len(commit_set.places)}q", *commit_set.places)
+    size = COMMIT_SET.size + len(name) + len(places)
+    numbers = (marker.id, marker.value, commit_set.first_position, count, len(name))
+    return COMMIT_SET.pack(size, RecordKind.COMMIT_SET, 0, 0, *numbers) + name + places
+
+
+def decode_marker(data: bytes, start: int, size: int) -> Marker:
+    """The marker in a MARKER record. Raises ValueError."""
+    if size < MARKER.size:
+        raise ValueError("a marker cut short")
+    *_, identifier, value = MARKER.unpack_from(data, start)
+    return Marker(identifier, data[start + MARKER.size : start + size].decode(), value)
+
+
+def decode_commit_set(data: bytes, start: int, size: int) -> tuple[Marker, dict[int, dict[int, int]]]:
+    """The marker in a COMMIT_SET record, and where each transaction begins in each queue. Raises ValueError."""
+    if size < COMMIT_SET.size:
+        raise ValueError("a commit set cut short")
+    *_, marker_id, value, first, count, name_size = COMMIT_SET.unpack_from(data, start)
+    end = start + COMMIT_SET.size + name_size
+    if end > start + size or (start + size - end) % 8:
+        raise ValueError("a commit set with wrong sizes")
+    marker = Marker(marker_id, data[start + COMMIT_SET.size : end].decode(), value)
+    numbers = unpack_from(f"<{(start + size - end) // 8}q", data, end)
+    transactions: dict[int, dict[int, int]] = {}
+    at = 0
+    for _ in range(count):
+        queues_end = at + 2 + 2 * numbers[at + 1]
+        places = numbers[at + 2 : queues_end]
+        transactions[numbers[at]] = {
+            queue_id: first + offset for queue_id, offset in zip(places[::2], places[1::2], strict=True)
+        }
+        at = queues_end
+    if at != len(numbers) or len(transactions) != count:
+        raise ValueError("a commit set whose counts do not fit")
+    return marker, transactions
+
+
 def encode_id(kind: RecordKind, value: int) -> bytes:
-    """REMOVE_ADDRESS, REMOVE_QUEUE, FORGET_OUTCOME, RESERVE_IDS and SEAL: one number."""
+    """All REMOVE records, FORGET_OUTCOME, RESERVE_IDS and SEAL: one number."""
     return IDENTIFIER.pack(IDENTIFIER.size, kind, 0, 0, value)
 
 
-def encode_definition(definition: AddressDefinition | QueueDefinition) -> bytes:
-    """ADDRESS and QUEUE: UTF-8 JSON, an object of the definition's fields. Rare, so readable beats compact."""
-    kind = RecordKind.ADDRESS if isinstance(definition, AddressDefinition) else RecordKind.QUEUE
+def encode_definition(definition: AddressDefinition | QueueDefinition | CursorDefinition) -> bytes:
+    """ADDRESS, QUEUE and CURSOR: UTF-8 JSON, an object of the definition's fields. Rare, so readable beats compact."""
+    kind = _KINDS[type(definition)]
     # Names come from peers that count in UTF-16 units: half a surrogate pair is a name, and json.loads takes it back.
     text = json.dumps(asdict(definition), ensure_ascii=False, separators=(",", ":"))
     payload = text.encode("utf-8", "surrogatepass")
@@ -235,8 +327,14 @@ def decode_queue(data: bytes, start: int, size: int) -> tuple[QueueDefinition, l
     return QueueDefinition(**known), unknown  # type: ignore[arg-type]  # the record holds what asdict gave
 
 
+def decode_cursor(data: bytes, start: int, size: int) -> tuple[CursorDefinition, list[str]]:
+    """The definition in a CURSOR record, and the names of fields this version does not know."""
+    known, unknown = _fields_of(CursorDefinition, data, start, size)
+    return CursorDefinition(**known), unknown  # type: ignore[arg-type]  # the record holds what asdict gave
+
+
 def _fields_of(
-    kind: type[AddressDefinition] | type[QueueDefinition], data: bytes, start: int, size: int
+    kind: type[AddressDefinition] | type[QueueDefinition] | type[CursorDefinition], data: bytes, start: int, size: int
 ) -> tuple[dict[str, object], list[str]]:
     payload: dict[str, object] = json.loads(data[start + PREFIX.size : start + size])
     names = {attribute.name for attribute in fields(kind)}

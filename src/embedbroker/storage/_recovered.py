@@ -15,7 +15,14 @@ from typing import NamedTuple, Protocol
 
 from attrs import Factory, define
 
-from embedbroker.kernel import AddressDefinition, DuplicateId, HeuristicOutcome, QueueDefinition
+from embedbroker.kernel import (
+    AddressDefinition,
+    CursorDefinition,
+    DuplicateId,
+    HeuristicOutcome,
+    Marker,
+    QueueDefinition,
+)
 
 from ._record_codec import DURABLE
 
@@ -103,6 +110,7 @@ class RecoveredState:
     queues: tuple[QueueDefinition, ...]
     transactions: tuple[RecoveredTransaction, ...]
     outcomes: tuple[HeuristicOutcome, ...]
+    cursors: tuple[CursorDefinition, ...]
     # Ids and positions from here on were never used.
     id_limit: int
     # For the log: what was cut, kept as a copy, left out.
@@ -116,6 +124,7 @@ class RecoveredState:
     _entries: Iterator[DuplicateId] = Factory(lambda: iter(()))
     # Of the journal, in whatever directory: the same in every life.
     identity: int = 0
+    markers: tuple[Marker, ...] = ()
 
     def __attrs_post_init__(self) -> None:
         self._queue_ids = frozenset([queue.id for queue in self.queues])

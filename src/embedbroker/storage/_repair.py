@@ -59,6 +59,8 @@ def repair_journal(damaged: Disk, copy: Disk, settings: JournalSettings, now: In
         journal.add_address(address)
     for queue in state.queues:
         journal.add_queue(queue)
+    for marker in state.markers:
+        journal.note(marker)
     messages = 0
     while portion := state.take_messages(_MESSAGES_PER_BATCH):
         for message in portion:
@@ -73,6 +75,8 @@ def repair_journal(damaged: Disk, copy: Disk, settings: JournalSettings, now: In
         _add_prepared(journal, transaction)
     for outcome in state.outcomes:
         journal.add_outcome(outcome)
+    for cursor in state.cursors:
+        journal.note(cursor)
     journal.close(now)
     _write(journal, copy, now)
     assert journal.state is JournalState.CLOSED

@@ -12,7 +12,16 @@ from collections.abc import Generator, Iterable, Iterator
 
 from attrs import Factory, define
 
-from embedbroker.kernel import AddressDefinition, DuplicateId, HeuristicOutcome, QueueDefinition
+from embedbroker.kernel import (
+    AddressDefinition,
+    CursorDefinition,
+    CursorRemoved,
+    DuplicateId,
+    HeuristicOutcome,
+    Marker,
+    MarkerRemoved,
+    QueueDefinition,
+)
 
 from . import _record_codec as codec
 from ._liveness import Liveness
@@ -24,6 +33,7 @@ __all__ = ["MalformedRecord", "Replay"]
 
 _KIND = 4  # offset of the kind in a record
 _ADD, _ACKNOWLEDGE, _COMMIT = int(RecordKind.ADD_MESSAGE), int(RecordKind.ACKNOWLEDGE), int(RecordKind.COMMIT)
+_COMMIT_SET = int(RecordKind.COMMIT_SET)
 # Records, and effects of a commit, in one slice: some 4 ms.
 _SLICE = 2_000
 
@@ -54,6 +64,8 @@ class Replay:
     queues: dict[int, QueueDefinition] = Factory(dict)
     # By transaction id, decisions about prepared transactions.
     outcomes: dict[int, HeuristicOutcome] = Factory(dict)
+    markers: dict[int, Marker] = Factory(dict)
+    cursors: dict[int, CursorDefinition] = Factory(dict)
     # By address, each address' in the order in which they came into force.
     duplicate_ids: dict[int, dict[int, bytes]] = Factory(dict)
     id_limit: int = 0
@@ -117,6 +129,8 @@ class Replay:
                         self.liveness.acknowledge(message_id, queue_id, segment)
                 elif kind == _COMMIT:
                     size = yield from self._commit(data, position, end, segment)
+                elif kind == _COMMIT_SET:
+                    size = yield from self._commit_set(data, position, end, segment)
                 else:
                     size = self._apply_rare(data, position, end, segment, segments)
                 position += size
@@ -169,11 +183,14 @@ class Replay:
             tuple(self.queues.values()),
             tuple(prepared),
             tuple(self.outcomes.values()),
+            # Of a queue whose definition cannot be read there is nothing left to look at.
+            tuple([cursor for cursor in self.cursors.values() if cursor.queue_id in self.queues]),
             self.id_limit,
             tuple(self.notes),
             self.messages,
             dict(counts),
             {address_id: values for address_id, values in self.duplicate_ids.items() if address_id in self.addresses},
+            markers=tuple(self.markers.values()),
         )
 
     def _apply_rare(self, data: bytes, position: int, end: int, segment: Segment, segments: Iterable[Segment]) -> int:
@@ -207,6 +224,22 @@ class Replay:
                 identifier = codec.IDENTIFIER.unpack_from(data, position)[4]
                 self.outcomes.pop(identifier, None)
                 self.liveness.remove(RecordKind.HEURISTIC_OUTCOME, identifier, segment, ())
+            case RecordKind.MARKER:
+                marker = codec.decode_marker(data, position, size)
+                self.markers[marker.id] = marker
+                self.liveness.note(marker, segment)
+            case RecordKind.REMOVE_MARKER:
+                identifier = codec.IDENTIFIER.unpack_from(data, position)[4]
+                self.markers.pop(identifier, None)
+                self.liveness.note(MarkerRemoved(identifier), segment)
+            case RecordKind.CURSOR:
+                cursor, _unknown = codec.decode_cursor(data, position, size)
+                self.cursors[cursor.id] = cursor
+                self.liveness.note(cursor, segment)
+            case RecordKind.REMOVE_CURSOR:
+                identifier = codec.IDENTIFIER.unpack_from(data, position)[4]
+                self.cursors.pop(identifier, None)
+                self.liveness.note(CursorRemoved(identifier), segment)
             case RecordKind.REMOVE_ADDRESS:
                 identifier = codec.IDENTIFIER.unpack_from(data, position)[4]
                 self.addresses.pop(identifier, None)
@@ -232,17 +265,28 @@ class Replay:
         """Carry out what a transaction did, which may be more than a slice of it."""
         size, _kind, _flags = _prefix(data, position, end)
         transaction_id = TRANSACTION.unpack_from(data, position)[4]
+        first = dict(codec.decode_pairs(data, position + TRANSACTION.size, position + size))
+        yield from self._carry_out(transaction_id, first, segment)
+        return size
+
+    def _commit_set(self, data: bytes, position: int, end: int, segment: Segment) -> Generator[None, None, int]:
+        """The same for each of its transactions."""
+        size, _kind, _flags = _prefix(data, position, end)
+        marker, transactions = codec.decode_commit_set(data, position, size)
+        self.markers[marker.id] = marker
+        self.liveness.note(marker, segment)
+        for transaction_id, first in transactions.items():
+            yield from self._carry_out(transaction_id, first, segment)
+        return size
+
+    def _carry_out(self, transaction_id: int, first: dict[int, int], segment: Segment) -> Iterator[None]:
         transaction = self._transactions.pop(transaction_id, None)
         self.liveness.commit(transaction_id, segment)
-        if transaction is None:
-            return size
-        first = dict(codec.decode_pairs(data, position + TRANSACTION.size, position + size))
-        for _ in self._effects(transaction, first):
+        for _ in self._effects(transaction, first) if transaction is not None else ():
             self._room -= 1
             if self._room <= 0:
                 self._room = _SLICE
                 yield
-        return size
 
     def _effects(self, transaction: _Transaction, first: dict[int, int]) -> Iterator[None]:
         adds = transaction.adds

@@ -11,7 +11,9 @@ from embedbroker.kernel import (
     AddressDefinition,
     Consumer,
     CursorDefinition,
+    CursorRemoved,
     DuplicateId,
+    Fact,
     HeuristicOutcome,
     Kernel,
     Queue,
@@ -103,11 +105,14 @@ class LaggingStore:
     def remove_queue(self, queue_id: int) -> None:
         self._note("no queue", queue_id)
 
-    def add_cursor(self, definition: CursorDefinition) -> None:
-        self._note("cursor", definition)
-
-    def remove_cursor(self, cursor_id: int) -> None:
-        self._note("no cursor", cursor_id)
+    def note(self, fact: Fact) -> None:
+        match fact:
+            case CursorDefinition():
+                self._note("cursor", fact)
+            case CursorRemoved():
+                self._note("no cursor", fact.id)
+            case _:
+                self._note("fact", fact)
 
     def reserve_ids(self, limit: int) -> None:
         self._note("ids", limit)

@@ -240,7 +240,8 @@ def test_consumers_are_refused_while_the_lease_is_in_force_and_end_it_afterwards
     assert opened(stage).end == pin.end
     after = pinned(stage)
     assert (after.lost, after.rows) == (1, 1)
-    assert pinned(stage).lost == 0
+    assert pinned(stage) == after
+    assert pinned(stage, after.end).lost == 0
 
 
 def test_a_lease_that_ran_out_is_its_owners_again_if_nobody_came(stage: Stage) -> None:

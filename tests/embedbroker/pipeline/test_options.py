@@ -68,7 +68,7 @@ def test_positions_are_given_by_queue() -> None:
         ({"queue": "a", "selector": "x = 1", "guarantee": "exactly-once"}, "'selector' and 'guarantee' contradict"),
         ({"queue": "a", "guarantee": "maybe"}, "'guarantee' is one of exactly-once, at-least-once"),
         ({"queue": "a", "password": "p"}, "'password' needs option 'user'"),
-        ({"queue": "a", "removeSubscription": "true"}, "'removeSubscription' needs option 'topic'"),
+        ({"queue": "a", "logLocation": "/x", "guarantee": "exactly-once"}, "'logLocation' and 'guarantee' contradict"),
     ],
 )
 def test_what_is_wrong_is_named(options: dict[str, str], text: str) -> None:

@@ -14,7 +14,18 @@ from zlib import crc32
 
 from attrs import Factory, define, frozen
 
-from embedbroker.kernel import AddressDefinition, DuplicateId, HeuristicOutcome, QueueDefinition
+from embedbroker.kernel import (
+    AddressDefinition,
+    CommitSet,
+    CursorDefinition,
+    CursorRemoved,
+    DuplicateId,
+    Fact,
+    HeuristicOutcome,
+    Marker,
+    MarkerRemoved,
+    QueueDefinition,
+)
 from embedbroker.storage import (
     DiskFault,
     DiskWork,
@@ -70,6 +81,8 @@ class ModelState:
     # By address, in the order in which they came into force; those that were forgotten are let go of lazily.
     duplicate_ids: dict[int, list[DuplicateId]] = Factory(dict)
     forgotten: set[int] = Factory(set)
+    markers: dict[int, Marker] = Factory(dict)
+    cursors: dict[int, CursorDefinition] = Factory(dict)
     id_limit: int = 0
 
     def apply(self, call: Call) -> None:
@@ -137,6 +150,26 @@ class ModelState:
     def remove_outcome(self, transaction_id: int) -> None:
         del self.outcomes[transaction_id]
 
+    def note(self, fact: Fact) -> None:
+        match fact:
+            case Marker():
+                self.markers[fact.id] = fact
+            case MarkerRemoved():
+                del self.markers[fact.id]
+            case CommitSet():
+                self.markers[fact.marker.id] = fact.marker
+                places = list(fact.places)
+                while places:
+                    transaction_id, count, *places = places
+                    pairs, places = places[: 2 * count], places[2 * count :]
+                    first = fact.first_position
+                    offsets = zip(pairs[::2], pairs[1::2], strict=True)
+                    self.commit(transaction_id, [(queue, first + offset) for queue, offset in offsets])
+            case CursorDefinition():
+                self.cursors[fact.id] = fact
+            case CursorRemoved():
+                del self.cursors[fact.id]
+
     def add_address(self, definition: AddressDefinition) -> None:
         self.addresses[definition.id] = definition
 
@@ -177,6 +210,8 @@ class ModelState:
                 for transaction_id, xid in self.prepared.items()
             },
             "outcomes": self.outcomes,
+            "markers": self.markers,
+            "cursors": {number: each for number, each in self.cursors.items() if each.queue_id in self.queues},
             "id_limit": self.id_limit,
             "duplicate_ids": {
                 address_id: left
@@ -261,6 +296,8 @@ def picture_of(recovered: RecoveredState, forgotten: Set[int] = frozenset()) -> 
             )
             for each in recovered.transactions
         },
+        "markers": {marker.id: marker for marker in recovered.markers},
+        "cursors": {cursor.id: cursor for cursor in recovered.cursors},
         "outcomes": {outcome.transaction_id: outcome for outcome in recovered.outcomes},
         "id_limit": recovered.id_limit,
         "duplicate_ids": duplicate_ids,

@@ -5,9 +5,19 @@ from __future__ import annotations
 from copy import deepcopy
 from random import Random
 
-from attrs import Factory, define
+from attrs import Factory, define, evolve
 
-from embedbroker.kernel import AddressDefinition, DuplicateId, HeuristicOutcome, QueueDefinition
+from embedbroker.kernel import (
+    AddressDefinition,
+    CommitSet,
+    CursorDefinition,
+    CursorRemoved,
+    DuplicateId,
+    HeuristicOutcome,
+    Marker,
+    MarkerRemoved,
+    QueueDefinition,
+)
 from embedclient.model import Xid
 from tests.embedbroker.storage.journal_model import Call, ModelState, StoredMessage
 
@@ -26,6 +36,10 @@ class Workload:
     open: list[int] = Factory(list)
     # Whether somebody decides prepared transactions in place of their managers.
     decides: bool = False
+    # Whether somebody keeps markers, and commits prepared transactions in sets.
+    marks: bool = False
+    # Whether somebody reads with cursors.
+    reads: bool = False
 
     @classmethod
     def on(cls, random: Random, state: ModelState) -> Workload:
@@ -53,7 +67,9 @@ class Workload:
             (2, self._add_queue),
             (1, self._remove_queue),
             (1, self._change),
+            *([(3, self._move_cursor), (1, self._remove_cursor)] if self.reads else ()),
             *([(2, self._decide), (1, self._forget_outcome)] if self.decides else ()),
+            *([(3, self._mark), (1, self._unmark), (6, self._commit_set), (6, self._prepare)] if self.marks else ()),
         ]
         while True:
             make = self.random.choices([each for _, each in choices], [weight for weight, _ in choices])[0]
@@ -165,16 +181,20 @@ class Workload:
         self.taken -= set(self.state.taken(transaction_id))
         if self.random.random() < 0.3:
             return "rollback", (transaction_id,)
-        queues: dict[int, int] = {}
-        for name, arguments in calls:
-            if name == "add_message":
-                for queue, _ in arguments[2]:  # type: ignore[attr-defined]  # as this class made it
-                    queues[queue] = queues.get(queue, 0) + 1
         positions = []
-        for queue, count in queues.items():
+        for queue, count in self._sent_to(transaction_id).items():
             positions.append((queue, self.next_id))
             self.next_id += count
         return "commit", (transaction_id, positions)
+
+    def _sent_to(self, transaction_id: int) -> dict[int, int]:
+        """How many messages each queue will get from a transaction."""
+        queues: dict[int, int] = {}
+        for name, arguments in self.state.transactions[transaction_id]:
+            if name == "add_message":
+                for queue, _ in arguments[2]:  # type: ignore[attr-defined]  # as this class made it
+                    queues[queue] = queues.get(queue, 0) + 1
+        return queues
 
     def _prepare(self) -> Call | None:
         transaction_id = self._unprepared()
@@ -192,6 +212,53 @@ class Workload:
     def _forget_outcome(self) -> Call | None:
         outcomes = list(self.state.outcomes)
         return ("remove_outcome", (self.random.choice(outcomes),)) if len(outcomes) > 1 else None
+
+    def _move_cursor(self) -> Call | None:
+        """A reader comes, or goes on."""
+        cursors = list(self.state.cursors.values())
+        if cursors and (len(cursors) > 2 or self.random.random() < 0.8):
+            cursor = self.random.choice(cursors)
+            return "note", (evolve(cursor, position=cursor.end, end=self._take_id(), rows=self.random.randrange(9)),)
+        queues = list(self.state.queues)
+        if not queues:
+            return None
+        return "note", (CursorDefinition(self._take_id(), self.random.choice(queues), "reader \ud800", owner="me"),)
+
+    def _remove_cursor(self) -> Call | None:
+        cursors = list(self.state.cursors)
+        return ("note", (CursorRemoved(self.random.choice(cursors)),)) if cursors else None
+
+    def _mark(self) -> Call | None:
+        if self.state.markers and self.random.random() < 0.8:
+            marker = self.random.choice(list(self.state.markers.values()))
+            return "note", (evolve(marker, value=marker.value + 1),)
+        return ("note", (self._new_marker(),)) if len(self.state.markers) < 3 else None
+
+    def _new_marker(self) -> Marker:
+        identifier = self._take_id()
+        return Marker(identifier, f"marker {identifier}", self.random.choice((-5, 0, 1 << 62)))
+
+    def _unmark(self) -> Call | None:
+        return ("note", (MarkerRemoved(self.random.choice(list(self.state.markers))),)) if self.state.markers else None
+
+    def _commit_set(self) -> Call | None:
+        """Some of the prepared transactions; a set may also have none."""
+        prepared = [known for known in self.open if known in self.state.prepared]
+        members = self.random.sample(prepared, self.random.randrange(len(prepared) + 1))
+        marker = self._new_marker() if not self.state.markers else self.random.choice(list(self.state.markers.values()))
+        places: list[int] = []
+        counts: dict[int, int] = {}
+        for transaction_id in members:
+            self.open.remove(transaction_id)
+            self.taken -= set(self.state.taken(transaction_id))
+            sent = self._sent_to(transaction_id)
+            places += [transaction_id, len(sent)]
+            for queue, count in sent.items():
+                places += [queue, counts.get(queue, 0)]
+                counts[queue] = counts.get(queue, 0) + count
+        first = self.next_id
+        self.next_id += sum(counts.values())
+        return "note", (CommitSet(evolve(marker, value=marker.value + 1), first, members, places),)
 
     def _add_queue(self) -> Call | None:
         if len(self.state.queues) >= 6:

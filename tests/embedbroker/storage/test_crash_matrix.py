@@ -13,6 +13,7 @@ from random import Random
 
 import pytest
 
+from embedbroker.kernel import CommitSet, MarkerRemoved
 from embedbroker.storage import Allocate, Journal, JournalState, Lane, Rename, _journal, _liveness
 from embedbroker.storage._segments import COMPACTING
 from embedbroker.testing._disk import SimulatedDisk
@@ -69,6 +70,12 @@ def count_moment(recorded: RecordedJournal, state: ModelState, hits: Counter[str
     hits["records not synced"] += journal.point() != journal.reached
     hits["open transaction"] += bool(state.transactions)
     hits["decision"] += bool(state.outcomes)
+    for (_, (fact, *_)), point in ((call, point) for call, point in recorded.history if call[0] == "note"):
+        hits["commit set"] += isinstance(fact, CommitSet)
+        hits["commit set not synced"] += isinstance(fact, CommitSet) and point > journal.reached
+        hits["marker removed"] += isinstance(fact, MarkerRemoved)
+    hits["set not settled"] += bool(journal._liveness.ending)
+    hits["cursor"] += bool(state.cursors)
     hits["prepared transaction"] += bool(state.prepared)
     writing = recorded.under_way.get(Lane.JOURNAL)
     hits["segment switch"] += writing is not None and any(
@@ -88,7 +95,9 @@ def replaced_by(first: int, last: int) -> list[str]:
     return [f"segment-{generation:010}.journal" for generation in range(first, last + 1) if first != last]
 
 
-def live(seed: int, disk: SimulatedDisk, *, decides: bool = False) -> Counter[str]:
+def live(
+    seed: int, disk: SimulatedDisk, *, decides: bool = False, marks: bool = False, reads: bool = False
+) -> Counter[str]:
     """One directory through several lives; returns how often interesting moments were hit."""
     random = Random(seed)
     previous: RecordedJournal | None = None
@@ -101,7 +110,7 @@ def live(seed: int, disk: SimulatedDisk, *, decides: bool = False) -> Counter[st
         state = previous.check_recovered(journal.recovered) if previous else ModelState()
         previous = recorded = RecordedJournal(disk, SMALL, state, journal=journal)
         workload = Workload.on(random, state)
-        workload.decides = decides
+        workload.decides, workload.marks, workload.reads = decides, marks, reads
         held: Lane | None = None
         for _ in range(random.choice((5, 40, 130, 340))):
             name, arguments = workload.call()
@@ -138,6 +147,29 @@ def test_decisions_about_prepared_transactions_are_lost_in_no_crash() -> None:
     for seed in range(2000, 2000 + CASES):
         hits += live(seed, SimulatedDisk(), decides=True)
     assert hits["decision"] >= 50, hits
+
+
+def test_places_of_readers_are_lost_in_no_crash() -> None:
+    hits: Counter[str] = Counter()
+    for seed in range(3000, 3000 + CASES):
+        hits += live(seed, SimulatedDisk(), reads=True)
+    assert hits["cursor"] >= 50, hits
+
+
+@pytest.mark.parametrize("settles_late", [False, True])
+def test_a_commit_set_and_its_marker_survive_any_crash_together(
+    settles_late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if settles_late:  # every set is a large one, whose transactions end in the index little by little
+        monkeypatch.setattr(_liveness, "_SETTLED_AT_ONCE", 0)
+        monkeypatch.setattr(_journal, "_SETTLED_PER_CALL", 1)
+    hits: Counter[str] = Counter()
+    for seed in range(3000 + 500 * settles_late, 3000 + 500 * settles_late + 2 * CASES):
+        hits += live(seed, SimulatedDisk(), marks=True)
+    assert min(hits[moment] for moment in (*MOMENTS, "commit set", "commit set not synced", "marker removed")) >= 3, (
+        hits
+    )
+    assert not settles_late or hits["set not settled"] >= 3, hits
 
 
 def test_nothing_confirmed_is_lost_in_any_crash_of_a_real_disk(tmp_path: Path) -> None:

@@ -6,7 +6,15 @@ from random import Random
 
 import pytest
 
-from embedbroker.kernel import AddressDefinition, HeuristicOutcome, QueueDefinition, xid_bytes
+from embedbroker.kernel import (
+    AddressDefinition,
+    CommitSet,
+    HeuristicOutcome,
+    Marker,
+    MarkerRemoved,
+    QueueDefinition,
+    xid_bytes,
+)
 from embedbroker.storage import (
     SECTOR_BYTES,
     DiskFault,
@@ -38,13 +46,14 @@ XID = Xid(7, b"br", b"global")
 COPY = JournalSettings(identity=777, segment_size_bytes=SMALL.segment_size_bytes)
 
 
-def worked(seed: int, calls: int) -> tuple[SimulatedDisk, RecordedJournal]:
+def worked(seed: int, calls: int, *, marks: bool = False) -> tuple[SimulatedDisk, RecordedJournal]:
     disk = SimulatedDisk()
     recorded = RecordedJournal(disk)
     recorded.open()
     recorded.settle()
     random = Random(seed)
     workload = Workload.on(random, ModelState())
+    workload.marks = marks
     for _ in range(calls):
         name, arguments = workload.call()
         recorded.call(name, *arguments)
@@ -74,6 +83,10 @@ def each_record_once() -> SimulatedDisk:
     recorded.call("add_outcome", HeuristicOutcome(42, XID, True))
     recorded.call("commit", 42, [])
     recorded.call("remove_outcome", 42)
+    recorded.call("prepare", 43, xid_bytes(XID))
+    recorded.call("note", Marker(50, "done", 4))
+    recorded.call("note", CommitSet(Marker(50, "done", 5), 100, [43], [43, 1, 2, 0]))
+    recorded.call("note", MarkerRemoved(50))
     recorded.call("remove_queue", 2)
     recorded.call("remove_address", 1)
     recorded.close()
@@ -106,6 +119,10 @@ def test_rows_say_what_every_record_means() -> None:
         ("HEURISTIC_OUTCOME", "transaction 42, XA branch 7:676c6f62616c:6272 committed by an operator"),
         ("COMMIT", "transaction 42"),
         ("FORGET_OUTCOME", "transaction 42"),
+        ("PREPARE", "transaction 43, XA branch 7:676c6f62616c:6272"),
+        ("MARKER", "marker 50 'done' is 4"),
+        ("COMMIT_SET", "marker 50 'done' is 5; 1 transactions: 43"),
+        ("REMOVE_MARKER", "50"),
         ("REMOVE_QUEUE", "2"),
         ("REMOVE_ADDRESS", "1"),
         ("SEAL", str(NOW.wall_ms)),
@@ -225,6 +242,19 @@ def test_a_copy_of_an_undamaged_journal_holds_the_same(seed: int) -> None:
     assert picture.pop("id_limit") >= expected.pop("id_limit")  # type: ignore[operator]
     assert picture == expected
     assert inspect_journal(copy).sound
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_copy_holds_the_markers_and_gives_none_of_their_numbers_away(seed: int) -> None:
+    disk, recorded = worked(seed, 500, marks=True)
+    copy = SimulatedDisk()
+    repair_journal(disk, copy, COPY, NOW)
+    journal = recover(copy)
+    markers = recorded.state_at(recorded.journal.reached).markers
+    assert journal.recovered is not None and markers
+    assert {marker.id: marker for marker in journal.recovered.markers} == markers
+    assert journal.recovered.id_limit > max(markers)
+    assert inspect_journal(copy).markers == len(markers)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -9,7 +9,7 @@ from zlib import crc32
 import pytest
 from attrs import asdict
 
-from embedbroker.kernel import AddressDefinition, QueueDefinition
+from embedbroker.kernel import AddressDefinition, CommitSet, Marker, MarkerRemoved, QueueDefinition
 from embedbroker.storage import JournalState, Read, Sync, WriteAt
 from embedbroker.storage import _record_codec as codec
 from embedbroker.storage._batch import BatchWalk, encode_batch, find_header, stored_size
@@ -71,6 +71,12 @@ def test_messages_of_a_transaction_carry_their_ordinal_and_the_commit_the_first_
         (("remove_address", 5), pack("<IBBHq", 16, 8, 0, 0, 5)),
         (("remove_queue", 5), pack("<IBBHq", 16, 10, 0, 0, 5)),
         (("reserve_ids", 5), pack("<IBBHq", 16, 11, 0, 0, 5)),
+        (("note", Marker(5, "mé", -2)), pack("<IBBHqq", 27, 18, 0, 0, 5, -2) + "mé".encode()),
+        (("note", MarkerRemoved(5)), pack("<IBBHq", 16, 19, 0, 0, 5)),
+        (
+            ("note", CommitSet(Marker(5, "m", 9), 100, [7, 8], [7, 2, 3, 0, 4, 1, 8, 0])),
+            pack("<IBBHqqqII", 105, 20, 0, 0, 5, 9, 100, 2, 1) + b"m" + pack("<8q", 7, 2, 3, 0, 4, 1, 8, 0),
+        ),
     ],
 )
 def test_small_records(call: tuple[object, ...], expected: bytes) -> None:
@@ -217,6 +223,12 @@ def test_a_skippable_record_of_an_unknown_kind_is_stepped_over() -> None:
             "a message record with wrong sizes",
         ),
         (pack("<IBBHqq", 24, 15, 0, 0, 5, 5), "a duplicate id cut short"),
+        (pack("<IBBHq", 16, 18, 0, 0, 5), "a marker cut short"),
+        (pack("<IBBHqqqI", 36, 20, 0, 0, 5, 9, 100, 2), "a commit set cut short"),
+        (pack("<IBBHqqqII", 40, 20, 0, 0, 5, 9, 100, 0, 7), "a commit set with wrong sizes"),
+        (pack("<IBBHqqqIIq", 48, 20, 0, 0, 5, 9, 100, 1, 0, 7), "a record that cannot be read"),
+        (pack("<IBBHqqqIIqqq", 64, 20, 0, 0, 5, 9, 100, 1, 0, 7, 0, 1), "a commit set whose counts do not fit"),
+        (pack("<IBBHqqqIIqq", 56, 20, 0, 0, 5, 9, 100, 1, 0, 7, 4), "a commit set whose counts do not fit"),
         (b"\x01\x02\x03\x04\x05", "a record cut short"),
     ],
 )
@@ -254,6 +266,11 @@ def test_kinds_keep_their_numbers() -> None:
         ("DUPLICATE_ID", 15),
         ("HEURISTIC_OUTCOME", 16),
         ("FORGET_OUTCOME", 17),
+        ("MARKER", 18),
+        ("REMOVE_MARKER", 19),
+        ("COMMIT_SET", 20),
+        ("CURSOR", 21),
+        ("REMOVE_CURSOR", 22),
     ]
 
 

@@ -1,0 +1,177 @@
+"""Commit sets: prepared XA branches that are committed together, and with them one marker moves.
+
+Responsible for all or nothing: one record says that every branch is committed and what the marker is. A set that comes
+again, because its answer was lost, finds the marker where it would have moved it: it changes nothing, and branches of
+another attempt at the same work are rolled back. Refuses to know what a branch did.
+
+A set may have many branches, and a branch may be large. So it is decided at once (branches leave the table, the marker
+moves) and carried out as a chore:
+
+1. What the record has to say of each branch is gathered, some branches in each step.
+2. In one step positions are taken, the record is appended, and everything that was sent stands in the publications. So
+   nothing that is sent later can be seen before it.
+3. What the branches acknowledged leaves its queues, some messages in each step.
+
+A crash before the record is durable leaves the branches prepared and the marker where it was; nobody was told anything.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from embedclient.model import Message, Xid
+
+from ._branch import BranchState
+from ._branches import name_of
+from ._chores import drained
+from ._marker import Marker, MarkerMoved
+from ._queue import Queue
+from ._refusal import Refused
+from ._transaction import Transaction
+
+if TYPE_CHECKING:
+    from ._kernel import Kernel
+
+__all__ = ["COMMIT_SET_BRANCHES_MAX", "BranchMissing", "CommitSet", "CommitSets", "SetDone"]
+
+COMMIT_SET_BRANCHES_MAX = 10_000
+"""Branches in one set."""
+
+
+@frozen
+class CommitSet:
+    """One set as it is recorded.
+
+    ``places`` has for each branch its transaction id, the number of durable queues that it sent to, and for each of
+    those the queue id and by how much the position of its first message there is above ``first_position``.
+    """
+
+    marker: Marker
+    first_position: int
+    transaction_ids: Sequence[int]
+    places: Sequence[int]
+
+
+@frozen
+class BranchMissing:
+    """A set names a branch that cannot be committed. ``is_known``: it is there, but not prepared."""
+
+    xid: Xid
+    is_known: bool
+    text: str
+
+
+@frozen
+class SetDone:
+    """A set is recorded; or, replayed, what is left of it is rolled back. ``value`` is what the marker is."""
+
+    value: int
+    replayed: bool = False
+
+
+class CommitSets:
+    """The commit sets of one kernel; it remembers none of them."""
+
+    __slots__ = ("_kernel",)
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+
+    def commit(
+        self, name: str, expected: int | None, value: int, xids: Sequence[Xid], done: Callable[[SetDone], None]
+    ) -> MarkerMoved | BranchMissing | Refused | None:
+        """Commit these branches, none of which is named twice, and move the marker to ``value``.
+
+        Everything that is wrong is said at once, and leaves no trace. Otherwise ``done`` is called when the record is
+        appended, behind everything that came before.
+        """
+        assert len(xids) <= COMMIT_SET_BRANCHES_MAX, len(xids)
+        kernel = self._kernel
+        current = kernel.markers.get(name)
+        if current is not None and current >= value:
+            kernel.chores.add(self._undo(xids, SetDone(current, replayed=True), done))
+            return None
+        if current != expected:
+            return MarkerMoved(current)
+        missing = self._missing(xids)
+        if missing is not None:
+            return missing
+        marker = kernel.markers.move(name, expected, value)
+        if not isinstance(marker, Marker):
+            return marker
+        transactions = [kernel.branches.claim(xid) for xid in xids]
+        kernel.chores.add(self._carry_out(marker, transactions, done))
+        return None
+
+    def _missing(self, xids: Sequence[Xid]) -> BranchMissing | None:
+        """The first that cannot be committed."""
+        branches = self._kernel.branches
+        for xid in xids:
+            state = branches.state_of(xid)
+            if state is not BranchState.PREPARED:
+                text = f"{name_of(xid)} is {state.value}, not prepared" if state else branches.why_gone(xid)
+                return BranchMissing(xid, state is not None, text)
+        return None
+
+    def _undo(self, xids: Sequence[Xid], result: SetDone, done: Callable[[SetDone], None]) -> Iterator[None]:
+        for xid in xids:
+            self._kernel.branches.undo(xid, "the set it belongs to was committed before")
+            yield
+        done(result)
+
+    def _carry_out(
+        self, marker: Marker, transactions: list[Transaction], done: Callable[[SetDone], None]
+    ) -> Iterator[None]:
+        kernel = self._kernel
+        counts: dict[Queue, int] = {}
+        places = array("q")
+        sent_count = 0
+        for transaction in transactions:
+            assert not transaction.unsettled, transaction.id
+            sent_count += len(transaction.sent)
+            self._place(transaction, counts, places)
+            yield
+        first = kernel.ids.take(sent_count) if sent_count else 0
+        kernel.store.note(CommitSet(marker, first, [transaction.id for transaction in transactions], places))
+        if sent_count:
+            kernel.publications.add_commit(kernel.store.point(), _sent_by(transactions), counts, first)
+        if kernel.events.has_followers:
+            for transaction in transactions:
+                kernel.events.tell_committed(transaction)
+        done(SetDone(marker.value))
+        yield
+        for transaction in transactions:
+            yield from self._finish(transaction)
+
+    def _place(self, transaction: Transaction, counts: dict[Queue, int], places: array[int]) -> None:
+        """Note where its messages will stand behind those of the branches before it."""
+        at = len(places)
+        places.extend((transaction.id, 0))
+        for queue, count in transaction.counts.items():
+            before = counts.get(queue, 0)
+            counts[queue] = before + count
+            if queue.durable and not queue.deleted:
+                places.extend((queue.id, before))
+                places[at + 1] += 1
+
+    def _finish(self, transaction: Transaction) -> Iterator[None]:
+        """What follows from its commit, apart from what it sent."""
+        transaction.end()
+        yield
+        if transaction.identified:
+            yield from self._kernel.duplicates.commit(transaction)
+        returning = list(transaction.returning)
+        for queue in returning:
+            queue.hold()
+        yield from self._kernel.settlement.committed(transaction)
+        for queue in returning:
+            queue.let_go()
+
+
+def _sent_by(transactions: Sequence[Transaction]) -> Iterator[tuple[Message, list[Queue]]]:
+    for transaction in transactions:
+        yield from drained(transaction.sent)

@@ -1,0 +1,313 @@
+"""A stream of queues that are read by cursors: exactly once.
+
+Reading never consumes. A cursor pins the range of a batch, so its rows are the same however often they are read;
+everything up to the start of a batch is acknowledged when the next one is planned, for then it is in the sink. Refuses
+to know Spark.
+
+1. `latestOffset(start)` is the first call for a new batch, and the first one after a restart whose last batch was
+finished. What
+   is up to `start` was processed, and nobody says so otherwise: it is acknowledged here.
+2. `commit(end)` comes while the batch after it is planned: a second occasion, which changes nothing more.
+3. After a restart in the middle of a batch `partitions` comes first. The lease of the run before may still be in
+force: it
+   belongs to the same query, and is taken over.
+4. A stopped query does not give its lease back: the batch that was under way has to find its rows again. Without a
+restart the
+   lease runs out, and the queue is a queue as any other.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Mapping
+from uuid import uuid4
+
+from attrs import frozen
+from pyspark.sql.datasource import InputPartition
+
+from embedclient.errors import JMSException
+
+from ._frames import Block
+from ._link import Link
+from ._offsets import BY_CURSOR, Offset, Range
+from ._options import SourceOptions
+from ._queues import listed_queues
+from ._services import ServiceRefused, Services
+
+__all__ = ["CURSOR", "CursorPartition", "CursorSource", "DataLost", "read_range"]
+
+# One cursor per queue; whose it is stands in its owner.
+CURSOR = "spark"
+READ_BYTES = 4 << 20
+_RENEWALS_PER_LEASE = 3
+_BEHIND_A_LEASE_S = 0.1
+_log = logging.getLogger("embedbroker.pipeline")
+
+
+class DataLost(RuntimeError):
+    """Messages that a batch was to have are gone, and `failOnDataLoss` is true. The text names the queue."""
+
+
+@frozen
+class CursorPartition(InputPartition):
+    """A part of the range of one queue: `rows` messages in `(after, until]`."""
+
+    queue: str
+    after: int
+    until: int
+    rows: int
+
+
+class CursorSource:
+    """One run of one query, in the process that plans it."""
+
+    def __init__(self, options: SourceOptions, query: str, subscription: str | None) -> None:
+        self._options = options
+        self._owner = f"{query}/{uuid4()}"
+        self._query = query
+        self._subscription = subscription
+        self._services = Services(Link.shared(options.connection))
+        # Queue: the position up to which everything is acknowledged.
+        self._positions: dict[str, int] = {}
+        self._targets: dict[str, int] | None = None
+        self._turn = 0
+        self._stopped = threading.Event()
+        self._renewing: threading.Thread | None = None
+
+    def initial(self) -> Offset:
+        """Where a new query begins. Raises ServiceRefused: a queue is not there, is consumed, or is another query's."""
+        ranges = {queue: self._first(queue) for queue in self._queues()}
+        return Offset(BY_CURSOR, self._query, self._subscription, ranges)
+
+    def fix_targets(self) -> None:
+        """Read no further than what is there now: for the trigger availableNow."""
+        self._targets = {queue: last for queue, last in self._listed().items() if last is not None}
+
+    def latest(self, start: Offset, rows_max: int, bytes_max: int) -> Offset:
+        """The end of the next batch; `start` itself while there is nothing new. 0 is no limit.
+
+        Raises:
+            DataLost: messages are gone that were pinned.
+            ServiceRefused: the queue is another query's by now.
+        """
+        queues = self._in_turn(start)
+        rows_left, bytes_left = rows_max, bytes_max
+        ranges: dict[str, Range] = {}
+        for index, queue in enumerate(queues):
+            left = len(queues) - index
+            before = start.ranges.get(queue) or self._first(queue)
+            is_used_up = (rows_max and rows_left <= 0) or (bytes_max and bytes_left <= 0)
+            if is_used_up:
+                self._acknowledge(queue, before.until)
+                ranges[queue] = before.ended()
+                continue
+            rows_share = max(1, rows_left // left) if rows_max else 0
+            bytes_share = max(1, bytes_left // left) if bytes_max else 0
+            found, size = self._pinned(queue, before.until, rows_share, bytes_share)
+            ranges[queue] = found
+            rows_left, bytes_left = rows_left - found.rows, bytes_left - size
+        is_new = any(each.until > each.after for each in ranges.values())
+        return start.with_ranges(ranges) if is_new else start
+
+    def commit(self, end: Offset) -> None:
+        """Acknowledge what is in the sink. Idempotent."""
+        for queue, each in end.ranges.items():
+            self._acknowledge(queue, each.until)
+
+    def partitions(self, end: Offset) -> list[CursorPartition]:
+        """The parts of the batch that ends there. Raises what `latest` does."""
+        ranges = {queue: each for queue, each in end.ranges.items() if each.until > each.after}
+        parts = -(-self._options.partitions // max(1, len(ranges)))
+        found: list[CursorPartition] = []
+        for queue, each in ranges.items():
+            self._ensure_pinned(queue, each)
+            split = self._services.ask(
+                "cursor.split", queue=queue, cursor=CURSOR, after=each.after, until=each.until, parts=parts
+            )
+            bounds, rows = _numbers(split, "bounds"), _numbers(split, "rows")
+            if sum(rows) != each.rows:
+                self._lost(queue, f"{each.rows - sum(rows)} of {each.rows} messages of a batch are gone")
+            found += [
+                CursorPartition(queue, after, until, count)
+                for after, until, count in zip(bounds, bounds[1:], rows, strict=False)
+                if count
+            ]
+        return found
+
+    def close(self) -> None:
+        """End the run; leases stay until they run out."""
+        self._stopped.set()
+        self._services.close()
+
+    # Queues
+
+    def _queues(self) -> list[str]:
+        name = self._subscription or self._options.queue
+        assert name is not None
+        return sorted(self._listed()) if self._options.has_pattern else [name]
+
+    def _listed(self) -> dict[str, int | None]:
+        """Each queue that the options mean, with the position of its last message."""
+        return listed_queues(self._services, self._subscription or self._options.queue or "")
+
+    def _in_turn(self, start: Offset) -> list[str]:
+        """The queues, beginning with another one each time: none waits for the others when there are limits."""
+        queues = self._queues()
+        if self._targets is not None:
+            queues = [queue for queue in queues if queue in self._targets or queue in start.ranges]
+        for queue in sorted(set(start.ranges) - set(queues)):
+            self._lost(queue, "the queue was deleted")
+        self._turn += 1
+        turn = self._turn % max(1, len(queues))
+        return queues[turn:] + queues[:turn]
+
+    # Cursors
+
+    def _first(self, queue: str) -> Range:
+        """Where reading a queue begins that no offset has."""
+        starting = self._options.starting
+        wanted = starting.get(queue, "earliest") if isinstance(starting, dict) else starting
+        position = self._open(queue, wanted)
+        if isinstance(wanted, int) and wanted > position:
+            position = min(wanted, self._pin(queue, position, 0, 0)[0])
+        if wanted == "latest":
+            position = self._pin(queue, position, 0, 0)[0]
+        return Range(position, position, 0)
+
+    def _open(self, queue: str, wanted: str | int = "earliest") -> int:
+        """Hold the lease; the position up to which everything is acknowledged."""
+        if queue not in self._positions:
+            fields: dict[str, object] = {"queue": queue, "cursor": CURSOR, "owner": self._owner}
+            fields["lease_ms"] = self._options.lease_ms
+            fields["from"] = wanted
+            try:
+                found = self._services.ask("cursor.open", **fields)
+            except ServiceRefused as refused:
+                if refused.status != "held":
+                    raise
+                # The run before of the same query has its id, and nobody else.
+                is_own = str(refused.body.get("owner")).startswith(f"{self._query}/")
+                if not is_own:
+                    self._outwait(queue, refused)
+                found = self._services.ask("cursor.open", **fields, take_over=is_own)
+            self._positions[queue] = _number(found, "position")
+            self._keep_renewing()
+        return self._positions[queue]
+
+    def _outwait(self, queue: str, refused: ServiceRefused) -> None:
+        """Wait until a lease is over that nobody renews: of a query that died before it had noted its first offset."""
+        left_ms = _number(refused.body, "lease_ms")
+        _log.warning("queue %r: %s; this waits until the lease is over", queue, refused)
+        self._stopped.wait(left_ms / 1000 + _BEHIND_A_LEASE_S)
+
+    def _pinned(self, queue: str, after: int, rows_max: int, bytes_max: int) -> tuple[Range, int]:
+        """The next range of a queue, and its bytes."""
+        position = self._open(queue, after)
+        if position > after:
+            self._lost(queue, f"messages were acknowledged up to {position}, and the checkpoint stands at {after}")
+            after = position
+        until, rows, size, lost = self._pin(queue, after, rows_max, bytes_max)
+        if lost:
+            self._lost(queue, f"{lost} messages are gone that nobody acknowledged")
+        target = until if self._targets is None else max(after, self._targets.get(queue, after))
+        if target < until:
+            until, rows = target, sum(_numbers(self._split_in_one(queue, after, target), "rows"))
+        return Range(after, until, rows), size
+
+    def _split_in_one(self, queue: str, after: int, until: int) -> Mapping[str, object]:
+        if after == until:
+            return {"rows": []}
+        return self._services.ask("cursor.split", queue=queue, cursor=CURSOR, after=after, until=until, parts=1)
+
+    def _pin(self, queue: str, start: int, rows_max: int, bytes_max: int) -> tuple[int, int, int, int]:
+        found = self._held(queue, "cursor.pin", start=start, max_rows=rows_max, max_bytes=bytes_max)
+        self._positions[queue] = start
+        return _number(found, "end"), _number(found, "rows"), _number(found, "bytes"), _number(found, "lost")
+
+    def _ensure_pinned(self, queue: str, each: Range) -> None:
+        """For a batch of the run before: its range is pinned still, or again if messages may have got lost."""
+        if queue in self._positions:
+            return
+        position = self._open(queue, each.after)
+        if position > each.after:
+            self._lost(queue, f"messages were acknowledged up to {position}, and a batch begins at {each.after}")
+        self._pin(queue, max(position, each.after), 0, 0)
+
+    def _acknowledge(self, queue: str, until: int) -> None:
+        if self._open(queue, until) < until:
+            found = self._held(queue, "cursor.acknowledge", until=until)
+            self._positions[queue] = _number(found, "position")
+
+    def _held(self, queue: str, operation: str, **numbers: int) -> Mapping[str, object]:
+        """Ask as the owner of the lease. One that was lost is taken again where the loss of data may be passed over."""
+        fields = {"queue": queue, "cursor": CURSOR, "owner": self._owner, **numbers}
+        try:
+            return self._services.ask(operation, **fields)
+        except ServiceRefused as refused:
+            if refused.status not in ("lost-lease", "no-such-cursor"):
+                raise
+            self._lost(queue, str(refused))
+            del self._positions[queue]
+            self._open(queue)
+            return self._services.ask(operation, **fields)
+
+    def _lost(self, queue: str, text: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise DataLost(f"queue {queue!r}: {text}; failOnDataLoss=false goes on with what is there")
+        _log.warning("queue %r: %s; failOnDataLoss is false, so the query goes on", queue, text)
+
+    # Leases
+
+    def _keep_renewing(self) -> None:
+        """A batch may take longer than the lease, and Spark says nothing meanwhile."""
+        if self._renewing is None:
+            self._renewing = threading.Thread(target=self._renew, name="embedbroker leases", daemon=True)
+            self._renewing.start()
+
+    def _renew(self) -> None:
+        pause_s = self._options.lease_ms / 1000 / _RENEWALS_PER_LEASE
+        while not self._stopped.wait(pause_s):
+            for queue in list(self._positions):
+                try:
+                    self._services.ask("cursor.renew", queue=queue, cursor=CURSOR, owner=self._owner)
+                except (ServiceRefused, JMSException) as error:  # the next batch finds out what it means
+                    _log.warning("the lease on queue %r was not renewed: %s", queue, error)
+
+
+def read_range(options: SourceOptions, partition: CursorPartition) -> Iterator[Block]:
+    """The messages of a partition, in blocks, in any process. The next block is on its way while one is worked on.
+
+    Raises:
+        DataLost: there are fewer than there were when the batch was planned.
+        ServiceRefused: the range is not pinned any more: this is a task that nobody waits for, or the lease was lost.
+    """
+    services = Services(Link.shared(options.connection))
+    after, rows = partition.after, 0
+    fields = {"queue": partition.queue, "cursor": CURSOR, "until": partition.until, "max_bytes": READ_BYTES}
+    try:
+        asked = services.begin("cursor.read", after=after, **fields)
+        while True:
+            block = Block(services.ask_bytes(asked))
+            after, rows = block.complete_until, rows + block.count
+            if after < partition.until:
+                asked = services.begin("cursor.read", after=after, **fields)
+            yield block
+            if after >= partition.until:
+                break
+    finally:
+        services.close()
+    if rows != partition.rows and options.fail_on_data_loss:
+        raise DataLost(f"queue {partition.queue!r}: {partition.rows - rows} messages went while they were read")
+
+
+def _number(found: Mapping[str, object], name: str) -> int:
+    value = found.get(name)
+    assert isinstance(value, int), (name, found)
+    return value
+
+
+def _numbers(found: Mapping[str, object], name: str) -> list[int]:
+    value = found.get(name)
+    assert isinstance(value, list), (name, found)
+    return [int(each) for each in value]

@@ -1,0 +1,167 @@
+"""`spark.readStream`: what Spark asks a streaming source, and which of the two ways of reading answers it.
+
+Responsible for choosing the way once, when a query is new: the offsets in its checkpoint say it from then on. Refuses
+to know how either way works.
+
+An instance is made in the process that plans the query, and another one whose `read` travels to the workers: so
+nothing is opened before it is needed, and `read` uses nothing but options.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from ._cursor_source import CursorPartition, CursorSource, read_range
+from ._dead_letters import DeadLetters
+from ._frames import Block
+from ._link import Link
+from ._log_source import LogPartition, LogSource, read_log
+from ._offsets import BY_CURSOR, BY_LOG, Offset, OffsetError
+from ._option_reader import OptionError
+from ._options import SourceOptions
+from ._rows import RowConverter
+from ._services import Services
+from ._subscription import ensure_subscription, subscription_name
+
+__all__ = ["StreamReader"]
+
+_log = logging.getLogger("embedbroker.pipeline")
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads queues as a stream."""
+
+    def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
+        """Raises OptionError for options that only a batch has."""
+        if options.push_filters:
+            raise OptionError("option 'pushFilters' is for a batch: Spark hands filters to no stream")
+        self._options = options
+        self._schema = schema
+        self._source: CursorSource | LogSource | None = None
+        self._initial: Offset | None = None
+        self._is_available_now = False
+
+    # Called in the process that plans
+
+    def initialOffset(self) -> dict[str, object]:
+        """Where a new query begins. Asked twice, answered once."""
+        if self._initial is None:
+            query = str(uuid4())
+            subscription = subscription_name(self._options, query)
+            ensure_subscription(self._options, subscription)
+            source = self._opened(self._chosen_mode(), query, subscription)
+            self._initial = source.initial()
+        return self._initial.value
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """As the options say; where they limit both rows and bytes, `latestOffset` looks at both."""
+        if self._options.rows_per_trigger is not None:
+            return ReadMaxRows(self._options.rows_per_trigger)
+        if self._options.bytes_per_trigger is not None:
+            return ReadMaxBytes(self._options.bytes_per_trigger)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """What comes later is for the next run."""
+        self._is_available_now = True
+        if self._source is not None:
+            self._source.fix_targets()
+
+    def latestOffset(self, start: dict[str, object], limit: ReadLimit) -> dict[str, object]:
+        """The end of the next batch; everything up to `start` is acknowledged."""
+        before = Offset.parse(start)
+        rows, size = 0, 0
+        if not isinstance(limit, ReadAllAvailable):
+            rows, size = self._options.rows_per_trigger or 0, self._options.bytes_per_trigger or 0
+        return self._of(before).latest(before, rows, size).value
+
+    def partitions(self, start: dict[str, object], end: dict[str, object]) -> Sequence[InputPartition]:
+        """The parts of a batch; none where there is nothing between its ends."""
+        if start == end:
+            return []
+        last = Offset.parse(end)
+        return self._of(last).partitions(last)
+
+    def commit(self, end: dict[str, object]) -> None:
+        """Acknowledge what is in the sink."""
+        last = Offset.parse(end)
+        self._of(last).commit(last)
+
+    def stop(self) -> None:
+        """End the run. Spark kills the process more often than it calls this: nothing depends on it."""
+        if self._source is not None:
+            self._source.close()
+
+    def _of(self, offset: Offset) -> CursorSource | LogSource:
+        if self._source is None:
+            ensure_subscription(self._options, offset.subscription)
+            self._check_mode(offset)
+            self._opened(offset.mode, offset.query, offset.subscription)
+        assert self._source is not None
+        return self._source
+
+    def _opened(self, mode: str, query: str, subscription: str | None) -> CursorSource | LogSource:
+        kind = CursorSource if mode == BY_CURSOR else LogSource
+        self._source = kind(self._options, query, subscription)
+        if self._is_available_now:
+            self._source.fix_targets()
+        return self._source
+
+    def _check_mode(self, offset: Offset) -> None:
+        wanted = {"exactly-once": BY_CURSOR, "at-least-once": BY_LOG}.get(self._options.guarantee or "", offset.mode)
+        if wanted != offset.mode:
+            raise OffsetError(
+                f"the checkpoint was written by a source that reads by {offset.mode}, and guarantee="
+                f"{self._options.guarantee} reads by {wanted}: use another checkpoint"
+            )
+
+    def _chosen_mode(self) -> str:
+        options = self._options
+        if options.guarantee == "at-least-once":
+            reason = "guarantee=at-least-once"
+        elif options.selector is not None and options.queue is not None:
+            reason = "a selector reads a part of a queue, which others may share"
+        else:
+            services = Services(Link.shared(options.connection))
+            has_cursors = services.can("cursor.open")
+            services.close()
+            if has_cursors:
+                return BY_CURSOR
+            if options.guarantee is not None:
+                raise OptionError("guarantee=exactly-once: this broker has no cursors, as a real Artemis has none")
+            reason = "this broker has no cursors, as a real Artemis has none"
+        _log.warning(
+            "%s is read at least once, by way of a log at %s: %s",
+            *(options.queue or options.topic, options.log_location, reason),
+        )
+        return BY_LOG
+
+    # Called in workers
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a partition, as batches. Raises ParseError as `onParseError` says."""
+        options = self._options
+        converter = RowConverter(self._schema, form=options.format, on_parse_error=options.on_parse_error)
+        with DeadLetters(options) as dead_letters:
+            blocks: Iterator[tuple[str, Block]]
+            if isinstance(partition, CursorPartition):
+                blocks = ((partition.queue, block) for block in read_range(options, partition))
+            else:
+                assert isinstance(partition, LogPartition)
+                blocks = read_log(options, partition)
+            for queue, block in blocks:
+                rows = converter.convert(block, queue)
+                dead_letters.send(queue, block, rows.poison)
+                yield rows.batch

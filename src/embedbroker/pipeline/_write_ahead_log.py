@@ -1,0 +1,97 @@
+"""Blocks of messages in files, numbered, between a broker that has let them go and a sink that does not have them yet.
+
+Responsible for a block being there as a whole and for good before anybody is told of it. Refuses to know what is in
+blocks. The folder may be a path, or the URI of any file system that Arrow knows: each executor has to reach it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from struct import Struct
+
+from attrs import frozen
+from pyarrow import fs
+
+from ._frames import Block
+
+__all__ = ["LogFile", "WriteAheadLog", "read_log_file"]
+
+_NAME = re.compile(r"(\d{20})-(\d{10})\.block")
+_QUEUE = Struct("<I")
+
+
+@frozen
+class LogFile:
+    """One block: its number, and how many messages it has."""
+
+    number: int
+    rows: int
+    path: str
+
+
+class WriteAheadLog:
+    """The log of one query below a folder."""
+
+    def __init__(self, location: str, query: str) -> None:
+        self._files, folder = _file_system(location)
+        self._folder = f"{folder.rstrip('/')}/{query}"
+        self._files.create_dir(self._folder, recursive=True)
+
+    def files(self, after: int) -> list[LogFile]:
+        """What is there behind a number, in order."""
+        found: list[LogFile] = []
+        for info in self._files.get_file_info(fs.FileSelector(self._folder)):
+            name = _NAME.fullmatch(info.base_name)
+            if name is not None and int(name[1]) > after:
+                found.append(LogFile(int(name[1]), int(name[2]), info.path))
+        return sorted(found, key=lambda file: file.number)
+
+    def append(self, number: int, queue: str, block: Block) -> LogFile:
+        """Write a block. It is on the disk when this returns."""
+        path = f"{self._folder}/{number:020d}-{block.count:010d}.block"
+        name = queue.encode()
+        data = _QUEUE.pack(len(name)) + name + block.data
+        if isinstance(self._files, fs.LocalFileSystem):
+            _write_durably(path, data)
+        else:
+            # Object stores show a file when it is complete and kept, others are renamed into place.
+            with self._files.open_output_stream(f"{path}.new") as stream:
+                stream.write(data)
+            self._files.move(f"{path}.new", path)
+        return LogFile(number, block.count, path)
+
+    def remove_through(self, number: int) -> None:
+        """Forget what is in the sink."""
+        for file in self.files(-1):
+            if file.number <= number:
+                self._files.delete_file(file.path)
+
+
+def read_log_file(location: str, path: str) -> tuple[str, Block]:
+    """The queue and the block of a file, in any process."""
+    files, _ = _file_system(location)
+    with files.open_input_stream(path) as stream:
+        data = stream.readall()
+    end = _QUEUE.size + _QUEUE.unpack_from(data)[0]
+    return data[_QUEUE.size : end].decode(), Block(data[end:])
+
+
+def _file_system(location: str) -> tuple[fs.FileSystem, str]:
+    if "://" in location or location.startswith("file:"):
+        files, folder = fs.FileSystem.from_uri(location)
+        return files, folder
+    return fs.LocalFileSystem(), os.path.abspath(location)
+
+
+def _write_durably(path: str, data: bytes) -> None:
+    with open(f"{path}.new", "wb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.rename(f"{path}.new", path)
+    folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

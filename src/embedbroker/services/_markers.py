@@ -1,0 +1,129 @@
+"""Markers: durable numbers that are compared and set, and commit sets, which move one."""
+
+from __future__ import annotations
+
+from embedbroker.kernel import (
+    COMMIT_SET_BRANCHES_MAX,
+    MARKER_NAME_BYTES_MAX,
+    BranchMissing,
+    Kernel,
+    MarkerMoved,
+    Refused,
+    SetDone,
+)
+from embedclient.model import Xid
+
+from ._request import BAD_REQUEST, OK, Answer, Operation, Request, RequestRefused
+
+__all__ = ["OPERATIONS"]
+
+_FORMAT_MIN, _FORMAT_MAX = -(1 << 31), (1 << 31) - 1
+_XID_PART_BYTES_MAX = 64
+_XID_FIELDS = {"format", "global", "branch"}
+
+
+def _get(kernel: Kernel, request: Request) -> Answer:
+    return Answer(OK, {"value": kernel.markers.get(_name(request, "name"))})
+
+
+def _set(kernel: Kernel, request: Request) -> Answer:
+    value = request.integer("value")
+    refused = kernel.markers.set(_name(request, "name"), request.integer_or_null("expected"), value)
+    if refused is not None:
+        raise _refused(request, "name", refused)
+    return Answer(OK, {"value": value})
+
+
+def _remove(kernel: Kernel, request: Request) -> Answer:
+    return Answer(OK, {"value": kernel.markers.remove(_name(request, "name"))})
+
+
+def _list(kernel: Kernel, request: Request) -> Answer:
+    prefix = request.text("prefix", bytes_max=MARKER_NAME_BYTES_MAX, may_be_empty=True)
+    return Answer(OK, {"markers": kernel.markers.list(prefix)})
+
+
+def _commit_set(kernel: Kernel, request: Request) -> None:
+    """Answered when the set is recorded, or when what was left of a replayed one is rolled back."""
+
+    def done(result: SetDone) -> None:
+        outcome = "replayed" if result.replayed else "committed"
+        request.respond(Answer(OK, {"result": outcome, "value": result.value}))
+
+    refused = kernel.commit_sets.commit(
+        _name(request, "marker"),
+        request.integer_or_null("expected"),
+        request.integer("value"),
+        _branches(request),
+        done,
+    )
+    if refused is not None:
+        raise _refused(request, "marker", refused)
+
+
+def _name(request: Request, field: str) -> str:
+    return request.text(field, bytes_max=MARKER_NAME_BYTES_MAX)
+
+
+def _refused(request: Request, field: str, refused: MarkerMoved | BranchMissing | Refused) -> RequestRefused:
+    if isinstance(refused, MarkerMoved):
+        shown = "not there" if refused.value is None else refused.value
+        text = f"{request.operation}: marker {request.fields[field]!r} is {shown}"
+        return RequestRefused("moved", text, value=refused.value)
+    if isinstance(refused, BranchMissing):
+        status = "not-prepared" if refused.is_known else "no-such-branch"
+        return RequestRefused(status, f"{request.operation}: {refused.text}", branch=_shown(refused.xid))
+    return RequestRefused("limit", f"{request.operation}: {refused.text}")
+
+
+def _branches(request: Request) -> list[Xid]:
+    listed = request.fields["branches"]
+    if not isinstance(listed, list):
+        raise request.wrong("branches", "has to be a list", listed)
+    if len(listed) > COMMIT_SET_BRANCHES_MAX:
+        text = f"{request.operation}: {len(listed)} branches in a set, which may have {COMMIT_SET_BRANCHES_MAX}"
+        raise RequestRefused(BAD_REQUEST, text, field="branches")
+    xids = [_xid(request, f"branches[{index}]", each) for index, each in enumerate(listed)]
+    seen: set[Xid] = set()
+    for index, xid in enumerate(xids):
+        if xid in seen:
+            raise request.wrong(f"branches[{index}]", "stands there twice", listed[index])
+        seen.add(xid)
+    return xids
+
+
+def _xid(request: Request, place: str, value: object) -> Xid:
+    if not isinstance(value, dict) or value.keys() != _XID_FIELDS:
+        raise request.wrong(place, "has to be an object of format, global and branch", value)
+    number = request.integer_in(f"{place}.format", value["format"], _FORMAT_MIN, _FORMAT_MAX)
+    parts = _part(request, place, "branch", value), _part(request, place, "global", value)
+    return Xid(number, *parts)
+
+
+def _part(request: Request, place: str, name: str, value: dict[str, object]) -> bytes:
+    text = value[name]
+    try:
+        part = bytes.fromhex(text) if isinstance(text, str) else None
+    except ValueError:
+        part = None
+    if part is None or len(part) > _XID_PART_BYTES_MAX:
+        raise request.wrong(f"{place}.{name}", f"has to be hexadecimal, of {_XID_PART_BYTES_MAX} bytes at most", text)
+    return part
+
+
+def _shown(xid: Xid) -> dict[str, object]:
+    """A branch id as requests name it."""
+    return {
+        "format": xid.format_id,
+        "global": xid.global_transaction_id.hex(),
+        "branch": xid.branch_qualifier.hex(),
+    }
+
+
+OPERATIONS = (
+    Operation("marker.get", _get, required=("name",)),
+    Operation("marker.set", _set, required=("name", "expected", "value")),
+    Operation("marker.remove", _remove, required=("name",)),
+    Operation("marker.list", _list, required=("prefix",)),
+    Operation("commit-set", _commit_set, required=("marker", "expected", "value", "branches")),
+)

@@ -1,0 +1,268 @@
+"""What a stream asks of cursors, call by call as Spark makes them, and what it makes of losses: without a Spark."""
+
+from __future__ import annotations
+
+import pytest
+
+from embedbroker import ThreadedBroker
+from embedbroker.pipeline._cursor_source import CURSOR, CursorSource, DataLost, read_range
+from embedbroker.pipeline._link import Link
+from embedbroker.pipeline._offsets import Offset, Range
+from embedbroker.pipeline._options import SourceOptions
+from embedbroker.pipeline._services import ServiceRefused, Services
+from embedclient.blocking import ServerLocator
+from embedclient.errors import JMSException
+from tests.pipeline.queues import create, fill, left_in, numbered
+
+QUERY = "a-query"
+
+
+def source(broker: ThreadedBroker, query: str = QUERY, **options: str) -> CursorSource:
+    values = {"url": broker.url, **({} if "queue" in options else {"queue": "orders"}), **options}
+    return CursorSource(SourceOptions.parse(values), query, None)
+
+
+def options_of(broker: ThreadedBroker, **options: str) -> SourceOptions:
+    return SourceOptions.parse({"url": broker.url, "queue": "orders", **options})
+
+
+def bodies(broker: ThreadedBroker, found: CursorSource, end: Offset) -> list[bytes]:
+    """What the batch has that ends there, in the order of its partitions."""
+    read = [block for each in found.partitions(end) for block in read_range(options_of(broker), each)]
+    return [bytes(block.message(place).body).strip() for block in read for place in block.places()]
+
+
+def expected(*numbers: int) -> list[bytes]:
+    return [str(number).encode() for number in range(*numbers)]
+
+
+def ask(broker: ThreadedBroker, operation: str, **fields: object) -> dict[str, object]:
+    services = Services(Link.shared(options_of(broker).connection))
+    try:
+        return dict(services.ask(operation, **fields))
+    finally:
+        services.close()
+
+
+def consume(broker: ThreadedBroker, queue: str, count: int) -> None:
+    """Take messages as any consumer does."""
+    with ServerLocator(broker.url).create_session_factory() as factory, factory.create_session() as session:
+        session.start()
+        with session.create_consumer(queue) as consumer:
+            assert len(consumer.receive_encoded(count)) == count
+            consumer.acknowledge_received()
+
+
+def test_a_batch_is_read_as_often_as_wanted_and_acknowledged_with_the_next(broker: ThreadedBroker) -> None:
+    fill(broker.url, "orders", numbered("orders", range(100)))
+    stream = source(broker)
+    start = stream.initial()
+    end = stream.latest(start, 60, 0)
+    assert [bodies(broker, stream, end) for _ in range(2)] == [expected(60)] * 2
+    assert left_in(broker.url, "orders") == expected(100)
+    after = stream.latest(end, 60, 0)
+    assert bodies(broker, stream, after) == expected(60, 100)
+    assert left_in(broker.url, "orders") == expected(60, 100)
+    stream.commit(end)
+    stream.commit(end)
+    assert left_in(broker.url, "orders") == expected(60, 100)
+    assert stream.latest(after, 60, 0) is after
+    assert left_in(broker.url, "orders") == []
+
+
+def test_a_restart_reads_the_batch_again_that_was_under_way(broker: ThreadedBroker) -> None:
+    fill(broker.url, "orders", numbered("orders", range(100)))
+    first = source(broker)
+    end = first.latest(first.initial(), 60, 0)
+    # The lease of the first run is in force: it is the same query's.
+    second = source(broker)
+    assert bodies(broker, second, end) == expected(60)
+    assert bodies(broker, second, second.latest(end, 0, 0)) == expected(60, 100)
+    with pytest.raises(DataLost, match="the lease is 'a-query/"):
+        first.latest(end, 0, 0)
+
+
+def test_another_query_waits_for_the_end_of_a_lease_that_nobody_renews(broker: ThreadedBroker) -> None:
+    fill(broker.url, "orders", numbered("orders", range(3)))
+    first = source(broker, leaseMs="1000")
+    first.initial()
+    first.close()
+    other = source(broker, "another")
+    assert bodies(broker, other, other.latest(other.initial(), 0, 0)) == expected(3)
+
+
+def test_another_query_is_refused_while_the_lease_is_renewed(broker: ThreadedBroker) -> None:
+    fill(broker.url, "orders", numbered("orders", range(3)))
+    source(broker, leaseMs="1000").initial()
+    with pytest.raises(ServiceRefused, match="cursor 'spark' of queue 'orders' is 'a-query/") as refused:
+        source(broker, "another").initial()
+    assert refused.value.status == "held"
+
+
+def test_a_queue_with_consumers_is_refused(broker: ThreadedBroker) -> None:
+    create(broker.url, "orders")
+    with (
+        ServerLocator(broker.url).create_session_factory() as factory,
+        factory.create_session() as session,
+        session.create_consumer("orders"),
+        pytest.raises(ServiceRefused) as refused,
+    ):
+        source(broker).initial()
+    assert refused.value.status == "in-use"
+
+
+def test_a_range_is_split_into_partitions(broker: ThreadedBroker) -> None:
+    fill(broker.url, "orders", numbered("orders", range(1_000)))
+    stream = source(broker, minPartitions="4")
+    end = stream.latest(stream.initial(), 0, 0)
+    parts = stream.partitions(end)
+    assert [part.rows for part in parts] == [250] * 4
+    assert bodies(broker, stream, end) == expected(1_000)
+
+
+def test_queues_are_found_by_a_pattern_also_later(broker: ThreadedBroker) -> None:
+    for queue in ("orders.a", "orders.b", "other"):
+        fill(broker.url, queue, numbered(queue, range(5)))
+    stream = source(broker, queue="orders.*")
+    start = stream.initial()
+    assert sorted(start.ranges) == ["orders.a", "orders.b"]
+    end = stream.latest(start, 0, 0)
+    assert sorted((part.queue, part.rows) for part in stream.partitions(end)) == [("orders.a", 5), ("orders.b", 5)]
+    fill(broker.url, "orders.c", numbered("orders.c", range(7)))
+    after = stream.latest(end, 0, 0)
+    assert [(part.queue, part.rows) for part in stream.partitions(after)] == [("orders.c", 7)]
+    assert left_in(broker.url, "orders.a") == []
+
+
+def test_a_limit_is_shared_by_queues_and_none_waits_for_ever(broker: ThreadedBroker) -> None:
+    for queue in ("orders.a", "orders.b", "orders.c"):
+        fill(broker.url, queue, numbered(queue, range(10)))
+    stream = source(broker, queue="orders.*")
+    offset = stream.initial()
+    sizes: list[int] = []
+    read: dict[str, int] = {}
+    while (end := stream.latest(offset, 2, 0)) is not offset:
+        sizes.append(sum(each.rows for each in end.ranges.values()))
+        for queue, each in end.ranges.items():
+            read[queue] = read.get(queue, 0) + each.rows
+        offset = end
+    assert read == {"orders.a": 10, "orders.b": 10, "orders.c": 10}
+    assert max(sizes) <= 2
+
+
+def test_bytes_are_a_limit_of_which_one_message_is_always_taken(broker: ThreadedBroker) -> None:
+    fill(broker.url, "orders", numbered("orders", range(4), size=1_000))
+    stream = source(broker)
+    first = stream.latest(stream.initial(), 0, 10)
+    second = stream.latest(first, 0, 2_500)
+    assert [first.ranges["orders"].rows, second.ranges["orders"].rows] == [1, 2]
+
+
+def test_what_comes_after_the_beginning_of_a_run_is_for_the_next(broker: ThreadedBroker) -> None:
+    fill(broker.url, "orders", numbered("orders", range(10)))
+    stream = source(broker)
+    start = stream.initial()
+    stream.fix_targets()
+    fill(broker.url, "orders", numbered("orders", range(10, 15)))
+    end = stream.latest(start, 0, 0)
+    assert bodies(broker, stream, end) == expected(10)
+    assert stream.latest(end, 0, 0) is end
+    again = source(broker)
+    assert bodies(broker, again, again.latest(end, 0, 0)) == expected(10, 15)
+
+
+@pytest.mark.parametrize(("starting", "first"), [("earliest", 0), ("latest", 5)])
+def test_a_new_query_begins_where_it_is_told(broker: ThreadedBroker, starting: str, first: int) -> None:
+    fill(broker.url, "orders", numbered("orders", range(5)))
+    stream = source(broker, startingOffsets=starting)
+    start = stream.initial()
+    fill(broker.url, "orders", numbered("orders", range(5, 8)))
+    assert bodies(broker, stream, stream.latest(start, 0, 0)) == expected(first, 8)
+
+
+def test_a_new_query_begins_at_a_position(broker: ThreadedBroker) -> None:
+    fill(broker.url, "orders", numbered("orders", range(5)))
+    reader = source(broker)
+    parts = reader.partitions(reader.latest(reader.initial(), 0, 0))
+    (block,) = read_range(options_of(broker), parts[0])
+    third = block.places()[2].position
+    ask(broker, "cursor.remove", queue="orders", cursor=CURSOR, owner=reader._owner)
+    stream = source(broker, startingOffsets=f'{{"orders": {third}}}')
+    assert bodies(broker, stream, stream.latest(stream.initial(), 0, 0)) == expected(3, 5)
+
+
+def expire(broker: ThreadedBroker, stream: CursorSource) -> None:
+    """The lease is over at once, as if nobody had renewed it: it is given back in its owner's name."""
+    ask(broker, "cursor.release", queue="orders", cursor=CURSOR, owner=stream._owner)
+
+
+def test_messages_that_others_took_after_the_lease_are_lost_and_said_so(broker: ThreadedBroker) -> None:
+    fill(broker.url, "orders", numbered("orders", range(10)))
+    stream = source(broker)
+    end = stream.latest(stream.initial(), 6, 0)
+    expire(broker, stream)
+    consume(broker, "orders", 4)
+    with pytest.raises(DataLost, match=r"queue 'orders': .*failOnDataLoss=false goes on"):
+        source(broker).partitions(end)
+    tolerant = source(broker, failOnDataLoss="false")
+    assert bodies(broker, tolerant, end) == expected(4, 6)
+    assert bodies(broker, tolerant, tolerant.latest(end, 0, 0)) == expected(6, 10)
+
+
+def test_a_lease_that_was_lost_ends_the_query_or_is_taken_again(broker: ThreadedBroker) -> None:
+    fill(broker.url, "orders", numbered("orders", range(10)))
+    stream, tolerant = source(broker), source(broker, failOnDataLoss="false")
+    end = stream.latest(stream.initial(), 6, 0)
+    expire(broker, stream)
+    with pytest.raises(DataLost, match="the lease was given back"):
+        stream.latest(end, 0, 0)
+    tolerant._positions.update(stream._positions)
+    assert bodies(broker, tolerant, tolerant.latest(end, 0, 0)) == expected(6, 10)
+
+
+def test_a_deleted_queue_is_a_loss(broker: ThreadedBroker) -> None:
+    for queue in ("orders.a", "orders.b"):
+        fill(broker.url, queue, numbered(queue, range(2)))
+    stream = source(broker, queue="orders.*")
+    end = stream.latest(stream.initial(), 0, 0)
+    ask(broker, "cursor.release", queue="orders.a", cursor=CURSOR, owner=stream._owner)
+    with ServerLocator(broker.url).create_session_factory() as factory, factory.create_session() as session:
+        session.delete_queue("orders.a")
+    with pytest.raises(DataLost, match=r"queue 'orders.a': the queue was deleted"):
+        stream.latest(end, 0, 0)
+
+
+def test_a_checkpoint_that_is_behind_what_was_acknowledged_is_a_loss(broker: ThreadedBroker) -> None:
+    fill(broker.url, "orders", numbered("orders", range(10)))
+    stream = source(broker)
+    start = stream.initial()
+    end = stream.latest(start, 5, 0)
+    stream.latest(end, 5, 0)
+    with pytest.raises(DataLost, match="messages were acknowledged up to"):
+        source(broker).latest(start, 0, 0)
+
+
+def test_a_task_of_a_batch_that_is_over_reads_nothing(broker: ThreadedBroker) -> None:
+    fill(broker.url, "orders", numbered("orders", range(10)))
+    stream = source(broker)
+    end = stream.latest(stream.initial(), 5, 0)
+    (old,) = stream.partitions(end)
+    stream.latest(end, 5, 0)
+    with pytest.raises(ServiceRefused) as refused:
+        list(read_range(options_of(broker), old))
+    assert refused.value.status == "not-pinned"
+
+
+def test_consumers_are_kept_out_while_the_query_runs(broker: ThreadedBroker) -> None:
+    fill(broker.url, "orders", numbered("orders", range(3)))
+    stream = source(broker)
+    stream.latest(stream.initial(), 0, 0)
+    with pytest.raises(JMSException, match="is read by cursor 'spark'"):
+        consume(broker, "orders", 1)
+
+
+def test_offsets_are_equal_as_texts_when_they_are_equal() -> None:
+    one = Offset("cursor", "q", None, {"b": Range(1, 2, 1), "a": Range(3, 4, 1)})
+    other = Offset("cursor", "q", None, {"a": Range(3, 4, 1), "b": Range(1, 2, 1)})
+    assert repr(one.value) == repr(other.value)
+    assert Offset.parse(one.value) == one

@@ -1,0 +1,276 @@
+"""`spark.readStream` exactly once: rows and the broker's content, compared one by one."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from embedbroker import (
+    BrokerConfig,
+    ClusterConnection,
+    EmbeddedBroker,
+    Role,
+    SharedStoreBackup,
+    SharedStorePrimary,
+    ThreadedBroker,
+)
+from embedbroker.pipeline import remove_subscription
+from embedclient.blocking import ServerLocator
+from embedclient.errors import IllegalStateException
+from tests.pipeline.queues import create, fill, left_in, numbered, text_message
+from tests.pipeline.streams import Query, end_lease
+
+
+@pytest.fixture
+def query(spark: SparkSession, broker: ThreadedBroker, tmp_path: Path) -> Query:
+    return Query(spark, broker.url, tmp_path / "query", {"queue": "orders"})
+
+
+def expected(*numbers: int) -> list[bytes]:
+    return [str(number).encode() for number in range(*numbers)]
+
+
+def run_batches(query: Query, write: Callable[[DataFrame, int], None]) -> None:
+    """Read what is there now with `foreachBatch`, and end."""
+    writer = query.frame().writeStream.foreachBatch(write)
+    running = writer.option("checkpointLocation", str(query.folder / "checkpoint")).trigger(availableNow=True).start()
+    try:
+        running.awaitTermination()
+    finally:
+        running.stop()
+
+
+def test_each_message_becomes_one_row_and_a_restart_goes_on(query: Query, broker: ThreadedBroker) -> None:
+    fill(broker.url, "orders", numbered("orders", range(3_000)))
+    query.run()
+    assert query.bodies() == expected(3_000)
+    fill(broker.url, "orders", numbered("orders", range(3_000, 3_010)))
+    query.run()
+    assert query.bodies() == expected(3_010)
+    # A run ends by looking for more, and thereby says that all of it is in the sink.
+    assert left_in(broker.url, "orders") == []
+
+
+def test_batches_partitions_and_queues(query: Query, broker: ThreadedBroker) -> None:
+    for queue in ("orders.a", "orders.b"):
+        fill(broker.url, queue, numbered(queue, range(100)))
+    query.options.update({"queue": "orders.*", "maxRowsPerTrigger": "60", "minPartitions": "4"})
+    partitions: list[int] = []
+
+    def write(batch: DataFrame, number: int) -> None:
+        partitions.append(batch.rdd.getNumPartitions())
+        batch.write.mode("append").parquet(str(query.folder / "rows"))
+
+    run_batches(query, write)
+    assert partitions == [4, 4, 4, 4]
+    rows = query.rows()
+    for queue in ("orders.a", "orders.b"):
+        assert [body for name, _, body in rows if name == queue] == expected(100)
+        assert left_in(broker.url, queue) == []
+
+
+def fail_once(flag: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """A task that dies behind its first rows, the first time."""
+    for batch in batches:
+        yield batch
+        if not Path(flag).exists():
+            Path(flag).touch()
+            raise RuntimeError("this task fails once")
+
+
+def test_a_task_that_is_retried_reads_the_same_rows(query: Query, broker: ThreadedBroker, tmp_path: Path) -> None:
+    fill(broker.url, "orders", numbered("orders", range(500)))
+    flag = tmp_path / "flag"
+    seen: list[list[bytes]] = []
+
+    def write(batch: DataFrame, number: int) -> None:
+        failing = batch.mapInArrow(partial(fail_once, str(flag)), batch.schema)
+        seen.append([bytes(row["body"]) for row in failing.orderBy("position").collect()])
+
+    run_batches(query, write)
+    assert flag.exists()
+    assert seen == [expected(500)]
+    assert left_in(broker.url, "orders") == []
+
+
+def test_two_actions_of_a_batch_read_the_same_rows(query: Query, broker: ThreadedBroker) -> None:
+    fill(broker.url, "orders", numbered("orders", range(100)))
+    query.options["maxRowsPerTrigger"] = "70"
+    seen: list[tuple[list[bytes], list[bytes]]] = []
+
+    def write(batch: DataFrame, number: int) -> None:
+        def look() -> list[bytes]:
+            return [bytes(row["body"]) for row in batch.orderBy("position").collect()]
+
+        first = look()
+        # What comes meanwhile is for another batch.
+        fill(broker.url, "orders", numbered("orders", [1_000 + number]))
+        seen.append((first, look()))
+
+    run_batches(query, write)
+    assert seen == [(expected(70), expected(70)), (expected(70, 100), expected(70, 100))]
+    assert left_in(broker.url, "orders") == [b"1000", b"1001"]
+
+
+def test_a_batch_that_failed_has_the_same_rows_after_a_restart(query: Query, broker: ThreadedBroker) -> None:
+    fill(broker.url, "orders", numbered("orders", range(100)))
+    seen: list[list[bytes]] = []
+
+    def write(batch: DataFrame, number: int) -> None:
+        seen.append([bytes(row["body"]) for row in batch.orderBy("position").collect()])
+        if len(seen) == 1:
+            raise RuntimeError("the sink fails once")
+
+    with pytest.raises(Exception, match="the sink fails once"):
+        run_batches(query, write)
+    fill(broker.url, "orders", numbered("orders", range(100, 103)))
+    run_batches(query, write)
+    assert seen == [expected(100), expected(100), expected(100, 103)]
+
+
+def test_messages_that_were_taken_in_the_middle_fail_the_query(query: Query, broker: ThreadedBroker) -> None:
+    fill(broker.url, "orders", numbered("orders", range(10)))
+
+    def fail(batch: DataFrame, number: int) -> None:
+        raise RuntimeError("the sink fails")
+
+    with pytest.raises(Exception, match="the sink fails"):
+        run_batches(query, fail)
+    end_lease(broker.url, "orders")
+    with ServerLocator(broker.url).create_session_factory() as factory, factory.create_session() as session:
+        session.start()
+        with session.create_consumer("orders") as consumer:
+            assert len(consumer.receive_encoded(4)) == 4
+            consumer.acknowledge_received()
+    with pytest.raises(Exception, match=r"queue 'orders': .*; failOnDataLoss=false goes on with what is there"):
+        query.run()
+    query.options["failOnDataLoss"] = "false"
+    query.run()
+    assert query.bodies() == expected(4, 10)
+
+
+POISON = ['{"id": 1}', "poison", '{"id": 3}']
+JSON = {"format": "json", "jsonSchema": "struct<id: bigint>", "columns": "position,value"}
+
+
+def values(query: Query) -> list[int | None]:
+    rows = query.spark.read.parquet(str(query.folder / "rows")).orderBy("position").collect()
+    return [None if row["value"] is None else row["value"]["id"] for row in rows]
+
+
+def test_a_poison_message_fails_the_query_and_stays(query: Query, broker: ThreadedBroker) -> None:
+    fill(broker.url, "orders", [text_message("orders", text) for text in POISON])
+    query.options.update(JSON)
+    with pytest.raises(Exception, match=r"of queue 'orders' .*the body is not JSON"):
+        query.run()
+    assert len(left_in(broker.url, "orders")) == 3
+    query.options["onParseError"] = "null"
+    query.run()
+    assert values(query) == [1, None, 3]
+
+
+def test_a_poison_message_becomes_one_dead_letter(query: Query, broker: ThreadedBroker) -> None:
+    fill(broker.url, "orders", [text_message("orders", text) for text in POISON])
+    create(broker.url, "poisoned")
+    query.options.update({**JSON, "onParseError": "dead-letter", "deadLetterAddress": "poisoned"})
+
+    def write(batch: DataFrame, number: int) -> None:
+        # Each action reads, and finds the poison again.
+        assert batch.count() == 2
+        batch.write.mode("append").parquet(str(query.folder / "rows"))
+
+    run_batches(query, write)
+    assert values(query) == [1, 3]
+    assert left_in(broker.url, "orders") == []
+    (letter,) = query.spark.read.format("embedbroker").options(url=broker.url, queue="poisoned").load().collect()
+    assert letter["bodyText"] == "poison"
+    properties = letter["properties"]
+    assert (properties["_AMQ_ORIG_QUEUE"], properties["_AMQ_ORIG_ADDRESS"]) == ("orders", "orders")
+    assert properties["embedbroker_reason"].startswith("the body is not JSON")
+
+
+def test_a_topic_is_read_through_a_subscription_that_can_be_removed(query: Query, broker: ThreadedBroker) -> None:
+    del query.options["queue"]
+    query.options.update({"topic": "news", "selector": "kind = 'good'"})
+    query.run()
+    messages = [text_message("news", str(number), kind="good" if number % 2 else "bad") for number in range(10)]
+    fill(broker.url, "news", messages, multicast=True)
+    query.run()
+    assert query.bodies() == [b"1", b"3", b"5", b"7", b"9"]
+    ((subscription, _, _), *_) = query.rows()
+    assert subscription.startswith("news.spark-")
+    checkpoint = query.folder / "checkpoint" / "offsets" / "0"
+    assert json.loads(checkpoint.read_text().splitlines()[2])["subscription"] == subscription
+
+
+def test_a_named_subscription_is_removed(query: Query, broker: ThreadedBroker) -> None:
+    del query.options["queue"]
+    query.options.update({"topic": "news", "subscription": "readers"})
+    query.run()
+    with pytest.raises(IllegalStateException, match="is read by cursor 'spark'"):
+        remove_subscription(broker.url, "readers")
+    end_lease(broker.url, "readers")
+    assert remove_subscription(broker.url, "readers")
+    assert not remove_subscription(broker.url, "readers")
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [each.getsockname()[1] for each in sockets]
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[tuple[ThreadedBroker, ThreadedBroker]]:
+    """A primary and a backup over one store, which know of each other."""
+    ports = dict(zip(("primary", "backup"), free_ports(2), strict=True))
+    policies = {"primary": SharedStorePrimary(), "backup": SharedStoreBackup()}
+    brokers = [
+        EmbeddedBroker.in_thread(
+            BrokerConfig(
+                name=name,
+                port=ports[name],
+                data_directory=str(tmp_path / "store"),
+                ha_policy=policies[name],
+                connectors={each: f"tcp://127.0.0.1:{port}" for each, port in ports.items()},
+                cluster_connection=ClusterConnection(
+                    connector=name, static_connectors=tuple(each for each in ports if each != name)
+                ),
+            )
+        )
+        for name in ports
+    ]
+    with brokers[0], brokers[1]:
+        yield brokers[0], brokers[1]
+
+
+def test_a_failover_in_the_middle_loses_and_doubles_nothing(
+    spark: SparkSession, pair: tuple[ThreadedBroker, ThreadedBroker], tmp_path: Path
+) -> None:
+    primary, backup = pair
+    backup.wait_for_role(Role.BACKUP, timeout=20)
+    fill(primary.url, "orders", numbered("orders", range(300)))
+    both = f"({primary.url},tcp://127.0.0.1:{backup.config.port})"
+    query = Query(spark, both, tmp_path / "query", {"queue": "orders", "maxRowsPerTrigger": "100"})
+    batches: list[int] = []
+
+    def write(batch: DataFrame, number: int) -> None:
+        if not batches:
+            primary.crash()
+        batches.append(number)
+        batch.write.mode("overwrite").parquet(str(query.folder / "rows" / f"batch={number}"))
+
+    run_batches(query, write)
+    assert backup.role is Role.LIVE
+    assert batches == [0, 1, 2]
+    assert query.bodies() == expected(300)
+    assert left_in(backup.url, "orders") == []
