@@ -61,16 +61,16 @@ def transaction(connection: Connection, queue: str, sent: int, taken: int, *, co
         session.commit() if commit else session.rollback()
 
 
-def prepared(url: str, queue: str, count: int) -> None:
+def prepared(url: str, queue: str, count: int, *, branch: Xid = BRANCH) -> None:
     """A branch that is left in doubt."""
     with XAConnectionFactory(url).create_xa_connection() as connection, connection.create_xa_session() as session:
         resource = session.xa_resource
-        resource.start(BRANCH)
+        resource.start(branch)
         with session.create_producer(queue) as target:
             for _ in range(count):
                 target.send("in doubt")
-        resource.end(BRANCH)
-        resource.prepare(BRANCH)
+        resource.end(branch)
+        resource.prepare(branch)
 
 
 def crash_image(directory: Path, copy: Path) -> Path:

@@ -11,9 +11,13 @@ from pyspark.sql import Row, SparkSession
 
 from embedbroker.kernel import QueueDefinition
 from embedbroker.pipeline import Audit, audit, write_audit
+from embedbroker.pipeline._link import Link
+from embedbroker.pipeline._options import ConnectionOptions
+from embedbroker.pipeline._services import Services
 from embedbroker.runtime._disk import FileDisk
 from embedbroker.storage import Journal, JournalSettings
 from embedclient.blocking import ServerLocator
+from embedclient.model import Xid
 from tests.embedbroker.storage.journal_model import NOW, StoredMessage
 from tests.embedbroker.storage.test_real_disk import drive
 from tests.pipeline.journals import crash_image, prepared, running, send, take, transaction
@@ -192,3 +196,27 @@ def test_places_without_a_journal_are_refused(spark: SparkSession, tmp_path: Pat
     (tmp_path / "text").write_text("no archive")
     with pytest.raises(ValueError, match="neither a directory nor an archive"):
         audit(spark, [tmp_path / "text"])
+
+
+def test_branches_that_were_committed_as_a_set_are_committed(spark: SparkSession, tmp_path: Path) -> None:
+    """Sent in two branches, one of them in an older segment; a third branch stays in doubt."""
+    branches = [Xid(7, b"batch", bytes([number])) for number in range(3)]
+    with running(tmp_path, segment_size_bytes=128 * 1024) as (broker, connection):
+        prepared(broker.url, "orders", 8, branch=branches[0])
+        send(connection, "prices", 200)
+        prepared(broker.url, "orders", 5, branch=branches[1])
+        prepared(broker.url, "orders", 2, branch=branches[2])
+        link = Link(ConnectionOptions(broker.url))
+        services = Services(link)
+        named = [
+            {"format": 7, "global": xid.global_transaction_id.hex(), "branch": xid.branch_qualifier.hex()}
+            for xid in branches[:2]
+        ]
+        assert services.ask("commit-set", marker="m", expected=None, value=1, branches=named)["result"] == "committed"
+        services.close()
+        link.close()
+    result = audit(spark, [tmp_path])
+    assert counts(result)["orders"] == (13, 0, 13, 0, 0, 0, 0)
+    [branch] = result.transactions.collect()
+    assert (branch["state"], branch["sent"]) == ("in doubt", 2)
+    result.close()
