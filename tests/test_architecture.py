@@ -55,7 +55,7 @@ ALLOWED = {
     "b.pytest_plugin": (
         "b.runtime b.testing b.ledger b.config b.kernel b.node b.storage b.locks b c c.errors c.model c.transport"
     ),
-    "b.cli":           "b b.configfile b.ledger b.storage b.runtime c c.errors c.blocking",
+    "b.cli":           "b b.configfile b.ledger b.storage b.runtime b.pipeline c c.errors c.blocking",
     "b.console":       "b b.configfile b.ledger b.storage c c.errors c.blocking",
     "b.pipeline":      "b.storage b.ledger c.blocking c.errors c.model c.wire",
 }
@@ -82,9 +82,9 @@ THIRD_PARTY = {
     "b.configfile": {"attrs", "xmltodict"},
     "b.security": {"attrs", "cryptography"},
     "b.pytest_plugin": {"attrs", "trio", "pytest", "outcome"},
-    "b.cli": {"attrs", "trio", "click", "rich"},
+    "b.cli": {"attrs", "trio", "click", "rich", "pyspark"},
     "b.console": {"attrs", "trio", "starlette", "hypercorn"},
-    "b.pipeline": {"attrs", "pyspark", "pyarrow"},
+    "b.pipeline": {"attrs", "pyspark", "pyarrow", "numpy"},
 }
 # fmt: on
 

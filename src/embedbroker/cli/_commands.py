@@ -25,6 +25,7 @@ _HOMES = {
     "receive": ("._receive", "receive"),
     "browse": ("._receive", "browse"),
     "journal": ("._journal", "journal"),
+    "pipeline": ("._pipeline", "pipeline"),
 }
 
 # What the disk behind stdout, or behind a temporary directory, may say.

@@ -11,17 +11,57 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ._audit import Audit, AuditFinding, JournalMoved, audit
+    from ._audit_page import write_audit
     from ._data_source import EmbedbrokerDataSource
     from ._java import java_home
+    from ._journal_frames import JournalFrames, journal_frames, producer_order
+    from ._reconcile import Site, reconcile, write_plan
+    from ._repair import RepairStep, repair
     from ._subscription import remove_subscription
+    from ._transfer import export_queues, import_queues
 
-__all__ = ["EmbedbrokerDataSource", "java_home", "remove_subscription"]
+__all__ = [
+    "Audit",
+    "AuditFinding",
+    "EmbedbrokerDataSource",
+    "JournalFrames",
+    "JournalMoved",
+    "RepairStep",
+    "Site",
+    "audit",
+    "export_queues",
+    "import_queues",
+    "java_home",
+    "journal_frames",
+    "producer_order",
+    "reconcile",
+    "remove_subscription",
+    "repair",
+    "write_audit",
+    "write_plan",
+]
 
 # Loaded on first use: Spark imports this package in every process that looks for data sources.
 _HOMES = {
+    "Audit": "._audit",
+    "AuditFinding": "._audit",
     "EmbedbrokerDataSource": "._data_source",
+    "JournalFrames": "._journal_frames",
+    "JournalMoved": "._audit",
+    "RepairStep": "._repair",
+    "Site": "._reconcile",
+    "audit": "._audit",
+    "export_queues": "._transfer",
+    "import_queues": "._transfer",
     "java_home": "._java",
+    "journal_frames": "._journal_frames",
+    "producer_order": "._journal_frames",
+    "reconcile": "._reconcile",
     "remove_subscription": "._subscription",
+    "repair": "._repair",
+    "write_audit": "._audit_page",
+    "write_plan": "._reconcile",
 }
 
 

@@ -36,15 +36,24 @@ if TYPE_CHECKING:
     from ._journal import Journal
     from ._journal_state import JournalState
     from ._lane import StepLane
-    from ._record_codec import RecordKind
+    from ._record_codec import RecordKind, decode_address, decode_commit_set, decode_outcome, decode_queue
+    from ._record_stretches import (
+        RECORD_FIELDS,
+        RecordStretch,
+        ReferenceFields,
+        SegmentReading,
+        read_header,
+        read_records,
+    )
     from ._recovered import RecoveredMessage, RecoveredState, RecoveredTransaction
     from ._repair import RepairReport, repair_journal
     from ._salvage import Finding
-    from ._segments import UNFINISHED_COPY, holds_journal
+    from ._segments import UNFINISHED_COPY, SegmentHeader, holds_journal, segment_range
     from ._settings import JournalSettings
     from ._steps import Steps
 
 __all__ = [
+    "RECORD_FIELDS",
     "SECTOR_BYTES",
     "UNFINISHED_COPY",
     "Allocate",
@@ -65,12 +74,16 @@ __all__ = [
     "Read",
     "RecordKind",
     "RecordRow",
+    "RecordStretch",
     "RecoveredMessage",
     "RecoveredState",
     "RecoveredTransaction",
+    "ReferenceFields",
     "Remove",
     "Rename",
     "RepairReport",
+    "SegmentHeader",
+    "SegmentReading",
     "SegmentReport",
     "Stat",
     "StepLane",
@@ -82,12 +95,19 @@ __all__ = [
     "Zero",
     "belongs",
     "copied_bytes",
+    "decode_address",
+    "decode_commit_set",
+    "decode_outcome",
+    "decode_queue",
     "holds_journal",
     "inspect_journal",
     "is_history",
     "journal_rows",
     "loop_latency_s",
+    "read_header",
+    "read_records",
     "repair_journal",
+    "segment_range",
     "survey",
 ]
 
@@ -97,13 +117,14 @@ _MODULES = {
     "_inspection": "JournalReport RecordRow SegmentReport inspect_journal journal_rows",
     "_journal": "Journal",
     "_journal_state": "JournalState",
-    "_record_codec": "RecordKind",
+    "_record_codec": "RecordKind decode_address decode_commit_set decode_outcome decode_queue",
+    "_record_stretches": "RECORD_FIELDS RecordStretch ReferenceFields SegmentReading read_header read_records",
     "_recovered": "RecoveredMessage RecoveredState RecoveredTransaction",
     "_repair": "RepairReport repair_journal",
     "_salvage": "Finding",
     "_file_set": "Holdings belongs copied_bytes is_history survey",
     "_lane": "StepLane",
-    "_segments": "UNFINISHED_COPY holds_journal",
+    "_segments": "UNFINISHED_COPY SegmentHeader holds_journal segment_range",
     "_settings": "JournalSettings",
     "_steps": "Steps",
 }

@@ -39,6 +39,7 @@ class Salvage:
     identity: int | None = None
     sealed: bool = False
     number: int = 0
+    slice_bytes: int = _SLICE_BYTES
 
     def run(self) -> Steps[None]:
         """Walk over all segments, oldest first."""
@@ -80,7 +81,7 @@ class Salvage:
         walk = self._begin(segment, FIRST_BATCH_OFFSET, 1 if segment.compacted else None)
         while True:
             offset = walk.offset
-            data = yield from read(segment.name, offset, max(_SLICE_BYTES, walk.wanted))
+            data = yield from read(segment.name, offset, max(self.slice_bytes, walk.wanted))
             for batch in walk.feed(data, offset, at_end=offset + len(data) >= segment.size):
                 self._note_gap(segment, batch)
                 self.batches[segment.name] = self.batches.get(segment.name, 0) + 1

@@ -123,6 +123,11 @@ class SegmentHeader:
     made_at_ms: int
     flags: int
 
+    @property
+    def compacted(self) -> bool:
+        """Whether compaction wrote it: what it left out was of no use to a broker any more."""
+        return bool(self.flags & SegmentFlags.COMPACTED)
+
 
 def encode_header(header: SegmentHeader) -> bytes:
     """Everything in front of the first batch."""

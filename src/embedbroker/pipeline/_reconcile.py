@@ -1,0 +1,258 @@
+"""Comparing two sites, message by message: what one of them lacks, has besides, has otherwise, or acknowledged alone.
+
+A site is a broker, whose queues are browsed, or journals. Messages are found again by the id that the sender gave
+(JMSMessageID), else by their duplicate id, else by their content, since every broker numbers them in its own way;
+whether two are the same is said by a digest of what the sender wrote. Responsible for the comparison and for the plan
+that makes the second site like the first. Refuses to carry it out: `_repair` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from os import PathLike, fspath
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from attrs import frozen
+from pyspark.sql import functions as F
+
+from embedbroker.storage import RecordKind
+from embedclient.model import RoutingType
+from embedclient.wire.core import CoreMessage
+
+from ._audit import JournalMoved, furthest, queue_names, transaction_ends
+from ._journal_files import JournalSource, journal_sources
+from ._journal_records import CUT, END, content_digest, message_key
+from ._journals import Selection, each_of, rows_of, spark_schema
+from ._link import Link
+from ._options import ConnectionOptions, SourceOptions
+from ._queues import matching_queues
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["PLAN_COLUMNS", "Site", "reconcile", "write_plan"]
+
+Place = str | PathLike[str]
+PLAN_COLUMNS = ("action", "queue", "address", "routing", "key", "digest", "messages", "raw")
+_SITE_TYPES = {
+    "queue": pa.string(),
+    "address": pa.string(),
+    "routing": pa.int32(),
+    "key": pa.string(),
+    "digest": pa.binary(),
+    "acknowledged": pa.bool_(),
+    "raw": pa.binary(),
+}
+_READ = ("journal", "source", "generation", "batch", "offset", "kind", "queue_id", "message_id", "transaction_id",
+         "text", "key", "digest")  # fmt: skip
+_KINDS = frozenset(RecordKind) - {RecordKind.DUPLICATE_ID, RecordKind.UPDATE_DELIVERY_COUNT, RecordKind.RESERVE_IDS}
+_ADD, _ACKNOWLEDGE = int(RecordKind.ADD_MESSAGE), int(RecordKind.ACKNOWLEDGE)
+_ROWS_PER_READ, _BYTES_PER_READ, _LISTINGS = 10_000, 4 << 20, 8
+# What makes the second site like the first.
+_ACTIONS = {"missing": ("resend",), "extra": ("remove",), "different": ("remove", "resend"),
+            "acknowledged at the first only": ("remove",)}  # fmt: skip
+
+
+@frozen
+class Site:
+    """A broker (``url``, and the queues to look at; none: all that it lists), or the ``places`` of journals."""
+
+    places: tuple[Place, ...] = ()
+    url: str | None = None
+    user: str | None = None
+    password: str | None = None
+    queues: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls, *places: Place, queues: Sequence[str] = (), user: str | None = None, password: str | None = None
+    ) -> Site:
+        """A URL, or places of journals. Raises ValueError for a mixture."""
+        urls = [place for place in [fspath(each) for each in places] if "://" in place]
+        if urls and len(places) > 1:
+            raise ValueError(
+                f"a site is one URL or places of journals, not {', '.join([str(each) for each in places])}"
+            )
+        if urls:
+            return cls(url=urls[0], user=user, password=password, queues=tuple(queues))
+        return cls(places=tuple(places), queues=tuple(queues))
+
+
+def reconcile(spark: SparkSession, first: Site, second: Site) -> DataFrame:
+    """What the two sites do not have in common: a row per queue and message, with its ``verdict``.
+
+    ``missing``: the second lacks it; ``extra``: the second has it besides; ``different``: it has another content there;
+    ``acknowledged at the first only`` and ``acknowledged at the second only``: it is still present at the other
+    (journals know that while the message's own record is there, brokers do not). ``messages`` is by how many they
+    differ.
+
+    Raises:
+        FileNotFoundError: there is no journal.
+        OptionError: a broker does not list its queues, and none were named.
+        JournalMoved: a broker compacted its journal while it was read, again and again.
+    """
+    kept: list[DataFrame] = []
+    sides = [_sums(_site(spark, site, kept), suffix) for site, suffix in ((first, "first"), (second, "second"))]
+    both = (
+        sides[0]
+        .join(sides[1], ["queue", "key"], "full")
+        .fillna(0, ["present_first", "present_second", "acknowledged_first", "acknowledged_second"])
+    )
+    more, less = F.col("present_first") > F.col("present_second"), F.col("present_first") < F.col("present_second")
+    verdict = (
+        F.when(more & (F.col("acknowledged_second") > F.col("acknowledged_first")), "acknowledged at the second only")
+        .when(more, "missing")
+        .when(less & (F.col("acknowledged_first") > F.col("acknowledged_second")), "acknowledged at the first only")
+        .when(less, "extra")
+        .when((F.col("present_first") > 0) & (F.col("digest_first") != F.col("digest_second")), "different")
+    )
+    differences = (
+        both.withColumn("verdict", verdict)
+        .where("verdict is not null")
+        .select(
+            "queue",
+            "key",
+            "verdict",
+            F.greatest(F.lit(1), F.abs(F.col("present_first") - F.col("present_second"))).alias("messages"),
+            "digest_first",
+            "digest_second",
+            F.coalesce("address_first", "address_second").alias("address"),
+            F.coalesce("routing_first", "routing_second").alias("routing"),
+        )
+        .persist()
+    )
+    differences.count()  # now: the sites change
+    for frame in kept:
+        frame.unpersist()
+    return differences
+
+
+def write_plan(spark: SparkSession, differences: DataFrame, first: Site, directory: str | PathLike[str]) -> DataFrame:
+    """Write the repair of the second site as Parquet, with the messages that it lacks; the plan as a DataFrame.
+
+    Messages that only the second site acknowledged ask for nothing there.
+
+    Raises:
+        AnalysisException: the directory is there already.
+    """
+    actions = F.create_map(*[F.lit(each) for name, done in _ACTIONS.items() for each in (name, " ".join(done))])
+    wanted = differences.withColumn("action", F.explode(F.split(actions[F.col("verdict")], " ")))
+    digest = F.when(F.col("action") == "resend", F.col("digest_first")).otherwise(F.col("digest_second"))
+    wanted = wanted.withColumn("digest", digest)
+    resent = wanted.where("action = 'resend'").select("queue", "key")
+    kept: list[DataFrame] = []
+    raw = (
+        _site(spark, first, kept, with_raw=True)
+        .where("not acknowledged")
+        .join(resent, ["queue", "key"], "left_semi")
+        .groupBy("queue", "key")
+        .agg(F.first("raw").alias("content"))
+    )
+    plan = wanted.join(raw, ["queue", "key"], "left").withColumn(
+        "raw", F.when(F.col("action") == "resend", F.col("content"))
+    )
+    plan.select(*PLAN_COLUMNS).orderBy("queue", "key", "action").write.parquet(str(directory))
+    for frame in kept:
+        frame.unpersist()
+    return spark.read.parquet(str(directory))
+
+
+def _sums(site: DataFrame, suffix: str) -> DataFrame:
+    present = ~F.col("acknowledged")
+    return site.groupBy("queue", "key").agg(
+        F.sum(present.cast("long")).alias(f"present_{suffix}"),
+        F.sum(F.col("acknowledged").cast("long")).alias(f"acknowledged_{suffix}"),
+        F.min(F.when(present, F.col("digest"))).alias(f"digest_{suffix}"),
+        F.first("address").alias(f"address_{suffix}"),
+        F.first("routing").alias(f"routing_{suffix}"),
+    )
+
+
+def _site(spark: SparkSession, site: Site, kept: list[DataFrame], *, with_raw: bool = False) -> DataFrame:
+    """A row per message and queue, for the queues that the site names; ``kept`` is what Spark has to forget later."""
+    if site.url is not None:
+        return _browsed(spark, site, with_raw)
+    frame = _journaled(spark, site.places, kept, with_raw)
+    return frame.where(F.col("queue").isin(list(site.queues))) if site.queues else frame
+
+
+def _journaled(spark: SparkSession, places: Sequence[Place], kept: list[DataFrame], with_raw: bool) -> DataFrame:
+    rows, sources = _steady_rows(spark, places, Selection((*_READ, *(["raw"] if with_raw else [])), _KINDS))
+    kept.append(rows)
+    notes = rows.where(F.col("kind") == END).select("source", "generation", "batch").collect()
+    last = {(note["source"], note["generation"]): note["batch"] for note in notes}
+    groups: dict[int, list[JournalSource]] = {}
+    for source in sources:
+        groups.setdefault(source.identity, []).append(source)
+    current = {identity: furthest(group, last).number for identity, group in groups.items()}
+    rows = rows.where(F.col("source").isin(list(current.values())))
+    ends = transaction_ends(rows)
+    hot = rows.where(F.col("kind").isin(_ADD, _ACKNOWLEDGE))
+    pending = hot.where("transaction_id <> 0").join(ends, ["journal", "transaction_id"], "left").where("committed")
+    effective = hot.where("transaction_id = 0").select(*hot.columns).unionByName(pending.select(*hot.columns))
+    added = F.col("kind") == _ADD
+    messages = effective.groupBy("journal", "queue_id", "message_id").agg(
+        F.max(added).alias("stored"),
+        F.max(~added).alias("acknowledged"),
+        *[F.max(F.when(added, F.col(name))).alias(name) for name in ("key", "digest")],
+        (F.max(F.when(added, F.col("raw"))) if with_raw else F.lit(None).cast("binary")).alias("raw"),
+    )
+    named = queue_names(spark, rows, current).where("exists")
+    return messages.where("stored").join(F.broadcast(named), ["journal", "queue_id"]).select(*_SITE_TYPES)
+
+
+def _steady_rows(
+    spark: SparkSession, places: Sequence[Place], selection: Selection
+) -> tuple[DataFrame, list[JournalSource]]:
+    for _ in range(_LISTINGS):
+        sources = journal_sources(places)
+        rows = rows_of(spark, sources, selection).persist()
+        if not rows.where(F.col("kind") == CUT).limit(1).count():
+            return rows, sources
+        rows.unpersist()
+    raise JournalMoved(f"the segments changed while they were read, {_LISTINGS} times; take a copy")
+
+
+def _browsed(spark: SparkSession, site: Site, with_raw: bool) -> DataFrame:
+    assert site.url is not None
+    connection = ConnectionOptions(site.url, site.user, site.password)
+    queues = list(site.queues) or _listed(site)
+
+    def browse(number: int) -> Iterator[pa.RecordBatch]:
+        return _browse(connection, queues[number], with_raw)
+
+    return each_of(spark, len(queues), browse, spark_schema(_SITE_TYPES))
+
+
+def _listed(site: Site) -> list[str]:
+    options = {"url": site.url or "", "queue": "*", "user": site.user, "password": site.password}
+    return matching_queues(SourceOptions.parse({name: value for name, value in options.items() if value is not None}))
+
+
+def _browse(connection: ConnectionOptions, queue: str, with_raw: bool) -> Iterator[pa.RecordBatch]:
+    link = Link(connection)
+    try:
+        with link.session() as session:
+            state = session.query_queue(queue)
+            if not state.exists:
+                return  # all of it is missing here
+            routing = int(RoutingType.ANYCAST if state.routing_type is None else state.routing_type)
+            with session.create_consumer(queue, browse_only=True) as consumer:
+                while received := consumer.receive_encoded(_ROWS_PER_READ, bytes_max=_BYTES_PER_READ):
+                    messages = [CoreMessage.parse(raw) for raw, _ in received]
+                    rows = [
+                        {
+                            "queue": queue,
+                            "address": state.address,
+                            "routing": routing,
+                            "key": message_key(message),
+                            "digest": content_digest(message),
+                            "acknowledged": False,
+                            "raw": bytes(message.raw) if with_raw else None,
+                        }
+                        for message in messages
+                    ]
+                    yield pa.RecordBatch.from_pylist(rows, pa.schema(list(_SITE_TYPES.items())))
+    finally:
+        link.close()

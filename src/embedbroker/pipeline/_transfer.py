@@ -1,0 +1,249 @@
+"""`export` and `import`: queues to and from Parquet, complete, resumable, each message once.
+
+An export of a queue is a folder: parts of some thousand messages in the order of the queue, with the columns of the
+source and, in `raw`, the message as the broker stores it; `queue.json` says what queue it was, `complete.json` that all
+is there. A part gets its name when it is whole, so what has a name is never written again. An import sends each part in
+transactions of fixed size with duplicate ids made of export, queue and message: one that was sent before is refused by
+the broker.
+
+Folders have to be seen under the same path by all executors. Responsible for both; refuses to know Spark's own file
+formats, because a task has to decide when a part is whole.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from hashlib import blake2b
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from attrs import frozen
+
+from embedclient.blocking import ClientSession
+from embedclient.errors import ConnectionLostException, InvalidDestinationException
+from embedclient.model import RoutingType
+from embedclient.wire.core import CoreMessage
+
+from ._frames import pack_block
+from ._journals import each_of, spark_schema
+from ._link import Link
+from ._options import ConnectionOptions
+from ._rows import RowConverter
+from ._schema import COLUMNS
+from ._sending import SentMessage, queue_sender
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["export_queues", "import_queues"]
+
+MESSAGES_PER_PART = 10_000
+MESSAGES_PER_TRANSACTION = 500
+_BYTES_PER_READ = 4 << 20
+_RESULT = pa.schema([("queue", pa.string()), ("messages", pa.int64()), ("before", pa.int64()), ("bytes", pa.int64())])
+_ARROW = {
+    "string": pa.string(),
+    "bigint": pa.int64(),
+    "int": pa.int32(),
+    "boolean": pa.bool_(),
+    "binary": pa.binary(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "map<string,string>": pa.map_(pa.string(), pa.string()),
+}
+_READABLE = pa.schema([(name, _ARROW[kind]) for name, kind in COLUMNS.items() if name != "position"])
+_SCHEMA = _READABLE.append(pa.field("raw", pa.binary()))
+
+
+@frozen
+class TransferResult:
+    """What became of one queue: messages moved now and found moved before, and their bytes."""
+
+    queue: str
+    messages: int
+    before: int
+    bytes: int
+
+
+def export_queues(
+    spark: SparkSession,
+    queues: Sequence[str],
+    directory: str | PathLike[str],
+    *,
+    url: str,
+    user: str | None = None,
+    password: str | None = None,
+    messages_per_part: int = MESSAGES_PER_PART,
+) -> DataFrame:
+    """Write what is in these queues to Parquet, one task per queue; the messages stay in their queues.
+
+    Started again after an interruption it goes on: messages of earlier parts are not written again. A row per queue
+    says how much was written now, and before.
+
+    Raises:
+        PySparkException: a task failed: there is no queue of this name, or its connection broke; start it again.
+    """
+    root, connection = str(Path(directory).absolute()), ConnectionOptions(url, user, password)
+    return _per_queue(spark, list(queues), lambda queue: _export(connection, queue, root, messages_per_part))
+
+
+def import_queues(
+    spark: SparkSession,
+    directory: str | PathLike[str],
+    *,
+    url: str,
+    user: str | None = None,
+    password: str | None = None,
+    queues: Sequence[str] | None = None,
+) -> DataFrame:
+    """Send what `export_queues` wrote, into queues of the same names and addresses, one task per queue.
+
+    Queues that are not there are made. Started again it goes on where it was, and sends nothing twice: how far it came
+    is noted beside the parts, and what was sent and not noted the broker refuses by duplicate ids. A message that
+    brings a duplicate id of its own keeps it, and is left out where the broker has seen that id.
+
+    Raises:
+        FileNotFoundError: there is no complete export of one of the queues (all that are there, by default).
+    """
+    root, connection = Path(directory).absolute(), ConnectionOptions(url, user, password)
+    folders = {json.loads((path / "queue.json").read_text())["queue"]: str(path) for path in _folders(root)}
+    names = sorted(folders) if queues is None else list(queues)
+    for name in names:
+        if name not in folders or not (Path(folders[name]) / "complete.json").exists():
+            raise FileNotFoundError(f"there is no complete export of queue {name!r} in {root}")
+    if not names:
+        raise FileNotFoundError(f"there is no export in {root}")
+    return _per_queue(spark, names, lambda queue: _import(connection, queue, Path(folders[queue])))
+
+
+def _folders(root: Path) -> list[Path]:
+    return sorted(path.parent for path in root.glob("*/queue.json"))
+
+
+def _per_queue(spark: SparkSession, queues: list[str], work: Callable[[str], TransferResult]) -> DataFrame:
+    def run(number: int) -> Iterator[pa.RecordBatch]:
+        result = work(queues[number])
+        row = {"queue": result.queue, "messages": result.messages, "before": result.before, "bytes": result.bytes}
+        yield pa.RecordBatch.from_pylist([row], _RESULT)
+
+    # At once: as a plan it would be carried out again by each action.
+    rows = each_of(
+        spark, len(queues), run, spark_schema(dict(zip(_RESULT.names, _RESULT.types, strict=True)))
+    ).collect()
+    return spark.createDataFrame(rows, spark_schema(dict(zip(_RESULT.names, _RESULT.types, strict=True))))
+
+
+def _export(connection: ConnectionOptions, queue: str, root: str, messages_per_part: int) -> TransferResult:
+    folder = Path(root) / quote(queue, safe="")
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = sorted(folder.glob("part-*.parquet"))
+    written = [number for part in parts for number in pq.read_table(part, columns=["sequenceId"]).column(0).to_pylist()]
+    done = set(written)
+    if (folder / "complete.json").exists():
+        return TransferResult(queue, 0, len(done), 0)
+    link = Link(connection)
+    try:
+        with link.session() as session:
+            _describe(session, queue, folder)
+            count, size = _export_parts(session, queue, folder, done, len(parts), messages_per_part)
+    finally:
+        link.close()
+    _write(folder / "complete.json", {"messages": len(done) + count})
+    return TransferResult(queue, count, len(done), size)
+
+
+def _describe(session: ClientSession, queue: str, folder: Path) -> None:
+    state = session.query_queue(queue)
+    if not state.exists or state.address is None:
+        raise InvalidDestinationException(f"there is no queue {queue!r}")
+    routing = RoutingType.ANYCAST if state.routing_type is None else RoutingType(state.routing_type)
+    _write(folder / "queue.json", {"queue": queue, "address": state.address, "routing": routing.name})
+
+
+def _export_parts(
+    session: ClientSession, queue: str, folder: Path, done: set[int], part: int, messages_per_part: int
+) -> tuple[int, int]:
+    """Browse the queue and write what is not ``done``; how many messages and bytes that were."""
+    name, count, size = session.name, 0, 0
+    converter = RowConverter(_READABLE)
+    pending: list[tuple[bytearray, int]] = []
+    with session.create_consumer(queue, browse_only=True) as consumer:
+        while received := consumer.receive_encoded(messages_per_part, bytes_max=_BYTES_PER_READ):
+            if session.name != name:
+                raise ConnectionLostException(f"the connection was lost while queue {queue!r} was shown: start again")
+            pending += [each for each in received if CoreMessage.parse(each[0]).message_id not in done]
+            while len(pending) >= messages_per_part:
+                size += _write_part(folder, part, pending[:messages_per_part], queue, converter)
+                del pending[:messages_per_part]
+                count, part = count + messages_per_part, part + 1
+        if session.name != name:
+            raise ConnectionLostException(f"the connection was lost while queue {queue!r} was shown: start again")
+    if pending:
+        size += _write_part(folder, part, pending, queue, converter)
+    return count + len(pending), size
+
+
+def _write_part(
+    folder: Path, part: int, messages: list[tuple[bytearray, int]], queue: str, converter: RowConverter
+) -> int:
+    block = pack_block((0, count, CoreMessage.parse(raw)) for raw, count in messages)
+    batch = converter.convert(block, queue).batch
+    raw = pa.array([bytes(each) for each, _ in messages], pa.binary())
+    path = folder / f"part-{part:06}.parquet"
+    whole = pa.RecordBatch.from_arrays([*batch.columns, raw], schema=_SCHEMA)
+    unfinished = path.with_suffix(".unfinished")
+    pq.write_table(pa.Table.from_batches([whole]), unfinished, compression="zstd")
+    _synced_rename(unfinished, path)
+    return sum(len(each) for each, _ in messages)
+
+
+def _write(path: Path, value: dict[str, object]) -> None:
+    unfinished = path.with_suffix(".unfinished")
+    unfinished.write_text(json.dumps(value), encoding="utf-8")
+    _synced_rename(unfinished, path)
+
+
+def _synced_rename(unfinished: Path, path: Path) -> None:
+    with unfinished.open("rb") as file:
+        os.fsync(file.fileno())
+    unfinished.replace(path)
+
+
+def _import(connection: ConnectionOptions, queue: str, folder: Path) -> TransferResult:
+    about = json.loads((folder / "queue.json").read_text())
+    progress = folder / f"imported-{blake2b(connection.url.encode(), digest_size=8).hexdigest()}.json"
+    before: int = json.loads(progress.read_text())["messages"] if progress.exists() else 0
+    sent = size = at = 0
+    routing = RoutingType[about["routing"]]
+    with queue_sender(connection, about["address"], queue, routing) as sender:
+        for part in sorted(folder.glob("part-*.parquet")):
+            rows = pq.ParquetFile(part).metadata.num_rows
+            if at + rows <= before:
+                at += rows
+                continue
+            table = pq.read_table(part, columns=["sequenceId", "raw"]).to_pylist()
+            # Transactions have the same bounds each time, so that the broker knows one by its first message.
+            for first in range(0, rows, MESSAGES_PER_TRANSACTION):
+                chunk = table[first : first + MESSAGES_PER_TRANSACTION]
+                at += len(chunk)
+                if at <= before:
+                    continue
+                messages = [
+                    SentMessage(row["raw"], _duplicate_id(queue, row["sequenceId"], row["raw"])) for row in chunk
+                ]
+                sent += sender.send_once(messages)
+                size += sum(len(message.raw) for message in messages)
+                _write(progress, {"messages": at})
+    return TransferResult(queue, sent, at - sent, size)
+
+
+def _duplicate_id(queue: str, number: int, raw: bytes) -> bytes:
+    """The same for the same message of an export, whoever imports it: 24 bytes."""
+    digest = blake2b(f"{queue}\0{number}\0".encode("utf-8", "surrogatepass"), digest_size=24)
+    digest.update(raw)
+    return digest.digest()

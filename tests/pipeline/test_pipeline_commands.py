@@ -1,0 +1,120 @@
+"""`embedbroker pipeline ...` as a user types it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from pyspark.sql import SparkSession
+
+from embedbroker import ThreadedBroker
+from embedbroker.cli import _pipeline
+from embedbroker.cli._commands import commands
+from embedclient.blocking import ConnectionFactory
+from tests.pipeline.journals import running, send, take
+
+
+@pytest.fixture
+def at_hand(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands use the session of the tests and leave it running."""
+
+    @contextmanager
+    def session(_master: str, _settings: tuple[str, ...]) -> Iterator[SparkSession]:
+        yield spark
+
+    monkeypatch.setattr(_pipeline, "spark_session", session)
+
+
+def pipeline(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(commands, ["pipeline", *map(str, arguments)])
+
+
+@pytest.mark.usefixtures("at_hand")
+def test_an_audit_is_printed_and_written(tmp_path: Path) -> None:
+    with running(tmp_path / "live", segment_size_bytes=256 * 1024) as (_, connection):
+        send(connection, "orders", 9)
+        take(connection, "orders", 4)
+    report = tmp_path / "report"
+    result = pipeline("audit", tmp_path / "live", "--output", report, "--producer", "producer", "--sequence", "number")
+    assert result.exit_code == 0, result.output
+    assert "orders: 9 stored, 4 acknowledged, 5 present" in result.stdout
+    assert "orders, producer a: 9 messages, 0 out of order, 0 repeated" in result.stdout
+    assert (report / "report.html").exists()
+    again = pipeline("audit", tmp_path / "live", "--output", report)
+    assert (again.exit_code, again.stderr) == (2, f"embedbroker: {report} is not empty\n")
+
+
+@pytest.mark.usefixtures("at_hand")
+def test_a_damaged_journal_ends_with_a_verdict(tmp_path: Path) -> None:
+    with running(tmp_path, segment_size_bytes=256 * 1024) as (_, connection):
+        send(connection, "orders", 9)
+        send(connection, "orders", 9)
+    [segment] = tmp_path.glob("segment-*.journal")
+    with segment.open("r+b") as file:
+        file.seek(file.read().index("orders".encode("utf-16-le")))
+        file.write(b"\xff")
+    result = pipeline("audit", tmp_path)
+    assert result.exit_code == 1
+    assert "DAMAGED" in result.stdout and "SOMETHING IS WRONG" in result.stdout
+
+
+@pytest.mark.usefixtures("at_hand")
+def test_a_queue_travels_and_sites_are_compared(broker: ThreadedBroker, tmp_path: Path) -> None:
+    with running(tmp_path / "live") as (source, connection):
+        send(connection, "orders", 6)
+        exported = pipeline("export", tmp_path / "export", "--queue", "orders", "--url", source.url)
+        assert exported.stdout == "orders: 6 messages written, 0 were there\n"
+        plan = tmp_path / "plan"
+        with ConnectionFactory(broker.url).connect() as target:
+            send(target, "orders", 1)
+        compared = pipeline("reconcile", source.url, broker.url, "--queue", "orders", "--plan", plan)
+        assert (compared.exit_code, compared.stdout) == (
+            1,
+            f"orders: 1 extra\norders: 6 missing\nplan: {plan}, 7 steps\n",
+        )
+        dry = pipeline("repair", plan, "--url", broker.url)
+        assert (dry.stdout.count("would be sent"), dry.stdout.count("would be removed (1)")) == (6, 1)
+        applied = pipeline("repair", plan, "--url", broker.url, "--apply")
+        assert (applied.stdout.count(": sent (1)"), applied.stdout.count(": removed (1)")) == (6, 1)
+        same = pipeline("reconcile", source.url, broker.url, "--queue", "orders")
+        assert (same.exit_code, same.stdout) == (0, "the sites do not differ\n")
+    imported = pipeline("import", tmp_path / "export", "--url", broker.url)
+    assert imported.stdout == "orders: 6 messages sent, 0 were there\n"
+
+
+@pytest.mark.usefixtures("at_hand")
+def test_what_is_not_there_is_one_line(tmp_path: Path) -> None:
+    result = pipeline("audit", tmp_path / "missing")
+    assert (result.exit_code, result.stderr) == (
+        2, f"embedbroker: {tmp_path / 'missing'}: there is no such file or directory\n",
+    )  # fmt: skip
+    result = pipeline("audit", tmp_path, "--producer", "p")
+    assert (result.exit_code, result.stderr) == (2, "embedbroker: --producer and --sequence belong together\n")
+
+
+@pytest.mark.parametrize("library", ["pyspark", "pyarrow"])
+def test_without_the_extra_one_line_says_so(library: str, tmp_path: Path) -> None:
+    program = (
+        f"import sys; sys.modules[{library!r}] = None; sys.argv[1:] = ['pipeline', 'audit', {str(tmp_path)!r}]\n"
+        "from embedbroker.cli import main; main()"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert result.returncode == 2
+    assert result.stderr.splitlines()[-1] == (
+        f"embedbroker: {library} is missing; install the extra: pip install 'embedbroker[spark]'"
+    )
+
+
+def test_the_help_needs_no_spark() -> None:
+    program = (
+        "import sys; sys.modules['pyspark'] = sys.modules['pyarrow'] = None; sys.argv[1:] = ['pipeline', '--help']\n"
+        "from embedbroker.cli import main; main()"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert result.returncode == 0
+    assert all(name in result.stdout for name in ("audit", "reconcile", "repair", "export", "import"))
