@@ -128,10 +128,9 @@ class Replay:
                     else:
                         self._settle(message_id, queue_id)
                         self.liveness.acknowledge(message_id, queue_id, segment)
-                elif kind == _COMMIT:
-                    size = yield from self._commit(data, position, end, segment)
-                elif kind == _COMMIT_SET:
-                    size = yield from self._commit_set(data, position, end, segment)
+                elif kind == _COMMIT or kind == _COMMIT_SET:
+                    commit = self._commit if kind == _COMMIT else self._commit_set
+                    size = yield from commit(data, position, end, segment)
                 else:
                     size = self._apply_rare(data, position, end, segment, segments)
                 position += size

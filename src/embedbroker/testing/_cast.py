@@ -18,6 +18,7 @@ from embedbroker.testing._once_only import OnceOnlyProducer
 from embedbroker.testing._plan import BrokerPlan, ScenarioPlan
 from embedbroker.testing._producers import ProducerPlan, SimulatedProducer
 from embedbroker.testing._scene import Scene, Topic
+from embedbroker.testing._set_users import SetProducer
 from embedbroker.testing._switches import ConnectionSwitch
 from embedbroker.testing._xa_users import XaConsumer, XaProducer
 
@@ -110,6 +111,8 @@ def make_cast(plan: ScenarioPlan, scene: Scene, network: Network, broker: Broker
 def _kind_of(plan: ProducerPlan) -> type[SimulatedProducer]:
     if plan.branches:
         return XaProducer
+    if plan.sets:
+        return SetProducer
     if plan.identifies:
         return OnceOnlyProducer
     return ImpatientProducer if plan.impatient_chance else SimulatedProducer

@@ -28,6 +28,7 @@ from embedbroker.testing._plan import (
     TopicPlan,
 )
 from embedbroker.testing._producers import ProducerKind, ProducerPlan
+from embedbroker.testing._set_users import in_sets
 from embedbroker.testing._xa_users import two_phase
 from embedclient.agent import LocatorSettings
 
@@ -56,7 +57,7 @@ def draw_plan(seed: int) -> ScenarioPlan:
     """The plan of a seed.
 
     In one of four all producers give their messages duplicate ids, in another one transactions are XA branches; in the
-    others some producers do not wait for the end of their transactions.
+    others some producers do not wait for the end of their transactions, or transactions are commit sets (one of eight).
     """
     plan = _Draw(Random(f"plan {seed}")).plan(seed)
     match seed % 4:
@@ -64,7 +65,7 @@ def draw_plan(seed: int) -> ScenarioPlan:
             return two_phase(plan)
         case 3:
             return once_only(plan)
-    return impatient(plan)
+    return in_sets(plan) if seed % 8 == 4 else impatient(plan)
 
 
 @define(eq=False)
