@@ -128,7 +128,7 @@ class Replay:
                     else:
                         self._settle(message_id, queue_id)
                         self.liveness.acknowledge(message_id, queue_id, segment)
-                elif kind == _COMMIT or kind == _COMMIT_SET:
+                elif kind in (_COMMIT, _COMMIT_SET):
                     commit = self._commit if kind == _COMMIT else self._commit_set
                     size = yield from commit(data, position, end, segment)
                 else:
