@@ -34,7 +34,7 @@ __all__ = ["MalformedRecord", "Replay"]
 
 _KIND = 4  # offset of the kind in a record
 _ADD, _ACKNOWLEDGE, _COMMIT = int(RecordKind.ADD_MESSAGE), int(RecordKind.ACKNOWLEDGE), int(RecordKind.COMMIT)
-_COMMIT_SET = int(RecordKind.COMMIT_SET)
+_COMMITS = (_COMMIT, int(RecordKind.COMMIT_SET))
 # Records, and effects of a commit, in one slice: some 4 ms.
 _SLICE = 2_000
 
@@ -128,7 +128,7 @@ class Replay:
                     else:
                         self._settle(message_id, queue_id)
                         self.liveness.acknowledge(message_id, queue_id, segment)
-                elif kind in (_COMMIT, _COMMIT_SET):
+                elif kind in _COMMITS:
                     commit = self._commit if kind == _COMMIT else self._commit_set
                     size = yield from commit(data, position, end, segment)
                 else:
