@@ -12,7 +12,6 @@ from embedbroker.kernel import CursorDefinition, Cursors, Queue
 from embedbroker.kernel._backlog import Backlog, Sealed
 from embedbroker.kernel._cursor import Cursor
 from embedbroker.testing import Moment, SeedResult, draw_plan, run_plan
-from embedbroker.testing._cursor_readers import read_in_ranges
 from embedbroker.testing._draw_group import draw_group_plan
 from embedbroker.testing._plan import GroupMode
 
@@ -23,9 +22,9 @@ SEEDS = range(FIRST_SEED, FIRST_SEED + 8)
 
 
 def run(seed: int, mode: GroupMode | None = None) -> SeedResult:
-    """Of four kinds of seeds those whose producers send once only."""
-    number = 4 * seed + 3
-    return run_plan(read_in_ranges(draw_plan(number) if mode is None else draw_group_plan(number, mode)))
+    """Of all seeds those with readers."""
+    number = 16 * seed - 1
+    return run_plan(draw_plan(number) if mode is None else draw_group_plan(number, mode))
 
 
 def test_every_message_is_in_one_range_whatever_happens() -> None:

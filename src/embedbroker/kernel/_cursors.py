@@ -57,9 +57,9 @@ ROWS_PER_READ_MAX = 5_000
 
 # Messages looked at between two pauses, and what looking at so many takes of the work of a step.
 _PORTION = 1_024
-_PORTION_COST = 64
+_PORTION_COST = 128
 # Messages that leave for what one message takes of the work of a step.
-_LEAVING_AT_ONE_COST = 4
+_LEAVING_AT_ONE_COST = 2
 _EXACT_SPLIT_ROWS = 16_384
 
 

@@ -76,6 +76,9 @@ MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.SET_COMMITTED: 300,
     Moment.SET_REPLAYED: 70,
     Moment.SET_IN_DOUBT: 90,
+    Moment.RANGE_READ_AGAIN: 60,
+    Moment.LEASE_LOST: 60,
+    Moment.CURSOR_TAKEN_OVER: 30,
 }
 GROUP_MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.CRASH: 600,
@@ -110,6 +113,9 @@ GROUP_MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.SET_COMMITTED: 250,
     Moment.SET_REPLAYED: 70,
     Moment.SET_IN_DOUBT: 70,
+    Moment.RANGE_READ_AGAIN: 60,
+    Moment.LEASE_LOST: 60,
+    Moment.CURSOR_TAKEN_OVER: 30,
     Moment.REPLAY_COMPARED: 1_000,
 }
 #: Here crashes are fewer, because so much else goes wrong, and copies are what matters.
@@ -152,6 +158,9 @@ REPLICA_MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.SET_COMMITTED: 250,
     Moment.SET_REPLAYED: 70,
     Moment.SET_IN_DOUBT: 70,
+    Moment.RANGE_READ_AGAIN: 60,
+    Moment.LEASE_LOST: 60,
+    Moment.CURSOR_TAKEN_OVER: 30,
     Moment.REPLAY_COMPARED: 1_000,
 }
 
@@ -184,6 +193,9 @@ VOTE_MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.SET_COMMITTED: 250,
     Moment.SET_REPLAYED: 70,
     Moment.SET_IN_DOUBT: 70,
+    Moment.RANGE_READ_AGAIN: 60,
+    Moment.LEASE_LOST: 60,
+    Moment.CURSOR_TAKEN_OVER: 30,
     Moment.REPLAY_COMPARED: 1_500,
 }
 _MINIMA_OF_MODE = {

@@ -11,6 +11,7 @@ from attrs import define, evolve, field
 
 from embedbroker.storage import JournalSettings
 from embedbroker.testing._consumers import ConsumerKind, ConsumerPlan
+from embedbroker.testing._cursor_readers import read_in_ranges
 from embedbroker.testing._fault_kinds import draw_faults
 from embedbroker.testing._impatient import impatient
 from embedbroker.testing._messages import COLORS
@@ -57,8 +58,9 @@ _CONFIRMATION_WINDOWS = (-1, -1, 0, 1, 100, 500, 2_000, 10_000, 100_000)
 def draw_plan(seed: int) -> ScenarioPlan:
     """The plan of a seed.
 
-    In one of four all producers give their messages duplicate ids, in another one transactions are XA branches; in the
-    others some producers do not wait for the end of their transactions, or transactions are commit sets (one of eight).
+    In one of four all producers give their messages duplicate ids (and in one of 16 a queue is read in ranges besides),
+    in another one transactions are XA branches; in the others some producers do not wait for the end of their
+    transactions, or transactions are commit sets (one of eight).
     Some brokers persist delivery counts before they deliver.
     """
     plan = _Draw(Random(f"plan {seed}")).plan(seed)
@@ -68,7 +70,7 @@ def draw_plan(seed: int) -> ScenarioPlan:
         case 1:
             return two_phase(plan)
         case 3:
-            return once_only(plan)
+            return read_in_ranges(plan) if seed % 16 == 15 else once_only(plan)
     return in_sets(plan) if seed % 8 == 4 else impatient(plan)
 
 
