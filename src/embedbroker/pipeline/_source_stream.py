@@ -55,7 +55,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # Called in the process that plans
 
     def initialOffset(self) -> dict[str, object]:
-        """Says only that there was nothing before. The same each time, for Spark asks again while batch 0 is not done."""
+        """Says only that nothing was read. The same each time, for Spark asks again while batch 0 is not done."""
         return dict(NOTHING_YET)
 
     def getDefaultReadLimit(self) -> ReadLimit:
