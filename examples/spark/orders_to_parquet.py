@@ -1,4 +1,4 @@
-"""A queue lands in Parquet, each message once: a broker, a producer and Spark in one file. Needs `embedbroker[spark]`."""
+"""A queue lands in Parquet, each message once. A broker, a producer and Spark in one: needs `embedbroker[spark]`."""
 
 from __future__ import annotations
 

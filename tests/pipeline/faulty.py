@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from pyspark.sql import DataFrame
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from embedbroker.pipeline import EmbedbrokerDataSource
@@ -40,7 +42,7 @@ class FaultyReader(StreamReader):
         reached("latestOffset", os.getppid())
         return found
 
-    def partitions(self, start: dict[str, object], end: dict[str, object]) -> object:
+    def partitions(self, start: dict[str, object], end: dict[str, object]) -> Sequence[InputPartition]:
         found = super().partitions(start, end)
         reached("partitions", os.getppid())
         return found
