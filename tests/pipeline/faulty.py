@@ -31,7 +31,6 @@ def reached(point: str, pid: int) -> None:
     if not flag.exists():
         flag.touch()
         os.kill(pid, signal.SIGKILL)
-        signal.pause()
 
 
 class FaultyReader(StreamReader):
@@ -70,7 +69,7 @@ def run(url: str, folder: Path) -> None:
 
     def write(batch: DataFrame, number: int) -> None:
         batch.write.mode("overwrite").parquet(str(folder / "rows" / f"batch={number}"))
-        reached("sink", os.getpid())
+        reached("sink", spark.sparkContext._gateway.proc.pid)
 
     spark = make_spark()
     spark.dataSource.register(FaultySource)
