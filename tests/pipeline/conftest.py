@@ -22,6 +22,11 @@ ROOT = Path(__file__).parents[2]
 TEST_LIMIT_S = 240
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Spark warns of pandas 3, which it asks for and nothing here uses."""
+    config.addinivalue_line("filterwarnings", "ignore:PySpark does not yet fully support pandas:FutureWarning")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """More time than tests have that do not start a Spark."""
     for item in items:

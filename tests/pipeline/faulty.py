@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from pyspark.sql import DataFrame
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from embedbroker.pipeline import EmbedbrokerDataSource
@@ -29,7 +31,6 @@ def reached(point: str, pid: int) -> None:
     if not flag.exists():
         flag.touch()
         os.kill(pid, signal.SIGKILL)
-        signal.pause()
 
 
 class FaultyReader(StreamReader):
@@ -40,7 +41,7 @@ class FaultyReader(StreamReader):
         reached("latestOffset", os.getppid())
         return found
 
-    def partitions(self, start: dict[str, object], end: dict[str, object]) -> object:
+    def partitions(self, start: dict[str, object], end: dict[str, object]) -> Sequence[InputPartition]:
         found = super().partitions(start, end)
         reached("partitions", os.getppid())
         return found
@@ -68,7 +69,7 @@ def run(url: str, folder: Path) -> None:
 
     def write(batch: DataFrame, number: int) -> None:
         batch.write.mode("overwrite").parquet(str(folder / "rows" / f"batch={number}"))
-        reached("sink", os.getpid())
+        reached("sink", spark.sparkContext._gateway.proc.pid)
 
     spark = make_spark()
     spark.dataSource.register(FaultySource)

@@ -98,8 +98,8 @@ def test_a_selector_takes_its_part_and_says_in_the_log_what_that_means(
     )
     reader = StreamReader(options, pa.schema([("body", pa.binary())]))
     start = reader.initialOffset()
-    assert "orders is read at least once" in caplog.text
     end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    assert "orders is read at least once" in caplog.text
     batches = [batch for part in reader.partitions(start, end) for batch in reader.read(part)]
     rows = [row["body"] for batch in batches for row in batch.to_pylist()]
     assert rows == [b"4", b"5"]
@@ -116,19 +116,21 @@ def test_a_broker_without_services_is_asked_nothing_and_read_by_the_log(
     monkeypatch.setattr(Services, "ask", lambda self, operation, **_: asked.append(operation))
     values = {"url": broker.url, "queue": "orders", "logLocation": str(tmp_path / "log")}
     reader = StreamReader(SourceOptions.parse(values), pa.schema([("body", pa.binary())]))
-    start = reader.initialOffset()
+    limit = reader.getDefaultReadLimit()
+    end = reader.latestOffset(reader.initialOffset(), limit)
     assert "this broker has no cursors" in caplog.text
-    assert start["mode"] == "log"
+    assert end["mode"] == "log"
     assert asked == []
     strict = SourceOptions.parse({"url": broker.url, "queue": "orders", "guarantee": "exactly-once"})
     with pytest.raises(OptionError, match="this broker has no cursors"):
-        StreamReader(strict, pa.schema([("body", pa.binary())])).initialOffset()
+        StreamReader(strict, pa.schema([("body", pa.binary())])).latestOffset(reader.initialOffset(), limit)
 
 
 def test_a_checkpoint_keeps_its_way_of_reading(broker: ThreadedBroker, tmp_path: Path) -> None:
     fill(broker.url, "orders", numbered("orders", range(3)))
     schema = pa.schema([("body", pa.binary())])
-    start = StreamReader(SourceOptions.parse({"url": broker.url, "queue": "orders"}), schema).initialOffset()
+    first = StreamReader(SourceOptions.parse({"url": broker.url, "queue": "orders"}), schema)
+    start = first.latestOffset(first.initialOffset(), first.getDefaultReadLimit())
     reader = StreamReader(options_of(broker, tmp_path), schema)
     with pytest.raises(ValueError, match="the checkpoint was written by a source that reads by cursor"):
         reader.latestOffset(start, reader.getDefaultReadLimit())

@@ -17,6 +17,7 @@ from embedbroker import (
     BrokerConfig,
     ClusterConnection,
     EmbeddedBroker,
+    HAPolicy,
     Role,
     SharedStoreBackup,
     SharedStorePrimary,
@@ -233,7 +234,7 @@ def free_ports(count: int) -> list[int]:
 def pair(tmp_path: Path) -> Iterator[tuple[ThreadedBroker, ThreadedBroker]]:
     """A primary and a backup over one store, which know of each other."""
     ports = dict(zip(("primary", "backup"), free_ports(2), strict=True))
-    policies = {"primary": SharedStorePrimary(), "backup": SharedStoreBackup()}
+    policies: dict[str, HAPolicy] = {"primary": SharedStorePrimary(), "backup": SharedStoreBackup()}
     brokers = [
         EmbeddedBroker.in_thread(
             BrokerConfig(

@@ -11,10 +11,12 @@ from collections.abc import Mapping
 
 from attrs import evolve, frozen
 
-__all__ = ["BY_CURSOR", "BY_LOG", "Offset", "OffsetError", "Range"]
+__all__ = ["BY_CURSOR", "BY_LOG", "NOTHING_YET", "Offset", "OffsetError", "Range"]
 
 BY_CURSOR, BY_LOG = "cursor", "log"
 _VERSION = 1
+# In front of the first batch.
+NOTHING_YET: Mapping[str, object] = {"version": _VERSION, "mode": "new"}
 
 
 class OffsetError(ValueError):

@@ -28,7 +28,7 @@ from ._dead_letters import DeadLetters
 from ._frames import Block
 from ._link import Link
 from ._log_source import LogPartition, LogSource, read_log
-from ._offsets import BY_CURSOR, BY_LOG, Offset, OffsetError
+from ._offsets import BY_CURSOR, BY_LOG, NOTHING_YET, Offset, OffsetError
 from ._option_reader import OptionError
 from ._options import SourceOptions
 from ._rows import RowConverter
@@ -50,20 +50,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._schema = schema
         self._source: CursorSource | LogSource | None = None
-        self._initial: Offset | None = None
         self._is_available_now = False
 
     # Called in the process that plans
 
     def initialOffset(self) -> dict[str, object]:
-        """Where a new query begins. Asked twice, answered once."""
-        if self._initial is None:
-            query = str(uuid4())
-            subscription = subscription_name(self._options, query)
-            ensure_subscription(self._options, subscription)
-            source = self._opened(self._chosen_mode(), query, subscription)
-            self._initial = source.initial()
-        return self._initial.value
+        """Says only that nothing was read. The same each time, for Spark asks again while batch 0 is not done."""
+        return dict(NOTHING_YET)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """As the options say; where they limit both rows and bytes, `latestOffset` looks at both."""
@@ -81,7 +74,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, object], limit: ReadLimit) -> dict[str, object]:
         """The end of the next batch; everything up to `start` is acknowledged."""
-        before = Offset.parse(start)
+        before = self._begun() if start == NOTHING_YET else Offset.parse(start)
         rows, size = 0, 0
         if not isinstance(limit, ReadAllAvailable):
             rows, size = self._options.rows_per_trigger or 0, self._options.bytes_per_trigger or 0
@@ -96,13 +89,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: dict[str, object]) -> None:
         """Acknowledge what is in the sink."""
-        last = Offset.parse(end)
-        self._of(last).commit(last)
+        if end != NOTHING_YET:
+            last = Offset.parse(end)
+            self._of(last).commit(last)
 
     def stop(self) -> None:
         """End the run. Spark kills the process more often than it calls this: nothing depends on it."""
         if self._source is not None:
             self._source.close()
+
+    def _begun(self) -> Offset:
+        """Where a new query begins."""
+        query = str(uuid4())
+        subscription = subscription_name(self._options, query)
+        ensure_subscription(self._options, subscription)
+        return self._opened(self._chosen_mode(), query, subscription).initial()
 
     def _of(self, offset: Offset) -> CursorSource | LogSource:
         if self._source is None:

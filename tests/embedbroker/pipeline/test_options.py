@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from embedbroker.pipeline._option_reader import OptionError
-from embedbroker.pipeline._options import SourceOptions
-from embedbroker.pipeline._schema import COLUMNS
+from embedbroker.pipeline._options import SOURCE_OPTIONS, SourceOptions
+from embedbroker.pipeline._schema import COLUMNS, VALUE_COLUMN
 
 URL = {"url": "tcp://localhost:61616"}
 
@@ -85,3 +88,10 @@ def test_a_source_needs_a_url() -> None:
 
 def test_the_password_is_not_shown() -> None:
     assert "secret" not in repr(parse(queue="a", user="u", password="secret"))
+
+
+def test_the_guide_has_every_option_and_every_column() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "guide" / "spark.md").read_text()
+    rows = "\n".join(line for line in page.splitlines() if line.startswith("| `"))
+    shown = set(re.findall(r"`(\w+)`", rows))
+    assert {*SOURCE_OPTIONS, *COLUMNS, VALUE_COLUMN} - shown == set()
