@@ -1,8 +1,8 @@
 """The format `faulty`: `embedbroker`, with faults where a file says so.
 
 A fault is a file in the folder of the option `faults`, named by its point. Whoever comes to the point first takes the
-file away and does what its content says: `kill GROUP` ends the driver, as kill -9 does; `fail` raises; `hold` waits
-for ever, so that another attempt wins.
+file away and does what its content says: `kill GROUP` ends the driver, as kill -9 does, and `executor` the executor of
+this task; `fail` raises; `hold` waits for ever, so that another attempt wins.
 """
 
 from __future__ import annotations
@@ -37,6 +37,11 @@ def meet(faults: str, point: str) -> None:
     word, _, group = plan.partition(" ")
     if word == "kill":
         os.killpg(int(group), signal.SIGKILL)
+        os._exit(1)
+    if word == "executor":
+        # A worker is a child of the daemon that forks them, and that one of the executor.
+        daemon = Path(f"/proc/{os.getppid()}/stat").read_text()
+        os.kill(int(daemon.rpartition(")")[2].split()[1]), signal.SIGKILL)
         os._exit(1)
     if word == "hold":
         signal.pause()

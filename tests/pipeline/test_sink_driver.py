@@ -1,4 +1,4 @@
-"""Drivers that die as by kill -9 at each point of a batch, and attempts that lose, with drivers of their own."""
+"""Drivers and executors that die as by kill -9, and attempts that others overtake, with drivers of their own."""
 
 from __future__ import annotations
 
@@ -145,3 +145,13 @@ def test_an_attempt_that_another_one_overtakes_leaves_nothing(broker: ThreadedBr
     code, said = drive(broker, folder)
     assert code == 0, said
     assert (sorted(content(broker.url, "q")), prepared(broker.url)) == (sorted([*ALL, "last"]), [])
+
+
+@pytest.mark.timeout(2 * DRIVER_LIMIT_S)
+def test_an_executor_that_dies_with_what_it_has_prepared_loses_and_doubles_nothing(
+    broker: ThreadedBroker, folder: Path
+) -> None:
+    plan(folder, "after-prepare-1", word="executor")
+    code, said = drive(broker, folder, **{"spark.master": "local-cluster[2,1,1024]"})
+    assert (code, met(folder)) == (0, ["after-prepare-1"]), said
+    assert (sorted(content(broker.url, "q")), prepared(broker.url)) == (ALL, [])

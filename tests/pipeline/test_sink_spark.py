@@ -79,12 +79,29 @@ def test_rows_name_their_destinations(spark: SparkSession, broker: ThreadedBroke
     assert (content(broker.url, "a"), content(broker.url, "b")) == (["1", "3"], ["2"])
 
 
-def test_columns_that_only_brokers_fill_do_no_harm(spark: SparkSession, broker: ThreadedBroker) -> None:
-    columns = "cast(body as binary) as body, 'bytes' as bodyType, 'q' as queue, 1L as sequenceId, false as redelivered"
-    frame(spark, LINES).selectExpr(*columns.split(", ")).write.format("embedbroker").options(
-        url=broker.url, queue="copy"
-    ).mode("append").save()
-    assert content(broker.url, "copy") == LINES
+def test_what_was_read_from_a_queue_can_be_written(spark: SparkSession, broker: ThreadedBroker) -> None:
+    rows = frame(spark, LINES).selectExpr(
+        "body",
+        "if(length(body) = 8, 'text', 'bytes') as bodyType",
+        "map('n', substr(body, 6), 'text', body, 'none', null) as properties",
+        "map('n', 'long') as propertyTypes",
+        "cast(length(body) as int) as priority",
+        "body as correlationId",
+        "'queue://answers' as replyTo",
+        "timestamp'2024-01-01 00:00:00' as timestamp",
+        "cast(body as binary) as duplicateId",
+    )
+    rows.write.format("embedbroker").options(url=broker.url, queue="q").mode("append").save()
+    read = load(spark, broker.url, "q")
+    read.write.format("embedbroker").options(url=broker.url, queue="copy").mode("append").save()
+    kept = [name for name in read.columns if name not in ("queue", "address", "sequenceId", "position")]
+    expected = read.select(*kept).collect()
+    assert len(expected) == len(LINES)
+    assert load(spark, broker.url, "copy").select(*kept).collect() == expected
+
+
+def load(spark: SparkSession, url: str, queue: str) -> DataFrame:
+    return spark.read.format("embedbroker").options(url=url, queue=queue).load()
 
 
 @pytest.mark.parametrize("guarantee", ["exactly-once", "deduplication"])
