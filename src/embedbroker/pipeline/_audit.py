@@ -93,7 +93,7 @@ class Audit:
 
     def lines(self) -> Iterator[str]:
         """The verdict for people: queues with what is wrong, damage, transactions, limits."""
-        for row in self.queues.toLocalIterator():
+        for row in self.queues.where("stored + acknowledged_twice + acknowledged_not_stored > 0").toLocalIterator():
             name = row["queue"] if row["queue"] is not None else f"queue {row['queue_id']}, which is not defined"
             gone = "" if row["exists"] else ", queue removed"
             wrong = ", ".join(f"{row[key]:,} {text}" for key, text in _WRONG.items() if row[key])
