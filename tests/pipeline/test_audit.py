@@ -11,6 +11,7 @@ from pyspark.sql import Row, SparkSession
 
 from embedbroker.kernel import QueueDefinition
 from embedbroker.pipeline import Audit, JournalMoved, _audit, audit, write_audit
+from embedbroker.pipeline._journal_files import journal_sources
 from embedbroker.pipeline._link import Link
 from embedbroker.pipeline._options import ConnectionOptions
 from embedbroker.pipeline._services import Services
@@ -238,12 +239,11 @@ def test_segments_that_go_while_they_are_read_are_looked_for_again(
     """Compaction removes files between listing and reading: the first listing is stale, then all are."""
     with running(tmp_path / "live") as (_, connection):
         send(connection, "orders", 50)
-    stale = _audit.journal_sources([crash_image(tmp_path / "live", tmp_path / "gone")])
+    stale = journal_sources([crash_image(tmp_path / "live", tmp_path / "gone")])
     for path in segments(tmp_path / "gone"):
         path.unlink()
     listings = iter([stale])
-    fresh = _audit.journal_sources
-    monkeypatch.setattr(_audit, "journal_sources", lambda places: next(listings, None) or fresh(places))
+    monkeypatch.setattr(_audit, "journal_sources", lambda places: next(listings, None) or journal_sources(places))
     result = audit(spark, [tmp_path / "live"])
     assert counts(result) == {"orders": (50, 0, 50, 0, 0, 0, 0)}
     result.close()
