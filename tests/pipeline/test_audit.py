@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from embedbroker.kernel import QueueDefinition
-from embedbroker.pipeline import Audit, audit, write_audit
+from embedbroker.pipeline import Audit, JournalMoved, _audit, audit, write_audit
+from embedbroker.pipeline._journal_files import journal_sources
 from embedbroker.pipeline._link import Link
 from embedbroker.pipeline._options import ConnectionOptions
 from embedbroker.pipeline._services import Services
@@ -220,3 +221,32 @@ def test_branches_that_were_committed_as_a_set_are_committed(spark: SparkSession
     [branch] = result.transactions.collect()
     assert (branch["state"], branch["sent"]) == ("in doubt", 2)
     result.close()
+
+
+def test_a_segment_that_is_missing_is_damage(spark: SparkSession, tmp_path: Path) -> None:
+    with running(tmp_path) as (_, connection):
+        send(connection, "orders", 300)
+    segments(tmp_path)[1].unlink()
+    result = audit(spark, [tmp_path])
+    assert [each.text for each in result.findings if not each.torn] == ["segment 2 to 2 is missing"]
+    assert not result.sound
+    result.close()
+
+
+def test_segments_that_go_while_they_are_read_are_looked_for_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compaction removes files between listing and reading: the first listing is stale, then all are."""
+    with running(tmp_path / "live") as (_, connection):
+        send(connection, "orders", 50)
+    stale = journal_sources([crash_image(tmp_path / "live", tmp_path / "gone")])
+    for path in segments(tmp_path / "gone"):
+        path.unlink()
+    listings = iter([stale])
+    monkeypatch.setattr(_audit, "journal_sources", lambda places: next(listings, None) or journal_sources(places))
+    result = audit(spark, [tmp_path / "live"])
+    assert counts(result) == {"orders": (50, 0, 50, 0, 0, 0, 0)}
+    result.close()
+    monkeypatch.setattr(_audit, "journal_sources", lambda _places: stale)
+    with pytest.raises(JournalMoved, match="was removed before it was read"):
+        audit(spark, [tmp_path / "live"])

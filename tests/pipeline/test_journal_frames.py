@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from embedbroker.pipeline import journal_frames, producer_order
 from embedbroker.runtime._disk import FileDisk
 from embedbroker.storage import Finding, journal_rows
+from embedclient import TextMessage
 from tests.pipeline.journals import crash_image, prepared, running, send, take, transaction
 
 
@@ -41,6 +42,11 @@ def test_the_order_of_each_producer_is_judged_by_its_own_numbers(spark: SparkSes
         send(connection, "orders", 10, producer="b", first=5)
         send(connection, "orders", 3, producer="b", first=1)
         send(connection, "orders", 2, producer="a", first=29)
+        with connection.session(transacted=True) as session, session.create_producer("orders") as target:
+            for number in range(3):
+                target.send(TextMessage("late", properties={"producer": "c", "number": number}))
+            send(connection, "orders", 1, producer="c", first=3)
+            session.commit()
     found = producer_order(spark, [tmp_path], producer="producer", sequence="number").collect()
     rows = {row["producer"]: (row["messages"], row["out_of_order"], row["repeated"]) for row in found}
-    assert rows == {"a": (32, 0, 1), "b": (13, 3, 0)}
+    assert rows == {"a": (32, 0, 1), "b": (13, 3, 0), "c": (4, 3, 0)}

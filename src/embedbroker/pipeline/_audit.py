@@ -93,7 +93,7 @@ class Audit:
 
     def lines(self) -> Iterator[str]:
         """The verdict for people: queues with what is wrong, damage, transactions, limits."""
-        for row in self.queues.toLocalIterator():
+        for row in self.queues.where("stored + acknowledged_twice + acknowledged_not_stored > 0").toLocalIterator():
             name = row["queue"] if row["queue"] is not None else f"queue {row['queue_id']}, which is not defined"
             gone = "" if row["exists"] else ", queue removed"
             wrong = ", ".join(f"{row[key]:,} {text}" for key, text in _WRONG.items() if row[key])
@@ -143,7 +143,7 @@ def audit(spark: SparkSession, places: Sequence[str | PathLike[str]]) -> Audit:
 
 
 def _audit(spark: SparkSession, sources: list[JournalSource], rows: DataFrame, notes: list[Row]) -> Audit:
-    findings = _findings(sources, notes)
+    findings = _findings(sources, notes) + _missing(sources, rows)
     evidence = {identity: _evidence(group, notes) for identity, group in _journals(sources).items()}
     ends = transaction_ends(rows)
     blocks = rows.where(F.col("kind").isin(_ADD, _ACKNOWLEDGE, AGAIN))
@@ -201,6 +201,31 @@ def _findings(sources: list[JournalSource], notes: list[Row]) -> list[AuditFindi
     ]
     damaged = [AuditFinding(each.name, 0, f"{file}: {text}", False) for each in sources for file, text in each.damage]
     return sorted([*found, *damaged], key=lambda each: (each.source, each.text, each.offset))
+
+
+def _missing(sources: list[JournalSource], rows: DataFrame) -> list[AuditFinding]:
+    """Segments that the newest one of their source knows and nobody dropped since."""
+    starts, drops = int(RecordKind.SEGMENT_START), int(RecordKind.SEGMENTS_DROPPED)
+    known = rows.where(F.col("kind").isin(starts, drops) & F.col("text").isNotNull()).collect()
+    found: list[AuditFinding] = []
+    for source in sources:
+        own = [row for row in known if row["source"] == source.number]
+        began = max((row["offset"] for row in own if row["kind"] == starts), default=0)
+        dropped = [
+            pair for row in own if row["kind"] == drops and row["offset"] > began for pair in json.loads(row["text"])
+        ]
+        there = [(each.header.first, each.header.last) for each in source.segments]
+        for row in own:
+            if row["kind"] == starts and row["offset"] == began:
+                gone = [
+                    (first, last)
+                    for first, last in json.loads(row["text"])
+                    if not any(low <= first and last <= high for low, high in [*there, *dropped])
+                ]
+                found += [
+                    AuditFinding(source.name, 0, f"segment {first} to {last} is missing", False) for first, last in gone
+                ]
+    return found
 
 
 def _evidence(sources: list[JournalSource], notes: list[Row]) -> JournalEvidence:

@@ -105,7 +105,8 @@ def producer_order(
     again.
 
     ``producer`` and ``sequence`` are properties that the sender set: its name and a whole number that grows. Messages
-    without the second are left out. Stored order is that of ids outside transactions and of records inside one.
+    without the second are left out. What counts is the place in the queue, which a transaction's messages get when it
+    is committed.
 
     Raises what `journal_frames` raises.
     """
@@ -113,14 +114,19 @@ def producer_order(
     stored = frames.messages.where("state = 'committed' and sequence is not null").dropDuplicates(
         ["journal", "queue_id", "message_id"]
     )
+    commits = frames.records.where("kind in ('COMMIT', 'COMMIT_SET')")
+    first = commits.groupBy("journal", "transaction_id", "queue_id").agg(F.max("position").alias("first"))
+    placed = stored.join(first, ["journal", "transaction_id", "queue_id"], "left").withColumn(
+        "place", F.when(F.col("transaction_id") == 0, F.col("position")).otherwise(F.col("first") + F.col("position"))
+    )
     earlier = (
         Window.partitionBy("journal", "queue_id", "producer")
-        .orderBy("message_id")
+        .orderBy("place")
         .rowsBetween(Window.unboundedPreceding, -1)
     )
     before = F.max("sequence").over(earlier)
-    same = Window.partitionBy("journal", "queue_id", "producer", "sequence").orderBy("message_id")
-    judged = stored.withColumn("again", F.row_number().over(same) > 1).withColumn(
+    same = Window.partitionBy("journal", "queue_id", "producer", "sequence").orderBy("place")
+    judged = placed.withColumn("again", F.row_number().over(same) > 1).withColumn(
         "late", F.coalesce(before > F.col("sequence"), F.lit(False))
     )
     return (

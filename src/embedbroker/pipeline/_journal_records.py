@@ -7,6 +7,7 @@ files and Spark.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any
@@ -22,7 +23,9 @@ from embedbroker.storage import (
     ReferenceFields,
     SegmentHeader,
     decode_commit_set,
+    decode_dropped,
     decode_outcome,
+    decode_segment_start,
 )
 from embedclient.errors import RemoteProtocolError
 from embedclient.wire.core import CoreMessage
@@ -65,9 +68,8 @@ MESSAGE_COLUMNS = ("key", "digest", "producer", "sequence", "raw")
 _CORE = CoreMessage.encoding
 # Properties that a broker or a bridge adds on the way: no part of what was sent.
 _ON_THE_WAY = ("_AMQ_", "__AMQ")
-_TRANSACTIONS = (RecordKind.PREPARE, RecordKind.COMMIT, RecordKind.ROLLBACK)
 _DEFINITIONS = (RecordKind.QUEUE, RecordKind.ADDRESS)
-_REMOVALS = (RecordKind.REMOVE_QUEUE, RecordKind.REMOVE_ADDRESS)
+_EXTENTS = (RecordKind.SEGMENT_START, RecordKind.SEGMENTS_DROPPED)
 # Of numpy, which has no types here.
 Array = Any
 Part = dict[str, Any]
@@ -120,6 +122,8 @@ class Reader:
     # Names of the properties that say who sent a message, and its number at that sender.
     producer: str | None = None
     sequence: str | None = None
+    # Whether the newest segment of its journal is read: it says which others there have to be.
+    newest: bool = False
     damage: list[Damage] = Factory(list)
 
     def rows(self, stretch: RecordStretch) -> pa.RecordBatch | None:
@@ -144,7 +148,7 @@ class Reader:
             return self._commit_sets(stretch, starts, batch_of)
         if kind not in RecordKind._value2member_map_ or RecordKind(kind) not in _DTYPES:
             part: Part = {"kind": kind, "start": starts, "batch_index": batch_of}
-            if kind in _DEFINITIONS or kind == RecordKind.HEURISTIC_OUTCOME:
+            if kind in _DEFINITIONS or kind == RecordKind.HEURISTIC_OUTCOME or (self.newest and kind in _EXTENTS):
                 part["text"] = [_text(kind, stretch.data, int(start)) for start in starts]
             return part
         known = RecordKind(kind)
@@ -338,6 +342,10 @@ def _text(kind: int, data: bytes, start: int) -> str:
     if kind == RecordKind.HEURISTIC_OUTCOME:
         outcome = decode_outcome(data, start, size)
         return f"{outcome.transaction_id} {'committed' if outcome.committed else 'rolled back'}"
+    if kind == RecordKind.SEGMENT_START:
+        return json.dumps([extent[:2] for extent in decode_segment_start(data, start, size)[1]])
+    if kind == RecordKind.SEGMENTS_DROPPED:
+        return json.dumps(decode_dropped(data, start, size))
     return data[start + 8 : start + size].decode("utf-8", "replace")
 
 

@@ -75,6 +75,7 @@ class SegmentTask:
     path: str
     member: str | None
     name: str
+    newest: bool
 
 
 def rows_of(spark: SparkSession, sources: Sequence[JournalSource], selection: Selection) -> DataFrame:
@@ -115,7 +116,9 @@ def each_of(
 
 def _tasks(sources: Sequence[JournalSource]) -> list[SegmentTask]:
     return [
-        SegmentTask(each.source, each.path, each.member, each.name) for source in sources for each in source.segments
+        SegmentTask(each.source, each.path, each.member, each.name, each.newest)
+        for source in sources
+        for each in source.segments
     ]
 
 
@@ -133,7 +136,9 @@ def segment_rows(task: SegmentTask, selection: Selection) -> Iterator[pa.RecordB
             if isinstance(header, str):
                 yield _notes(selection, source, None, [(CUT, 0, 0, f"{name}: {header}")])
                 return
-            reader = Reader(source, header, selection.columns, selection.kinds, selection.producer, selection.sequence)
+            reader = Reader(
+                source, header, selection.columns, selection.kinds, selection.producer, selection.sequence, task.newest
+            )
             stretches, reading = _read_steadily(name, size, read_at)
             for stretch in stretches:
                 batch = reader.rows(stretch)

@@ -36,7 +36,15 @@ if TYPE_CHECKING:
     from ._journal import Journal
     from ._journal_state import JournalState
     from ._lane import StepLane
-    from ._record_codec import RecordKind, decode_address, decode_commit_set, decode_outcome, decode_queue
+    from ._record_codec import (
+        RecordKind,
+        decode_address,
+        decode_commit_set,
+        decode_dropped,
+        decode_outcome,
+        decode_queue,
+        decode_segment_start,
+    )
     from ._record_stretches import (
         RECORD_FIELDS,
         RecordStretch,
@@ -97,8 +105,10 @@ __all__ = [
     "copied_bytes",
     "decode_address",
     "decode_commit_set",
+    "decode_dropped",
     "decode_outcome",
     "decode_queue",
+    "decode_segment_start",
     "holds_journal",
     "inspect_journal",
     "is_history",
@@ -117,7 +127,8 @@ _MODULES = {
     "_inspection": "JournalReport RecordRow SegmentReport inspect_journal journal_rows",
     "_journal": "Journal",
     "_journal_state": "JournalState",
-    "_record_codec": "RecordKind decode_address decode_commit_set decode_outcome decode_queue",
+    "_record_codec": "RecordKind decode_address decode_commit_set decode_dropped decode_outcome decode_queue "
+    "decode_segment_start",
     "_record_stretches": "RECORD_FIELDS RecordStretch ReferenceFields SegmentReading read_header read_records",
     "_recovered": "RecoveredMessage RecoveredState RecoveredTransaction",
     "_repair": "RepairReport repair_journal",
