@@ -319,8 +319,11 @@ class Stage:
         return outputs
 
     def take_step(self, input: Input) -> list[Output]:
-        """The node's part of a step."""
-        return self.node.step(input, self.now)
+        """The node's part of a step: one write at most for each connection."""
+        outputs = self.node.step(input, self.now)
+        written = [output.connection for output in outputs if isinstance(output, SendBytes)]
+        assert len(written) == len(set(written)), "a connection is written to twice in one step"
+        return outputs
 
     def _deliver(self, output: Output) -> None:
         match output:
