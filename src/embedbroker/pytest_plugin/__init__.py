@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import zlib
 from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from importlib import import_module
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any
@@ -340,9 +341,9 @@ def broker_clock_blocking(_bench_thread: BenchThread) -> BlockingClock:
 # -- running -------------------------------------------------------------------------------------------------------
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """pytest-trio, where it runs a test, runs it on our bench and our clock."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
+    """pytest-trio, where it runs a test, runs it on our bench and our clock. Fixtures must not wait for ever."""
     if item.get_closest_marker("trio") is not None:
 
         def run(test: Callable[[], Any], **options: Any) -> Any:
@@ -356,6 +357,36 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             return run_test(bench, test, **options)
 
         item.add_marker(pytest.mark.trio(run=run), append=False)
+    with _in_time(item):
+        return (yield)
+
+
+@contextmanager
+def _in_time(item: pytest.Item) -> Generator[None, None, None]:
+    """Around each part of a test. The set-up's deadline begins with the brokers' thread, which is made in it."""
+    thread = item.stash.get(_THREAD, None)
+    if thread is not None:
+        thread.begin_deadline()
+    try:
+        yield
+    finally:
+        thread = item.stash.get(_THREAD, None)
+        if thread is not None:
+            thread.end_deadline()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    """A plain test that waits for ever is ended in the middle of it."""
+    with _in_time(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
+    """So is what its own fixtures do at its end."""
+    with _in_time(item):
+        return (yield)
 
 
 @pytest.hookimpl(wrapper=True)

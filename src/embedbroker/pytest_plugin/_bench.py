@@ -6,6 +6,7 @@ leaves as the same object, with a report beside it. Refuses to know pytest.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Awaitable, Callable
 from enum import Enum
@@ -113,6 +114,8 @@ class Bench:
         self.surface = surface
         self.seed = seed
         self.timeout_s = timeout_s
+        #: Whether somebody else ends a test that takes longer: one in another thread hears nothing from here.
+        self.is_watched = False
         self.random = Random(seed)
         self.waiting = Waiting()
         self.trace = Trace()
@@ -286,17 +289,21 @@ class Bench:
         self.clock.begin()
 
     async def _run_body(self, body: Callable[[], Awaitable[None]]) -> None:
-        with trio.move_on_after(self.timeout_s) as scope:
+        with trio.move_on_after(math.inf if self.is_watched else self.timeout_s) as scope:
             for each in self._to_start:
                 await each.start()
             self.note("the test begins")
             await body()
         if scope.cancelled_caught:
-            states = ", ".join(broker._following.describe() for broker in self.brokers)
-            raise WaitTimeout(
-                f"the test did not end within {self.timeout_s:g} s, {self.surface.value}: something in it waits for "
-                f"what does not come; {states} (the ini option embedbroker_timeout sets the limit)"
-            )
+            raise self.overdue()
+
+    def overdue(self) -> WaitTimeout:
+        """Why a test is given up that takes longer than ``timeout_s``."""
+        states = ", ".join(broker._following.describe() for broker in self.brokers)
+        return WaitTimeout(
+            f"the test did not end within {self.timeout_s:g} s, {self.surface.value}: something in it waits for "
+            f"what does not come; {states} (the ini option embedbroker_timeout sets the limit)"
+        )
 
     async def _end(self, nursery: trio.Nursery) -> None:
         self.is_over = True

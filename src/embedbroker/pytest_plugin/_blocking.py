@@ -23,6 +23,7 @@ from embedclient.errors import IllegalStateException
 
 from ._bench import Bench
 from ._broker import ManagedBroker
+from ._deadline import Deadline, can_interrupt
 from ._disk import DiskSwitch
 from ._faults import FaultPlan
 from ._link import Direction, Link
@@ -40,6 +41,8 @@ class BenchThread:
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
         self.clock = BlockingClock()
+        #: Of the part of the test that runs: its set-up, itself, or its tear-down.
+        self._deadline: Deadline | None = None
         self._begun = threading.Event()
         self._token: trio.lowlevel.TrioToken | None = None
         self._leave: trio.Event | None = None
@@ -47,7 +50,9 @@ class BenchThread:
         self._thread = threading.Thread(target=self._run, name="embedbroker test", daemon=True)
 
     def open(self) -> None:
-        """Start the thread, and return when the bench can be used."""
+        """Start the thread, and return when the bench can be used. The deadline counts from here."""
+        self.bench.is_watched = can_interrupt()
+        self.begin_deadline()
         self._thread.start()
         self._begun.wait()
         if self._token is None:
@@ -63,6 +68,18 @@ class BenchThread:
         self._thread.join()
         assert self._result is not None
         self._result.unwrap()
+
+    def begin_deadline(self) -> None:
+        """A test that waits somewhere else than at its brokers would not be ended with them."""
+        if self.bench.is_watched:
+            self._deadline = Deadline(self.bench.timeout_s, self.bench.overdue)
+            self._deadline.begin()
+
+    def end_deadline(self) -> None:
+        """This part of the test is over."""
+        deadline, self._deadline = self._deadline, None
+        if deadline is not None:
+            deadline.end()
 
     def call(self, function: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
         """Run an async function in the thread."""

@@ -87,6 +87,21 @@ def test_a_replicating_pair_fails_over_and_back_in_sync_and_survives_a_freeze() 
     assert primary == ["live", *returns, "frozen", "live", *returns]
 
 
+def test_a_replicating_pair_survives_a_full_disk_and_a_partition_and_goes_on_while_the_disk_is_slow() -> None:
+    faults = ("partition", "slow-disk", "disk-full")
+    options = [option for fault in faults for option in ("--fault", fault)]
+    figures = drilled("--rounds", "3", *options, ha="replication")
+    assert [[outage["after"] for outage in turn["outages"]] for turn in figures["rounds"]] == [
+        ["partition"],  # shorter than what a lost backup is waited for: the same broker goes on
+        ["slow-disk"],
+        ["disk-full", "failback"],
+    ]
+    assert figures["rounds"][0]["outages"][0]["first_confirmed_s"] >= 0.5
+    assert figures["rounds"][1]["outages"][0]["producers_s"][-1] >= 0.1
+    primary = [standing for _, broker, standing in figures["roles"] if broker == "primary" and standing != "starting"]
+    assert primary == ["live", "down", "backup", "live"]
+
+
 def own_files(directory: Path, ha: Ha = Ha.SHARED_STORE) -> tuple[Path, Path]:
     primary, backup = write_files(directory, ha, _free_ports(), relayed=False)
     return primary.path, backup.path
@@ -227,10 +242,11 @@ def followed(pids: list[int]) -> Iterator[list[int]]:
             os.close(descriptor)
 
 
+@pytest.mark.parametrize("ha", ["shared-store", "replication"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_a_drill_that_is_stopped_leaves_neither_broker_behind(number: signal.Signals) -> None:
+def test_a_drill_that_is_stopped_leaves_neither_broker_behind(number: signal.Signals, ha: str) -> None:
     """One of them is stopped by a signal, and obeys no other than the last."""
-    with started("drill", "--ha", "shared-store", "--seconds", "60", "--rounds", "1") as process:
+    with started("drill", "--ha", ha, "--seconds", "60", "--rounds", "1") as process:
         found = re.search(r", in (\S+)", process.error_line())
         assert found is not None
         lists = Path(f"/proc/{process.process.pid}/task").glob("*/children")
