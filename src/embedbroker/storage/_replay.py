@@ -12,7 +12,17 @@ from collections.abc import Generator, Iterable, Iterator
 
 from attrs import Factory, define
 
-from embedbroker.kernel import AddressDefinition, DuplicateId, HeuristicOutcome, Marker, MarkerRemoved, QueueDefinition
+from embedbroker.kernel import (
+    AddressDefinition,
+    CursorDefinition,
+    CursorRemoved,
+    DuplicateId,
+    Fact,
+    HeuristicOutcome,
+    Marker,
+    MarkerRemoved,
+    QueueDefinition,
+)
 
 from . import _record_codec as codec
 from ._liveness import Liveness
@@ -56,6 +66,7 @@ class Replay:
     # By transaction id, decisions about prepared transactions.
     outcomes: dict[int, HeuristicOutcome] = Factory(dict)
     markers: dict[int, Marker] = Factory(dict)
+    cursors: dict[int, CursorDefinition] = Factory(dict)
     # By address, each address' in the order in which they came into force.
     duplicate_ids: dict[int, dict[int, bytes]] = Factory(dict)
     id_limit: int = 0
@@ -172,6 +183,8 @@ class Replay:
             tuple(self.queues.values()),
             tuple(prepared),
             tuple(self.outcomes.values()),
+            # Of a queue whose definition cannot be read there is nothing left to look at.
+            tuple([cursor for cursor in self.cursors.values() if cursor.queue_id in self.queues]),
             self.id_limit,
             tuple(self.notes),
             self.messages,
@@ -211,14 +224,8 @@ class Replay:
                 identifier = codec.IDENTIFIER.unpack_from(data, position)[4]
                 self.outcomes.pop(identifier, None)
                 self.liveness.remove(RecordKind.HEURISTIC_OUTCOME, identifier, segment, ())
-            case RecordKind.MARKER:
-                marker = codec.decode_marker(data, position, size)
-                self.markers[marker.id] = marker
-                self.liveness.note(marker, segment)
-            case RecordKind.REMOVE_MARKER:
-                identifier = codec.IDENTIFIER.unpack_from(data, position)[4]
-                self.markers.pop(identifier, None)
-                self.liveness.note(MarkerRemoved(identifier), segment)
+            case RecordKind.MARKER | RecordKind.REMOVE_MARKER | RecordKind.CURSOR | RecordKind.REMOVE_CURSOR as noted:
+                self._note(noted, data, position, size, segment)
             case RecordKind.REMOVE_ADDRESS:
                 identifier = codec.IDENTIFIER.unpack_from(data, position)[4]
                 self.addresses.pop(identifier, None)
@@ -239,6 +246,25 @@ class Replay:
             case _:  # SEAL says nothing here; hot kinds do not come this way
                 pass
         return size
+
+    def _note(self, kind: RecordKind, data: bytes, position: int, size: int, segment: Segment) -> None:
+        """A marker or the place of a reader is there, has changed, or is gone."""
+        fact: Fact
+        if kind is RecordKind.MARKER:
+            fact = codec.decode_marker(data, position, size)
+            self.markers[fact.id] = fact
+        elif kind is RecordKind.CURSOR:
+            fact, _unknown = codec.decode_cursor(data, position, size)
+            self.cursors[fact.id] = fact
+        else:
+            identifier = codec.IDENTIFIER.unpack_from(data, position)[4]
+            if kind is RecordKind.REMOVE_MARKER:
+                fact = MarkerRemoved(identifier)
+                self.markers.pop(identifier, None)
+            else:
+                fact = CursorRemoved(identifier)
+                self.cursors.pop(identifier, None)
+        self.liveness.note(fact, segment)
 
     def _commit(self, data: bytes, position: int, end: int, segment: Segment) -> Generator[None, None, int]:
         """Carry out what a transaction did, which may be more than a slice of it."""
