@@ -10,7 +10,8 @@ import pytest
 # A family is a module with everything below it, or every module that begins so (a name that ends in an underscore).
 EVERYWHERE = """
     _pytest asyncio cryptography dataclasses decimal difflib email json pytest tempfile trio.testing uuid xml xmltodict
-    embedbroker.cli embedbroker.ledger embedbroker.testing
+    pandas pyarrow pyspark
+    embedbroker.cli embedbroker.ledger embedbroker.pipeline embedbroker.testing
     embedclient.wire.core._cluster_packets embedclient.wire.core._federation_packets
     embedclient.wire.core._xa_packets
 """
@@ -50,7 +51,9 @@ def test_what_is_not_needed_yet_is_not_loaded(statement: str, families: str) -> 
 
 def test_each_family_exists() -> None:
     """A module that was renamed would leave a rule here that cannot fail."""
-    code = "import embedbroker.testing, embedbroker.cli, embedclient.blocking, embedclient.asyncio"
+    code = (
+        "import embedbroker.testing, embedbroker.cli, embedbroker.pipeline, embedclient.blocking, embedclient.asyncio"
+    )
     later = "from embedbroker import ThreadedBroker; from embedbroker.runtime import _directory, journal_directory"
     packets = "from embedclient.wire.core import NodeAnnounce, FederationStream, SessionXaEnd"
     selector = "from embedbroker.kernel import parse_selector; parse_selector('a = 1')"

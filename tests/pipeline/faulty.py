@@ -69,7 +69,7 @@ def run(url: str, folder: Path) -> None:
 
     def write(batch: DataFrame, number: int) -> None:
         batch.write.mode("overwrite").parquet(str(folder / "rows" / f"batch={number}"))
-        reached("sink", spark.sparkContext._gateway.proc.pid)
+        reached("sink", spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
 
     spark = make_spark()
     spark.dataSource.register(FaultySource)

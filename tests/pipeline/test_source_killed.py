@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 
 from embedbroker import ThreadedBroker
 from tests.pipeline.conftest import ROOT, spark_environment
@@ -17,6 +18,7 @@ from tests.pipeline.queues import fill, left_in, numbered
 MESSAGES = 100
 
 
+@pytest.mark.timeout(600)  # a Spark starts five times
 def test_a_driver_that_is_killed_at_every_step_loses_and_doubles_nothing(
     broker: ThreadedBroker, tmp_path: Path
 ) -> None:

@@ -14,9 +14,9 @@ from ._option_reader import OptionError
 from ._options import SourceOptions
 from ._schema import COLUMNS, VALUE_COLUMN
 
-__all__ = ["arrow_schema"]
+__all__ = ["PLAIN_TYPES", "arrow_schema"]
 
-_PLAIN = {
+PLAIN_TYPES = {
     "string": pa.string(),
     "binary": pa.binary(),
     "boolean": pa.bool_(),
@@ -61,7 +61,7 @@ def _arrow_type(kind: types.DataType) -> pa.DataType:
         case types.DecimalType():
             return pa.decimal128(kind.precision, kind.scale)
         case _:
-            plain = _PLAIN.get(kind.simpleString())
+            plain = PLAIN_TYPES.get(kind.simpleString())
             if plain is None:
                 raise OptionError(f"option 'jsonSchema': {kind.simpleString()} is not read from JSON")
             return plain
