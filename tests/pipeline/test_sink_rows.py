@@ -146,6 +146,26 @@ def test_bodies(columns: dict[str, pa.Array], options: dict[str, str], expected:
     assert (sent.type, decode_text(sent.body) if sent.type == 3 else bytes(sent.body)) == expected
 
 
+@pytest.mark.parametrize(
+    "options", [{}, {"bodyType": "bytes", "priority": "2", "timeToLiveMs": "5", "durable": "false"}]
+)
+@pytest.mark.parametrize("kind", [pa.binary(), pa.string()])
+def test_rows_with_nothing_but_a_body_are_what_rows_with_empty_columns_are(
+    options: dict[str, str], kind: pa.DataType
+) -> None:
+    alone = {"body": pa.array(["a", None, "ccc"], kind)}
+    more = {**alone, "priority": pa.array([None] * 3, pa.int32())}
+    sent = [[CoreMessage.parse(row.raw) for row in encoded(columns, **options)] for columns in (alone, more)]
+    first, second = ([_without_id(each) for each in messages] for messages in sent)
+    assert first == second
+
+
+def _without_id(sent: CoreMessage) -> tuple[object, ...]:
+    assert sent.user_id is not None
+    head = sent.raw.index(sent.user_id[:8])
+    return bytes(sent.raw[:head]), bytes(sent.raw[head + 8 :])
+
+
 def test_rows_of_one_partition_have_different_message_ids_and_go_on_counting() -> None:
     columns = {"body": pa.array([b"a", b"b"])}
     encoder = encoder_of(columns)
