@@ -18,6 +18,7 @@ from pyspark.sql.types import (
 )
 
 from embedbroker.pipeline._option_reader import OptionError
+from embedbroker.pipeline._sink import StreamWriter
 from embedbroker.pipeline._sink_identity import FORMAT_ID, Task, Writing
 from embedbroker.pipeline._sink_options import SinkOptions, sink_columns
 from embedbroker.pipeline._sink_rows import Row, RowEncoder, RowError
@@ -272,3 +273,11 @@ def test_branches_tell_query_batch_and_run() -> None:
 def test_no_two_attempts_at_a_partition_share_a_branch() -> None:
     tasks = [Task(WRITING, 3, 1, "ffff"), Task(WRITING, 3, 2, "abcd"), Task(WRITING, 4, 1, "abcd")]
     assert len({TASK.branch(0), TASK.branch(1), *(task.branch(0) for task in tasks)}) == 5
+
+
+def test_what_deduplication_does_not_promise_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    options = SinkOptions.parse({"url": URL, "queue": "q", "guarantee": "deduplication", "sinkName": "said once"})
+    for _ in range(2):
+        StreamWriter(options, schema("body binary"), False)
+    (record,) = caplog.records
+    assert "'said once', guarantee=deduplication: a batch that fails leaves part of its rows" in record.getMessage()
