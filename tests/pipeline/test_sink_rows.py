@@ -18,6 +18,7 @@ from pyspark.sql.types import (
 )
 
 from embedbroker.pipeline._option_reader import OptionError
+from embedbroker.pipeline._sink import StreamWriter
 from embedbroker.pipeline._sink_identity import FORMAT_ID, Task, Writing
 from embedbroker.pipeline._sink_options import SinkOptions, sink_columns
 from embedbroker.pipeline._sink_rows import Row, RowEncoder, RowError
@@ -146,6 +147,26 @@ def test_bodies(columns: dict[str, pa.Array], options: dict[str, str], expected:
     assert (sent.type, decode_text(sent.body) if sent.type == 3 else bytes(sent.body)) == expected
 
 
+@pytest.mark.parametrize(
+    "options", [{}, {"bodyType": "bytes", "priority": "2", "timeToLiveMs": "5", "durable": "false"}]
+)
+@pytest.mark.parametrize("kind", [pa.binary(), pa.string()])
+def test_rows_with_nothing_but_a_body_are_what_rows_with_empty_columns_are(
+    options: dict[str, str], kind: pa.DataType
+) -> None:
+    alone = {"body": pa.array(["a", None, "ccc"], kind)}
+    more = {**alone, "priority": pa.array([None] * 3, pa.int32())}
+    sent = [[CoreMessage.parse(row.raw) for row in encoded(columns, **options)] for columns in (alone, more)]
+    first, second = ([_without_id(each) for each in messages] for messages in sent)
+    assert first == second
+
+
+def _without_id(sent: CoreMessage) -> tuple[object, ...]:
+    assert sent.user_id is not None
+    head = sent.raw.index(sent.user_id[:8])
+    return bytes(sent.raw[:head]), bytes(sent.raw[head + 8 :])
+
+
 def test_rows_of_one_partition_have_different_message_ids_and_go_on_counting() -> None:
     columns = {"body": pa.array([b"a", b"b"])}
     encoder = encoder_of(columns)
@@ -252,3 +273,11 @@ def test_branches_tell_query_batch_and_run() -> None:
 def test_no_two_attempts_at_a_partition_share_a_branch() -> None:
     tasks = [Task(WRITING, 3, 1, "ffff"), Task(WRITING, 3, 2, "abcd"), Task(WRITING, 4, 1, "abcd")]
     assert len({TASK.branch(0), TASK.branch(1), *(task.branch(0) for task in tasks)}) == 5
+
+
+def test_what_deduplication_does_not_promise_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    options = SinkOptions.parse({"url": URL, "queue": "q", "guarantee": "deduplication", "sinkName": "said once"})
+    for _ in range(2):
+        StreamWriter(options, schema("body binary"), False)
+    (record,) = caplog.records
+    assert "'said once', guarantee=deduplication: a batch that fails leaves part of its rows" in record.getMessage()

@@ -15,6 +15,7 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from functools import cache
 from typing import TYPE_CHECKING
 
 from attrs import frozen
@@ -124,11 +125,18 @@ def checked_columns(options: SinkOptions, schema: StructType, overwrite: bool) -
     if overwrite:
         raise OptionError("messages are added to a queue, never replaced: use mode('append') or outputMode('append')")
     if not options.is_exactly_once:
-        _log.warning(
-            "guarantee=deduplication: a batch that fails leaves part of its rows, and rows that are written again are "
-            "dropped only while the broker remembers their ids (id-cache-size, per address)"
-        )
+        warn_of_deduplication(options.sink_name)
     return sink_columns(schema, options)
+
+
+@cache
+def warn_of_deduplication(sink_name: str) -> None:
+    """Once in each process: a stream makes two writers per batch."""
+    _log.warning(
+        "sink %r, guarantee=deduplication: a batch that fails leaves part of its rows, and rows that are written again "
+        "are dropped only while the broker remembers their ids (id-cache-size, per address)",
+        sink_name,
+    )
 
 
 def task_context() -> TaskContext:

@@ -76,6 +76,10 @@ class RowEncoder:
         self._headers = {name: _HEADERS[name] for name in columns if name in _HEADERS}
         self._is_plain = options.is_exactly_once and not self._headers and "properties" not in columns
         self._fixed_target = _fixed_target(options)
+        self._is_bodies_alone = (
+            self._is_plain and self._fixed_target is not None and options.body_type in (None, "bytes")
+        )
+        self._body_at = columns.index("body") if "body" in columns else -1
         # Ids of messages: unlike any others, and made without asking the system for each.
         self._id_head = os.urandom(8)
 
@@ -85,8 +89,25 @@ class RowEncoder:
         now_ms = self._now_ms()
         first = self._rows
         self._rows += batch.num_rows
+        if self._is_bodies_alone and columns.keys() == {"body"} and str(batch.column(self._body_at).type) == "binary":
+            return self._encode_bodies(columns["body"], first, now_ms)
         encode_one = self._encode_one
         return [encode_one(columns, index, first + index, now_ms) for index in range(batch.num_rows)]
+
+    def _encode_bodies(self, bodies: Sequence[Value], first: int, now_ms: int) -> list[Row]:
+        """Rows that have nothing but their bytes: what `_encode_one` makes of them, without looking for more."""
+        options, target = self._options, self._fixed_target
+        assert target is not None
+        encode = self._template(target).message
+        durable, priority, id_head = options.durable, options.priority, self._id_head
+        expiration = now_ms + options.time_to_live_ms if options.time_to_live_ms else 0
+        rows = []
+        for number, body in enumerate(bodies, first):
+            identity = id_head + number.to_bytes(8, "big")
+            content = body if isinstance(body, bytes) else b""
+            message = encode(content, _BYTES, durable, priority, now_ms, expiration, identity)
+            rows.append(Row(number, target, message.raw))
+        return rows
 
     def _lists(self, batch: RecordBatch) -> Columns:
         lists: Columns = {}
