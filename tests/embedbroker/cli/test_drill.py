@@ -103,8 +103,8 @@ def test_a_broker_that_forgets_fails_the_drill(monkeypatch: pytest.MonkeyPatch, 
     assert figures["lost"] + figures["vanished"] > 0
     assert any(re.search("lost|vanished", objection) for objection in figures["objections"])
     # What the brokers wrote is kept: somebody will want to know.
-    kept = re.search(r"what the brokers wrote is in (\S+)", result.stderr)
-    assert kept is not None and list(Path(kept[1]).rglob("*.log"))
+    place = re.search(r"what the brokers wrote is in (\S+)", result.stderr)
+    assert place is not None and list(Path(place[1]).rglob("*.log"))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
