@@ -127,6 +127,11 @@ class Moment(IntEnum):
     REPLACED_UNNOTICED = 84
     ONE_SURVIVED_PARTITION = 85
     CRASH_WHILE_VOTING = 86
+    # Between members, of groups of all kinds.
+    PARTED_BOTH_WAYS = 87
+    PARTED_ONE_WAY = 88
+    LINK_SLOWED = 89
+    ALL_CRASHED = 90
 
 
 @define(eq=False)
