@@ -66,6 +66,7 @@ RARE: list[tuple[Packet, bool]] = [
     (BackupRequestResponse(True), False),
     (FEDERATION, True),
     (ReplicaRegistration(1, "n1", "g", True, CONNECTOR), True),
+    (ReplicaRegistration(1, "n1", "g", True, CONNECTOR, "cluster"), True),
     (ReplicaAccepted(1, "n1", 2, 3, True), False),
     (ReplicaRefused(2, "it has one"), False),
     (ReplicaInventory(5, "b", (HeldFile("a", 9, b"digest"), HeldFile("b", 1 << 40, b""))), True),

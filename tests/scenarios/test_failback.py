@@ -103,7 +103,7 @@ async def test_failback_of_a_replicating_pair(make_pair: MakePair) -> None:
         assert (pair.live, pair.standby) == (pair.primary, pair.backup)
         assert roles == [Role.BACKUP, Role.LIVE]
         assert await queued(pair.primary) == numbered(0, 2 * COUNT)
-        assert saved_journals(pair.primary) <= 1
+        assert [saved_journals(broker) for broker in pair.brokers] == [0, 0]
 
 
 async def test_replicated_failback_again_and_again(make_pair: MakePair) -> None:
@@ -123,7 +123,8 @@ async def test_replicated_failback_again_and_again(make_pair: MakePair) -> None:
             await pair.failover()
             await put(session, [f"{turn} at the backup"])
             await pair.failback()
-            assert all(saved_journals(broker) <= 2 for broker in pair.brokers)
+            # Each catches up with the other's history, of which what it has is the beginning.
+            assert [saved_journals(broker) for broker in pair.brokers] == [0, 0]
         assert len(await queued(pair.primary)) == 6
 
 

@@ -178,3 +178,18 @@ def test_a_campaign_of_both_modes_must_meet_half_as_much_of_each() -> None:
     assert both[Moment.FAILOVER] == (store[Moment.FAILOVER] + copies[Moment.FAILOVER]) // 2
     assert both[Moment.PASSED_OVER] == store[Moment.PASSED_OVER] // 2
     assert both[Moment.CRASH_IN_SYNC] == copies[Moment.CRASH_IN_SYNC] // 2
+
+
+BETWEEN = {Moment.PARTED_BOTH_WAYS, Moment.PARTED_ONE_WAY, Moment.LINK_SLOWED}
+ONE_SIDE = {Moment.SLOW_DISK, Moment.FULL_ON_ONE_SIDE, Moment.CLOCK_JUMPED}
+CRASHES = {Moment.ALL_CRASHED, Moment.CRASH_WITH_PREPARED_BRANCHES, Moment.CRASH_WITH_OPEN_TRANSACTIONS}
+
+
+@pytest.mark.parametrize("mode", [None, *MODES], ids=lambda mode: mode.name if mode is not None else "both")
+def test_each_fault_of_groups_has_a_minimum_that_an_ordinary_run_has_to_meet(mode: GroupMode | None) -> None:
+    wanted = ONE_SIDE | CRASHES | (BETWEEN if mode is not GroupMode.SHARED_STORE else set())
+    seeds = 60 if mode is GroupMode.VOTES else 250
+    campaign = Campaign.of_groups(mode)
+    campaign.seeds = seeds
+    missing = "\n".join(campaign.shortcomings())
+    assert [moment.name for moment in wanted if f"{moment.name.lower()}: 0 hits" not in missing] == []

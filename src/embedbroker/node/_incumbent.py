@@ -77,6 +77,7 @@ class Incumbent:
         self.is_handing_over = False
         self.ballot: Ballot | None = None
         self._policy = policy
+        self._cluster_name = config.cluster_connection.name
         self._membership = membership
         self._electorate = electorate
         self._tenancy = tenancy
@@ -124,6 +125,13 @@ class Incumbent:
             duplication.refuse(guest, Refusal.NOT_READY, "it is not live at this moment")
         elif None not in (group, policy.group_name) and group != policy.group_name:
             text = f"its group_name is {policy.group_name!r}, and that of the backup {group!r}"
+            duplication.refuse(guest, Refusal.NOT_READY, text)
+        elif registration.cluster_name not in (None, self._cluster_name):
+            text = (
+                f"its cluster_connection is named {self._cluster_name!r}, and that of the backup"
+                f" {registration.cluster_name!r}: give both the same name, or, if they are different clusters, correct"
+                " the static_connectors of the backup, and let each cluster have a cluster_password of its own"
+            )
             duplication.refuse(guest, Refusal.NOT_READY, text)
         elif self._is_back(registration):
             # The connection that it had is dead, and it knew before this broker.

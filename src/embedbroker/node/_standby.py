@@ -59,6 +59,7 @@ class Standby:
         self._saved_max = policy.max_saved_replicated_journals_size
         self._answer_timeout_s = config.cluster_connection.call_timeout_ms / 1000
         self._statics = config.cluster_connection.static_connectors
+        self._cluster_name = config.cluster_connection.name
         self._settings = settings
         self._membership = membership
         self._copies = copies
@@ -180,7 +181,12 @@ class Standby:
         replica.on_in_sync = lambda: self._on_in_sync(replica)
         replica.on_over = lambda ending: self._on_over(node_id, link, ending, replica.standing)
         registration = ReplicaRegistration(
-            STREAM_FORMAT, node_id, self._group_name, self.wants_fail_back, membership.connector
+            STREAM_FORMAT,
+            node_id,
+            self._group_name,
+            self.wants_fail_back,
+            membership.connector,
+            self._cluster_name,
         )
         replica.begin(registration, membership.now)
         link.send(registration, CONTROL_CHANNEL)

@@ -47,7 +47,7 @@ from ._events import STREAM_FORMAT, Ending, EndingKind, Line, Refusal, ReplicaSt
 from ._files import is_copied
 from ._lane import CopyLane, CopySteps, Numbers, Request
 from ._operations import names_in, restored, size_of
-from ._seal import sealed, sealed_answer, unsealed
+from ._seal import nonsense, sealed, sealed_answer, unsealed
 
 __all__ = ["Replica"]
 
@@ -137,7 +137,9 @@ class Replica:
         assert registration.format == STREAM_FORMAT
         self._due = now.monotonic + self._answer_timeout_s
         self._line.on_frame = self._on_frame
-        self._line.on_gone = lambda: self._end(EndingKind.LOST, "the connection to the primary is gone")
+        self._line.on_gone = lambda: self._end(
+            EndingKind.LOST, "the connection to the primary is gone: it is joined again as soon as it is there"
+        )
 
     # -- frames --------------------------------------------------------------------------------------------------
 
@@ -150,7 +152,7 @@ class Replica:
             else:
                 self._on_packet(unsealed(buffer, start, end, from_client=False))
         except RemoteProtocolError as error:
-            self._break(f"the primary sent what makes no sense: {error}")
+            self._break(nonsense("the primary", error))
 
     def _on_packet(self, packet: Packet) -> None:
         match packet:

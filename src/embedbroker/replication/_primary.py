@@ -48,7 +48,7 @@ from ._events import STREAM_FORMAT, DuplicationState, Line, Refusal, Standing, o
 from ._lane import CopyLane, Numbers
 from ._operations import carried, structural_names
 from ._outflow import Outflow
-from ._seal import sealed, unsealed, unsealed_answer
+from ._seal import nonsense, sealed, unsealed, unsealed_answer
 
 __all__ = ["Duplication"]
 
@@ -310,7 +310,7 @@ class Duplication:
             else:
                 self._on_packet(unsealed(buffer, start, end, from_client=True))
         except RemoteProtocolError as error:
-            self._give_up(f"it sent what makes no sense: {error}")
+            self._give_up(nonsense("it", error))
 
     def _on_answer(self, lane: int, number: int) -> None:
         flow = self._flow

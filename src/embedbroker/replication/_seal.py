@@ -27,12 +27,21 @@ from embedclient.wire.core import (
 
 from ._events import STREAM_CHANNEL
 
-__all__ = ["sealed", "sealed_answer", "unsealed", "unsealed_answer"]
+__all__ = ["nonsense", "sealed", "sealed_answer", "unsealed", "unsealed_answer"]
 
 _CRC = Struct(">I")
 # A `StreamAnswer`, one for each batch of the journal: lane and number, without a packet object.
 _ANSWER = Struct(">bq")
 _ANSWER_LENGTH = FRAME_HEADER_SIZE - 4 + _CRC.size + _ANSWER.size
+
+
+def nonsense(sender: str, error: RemoteProtocolError) -> str:
+    """What an operator is told of a stream that is damaged."""
+    return (
+        f"{sender} sent what makes no sense: {error}. The backup joins again, and gets what it lacks; if that happens"
+        " again, look for what changes bytes between the two (a proxy, a network card, memory), and install the same"
+        " version on both"
+    )
 
 
 def sealed(packet: Packet) -> bytes:

@@ -94,6 +94,8 @@ class MemberFaults:
                 self.crash(random.choice([host for host in members.hosts.values() if host is not members.active]))
                 self.agenda.healed()
             case FaultKind.CRASH_ALL:
+                if sum(host.node is not None for host in members.hosts.values()) > 1:
+                    self.scene.hit(Moment.ALL_CRASHED)
                 for host in members.hosts.values():
                     self.crash(host)
                 self.agenda.healed()

@@ -150,6 +150,7 @@ class ReplicaFaults:
 
     def _part(self, *, both_ways: bool) -> None:
         self.scene.hit(Moment.MEMBERS_PARTED)
+        self.scene.hit(Moment.PARTED_BOTH_WAYS if both_ways else Moment.PARTED_ONE_WAY)
         one, other = self._two()
         pairs = [(one, other), (other, one)]
         if not both_ways:
@@ -168,7 +169,7 @@ class ReplicaFaults:
         self.agenda.healed()
 
     def _slow_down(self) -> None:
-        self.scene.hit(Moment.NETWORK_DELAYED)
+        self.scene.hit(Moment.LINK_SLOWED)
         one, other = self._two()
         self.network.slow_down(one, other, 0.005 + self.scene.world.random.random() * 0.2)
         self.agenda.later(self._duration_s(), lambda: self.network.slow_down(one, other, 0.0))

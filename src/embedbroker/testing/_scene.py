@@ -135,6 +135,11 @@ class Moment(IntEnum):
     RANGE_READ_AGAIN = 90
     LEASE_LOST = 91
     CURSOR_TAKEN_OVER = 92
+    # Between members, of groups of all kinds.
+    PARTED_BOTH_WAYS = 93
+    PARTED_ONE_WAY = 94
+    LINK_SLOWED = 95
+    ALL_CRASHED = 96
 
 
 @define(eq=False)

@@ -166,6 +166,8 @@ class VoteFaults:
 
     def _hold(self, ways: _Ways, *, counts: bool = False) -> None:
         self.scene.hit(Moment.MEMBERS_PARTED)
+        both_ways = all((other, one) in ways for one, other in ways)
+        self.scene.hit(Moment.PARTED_BOTH_WAYS if both_ways else Moment.PARTED_ONE_WAY)
         lives = self._lives()
         for way in ways:
             self.network.hold(*way)
@@ -189,7 +191,7 @@ class VoteFaults:
         self.agenda.healed()
 
     def _slow_down(self) -> None:
-        self.scene.hit(Moment.NETWORK_DELAYED)
+        self.scene.hit(Moment.LINK_SLOWED)
         one, other = self._two()
         self.network.slow_down(one, other, 0.005 + self.scene.world.random.random() * 0.2)
         self.agenda.later(self._duration_s(), lambda: self.network.slow_down(one, other, 0.0))

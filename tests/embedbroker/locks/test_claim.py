@@ -344,7 +344,10 @@ def test_a_copied_store_ends_the_claim_with_what_to_do(policy: HAPolicy) -> None
     group.living.append(late)
     group.settle()
     assert late.claim.failure is not None
-    assert "is a copy of that of node node of p" in late.claim.failure and "node.state" in late.claim.failure
+    assert (
+        "the lock store is a copy of that of node node of p" in late.claim.failure
+        and "node.state" in late.claim.failure
+    )
 
 
 def test_a_broker_of_its_own_takes_a_new_id_on_a_copied_directory() -> None:

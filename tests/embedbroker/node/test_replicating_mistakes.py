@@ -78,6 +78,31 @@ def test_a_backup_with_a_wrong_password_is_told_and_gets_no_byte() -> None:
     assert names == ()
 
 
+def test_a_backup_of_another_cluster_with_the_same_password_is_told_and_gets_no_byte() -> None:
+    brokers = Brokers("pq", manager=True)
+    brokers.primary("p", PRIMARY)
+    host = brokers.build("q", BACKUP)
+    assert host.config.cluster_connection is not None
+    host.config = evolve(host.config, cluster_connection=evolve(host.config.cluster_connection, name="east"))
+    host.start()
+    brokers.run(20.0)
+    assert brokers.roles == {"p": "live", "q": "backup"} and not brokers.in_sync("p")
+    said = "its cluster_connection is named 'cluster', and that of the backup 'east': give both the same name, or"
+    assert said in brokers.said("q") and "correct the static_connectors of the backup" in brokers.said("q")
+    (names,) = host.disk.run((ListFiles(),))
+    assert names == ()
+
+
+def test_two_that_votes_could_not_tell_apart_are_told_to_have_connectors_of_their_own() -> None:
+    brokers = Brokers(("p.x", "p-x"))
+    brokers.primary("p.x", evolve(PRIMARY, vote_on_replication_failure=True))
+    brokers.backup("p-x", evolve(BACKUP, vote_on_replication_failure=True))
+    brokers.run(10.0)
+    assert brokers.roles == {"p.x": "live", "p-x": "backup"} and not brokers.in_sync("p.x")
+    said = "votes could not tell the two apart: give each broker a connector of its own"
+    assert said in brokers.said("p-x")
+
+
 def test_a_copied_directory_is_noticed_by_both() -> None:
     brokers = Brokers("pq")
     brokers.primary("p")

@@ -42,6 +42,18 @@ def test_a_primary_that_cannot_renew_its_right_stops_and_its_backup_takes_over()
     goes_on(brokers, writer, "q")
 
 
+def test_a_primary_that_lost_its_backup_and_is_not_granted_the_next_number_stops_and_says_so() -> None:
+    brokers, writer = pair()
+    assert brokers.manager is not None
+    (node_id,) = brokers.manager.sequences
+    brokers.manager.sequences[node_id] += 1  # somebody else has gone on from there
+    before = len(writer.confirmed)
+    brokers.part("p", "q")
+    brokers.until_role("p", Role.STOPPED)
+    assert "lost its backup, and may not go on without one: " in (brokers.failures["p"] or "")
+    assert len(writer.confirmed) == before and brokers.role("q") is not Role.LIVE
+
+
 def test_a_partition_leaves_the_primary_live_when_it_reaches_the_lock_manager() -> None:
     brokers, writer = pair(lease_s=3.0)
     brokers.part("p", "q")

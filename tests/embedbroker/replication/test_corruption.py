@@ -128,7 +128,8 @@ def test_a_byte_that_changed_on_its_way_to_the_backup_brings_nothing_else_into_s
         backup, line, _states = replayed([*said[:index], piece, *said[index + 1 :]])
         assert is_safe(backup, states), (index, place)
         broken += line.failure is not None
-        assert line.failure is None or "makes no sense" in line.failure or "frame" in line.failure, line.failure
+        told = line.failure is None or "frame" in line.failure or "makes no sense" in line.failure
+        assert told and ("makes no sense" not in (line.failure or "") or "look for what changes bytes" in line.failure)
     assert broken > sum(map(len, said[-3:]))
 
 

@@ -117,7 +117,10 @@ class OperationCode(IntEnum):
 
 
 class ReplicaRegistration(Packet):
-    """A backup offers itself. ``format`` is that of everything that follows; ``node_id`` "" wants any primary."""
+    """A backup offers itself. ``format`` is that of everything that follows; ``node_id`` "" wants any primary.
+
+    ``cluster_name`` is the name of its cluster connection.
+    """
 
     TYPE = StreamType.REGISTRATION
     format: int = i32()
@@ -125,6 +128,7 @@ class ReplicaRegistration(Packet):
     group_name: str | None = optional_string()
     wants_fail_back: bool = flag()
     connector: TransportConfiguration = connector()
+    cluster_name: str | None = optional_string(default=None)
 
 
 class ReplicaAccepted(Packet):

@@ -38,8 +38,8 @@ from embedclient.wire.core import (
 WORKED: list[tuple[Packet, str]] = [
     (
         ReplicaRegistration(1, "n1", "g", True, TransportConfiguration("a", "F", {}, {})),
-        "0000002D 9C 0000000000000002 00000001 00000002 006E 0031 01 00000001 0067 FF"
-        "00000001 0061 00000001 0046 00000000",
+        "0000002E 9C 0000000000000002 00000001 00000002 006E 0031 01 00000001 0067 FF"
+        "00000001 0061 00000001 0046 00000000 00",
     ),
     (
         ReplicaAccepted(1, "n1", 2, 3, True),
