@@ -11,6 +11,7 @@ import os
 from attrs import evolve
 
 from embedclient.blocking import ClientSession, ClientSessionFactory, ServerLocator
+from embedclient.errors import ConnectionClosedException, ConnectionLostException
 
 from ._options import ConnectionOptions
 
@@ -57,9 +58,15 @@ class Link:
 
     def session(self, *, acknowledges_at_once: bool = True) -> ClientSession:
         """A session that was started. Without `acknowledges_at_once` its acknowledgements need a commit."""
-        session = self._factory.create_session(
-            username=self.options.user, password=self.options.password, auto_commit_acks=acknowledges_at_once
-        )
+        try:
+            session = self._factory.create_session(
+                username=self.options.user, password=self.options.password, auto_commit_acks=acknowledges_at_once
+            )
+        except (ConnectionClosedException, ConnectionLostException):
+            # It was given up for good. Workers live on, and the next task that asks gets a connection of its own.
+            if Link._shared.get((os.getpid(), self.options)) is self:
+                Link.forget(self.options)
+            raise
         session.start()
         return session
 
