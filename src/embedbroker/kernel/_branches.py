@@ -240,19 +240,17 @@ class BranchTable:
 
     # -- together with others --------------------------------------------------------------------------------------
 
-    def state_of(self, xid: Xid) -> BranchState | None:
-        """Where a branch stands that is not decided; None where there is no such."""
-        branch = self._branches.get(xid)
-        return None if branch is None else branch.state
+    def find(self, xid: Xid) -> Branch | None:
+        """A branch that is not decided."""
+        return self._branches.get(xid)
 
     def why_gone(self, xid: Xid) -> str:
         """What became of a branch that is not here."""
         return self._gone(xid).text
 
-    def claim(self, xid: Xid) -> Transaction:
+    def claim(self, branch: Branch) -> Transaction:
         """Take a prepared branch out of the table: from now on nobody else can decide it."""
-        branch = self._branches[xid]
-        assert branch.is_prepared, branch.state
+        assert branch.state is BranchState.PREPARED, branch.state
         self._leave(branch)
         return branch.transaction
 

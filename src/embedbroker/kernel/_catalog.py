@@ -388,12 +388,16 @@ class Catalog:
                 self._missing_definition(request, address_name, wanted, settings), durable=True, auto_delete=False
             )
             consumers = messages = 0
+        # As Artemis says of its management address: JMS clients send to no queue that is not there.
+        is_own = wanted == SERVICES_ADDRESS
+        if is_own:
+            definition = evolve(definition, routing_type=_ANYCAST)
         return QueueView(
-            queue is not None,
+            queue is not None or is_own,
             definition,
             consumers,
             messages,
-            bool(settings.auto_create_queues) and address != SERVICES_ADDRESS,
+            bool(settings.auto_create_queues) and not is_own,
             settings.default_consumer_window_size,
         )
 

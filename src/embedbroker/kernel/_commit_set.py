@@ -4,13 +4,14 @@ Responsible for all or nothing: one record says that every branch is committed a
 again, because its answer was lost, finds the marker where it would have moved it: it changes nothing, and branches of
 another attempt at the same work are rolled back. Refuses to know what a branch did.
 
-A set may have many branches, and a branch may be large. So it is decided at once (branches leave the table, the marker
-moves) and carried out as a chore:
+A set may have many branches, and a branch may be large. So all of it is one chore:
 
-1. What the record has to say of each branch is gathered, some branches in each step.
-2. In one step positions are taken, the record is appended, and everything that was sent stands in the publications. So
+1. Branches are looked up, some in each step.
+2. In one step the set is decided: branches leave the table, the marker moves.
+3. What the record has to say of each branch is gathered, some branches in each step.
+4. In one step positions are taken, the record is appended, and everything that was sent stands in the publications. So
    nothing that is sent later can be seen before it.
-3. What the branches acknowledged leaves its queues, some messages in each step.
+5. What the branches acknowledged leaves its queues, some messages in each step.
 
 A crash before the record is durable leaves the branches prepared and the marker where it was; nobody was told anything.
 """
@@ -19,13 +20,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import frozen
 
 from embedclient.model import Message, Xid
 
-from ._branch import BranchState
+from ._branch import Branch, BranchState
 from ._branches import name_of
 from ._chores import drained
 from ._marker import Marker, MarkerMoved
@@ -73,6 +74,9 @@ class SetDone:
     replayed: bool = False
 
 
+Done: TypeAlias = Callable[[SetDone | MarkerMoved | BranchMissing | Refused], None]
+
+
 class CommitSets:
     """The commit sets of one kernel; it remembers none of them."""
 
@@ -81,51 +85,67 @@ class CommitSets:
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
 
-    def commit(
-        self, name: str, expected: int | None, value: int, xids: Sequence[Xid], done: Callable[[SetDone], None]
-    ) -> MarkerMoved | BranchMissing | Refused | None:
+    def commit(self, name: str, expected: int | None, value: int, xids: Sequence[Xid], done: Done) -> None:
         """Commit these branches, none of which is named twice, and move the marker to ``value``.
 
-        Everything that is wrong is said at once, and leaves no trace. Otherwise ``done`` is called when the record is
-        appended, behind everything that came before.
+        ``done`` is called once, behind everything that came before: when the record is appended, or with what is wrong.
+        In that case nothing was changed.
         """
         assert len(xids) <= COMMIT_SET_BRANCHES_MAX, len(xids)
+        branches = self._kernel.branches
+
+        def decide() -> Iterator[None]:
+            found: list[Branch | None] = []
+            for xid in xids:
+                found.append(branches.find(xid))
+                yield
+            work = self._decide(name, expected, value, xids, found, done)
+            if isinstance(work, Iterator):
+                yield from work
+            else:
+                done(work)
+
+        self._kernel.chores.add(decide())
+
+    def _decide(
+        self,
+        name: str,
+        expected: int | None,
+        value: int,
+        xids: Sequence[Xid],
+        found: Sequence[Branch | None],
+        done: Done,
+    ) -> Iterator[None] | MarkerMoved | BranchMissing | Refused:
+        """What there is to do, or why nothing is done. From here on nobody else can decide the branches."""
         kernel = self._kernel
         current = kernel.markers.get(name)
         if current is not None and current >= value:
-            kernel.chores.add(self._undo(xids, SetDone(current, replayed=True), done))
-            return None
+            return self._undo(xids, SetDone(current, replayed=True), done)
         if current != expected:
             return MarkerMoved(current)
-        missing = self._missing(xids)
-        if missing is not None:
-            return missing
+        prepared: list[Branch] = []
+        for xid, branch in zip(xids, found, strict=True):
+            if branch is None or branch.state is not BranchState.PREPARED:
+                return self._missing(xid)
+            prepared.append(branch)
         marker = kernel.markers.move(name, expected, value)
         if not isinstance(marker, Marker):
             return marker
-        transactions = [kernel.branches.claim(xid) for xid in xids]
-        kernel.chores.add(self._carry_out(marker, transactions, done))
-        return None
+        return self._carry_out(marker, [kernel.branches.claim(branch) for branch in prepared], done)
 
-    def _missing(self, xids: Sequence[Xid]) -> BranchMissing | None:
-        """The first that cannot be committed."""
-        branches = self._kernel.branches
-        for xid in xids:
-            state = branches.state_of(xid)
-            if state is not BranchState.PREPARED:
-                text = f"{name_of(xid)} is {state.value}, not prepared" if state else branches.why_gone(xid)
-                return BranchMissing(xid, state is not None, text)
-        return None
+    def _missing(self, xid: Xid) -> BranchMissing:
+        branch = self._kernel.branches.find(xid)
+        if branch is None:
+            return BranchMissing(xid, False, self._kernel.branches.why_gone(xid))
+        return BranchMissing(xid, True, f"{name_of(xid)} is {branch.state.value}, not prepared")
 
-    def _undo(self, xids: Sequence[Xid], result: SetDone, done: Callable[[SetDone], None]) -> Iterator[None]:
+    def _undo(self, xids: Sequence[Xid], result: SetDone, done: Done) -> Iterator[None]:
         for xid in xids:
             self._kernel.branches.undo(xid, "the set it belongs to was committed before")
             yield
         done(result)
 
-    def _carry_out(
-        self, marker: Marker, transactions: list[Transaction], done: Callable[[SetDone], None]
-    ) -> Iterator[None]:
+    def _carry_out(self, marker: Marker, transactions: list[Transaction], done: Done) -> Iterator[None]:
         kernel = self._kernel
         counts: dict[Queue, int] = {}
         places = array("q")

@@ -56,10 +56,10 @@ ROWS_PER_READ_MAX = 5_000
 """Messages that one `Cursors.read` returns at most: they are put into one answer, in one step."""
 
 # Messages looked at between two pauses, and what looking at so many takes of the work of a step.
-_PORTION = 2_048
-_PORTION_COST = 32
+_PORTION = 1_024
+_PORTION_COST = 128
 # Messages that leave for what one message takes of the work of a step.
-_LEAVING_AT_ONE_COST = 8
+_LEAVING_AT_ONE_COST = 2
 _EXACT_SPLIT_ROWS = 16_384
 
 
@@ -321,7 +321,7 @@ class Cursors:
                     yield
 
         count = backlog.count(-1, until)
-        if count > _PORTION // 8:
+        if count > _PORTION // 4:
             chores.add_holding((queue,), leave())
         elif count:
             deque(leave(), maxlen=0)

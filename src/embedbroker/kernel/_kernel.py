@@ -262,13 +262,7 @@ class Kernel:
             return
         events, publications = self.events, self.publications
         if events.routed:
-            # What followers send has a higher position, so it has to stand behind this.
-            point = self.store.point() if durable else 0
-            for queue in targets:
-                publications.add(point, queue, Reference(message, message_id))
-            events.tell(events.routed, message, targets, None)
-            if publications.next_point <= self.store.reached:
-                publications.publish(self.store.reached, len(targets))
+            self._show_and_tell(message, targets, self.store.point() if durable else 0)
             return
         if durable:
             point = self.store.point()
@@ -285,6 +279,15 @@ class Kernel:
             return
         for queue in targets:
             queue.publish(Reference(message, message_id))
+
+    def _show_and_tell(self, message: Message, targets: list[Queue], point: int) -> None:
+        """What followers send has a higher position, so this has its place before they are told."""
+        events, publications = self.events, self.publications
+        for queue in targets:
+            publications.add(point, queue, Reference(message, message.message_id))
+        events.tell(events.routed, message, targets, None)
+        if publications.next_point <= self.store.reached:
+            publications.publish(self.store.reached, len(targets))
 
     def reply(self, message: Message, *, promises: bool) -> None:
         """Send the broker's own answer to the queues of an address that is there; else it is gone.

@@ -23,6 +23,7 @@ __all__ = ["serve_request"]
 _REPLY_TO, _CORRELATION_ID = "JMSReplyTo", "JMSCorrelationID"
 # While messages take all the memory there is, requests are served out of the margin: they are what makes room.
 _REPLY_ROOM_BYTES = 64 * 1024
+_NO_ROOM = Answer("full", {"text": "the broker is full: there is no room for the reply"})
 
 
 def serve_request(service: CoreService, request: CoreMessage) -> Refused | None:
@@ -40,9 +41,10 @@ def serve_request(service: CoreService, request: CoreMessage) -> Refused | None:
     correlation_id = request.property(_CORRELATION_ID)
 
     def respond(answer: Answer) -> None:
-        if len(answer.body) > _REPLY_ROOM_BYTES and not kernel.memory.has_room(len(answer.body)):
-            answer = Answer("full", {"text": "the broker is full: there is no room for the reply"})
-        kernel.reply(_message(answer, queue_name, correlation_id), promises=answer.promises)
+        reply = _message(answer, queue_name, correlation_id)
+        if len(reply.raw) > _REPLY_ROOM_BYTES and not kernel.memory.has_room(len(reply.raw)):
+            reply = _message(_NO_ROOM, queue_name, correlation_id)
+        kernel.reply(reply, promises=answer.promises)
 
     service.services.handle(_text_of(request), respond)
     return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from embedbroker.kernel import (
     COMMIT_SET_BRANCHES_MAX,
     MARKER_NAME_BYTES_MAX,
@@ -13,7 +15,7 @@ from embedbroker.kernel import (
 )
 from embedclient.model import Xid
 
-from ._request import BAD_REQUEST, OK, Answer, Operation, Request, RequestRefused
+from ._request import BAD_REQUEST, OK, Answer, Operation, Request, RequestRefused, refusal
 
 __all__ = ["OPERATIONS"]
 
@@ -45,20 +47,37 @@ def _list(kernel: Kernel, request: Request) -> Answer:
 
 def _commit_set(kernel: Kernel, request: Request) -> None:
     """Answered when the set is recorded, or when what was left of a replayed one is rolled back."""
+    marker, value = _name(request, "marker"), request.integer("value")
+    expected = request.integer_or_null("expected")
+    listed = request.fields["branches"]
+    if not isinstance(listed, list):
+        raise request.wrong("branches", "has to be a list", listed)
+    if len(listed) > COMMIT_SET_BRANCHES_MAX:
+        text = f"{request.operation}: {len(listed)} branches in a set, which may have {COMMIT_SET_BRANCHES_MAX}"
+        raise RequestRefused(BAD_REQUEST, text, field="branches")
 
-    def done(result: SetDone) -> None:
-        outcome = "replayed" if result.replayed else "committed"
-        request.respond(Answer(OK, {"result": outcome, "value": result.value}))
+    def done(result: SetDone | MarkerMoved | BranchMissing | Refused) -> None:
+        if isinstance(result, SetDone):
+            outcome = "replayed" if result.replayed else "committed"
+            request.respond(Answer(OK, {"result": outcome, "value": result.value}))
+        else:
+            request.respond(refusal(_refused(request, "marker", result)))
 
-    refused = kernel.commit_sets.commit(
-        _name(request, "marker"),
-        request.integer_or_null("expected"),
-        request.integer("value"),
-        _branches(request),
-        done,
-    )
-    if refused is not None:
-        raise _refused(request, "marker", refused)
+    def read() -> Iterator[None]:
+        xids: dict[Xid, None] = {}
+        try:
+            for index, each in enumerate(listed):
+                xid = _xid(request, f"branches[{index}]", each)
+                if xid in xids:
+                    raise request.wrong(f"branches[{index}]", "stands there twice", each)
+                xids[xid] = None
+                yield
+        except RequestRefused as refused:
+            request.respond(refusal(refused))
+            return
+        kernel.commit_sets.commit(marker, expected, value, list(xids), done)
+
+    kernel.chores.add(read())
 
 
 def _name(request: Request, field: str) -> str:
@@ -74,22 +93,6 @@ def _refused(request: Request, field: str, refused: MarkerMoved | BranchMissing 
         status = "not-prepared" if refused.is_known else "no-such-branch"
         return RequestRefused(status, f"{request.operation}: {refused.text}", branch=_shown(refused.xid))
     return RequestRefused("limit", f"{request.operation}: {refused.text}")
-
-
-def _branches(request: Request) -> list[Xid]:
-    listed = request.fields["branches"]
-    if not isinstance(listed, list):
-        raise request.wrong("branches", "has to be a list", listed)
-    if len(listed) > COMMIT_SET_BRANCHES_MAX:
-        text = f"{request.operation}: {len(listed)} branches in a set, which may have {COMMIT_SET_BRANCHES_MAX}"
-        raise RequestRefused(BAD_REQUEST, text, field="branches")
-    xids = [_xid(request, f"branches[{index}]", each) for index, each in enumerate(listed)]
-    seen: set[Xid] = set()
-    for index, xid in enumerate(xids):
-        if xid in seen:
-            raise request.wrong(f"branches[{index}]", "stands there twice", listed[index])
-        seen.add(xid)
-    return xids
 
 
 def _xid(request: Request, place: str, value: object) -> Xid:

@@ -17,6 +17,7 @@ from embedbroker.kernel import (
     CursorDefinition,
     CursorRemoved,
     DuplicateId,
+    Fact,
     HeuristicOutcome,
     Marker,
     MarkerRemoved,
@@ -33,7 +34,7 @@ __all__ = ["MalformedRecord", "Replay"]
 
 _KIND = 4  # offset of the kind in a record
 _ADD, _ACKNOWLEDGE, _COMMIT = int(RecordKind.ADD_MESSAGE), int(RecordKind.ACKNOWLEDGE), int(RecordKind.COMMIT)
-_COMMIT_SET = int(RecordKind.COMMIT_SET)
+_COMMITS = (_COMMIT, int(RecordKind.COMMIT_SET))
 # Records, and effects of a commit, in one slice: some 4 ms.
 _SLICE = 2_000
 
@@ -127,10 +128,9 @@ class Replay:
                     else:
                         self._settle(message_id, queue_id)
                         self.liveness.acknowledge(message_id, queue_id, segment)
-                elif kind == _COMMIT:
-                    size = yield from self._commit(data, position, end, segment)
-                elif kind == _COMMIT_SET:
-                    size = yield from self._commit_set(data, position, end, segment)
+                elif kind in _COMMITS:
+                    commit = self._commit if kind == _COMMIT else self._commit_set
+                    size = yield from commit(data, position, end, segment)
                 else:
                     size = self._apply_rare(data, position, end, segment, segments)
                 position += size
@@ -224,22 +224,8 @@ class Replay:
                 identifier = codec.IDENTIFIER.unpack_from(data, position)[4]
                 self.outcomes.pop(identifier, None)
                 self.liveness.remove(RecordKind.HEURISTIC_OUTCOME, identifier, segment, ())
-            case RecordKind.MARKER:
-                marker = codec.decode_marker(data, position, size)
-                self.markers[marker.id] = marker
-                self.liveness.note(marker, segment)
-            case RecordKind.REMOVE_MARKER:
-                identifier = codec.IDENTIFIER.unpack_from(data, position)[4]
-                self.markers.pop(identifier, None)
-                self.liveness.note(MarkerRemoved(identifier), segment)
-            case RecordKind.CURSOR:
-                cursor, _unknown = codec.decode_cursor(data, position, size)
-                self.cursors[cursor.id] = cursor
-                self.liveness.note(cursor, segment)
-            case RecordKind.REMOVE_CURSOR:
-                identifier = codec.IDENTIFIER.unpack_from(data, position)[4]
-                self.cursors.pop(identifier, None)
-                self.liveness.note(CursorRemoved(identifier), segment)
+            case RecordKind.MARKER | RecordKind.REMOVE_MARKER | RecordKind.CURSOR | RecordKind.REMOVE_CURSOR as noted:
+                self._note(noted, data, position, size, segment)
             case RecordKind.REMOVE_ADDRESS:
                 identifier = codec.IDENTIFIER.unpack_from(data, position)[4]
                 self.addresses.pop(identifier, None)
@@ -260,6 +246,25 @@ class Replay:
             case _:  # SEAL says nothing here; hot kinds do not come this way
                 pass
         return size
+
+    def _note(self, kind: RecordKind, data: bytes, position: int, size: int, segment: Segment) -> None:
+        """A marker or the place of a reader is there, has changed, or is gone."""
+        fact: Fact
+        if kind is RecordKind.MARKER:
+            fact = codec.decode_marker(data, position, size)
+            self.markers[fact.id] = fact
+        elif kind is RecordKind.CURSOR:
+            fact, _unknown = codec.decode_cursor(data, position, size)
+            self.cursors[fact.id] = fact
+        else:
+            identifier = codec.IDENTIFIER.unpack_from(data, position)[4]
+            if kind is RecordKind.REMOVE_MARKER:
+                fact = MarkerRemoved(identifier)
+                self.markers.pop(identifier, None)
+            else:
+                fact = CursorRemoved(identifier)
+                self.cursors.pop(identifier, None)
+        self.liveness.note(fact, segment)
 
     def _commit(self, data: bytes, position: int, end: int, segment: Segment) -> Generator[None, None, int]:
         """Carry out what a transaction did, which may be more than a slice of it."""

@@ -73,6 +73,12 @@ MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.HEURISTIC_ROLLBACK: 150,
     Moment.OUTCOME_SURVIVED_CRASH: 15,
     Moment.OUTCOME_FORGOTTEN: 300,
+    Moment.SET_COMMITTED: 300,
+    Moment.SET_REPLAYED: 70,
+    Moment.SET_IN_DOUBT: 90,
+    Moment.RANGE_READ_AGAIN: 60,
+    Moment.LEASE_LOST: 60,
+    Moment.CURSOR_TAKEN_OVER: 30,
 }
 GROUP_MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.CRASH: 600,
@@ -104,6 +110,12 @@ GROUP_MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.HEURISTIC_COMMIT: 100,
     Moment.HEURISTIC_ROLLBACK: 100,
     Moment.OUTCOME_FORGOTTEN: 200,
+    Moment.SET_COMMITTED: 250,
+    Moment.SET_REPLAYED: 70,
+    Moment.SET_IN_DOUBT: 70,
+    Moment.RANGE_READ_AGAIN: 60,
+    Moment.LEASE_LOST: 60,
+    Moment.CURSOR_TAKEN_OVER: 30,
     Moment.REPLAY_COMPARED: 1_000,
 }
 #: Here crashes are fewer, because so much else goes wrong, and copies are what matters.
@@ -143,6 +155,12 @@ REPLICA_MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.HEURISTIC_COMMIT: 100,
     Moment.HEURISTIC_ROLLBACK: 100,
     Moment.OUTCOME_FORGOTTEN: 200,
+    Moment.SET_COMMITTED: 250,
+    Moment.SET_REPLAYED: 70,
+    Moment.SET_IN_DOUBT: 70,
+    Moment.RANGE_READ_AGAIN: 60,
+    Moment.LEASE_LOST: 60,
+    Moment.CURSOR_TAKEN_OVER: 30,
     Moment.REPLAY_COMPARED: 1_000,
 }
 
@@ -172,6 +190,12 @@ VOTE_MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.SEND_IN_DOUBT: 150,
     Moment.COMMIT_IN_DOUBT: 100,
     Moment.BRANCH_PREPARED: 1_000,
+    Moment.SET_COMMITTED: 250,
+    Moment.SET_REPLAYED: 70,
+    Moment.SET_IN_DOUBT: 70,
+    Moment.RANGE_READ_AGAIN: 60,
+    Moment.LEASE_LOST: 60,
+    Moment.CURSOR_TAKEN_OVER: 30,
     Moment.REPLAY_COMPARED: 1_500,
 }
 _MINIMA_OF_MODE = {

@@ -10,6 +10,7 @@ from embedbroker.testing._broker_view import BrokerView
 from embedbroker.testing._browsers import SimulatedBrowser
 from embedbroker.testing._clients import ClientHost
 from embedbroker.testing._consumers import SimulatedConsumer
+from embedbroker.testing._cursor_readers import CursorReader, ReadingPlace
 from embedbroker.testing._impatient import ImpatientProducer
 from embedbroker.testing._listeners import Lapses, SharedSubscription, TopicListener
 from embedbroker.testing._network import Network
@@ -17,6 +18,7 @@ from embedbroker.testing._once_only import OnceOnlyProducer
 from embedbroker.testing._plan import BrokerPlan, ScenarioPlan
 from embedbroker.testing._producers import ProducerPlan, SimulatedProducer
 from embedbroker.testing._scene import Scene, Topic
+from embedbroker.testing._set_users import SetProducer
 from embedbroker.testing._switches import ConnectionSwitch
 from embedbroker.testing._xa_users import XaConsumer, XaProducer
 
@@ -27,7 +29,7 @@ DEAD_LETTERS, EXPIRED = "DLQ", "expired"
 ONLOOKER = "onlooker"
 
 
-Role = SimulatedProducer | SimulatedConsumer | TopicListener | SimulatedBrowser | ConnectionSwitch
+Role = SimulatedProducer | SimulatedConsumer | TopicListener | SimulatedBrowser | ConnectionSwitch | CursorReader
 
 
 @define(eq=False)
@@ -37,7 +39,7 @@ class Cast:
     topics: list[Topic] = field(factory=list)
     producers: list[SimulatedProducer] = field(factory=list)
     consumers: list[SimulatedConsumer] = field(factory=list)
-    others: list[TopicListener | SimulatedBrowser | ConnectionSwitch] = field(factory=list)
+    others: list[TopicListener | SimulatedBrowser | ConnectionSwitch | CursorReader] = field(factory=list)
     hosts: list[ClientHost] = field(factory=list)
 
     @property
@@ -109,6 +111,8 @@ def make_cast(plan: ScenarioPlan, scene: Scene, network: Network, broker: Broker
 def _kind_of(plan: ProducerPlan) -> type[SimulatedProducer]:
     if plan.branches:
         return XaProducer
+    if plan.sets:
+        return SetProducer
     if plan.identifies:
         return OnceOnlyProducer
     return ImpatientProducer if plan.impatient_chance else SimulatedProducer
@@ -138,6 +142,12 @@ def _add_others(plan: ScenarioPlan, cast: Cast, scene: Scene, network: Network, 
                 group,
             )
         )
+    places: dict[str, ReadingPlace] = {}
+    for reader in plan.readers:
+        place = places.setdefault(reader.queue, ReadingPlace(scene, reader.queue))
+        host = ClientHost(network, reader.name, broker.names, reader.settings)
+        cast.hosts.append(host)
+        cast.others.append(CursorReader(scene, host, reader.name, place, reader.lease_ms, reader.think_s))
     if plan.browser is not None:
         queues = [name for topic in cast.topics for name in topic.subscriptions]
         host = ClientHost(network, ONLOOKER, broker.names, plan.browser.settings)

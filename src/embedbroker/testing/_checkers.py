@@ -230,6 +230,9 @@ class BrokerChecker:
         for name in {**held, **replayed}:
             if held.get(name) != replayed.get(name):
                 self.scene.fail(f"queue {name}: the kernel holds {held.get(name)}, the journal {replayed.get(name)}")
+        cursors = [queue.cursor.definition for queue in node.kernel.catalog.queues.values() if queue.cursor is not None]
+        if sorted(cursors, key=lambda each: each.id) != sorted(recovered.cursors, key=lambda each: each.id):
+            self.scene.fail(f"cursors: the kernel has {cursors}, the journal {recovered.cursors}")
         if sorted(names.values()) != sorted(address for address in node.kernel.catalog.addresses):
             self.scene.fail(f"addresses: the journal has {sorted(names.values())}")
         ids = {

@@ -11,6 +11,7 @@ from attrs import define, evolve, field
 
 from embedbroker.storage import JournalSettings
 from embedbroker.testing._consumers import ConsumerKind, ConsumerPlan
+from embedbroker.testing._cursor_readers import read_in_ranges
 from embedbroker.testing._fault_kinds import draw_faults
 from embedbroker.testing._impatient import impatient
 from embedbroker.testing._messages import COLORS
@@ -28,6 +29,7 @@ from embedbroker.testing._plan import (
     TopicPlan,
 )
 from embedbroker.testing._producers import ProducerKind, ProducerPlan
+from embedbroker.testing._set_users import in_sets
 from embedbroker.testing._xa_users import two_phase
 from embedclient.agent import LocatorSettings
 
@@ -55,16 +57,17 @@ _CONFIRMATION_WINDOWS = (-1, -1, 0, 1, 100, 500, 2_000, 10_000, 100_000)
 def draw_plan(seed: int) -> ScenarioPlan:
     """The plan of a seed.
 
-    In one of four all producers give their messages duplicate ids, in another one transactions are XA branches; in the
-    others some producers do not wait for the end of their transactions.
+    In one of four all producers give their messages duplicate ids (and in one of 16 a queue is read in ranges besides),
+    in another one transactions are XA branches; in the others some producers do not wait for the end of their
+    transactions, or transactions are commit sets (one of eight).
     """
     plan = _Draw(Random(f"plan {seed}")).plan(seed)
     match seed % 4:
         case 1:
             return two_phase(plan)
         case 3:
-            return once_only(plan)
-    return impatient(plan)
+            return read_in_ranges(plan) if seed % 16 == 15 else once_only(plan)
+    return in_sets(plan) if seed % 8 == 4 else impatient(plan)
 
 
 @define(eq=False)

@@ -32,6 +32,7 @@ __all__ = [
     "ListenerRole",
     "ProducerRole",
     "QueuePlan",
+    "ReaderRole",
     "ScenarioPlan",
     "TopicPlan",
     "plan_of",
@@ -111,6 +112,17 @@ class BrowserRole:
 
     settings: LocatorSettings
     pause_s: float
+
+
+@frozen
+class ReaderRole:
+    """A reader of one queue with a cursor, on a host of its own."""
+
+    name: str
+    queue: str
+    settings: LocatorSettings
+    lease_ms: int
+    think_s: float
 
 
 @frozen
@@ -198,6 +210,8 @@ class ScenarioPlan:
     group: GroupPlan | None = None
     #: So often an operator looks at prepared branches, and decides some of them; 0 for never.
     operator_pause_s: float = 0.0
+    #: Who reads one queue in ranges, in turns.
+    readers: tuple[ReaderRole, ...] = ()
 
 
 _Value = TypeVar("_Value")

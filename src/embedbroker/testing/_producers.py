@@ -38,7 +38,8 @@ class ProducerPlan:
     """What one producer does. Chances are probabilities, ``in_flight_max`` counts asynchronous sends.
 
     ``identifies``: its messages carry duplicate ids. ``branches``: its transactions are XA branches, with ``habits``.
-    ``impatient_chance``: how often it does not wait for the end of a transaction.
+    ``impatient_chance``: how often it does not wait for the end of a transaction. ``sets``: its transactions are commit
+    sets of several branches.
     """
 
     kind: ProducerKind
@@ -54,6 +55,7 @@ class ProducerPlan:
     identifies: bool = False
     branches: bool = False
     impatient_chance: float = 0.0
+    sets: bool = False
     habits: BranchHabits = PLAIN
 
 

@@ -313,6 +313,7 @@ class _Scenario:
             self._read_leftovers()
         names = [name for topic in self.cast.topics for name in topic.listeners]
         names += [consumer.subscription for consumer in self.cast.consumers if consumer.takes_all]
+        names += [reader.queue for reader in self.plan.readers]
         self._run_until(lambda: self._is_drained(names), _DRAIN_S, self._owed)
 
     def _call_the_roll(self) -> None:

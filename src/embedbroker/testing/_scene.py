@@ -127,6 +127,14 @@ class Moment(IntEnum):
     REPLACED_UNNOTICED = 84
     ONE_SURVIVED_PARTITION = 85
     CRASH_WHILE_VOTING = 86
+    # Of commit sets.
+    SET_COMMITTED = 87
+    SET_REPLAYED = 88
+    SET_IN_DOUBT = 89
+    # Of readers with cursors.
+    RANGE_READ_AGAIN = 90
+    LEASE_LOST = 91
+    CURSOR_TAKEN_OVER = 92
 
 
 @define(eq=False)

@@ -45,23 +45,26 @@ def prepared(stage: Stage, number: int, *texts: str, address: str = "q") -> Sess
     return session
 
 
-def commit(stage: Stage, value: int, *numbers: int, expected: int | None = None) -> SetDone | None:
-    """Commit a set with marker ``m`` and let the kernel finish; None where it was refused."""
-    done: list[SetDone] = []
-    refused = stage.kernel.commit_sets.commit("m", expected, value, [xid(number) for number in numbers], done.append)
-    assert refused is None, refused
+def put(stage: Stage, value: int, *numbers: int, expected: int | None = None) -> list[object]:
+    """Ask for a set with marker ``m``; returns the list in which the answer will stand."""
+    done: list[object] = []
+    stage.kernel.commit_sets.commit("m", expected, value, [xid(number) for number in numbers], done.append)
+    return done
+
+
+def commit(stage: Stage, value: int, *numbers: int, expected: int | None = None) -> object:
+    """The same, and let the kernel finish; returns the answer."""
+    done = put(stage, value, *numbers, expected=expected)
     stage.run_all()
-    assert len(done) == 1
-    return done[0]
+    (answer,) = done
+    return answer
 
 
 def refused(stage: Stage, value: int, *numbers: int, expected: int | None = None) -> object:
     """Why a set is refused; it leaves no trace."""
     before = len(stage.store.records), stage.kernel.markers.list(""), stage.kernel.branches.in_doubt()
-    done: list[SetDone] = []
-    reason = stage.kernel.commit_sets.commit("m", expected, value, [xid(number) for number in numbers], done.append)
-    stage.run_all()
-    assert not done and reason is not None
+    reason = commit(stage, value, *numbers, expected=expected)
+    assert not isinstance(reason, SetDone)
     assert before == (len(stage.store.records), stage.kernel.markers.list(""), stage.kernel.branches.in_doubt())
     return reason
 
@@ -150,7 +153,7 @@ def test_a_set_that_comes_again_changes_nothing_and_rolls_back_what_is_there(sta
     stage.kernel.branches.suspend(suspended)
     assert commit(stage, 5, 1, 2, 3, 4, 5) == SetDone(5, replayed=True)
     assert stage.waiting("q") == ["a"] and not stage.kernel.branches.in_doubt()
-    assert all(stage.kernel.branches.state_of(xid(number)) is None for number in range(1, 6))
+    assert all(stage.kernel.branches.find(xid(number)) is None for number in range(1, 6))
     # The one that still works in a branch hears of it.
     refusal = stage.kernel.branches.end(open_one, xid(3))
     assert refusal is not None and refusal.code is XaCode.XA_RBROLLBACK
@@ -166,12 +169,12 @@ def test_a_set_below_the_marker_is_a_replay_whatever_it_expected(stage: Stage) -
 def test_a_set_that_comes_again_while_it_is_carried_out_is_a_replay(stage: Stage) -> None:
     for number in range(100):
         prepared(stage, number, str(number))
-    done: list[SetDone] = []
-    xids = [xid(number) for number in range(100)]
-    for _ in range(2):
-        assert stage.kernel.commit_sets.commit("m", None, 1, xids, done.append) is None
+    first, second = put(stage, 1, *range(100)), put(stage, 1, *range(100))
+    while not stage.store.of_kind("fact"):
+        assert not first and not second
+        stage.run(budget=9)
     stage.run_all(budget=9)
-    assert done == [SetDone(1), SetDone(1, replayed=True)]
+    assert (first, second) == ([SetDone(1)], [SetDone(1, replayed=True)])
     assert stage.waiting("q") == [str(number) for number in range(100)]
 
 
@@ -221,9 +224,9 @@ def test_a_set_needs_room_for_its_marker(stage: Stage, monkeypatch: pytest.Monke
 def test_nobody_else_decides_a_branch_of_a_set_that_is_being_carried_out(stage: Stage) -> None:
     for number in range(100):
         prepared(stage, number, str(number))
-    done: list[SetDone] = []
-    stage.kernel.commit_sets.commit("m", None, 1, [xid(number) for number in range(100)], done.append)
-    stage.run(budget=9)
+    done = put(stage, 1, *range(100))
+    while stage.kernel.branches.find(xid(99)) is not None:
+        stage.run(budget=9)
     assert not done and not stage.store.of_kind("fact")
     session, branches = stage.session(transacted=True), stage.kernel.branches
     for answer in (branches.rollback(session, xid(99)), branches.commit(session, xid(99), one_phase=False)):
@@ -233,11 +236,23 @@ def test_nobody_else_decides_a_branch_of_a_set_that_is_being_carried_out(stage: 
     assert done == [SetDone(1)] and len(stage.waiting("q")) == 100
 
 
+def test_a_branch_that_is_decided_while_a_set_looks_its_branches_up_is_missing(stage: Stage) -> None:
+    for number in range(100):
+        prepared(stage, number, str(number))
+    done = put(stage, 1, *range(100))
+    stage.run(budget=9)
+    session, branches = stage.session(transacted=True), stage.kernel.branches
+    assert branches.commit(session, xid(0), one_phase=False) is None
+    stage.run_all(budget=9)
+    assert done == [BranchMissing(xid(0), False, f"{name_of(xid(0))} is not known")]
+    assert stage.waiting("q") == ["0"] and len(branches.in_doubt()) == 99
+    assert stage.kernel.markers.get("m") is None
+
+
 def test_messages_sent_while_a_set_is_gathered_stand_before_it_and_those_after_it_behind(stage: Stage) -> None:
     for number in range(100):
         prepared(stage, number, str(number))
-    done: list[SetDone] = []
-    stage.kernel.commit_sets.commit("m", None, 1, [xid(number) for number in range(100)], done.append)
+    done = put(stage, 1, *range(100))
     stage.run(budget=9)
     stage.send(letter("before", "q", durable=True))
     while not done:

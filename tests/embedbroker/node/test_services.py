@@ -44,11 +44,11 @@ def test_a_query_says_that_the_address_is_there_before_anybody_asked_for_anythin
     assert not answer.auto_create_queues and not answer.auto_create_addresses
 
 
-def test_a_query_says_that_no_queue_is_there_and_none_would_be_made(peer: Peer) -> None:
+def test_a_query_says_that_jms_clients_can_send_there_as_to_a_queue(peer: Peer) -> None:
     peer.send(SessionQueueQuery(ADDRESS))
     (answer,) = peer.clear()
     assert isinstance(answer, SessionQueueQueryResponseV3)
-    assert not answer.exists and not answer.auto_create_queues
+    assert answer.exists and answer.routing_type == 1 and not answer.auto_create_queues
 
 
 def test_capabilities_name_the_broker_and_what_can_be_asked_for(asker: Asker) -> None:
@@ -144,6 +144,19 @@ def test_queues_are_listed_by_a_pattern_with_their_first_and_last_positions(aske
     assert [queue["name"] for queue in asker.ask("queue.list", pattern="prices")[1]["queues"]] == ["prices"]
 
 
+def test_a_large_reply_needs_room_of_its_own(asker: Asker) -> None:
+    kernel = asker.peer.stage.node.kernel
+    for number in range(100):
+        kernel.markers.set(f"{number}{'m' * 1000}", None, number)
+    assert len(asker.ask("marker.list", prefix="")[1]["markers"]) == 100
+    kernel.memory.limit_bytes, kernel.memory.margin_bytes = kernel.memory.used_bytes + 70 * 1024, 0
+    assert asker.ask("marker.list", prefix="") == (
+        "full",
+        {"text": "the broker is full: there is no room for the reply"},
+    )
+    assert asker.ask("marker.get", name="m") == ("ok", {"value": None})
+
+
 def test_a_reply_without_room_in_memory_is_refused_to_the_sender() -> None:
     stage = Stage()
     asker = Asker(stage.connect().open_session())
@@ -151,3 +164,32 @@ def test_a_reply_without_room_in_memory_is_refused_to_the_sender() -> None:
     asker.peer.send(SessionSend(request_of('{"operation": "capabilities"}'), True, -9))
     (answer,) = asker.peer.clear()
     assert isinstance(answer, ExceptionResponse) and answer.code == ErrorCode.ADDRESS_FULL
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("*", ["a", "aXbXa", "ab", "aba"]),
+        ("#", ["a", "aXbXa", "ab", "aba"]),
+        ("a", ["a"]),
+        ("a*", ["a", "aXbXa", "ab", "aba"]),
+        ("*a", ["a", "aXbXa", "aba"]),
+        ("a*a", ["aXbXa", "aba"]),
+        ("ab*ba", []),
+        ("a*b*a", ["aXbXa", "aba"]),
+        ("*b*", ["aXbXa", "ab", "aba"]),
+        ("*X*X*", ["aXbXa"]),
+        ("*X*X*X*", []),
+        ("a.b", []),
+    ],
+)
+def test_a_pattern_fits_whole_names(asker: Asker, pattern: str, names: list[str]) -> None:
+    for name in ("a", "ab", "aba", "aXbXa"):
+        asker.peer.create_queue(name)
+    found = {queue["name"] for queue in asker.ask("queue.list", pattern=pattern)[1]["queues"]}
+    assert found - {"DLQ", "ExpiryQueue", "replies"} == set(names)
+
+
+def test_no_pattern_makes_a_look_slow(asker: Asker) -> None:
+    asker.peer.create_queue("a" * 5_000)
+    assert asker.ask("queue.list", pattern="*a" * 500 + "*b")[1] == {"queues": []}

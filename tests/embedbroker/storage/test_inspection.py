@@ -9,6 +9,8 @@ import pytest
 from embedbroker.kernel import (
     AddressDefinition,
     CommitSet,
+    CursorDefinition,
+    CursorRemoved,
     HeuristicOutcome,
     Marker,
     MarkerRemoved,
@@ -53,7 +55,7 @@ def worked(seed: int, calls: int, *, marks: bool = False) -> tuple[SimulatedDisk
     recorded.settle()
     random = Random(seed)
     workload = Workload.on(random, ModelState())
-    workload.marks = marks
+    workload.marks = workload.reads = marks
     for _ in range(calls):
         name, arguments = workload.call()
         recorded.call(name, *arguments)
@@ -87,6 +89,8 @@ def each_record_once() -> SimulatedDisk:
     recorded.call("note", Marker(50, "done", 4))
     recorded.call("note", CommitSet(Marker(50, "done", 5), 100, [43], [43, 1, 2, 0]))
     recorded.call("note", MarkerRemoved(50))
+    recorded.call("note", CursorDefinition(60, 2, "reader", 5, 13, 1, "job", 1000))
+    recorded.call("note", CursorRemoved(60))
     recorded.call("remove_queue", 2)
     recorded.call("remove_address", 1)
     recorded.close()
@@ -101,7 +105,7 @@ def segments_of(disk: SimulatedDisk) -> list[str]:
 
 def test_rows_say_what_every_record_means() -> None:
     rows = [(row.kind, row.text) for row in journal_rows(each_record_once()) if isinstance(row, RecordRow)]
-    assert [row for row in rows if row[0] not in ("ADDRESS", "QUEUE")] == [
+    assert [row for row in rows if row[0] not in ("ADDRESS", "QUEUE", "CURSOR")] == [
         ("SEGMENT_START", "ids below 0 used; segments before: none"),
         ("RESERVE_IDS", "500"),
         ("ADD_MESSAGE", "message 10, 3 bytes in encoding 1, durable, priority 7, expires 99: queue 2 position 11"),
@@ -123,11 +127,13 @@ def test_rows_say_what_every_record_means() -> None:
         ("MARKER", "marker 50 'done' is 4"),
         ("COMMIT_SET", "marker 50 'done' is 5; 1 transactions: 43"),
         ("REMOVE_MARKER", "50"),
+        ("REMOVE_CURSOR", "60"),
         ("REMOVE_QUEUE", "2"),
         ("REMOVE_ADDRESS", "1"),
         ("SEAL", str(NOW.wall_ms)),
     ]
     assert '"name":"orders"' in dict(rows)["ADDRESS"]
+    assert '"position":5,"end":13' in dict(rows)["CURSOR"]
 
 
 def test_rows_say_where_a_record_stands() -> None:

@@ -9,7 +9,15 @@ from zlib import crc32
 import pytest
 from attrs import asdict
 
-from embedbroker.kernel import AddressDefinition, CommitSet, Marker, MarkerRemoved, QueueDefinition
+from embedbroker.kernel import (
+    AddressDefinition,
+    CommitSet,
+    CursorDefinition,
+    CursorRemoved,
+    Marker,
+    MarkerRemoved,
+    QueueDefinition,
+)
 from embedbroker.storage import JournalState, Read, Sync, WriteAt
 from embedbroker.storage import _record_codec as codec
 from embedbroker.storage._batch import BatchWalk, encode_batch, find_header, stored_size
@@ -92,6 +100,14 @@ def test_definitions_are_json() -> None:
     data = records_of(("add_queue", queue))
     assert data[4] == 9
     assert codec.decode_queue(data, 0, len(data)) == (queue, [])
+
+
+def test_a_cursor_is_json_and_its_end_one_number() -> None:
+    cursor = CursorDefinition(9, 2, "c", 5, 13, 8, "job", 1000)
+    record = records_of(("note", cursor))
+    assert record[4] == 21 and json.loads(record[8:]) == asdict(cursor)
+    assert codec.decode_cursor(record, 0, len(record)) == (cursor, [])
+    assert records_of(("note", cursor), ("note", CursorRemoved(9))) == record + pack("<IBBHq", 16, 22, 0, 0, 9)
 
 
 def test_the_first_record_of_a_segment_lists_the_segments_before_it() -> None:

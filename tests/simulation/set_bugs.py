@@ -1,0 +1,92 @@
+"""Bugs of a broker with commit sets and markers, put in one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from embedbroker.kernel import CommitSet, Fact, Marker, Transaction
+from embedbroker.kernel._commit_set import CommitSets
+from embedbroker.kernel._marker import Markers
+from embedbroker.storage import Journal
+from embedbroker.storage._replay import Replay
+from embedbroker.storage._segments import Segment
+
+from .hunting import Bug
+
+__all__ = ["SET_BUGS"]
+
+
+def commit_half_of_a_set(patch: pytest.MonkeyPatch) -> None:
+    """The last branch is rolled back, in memory and on the disk."""
+    carry_out = CommitSets._carry_out
+
+    def halved(self: CommitSets, marker: Marker, transactions: list[Transaction], done: Any) -> Iterator[None]:
+        if len(transactions) > 1:
+            self._kernel.rollback(transactions.pop())
+        return carry_out(self, marker, transactions, done)
+
+    patch.setattr(CommitSets, "_carry_out", halved)
+
+
+def record_a_marker_without_its_set(patch: pytest.MonkeyPatch) -> None:
+    note = Journal.note
+
+    def careless(self: Journal, fact: Fact) -> None:
+        note(self, fact.marker if isinstance(fact, CommitSet) else fact)
+
+    patch.setattr(Journal, "note", careless)
+
+
+def record_a_set_without_its_marker(patch: pytest.MonkeyPatch) -> None:
+    carry_out = Replay._commit_set
+
+    def forgetful(self: Replay, data: bytes, position: int, end: int, segment: Segment) -> Any:
+        markers = dict(self.markers)
+        size = yield from carry_out(self, data, position, end, segment)
+        self.markers = markers
+        return size
+
+    patch.setattr(Replay, "_commit_set", forgetful)
+
+
+def forget_markers_in_a_restart(patch: pytest.MonkeyPatch) -> None:
+    def restore(_self: Markers, _markers: Iterable[Marker]) -> None:
+        return None
+
+    patch.setattr(Markers, "restore", restore)
+
+
+def commit_a_set_that_comes_again(patch: pytest.MonkeyPatch) -> None:
+    """A marker counts as one less than it is, so that the same number is the next one once more."""
+    decide = CommitSets._decide
+
+    def lenient(self: CommitSets, name: str, expected: int | None, value: int, *rest: Any) -> Any:
+        marker = self._kernel.markers._by_name.get(name)
+        if marker is not None and marker.value == value:
+            self._kernel.markers._by_name[name] = evolve(marker, value=value - 1)
+            expected = value - 1
+        return decide(self, name, expected, value, *rest)
+
+    patch.setattr(CommitSets, "_decide", lenient)
+
+
+def leave_what_a_replayed_set_prepared(patch: pytest.MonkeyPatch) -> None:
+    def idle(_self: CommitSets, _xids: Any, result: Any, done: Any) -> Iterator[None]:
+        done(result)
+        yield
+
+    patch.setattr(CommitSets, "_undo", idle)
+
+
+SET_BUGS: list[Bug] = [
+    commit_half_of_a_set,
+    record_a_marker_without_its_set,
+    record_a_set_without_its_marker,
+    forget_markers_in_a_restart,
+    commit_a_set_that_comes_again,
+    leave_what_a_replayed_set_prepared,
+]
