@@ -9,7 +9,8 @@ import select
 import shutil
 import signal
 import socket
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -23,10 +24,8 @@ from click.testing import CliRunner
 
 from embedbroker.cli._commands import commands
 from embedbroker.cli.drill import _pair_files
-from embedbroker.cli.drill._conductor import conduct
 from embedbroker.cli.drill._page import page_of
 from embedbroker.cli.drill._plan import DrillPlan, Fault, Findings, Hit, OutageRecord, RoleChange, Round
-from embedbroker.cli.drill._scene import Setting
 from embedbroker.cli.drill._stage import BACKLOG_MAX, QUEUE, Stage
 from embedbroker.cli.drill._tables import progress_line
 from embedbroker.cli.drill._transaction import Outcome, run_transaction
@@ -67,7 +66,9 @@ def test_two_kills_lose_nothing(tmp_path: Path) -> None:
         assert outage["transactions_before_their_commit"] > 0
         assert len(outage["producers_s"]) == 4
         assert 0 < outage["serving_s"] < outage["first_confirmed_s"] < outage["producers_s"][-1]
+        assert outage["first_delivery_s"] > 0
     assert figures["downtime_s"]["kill"]["first_confirmed"]["count"] == 2
+    assert figures["downtime_s"]["kill"]["first_delivery"]["count"] == 2
     # Without a terminal progress is whole lines.
     assert re.fullmatch(r"broker at tcp://\S+, in \S+\n( +\d+\.\d s  (load|drain) .*\n)*", result.stderr), result.stderr
     page = report.read_text()
@@ -78,17 +79,19 @@ def test_two_kills_lose_nothing(tmp_path: Path) -> None:
 def test_a_broker_that_forgets_fails_the_drill(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     kept, forgotten = (f"<persistence-enabled>{value}</persistence-enabled>" for value in ("true", "false"))
     monkeypatch.setattr(_pair_files, "_TEXT", _pair_files._TEXT.replace(kept, forgotten))
-
-    async def watch(stage: Stage, rounds: Sequence[Round]) -> None:
-        """Nobody looks."""
-
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     # One consumer is behind so many producers: a kill finds confirmed messages in the queue or in its transaction.
-    plan = attrs.evolve(PLAN, producers=8, consumers=1, rounds=2)
-    setting = Setting(plan, tmp_path)
-    files = setting.files()
-    findings = trio.run(conduct, plan, partial(setting.group, files), setting.url(files), watch)
-    assert findings.verdict.losses()
-    assert any(re.search("lost|vanished", objection) for objection in findings.objections())
+    clients = ["--producers", "8", "--consumers", "1", "--size", "200"]
+    options = ["--seconds", "3", "--rounds", "2", "--seed", "7", "--json", *clients]
+    result = CliRunner().invoke(commands, ["drill", *options])
+    assert result.exit_code == 1, result.output
+    figures = json.loads(result.stdout)
+    assert figures["passed"] is False
+    assert figures["lost"] + figures["vanished"] > 0
+    assert any(re.search("lost|vanished", objection) for objection in figures["objections"])
+    # What the brokers wrote is kept: somebody will want to know.
+    place = re.search(r"what the brokers wrote is in (\S+)", result.stderr)
+    assert place is not None and list(Path(place[1]).rglob("*.log"))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
