@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from embedbroker import EmbeddedBroker
-from embedbroker.node import Input, Output
+from embedbroker.node import Input, Node, Output
 from embedbroker.runtime import _disk_lanes, journal_directory
 from embedbroker.runtime._disk import FileDisk
 from embedbroker.storage import DiskFault, ListFiles, WriteAt, inspect_journal
@@ -37,16 +37,32 @@ async def test_a_low_high_water_mark_does_not_stop_deliveries() -> None:
                     await consumer.receive()
 
 
-async def test_the_collector_is_off_in_no_moment_in_which_others_run(tmp_path: Path) -> None:
-    async with EmbeddedBroker(data_directory=str(tmp_path)) as broker:
+async def test_the_collector_is_off_in_each_slice_of_recovery_and_on_when_others_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = Node.step
+    recovering: list[bool] = []
+    running: list[bool] = []
+
+    def noted(node: Node, input: Input, now: Instant) -> list[Output]:
+        (running if node.is_running else recovering).append(gc.isenabled())
+        return step(node, input, now)
+
+    async with EmbeddedBroker(data_directory=str(tmp_path), work_per_step_max=10) as broker:
         async with ConnectionFactory(broker.url).connect() as connection, connection.session() as session:
-            await session.create_producer("orders").send("one")
+            producer = session.create_producer("orders")
+            for _ in range(50):
+                await producer.send("one")
         await broker.crash()
+        monkeypatch.setattr(Node, "step", noted)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(broker.start)
-            for _ in range(10):
+            while not broker.is_running:
                 await trio.lowlevel.checkpoint()
                 assert gc.isenabled()
+        async with ConnectionFactory(broker.url).connect():
+            assert len(recovering) > 5 and not any(recovering)
+            assert running and all(running)
 
 
 async def test_a_broker_that_failed_is_not_waited_for(tmp_path: Path) -> None:
