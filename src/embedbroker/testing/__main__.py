@@ -198,8 +198,22 @@ def _show_failure(failure: ScenarioFailed, options: argparse.Namespace) -> None:
     ways = "".join(f" {each}" for each in _ways(options))
     replay = f"python -m embedbroker.testing{ways} --first-seed {failure.seed} --seeds 1 --hash-check 0 --trace 1000"
     trace = failure.trace[-options.trace :]
-    text = ["", f"seed {failure.seed} FAILED: {failure.text}", *trace, f"replay: {replay}", ""]
+    text = ["", f"seed {failure.seed} FAILED: {failure.text}", *trace, f"replay: {replay}", *_commit_lines(), ""]
     sys.stderr.write("\n".join(text) + "\n")
+
+
+def _commit_lines() -> list[str]:
+    """Which commit this code is of, where it lies in its repository: a seed means nothing without."""
+    here = Path(__file__)
+    git = ["git", "-C", str(here.parent)]
+    try:
+        # An installed package may lie inside the repository of somebody else.
+        subprocess.run([*git, "ls-files", "--error-unmatch", here.name], capture_output=True, check=True)
+        named = [*git, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+        commit = subprocess.run(named, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return []
+    return [f"commit: {commit}"]
 
 
 def _hash_check(options: argparse.Namespace, seeds: int, campaign: Campaign) -> bool:
