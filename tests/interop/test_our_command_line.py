@@ -1,0 +1,48 @@
+"""`embedbroker send`, `browse` and `receive` against a real Artemis: they are of the client, not of our broker."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tests.interop.artemis import ArtemisBroker
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
+
+
+def run(artemis: ArtemisBroker, command: str, *arguments: str, input: bytes = b"", code: int = 0) -> list[str]:
+    """The lines that a command prints."""
+    words = [sys.executable, "-m", "embedbroker.cli", command, "--url", artemis.url, *arguments]
+    done = subprocess.run(words, input=input, capture_output=True, timeout=60)
+    assert done.returncode == code, done.stderr.decode()
+    return done.stdout.decode().splitlines()
+
+
+def of_json(lines: list[str]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in lines]
+
+
+def test_what_is_sent_is_browsed_and_received(artemis: ArtemisBroker) -> None:
+    queue = f"queue://cli-{uuid4().hex[:8]}"
+    options = ("-p", "color=red", "-p", "size=3", "--priority", "7", "--correlation-id", "c-1")
+    assert run(artemis, "send", queue, "one", "grüße", *options) == []
+    run(artemis, "send", queue, '{"x": 1, "y": "z"}', "--type", "map", "--non-persistent")
+    run(artemis, "send", queue, "--lines", "--transacted", "-p", "color=blue", input=b"three\nfour\n")
+
+    assert run(artemis, "browse", queue, "--selector", "color = 'blue'") == ["three", "four"]
+    browsed = of_json(run(artemis, "browse", queue, "--json"))
+    taken = of_json(run(artemis, "receive", queue, "--json", "--count", "5", "--timeout", "10"))
+    assert [message["body"] for message in taken] == ["one", "grüße", {"x": 1, "y": "z"}, "three", "four"]
+    assert [message["body"] for message in browsed] == [message["body"] for message in taken]
+    first, _, entries, *_ = taken
+    assert (first["type"], first["priority"], first["correlation_id"], first["durable"]) == ("text", 7, "c-1", True)
+    assert (first["properties"]["color"], first["properties"]["size"]) == ("red", 3)
+    assert (entries["type"], entries["durable"]) == ("map", False)
+    # Nothing is left, and whoever waits for one more is told so.
+    assert run(artemis, "browse", queue) == []
+    assert run(artemis, "receive", queue, "--timeout", "0.2", code=1) == []
