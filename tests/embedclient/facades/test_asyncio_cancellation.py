@@ -1,0 +1,239 @@
+"""Cancelled asyncio tasks: a send, commit, acknowledgement or close that was cut short hides no outcome."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from embedclient import AcknowledgeMode, Connection
+from embedclient.asyncio import ConnectionFactory
+from embedclient.errors import TransactionOutcomeUnknownException
+
+
+class AsyncioRelay:
+    """Forwards between clients of `url` and a broker. Bytes to the client wait while they are held."""
+
+    def __init__(self, port: int) -> None:
+        self._target = port
+        self._open = asyncio.Event()
+        self._open.set()
+        self._writers: list[asyncio.StreamWriter] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.held = asyncio.Event()
+        self.url = ""
+
+    def hold(self) -> None:
+        """Keep what the broker says from now on; `held` is set when it has said something."""
+        self._open.clear()
+        self.held.clear()
+
+    def release(self) -> None:
+        self._open.set()
+
+    def cut(self) -> None:
+        """End every connection now, as a cable would."""
+        for writer in self._writers:
+            writer.transport.abort()
+        self._writers.clear()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        from_broker, to_broker = await asyncio.open_connection("127.0.0.1", self._target)
+        self._writers += [writer, to_broker]
+        for work in (self._forward(reader, to_broker, False), self._forward(from_broker, writer, True)):
+            task = asyncio.create_task(work)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _forward(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, down: bool) -> None:
+        try:
+            while data := await source.read(65_536):
+                if down and not self._open.is_set():
+                    self.held.set()
+                    await self._open.wait()
+                sink.write(data)
+                await sink.drain()
+        except ConnectionError:
+            pass
+        sink.close()
+
+    async def ended(self) -> None:
+        """Every connection is over."""
+        self.release()
+        self.cut()
+        await asyncio.gather(*self._tasks)
+
+
+@asynccontextmanager
+async def relayed(broker: Any) -> AsyncIterator[AsyncioRelay]:
+    relay = AsyncioRelay(broker.port)
+    server = await asyncio.start_server(relay.serve, "127.0.0.1", 0)
+    relay.url = f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    try:
+        yield relay
+    finally:
+        server.close()
+        await relay.ended()
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(20):
+            await scenario
+
+    asyncio.run(bounded())
+
+
+async def cancelled_when_answered(relay: AsyncioRelay, work: Awaitable[object]) -> None:
+    """Cancel it when the broker has answered, and the answer is on its way."""
+
+    async def do() -> None:
+        await work
+
+    relay.hold()
+    task = asyncio.create_task(do())
+    await relay.held.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def everything_in(connection: Connection) -> list[object]:
+    bodies: list[object] = []
+    async with connection.session() as session, session.create_consumer("q") as consumer:
+        while (message := await consumer.receive_nowait()) is not None:
+            bodies.append(message.body)
+    return bodies
+
+
+def test_a_send_cancelled_on_its_way_arrives_once_and_the_next_after_it(broker: Any) -> None:
+    async def main() -> None:
+        async with relayed(broker) as relay, ConnectionFactory(relay.url).connect() as connection:
+            async with connection.session() as session:
+                producer = session.create_producer("q")
+                await producer.send("first")
+                await cancelled_when_answered(relay, producer.send("cancelled"))
+                relay.release()
+                await producer.send("next")
+            assert await everything_in(connection) == ["first", "cancelled", "next"]
+
+    run(main())
+
+
+async def cancelled_at_once(work: Awaitable[object]) -> None:
+    """In a task that is cancelled when it begins with it."""
+
+    async def do() -> None:
+        current = asyncio.current_task()
+        assert current is not None
+        current.cancel()
+        await work
+
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.create_task(do())
+
+
+def test_a_send_cancelled_before_it_left_is_not_sent(broker: Any) -> None:
+    async def main() -> None:
+        async with ConnectionFactory(broker.url).connect() as connection:
+            async with connection.session() as session:
+                producer = session.create_producer("q")
+                await cancelled_at_once(producer.send("never"))  # while it asks for the queue
+                await producer.send("next")
+            assert await everything_in(connection) == ["next"]
+
+    run(main())
+
+
+def test_what_a_commit_brings_that_was_cancelled_as_it_left_comes_once(broker: Any) -> None:
+    async def main() -> None:
+        async with ConnectionFactory(broker.url).connect() as connection:
+            async with connection.session(transacted=True) as session:
+                await session.create_producer("q").send("x")
+                await cancelled_at_once(session.commit())
+                await session.commit()
+            assert await everything_in(connection) == ["x"]
+
+    run(main())
+
+
+def test_a_commit_cancelled_on_its_way_is_in_doubt_until_its_outcome_is_known(broker: Any) -> None:
+    async def main() -> None:
+        async with relayed(broker) as relay, ConnectionFactory(relay.url).connect() as connection:
+            async with connection.session(transacted=True) as session:
+                producer = session.create_producer("q")
+                await producer.send("x")
+                await cancelled_when_answered(relay, session.commit())
+                relay.release()
+                await producer.send("y")
+                await session.commit()  # learns first that the other one succeeded
+            assert await everything_in(connection) == ["x", "y"]
+
+    run(main())
+
+
+def test_a_cancelled_commit_whose_connection_is_lost_is_reported_by_the_next(broker: Any) -> None:
+    async def main() -> None:
+        async with relayed(broker) as relay:
+            url = f"{relay.url}?reconnectAttempts=5&retryInterval=1"
+            async with ConnectionFactory(url).connect() as connection, connection.session(transacted=True) as session:
+                await session.create_producer("q").send("x")
+                await cancelled_when_answered(relay, session.commit())
+                relay.cut()
+                relay.release()
+                with pytest.raises(TransactionOutcomeUnknownException):
+                    await session.commit()
+                await session.rollback()
+                await session.commit()
+
+    run(main())
+
+
+def test_an_acknowledgement_cancelled_on_its_way_counts(broker: Any) -> None:
+    async def main() -> None:
+        url_options = "?blockOnAcknowledge=true"
+        async with (
+            relayed(broker) as relay,
+            ConnectionFactory(relay.url + url_options).connect() as connection,
+        ):
+            async with connection.session(acknowledge_mode=AcknowledgeMode.CLIENT) as session:
+                producer = session.create_producer("q")
+                for body in ("one", "two"):
+                    await producer.send(body)
+                async with session.create_consumer("q") as consumer:
+                    message = await consumer.receive(timeout=5)
+                    assert message is not None and message.body == "one"
+                    await cancelled_when_answered(relay, message.acknowledge())
+                    relay.release()
+                    following = await consumer.receive(timeout=5)
+                    assert following is not None and following.body == "two"
+            assert await everything_in(connection) == ["two"]
+
+    run(main())
+
+
+def test_a_close_cancelled_on_its_way_leaves_nothing_behind(broker: Any) -> None:
+    async def main() -> None:
+        async with relayed(broker) as relay, ConnectionFactory(relay.url, client_id="me").connect() as connection:
+            session = await connection.session()
+            consumer = await session.create_consumer("q")
+            await session.create_producer("q").send("x")
+            await cancelled_when_answered(relay, consumer.close())
+            relay.release()
+            # The message that this consumer may have had is there for others.
+            async with connection.session() as other, other.create_consumer("q") as patient:
+                message = await patient.receive(timeout=5)
+                assert message is not None and message.body == "x"
+            await cancelled_when_answered(relay, session.close())
+            relay.release()
+            await cancelled_when_answered(relay, connection.close())
+            relay.release()
+        # Its client id is free again, and no task of it is left.
+        async with ConnectionFactory(broker.url, client_id="me").connect():
+            pass
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    run(main())
