@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from tests.test_architecture import ALLOWED, SYNC, SYNC_BROKER
+
 ROOT = Path(__file__).parents[1]
 CODE = re.compile(r"`([^`\n]+)`")
 DOCUMENT = re.sub(r"^```.*?^```$", "", (ROOT / "docs" / "ARCHITECTURE.md").read_text(), flags=re.MULTILINE | re.DOTALL)
@@ -36,3 +38,19 @@ def test_every_name_it_uses_is_in_the_source() -> None:
     ]
     assert len(named) > 50
     assert {name for name in named if not set(re.findall(r"\w+", name)) <= known} == set()
+
+
+def test_the_table_of_layers_is_the_one_that_is_enforced() -> None:
+    """Who may import what, and which layers are synchronous: the same in the document and in the test of imports."""
+    rows = re.findall(r"^\| ([bc]\.\w+) \|[^|]*\|([^|]*)\|([^|]*)\|$", DOCUMENT, re.MULTILINE)
+    assert len(rows) == len(ALLOWED)
+    names = {"`embedbroker`": "b", "`embedclient`": "c", "nothing": ""}
+
+    def imports(text: str) -> set[str]:
+        text = text.replace("every sync b. package above", SYNC_BROKER)
+        return {names.get(name, name) for name in text.replace(",", " ").split()} - {""}
+
+    assert {layer: imports(text) for layer, text, _ in rows} == {
+        layer: set(allowed.split()) for layer, allowed in ALLOWED.items()
+    }
+    assert {layer for layer, _, driver in rows if driver.strip() == "sync"} == SYNC
