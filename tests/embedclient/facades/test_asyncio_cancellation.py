@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from embedclient import AcknowledgeMode, Connection
+from embedclient import AcknowledgeMode, Connection, DeliveryMode
 from embedclient.asyncio import ConnectionFactory
 from embedclient.errors import TransactionOutcomeUnknownException
 
@@ -144,6 +144,27 @@ def test_a_send_cancelled_before_it_left_is_not_sent(broker: Any) -> None:
                 await cancelled_at_once(producer.send("never"))  # while it asks for the queue
                 await producer.send("next")
             assert await everything_in(connection) == ["next"]
+
+    run(main())
+
+
+def test_a_send_cancelled_while_it_waits_for_credit_is_not_sent(broker: Any) -> None:
+    async def main() -> None:
+        async with relayed(broker) as relay, ConnectionFactory(f"{relay.url}?producerWindowSize=1000").connect() as c:
+            async with c.session() as session:
+                producer = session.create_producer("q")
+                producer.delivery_mode = DeliveryMode.NON_PERSISTENT
+                await producer.send("first")
+                relay.hold()
+                sending = asyncio.create_task(producer.send("x" * 5000))  # more than there is credit for
+                await relay.held.wait()
+                assert not sending.done()
+                sending.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await sending
+                relay.release()
+                await producer.send("next")
+            assert await everything_in(c) == ["first", "next"]
 
     run(main())
 
