@@ -79,23 +79,10 @@ def test_two_kills_lose_nothing(tmp_path: Path) -> None:
 def test_a_broker_that_forgets_fails_the_drill(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     kept, forgotten = (f"<persistence-enabled>{value}</persistence-enabled>" for value in ("true", "false"))
     monkeypatch.setattr(_pair_files, "_TEXT", _pair_files._TEXT.replace(kept, forgotten))
-
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     # One consumer is behind so many producers: a kill finds confirmed messages in the queue or in its transaction.
-    options = [
-        "--seconds",
-        "3",
-        "--rounds",
-        "2",
-        "--producers",
-        "8",
-        "--consumers",
-        "1",
-        "--size",
-        "200",
-        "--seed",
-        "7",
-    ]
+    clients = ["--producers", "8", "--consumers", "1", "--size", "200"]
+    options = ["--seconds", "3", "--rounds", "2", "--seed", "7", "--json", *clients]
     result = CliRunner().invoke(commands, ["drill", *options])
     assert result.exit_code == 1, result.output
     figures = json.loads(result.stdout)
