@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 import trio
 
+from embedbroker import ReplicationBackup, ReplicationPrimary, SharedStoreBackup, SharedStorePrimary
 from embedbroker.pytest_plugin import BrokerClock, BrokerPair
 from tests.scenarios.clients import ORDERS, numbered, put, put_once, queued, session_at, take
+from tests.scenarios.conftest import MakePair
 
 COUNT = 40
 
@@ -70,3 +72,31 @@ async def test_the_network_fails_in_the_middle_of_a_failover(
                 assert await queued(broker_pair) == numbered(COUNT // 2, COUNT)  # it has not got there
                 broker_pair.backup.link.heal()
             assert await take(consumer, COUNT // 2 + 1) == [*numbered(COUNT // 2, COUNT), "during"]
+
+
+POLICIES = {
+    "shared-store": (SharedStorePrimary(), SharedStoreBackup(allow_failback=True)),
+    "replication": (ReplicationPrimary(), ReplicationBackup(allow_failback=True)),
+}
+
+
+@pytest.mark.parametrize("kind", POLICIES)
+async def test_a_small_cache_of_duplicate_ids_over_a_failover(make_pair: MakePair, kind: str) -> None:
+    """Not on the checklist: `id-cache-size`.
+
+    Given a broker that remembers five ids, when the primary crashes, then its backup remembers the same five: what is
+    repeated of them is there once, and of what is older twice.
+    """
+    size = 5
+    pair = make_pair(*POLICIES[kind], id_cache_size=size)
+    await pair.start()
+    async with session_at(pair.url) as session:
+        producer = session.create_producer(ORDERS)
+        for text in numbered(0, 2 * size):
+            await put_once(producer, text)
+        await pair.failover()
+        for text in numbered(size, 2 * size):
+            await put_once(producer, text)
+        assert await queued(pair) == numbered(0, 2 * size)
+        await put_once(producer, "0")
+        assert await queued(pair) == [*numbered(0, 2 * size), "0"]
