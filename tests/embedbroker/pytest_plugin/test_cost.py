@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from embedbroker.node import Input, Node, Output
 from embedbroker.pytest_plugin import PAIR_MODES
 from embedbroker.pytest_plugin._bench import Bench, Surface
 from embedbroker.pytest_plugin._run import run_test
 from embedclient import ConnectionFactory, Queue
+from embedclient.model import Instant
 
 ORDERS = Queue("orders")
 # Measured: 1.9 times a test with one broker with a shared store, 2.9 times with replication, 14 ms against 5 ms.
@@ -62,6 +64,28 @@ def test_a_failover_costs_little_more_than_a_broker(kind: str) -> None:
     times = [(cpu_seconds(lambda: with_a_failover(kind)), cpu_seconds(with_one_broker)) for _ in range(ROUNDS)]
     failover, one = (min(column) for column in zip(*times, strict=True))
     assert failover / one < RATIO_MAX, f"{failover * 1000:.1f} ms against {one * 1000:.1f} ms"
+
+
+#: Steps of both nodes in a test with one failover. Time varies with what else a machine does, these do not.
+STEPS_MAX = {"shared-store": 60, "replication": 115}  # measured: 55, and 101 to 103
+
+
+@pytest.mark.parametrize("kind", PAIR_MODES)
+def test_a_failover_takes_a_bounded_number_of_steps(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[object] = []
+    step = Node.step
+
+    def counted(node: Node, input: Input, now: Instant) -> list[Output]:
+        steps.append(input)
+        return step(node, input, now)
+
+    monkeypatch.setattr(Node, "step", counted)
+    counts = []
+    for _ in range(3):
+        steps.clear()
+        with_a_failover(kind)
+        counts.append(len(steps))
+    assert 20 < max(counts) <= STEPS_MAX[kind], counts
 
 
 @pytest.mark.parametrize("kind", PAIR_MODES)

@@ -195,6 +195,32 @@ def test_a_test_leaves_nothing_of_its_brokers_to_the_next(inner: Inner, options:
     result.assert_outcomes(passed=3 * len(PAIR_MODES))
 
 
+def test_tasks_and_locks_that_are_left_in_virtual_time_are_told(inner: Inner) -> None:
+    result = inner(
+        """
+        from embedbroker.locks import Acquire, Lock
+
+        async def test_task(embedded_broker):
+            trio.lowlevel.spawn_system_task(trio.sleep_forever)
+
+        async def test_lock(broker_pair):
+            await broker_pair.backup.stop()
+            await broker_pair.primary.stop()
+            session = broker_pair._around._groups[0].locks.open("somebody")
+            session.run((Acquire(Lock.FAILBACK),))
+        """,
+        "-k",
+        "not replication",
+    )
+    result.assert_outcomes(failed=2, deselected=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*LeftBehind: left behind by this test: 1 tasks",
+            "*LeftBehind: left behind by this test: the lock FAILBACK of somebody",
+        ]
+    )
+
+
 def test_a_lease_that_is_left_is_told(inner: Inner) -> None:
     result = inner(
         """
