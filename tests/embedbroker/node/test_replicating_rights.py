@@ -270,7 +270,7 @@ def test_two_that_each_have_the_word_of_one_do_not_wait_for_ever() -> None:
 def test_who_takes_over_from_a_voter_has_given_the_same_words() -> None:
     brokers, writer = three_pairs()
     brokers.backup("z", evolve(VOTING_BACKUP, group_name="x"))
-    brokers.statics += "z"
+    brokers.statics = (*brokers.statics, "z")
     brokers.until_in_sync("x")
     brokers.crash("p")
     brokers.until_role("q", Role.LIVE)

@@ -143,7 +143,7 @@ def change_record(brokers: Brokers, name: str, before: bytes, after: bytes) -> N
 
 def test_a_backup_that_votes_could_not_tell_from_its_primary_is_refused() -> None:
     """The text of a connector has "-" for ".", as Artemis writes it."""
-    brokers = Brokers(("a.b", "a-b"))  # type: ignore[arg-type]  # names of more than one letter
+    brokers = Brokers(("a.b", "a-b"))
     brokers.primary("a.b", VOTING_PRIMARY)
     brokers.backup("a-b", VOTING_BACKUP)
     brokers.until(lambda: "give each broker a connector of its own" in brokers.said("a-b"))

@@ -127,9 +127,9 @@ def test_a_byte_that_changed_on_its_way_to_the_backup_brings_nothing_else_into_s
         piece = changed(said[index], place, 1 << place % 8)
         backup, line, _states = replayed([*said[:index], piece, *said[index + 1 :]])
         assert is_safe(backup, states), (index, place)
-        broken += line.failure is not None
-        told = line.failure is None or "frame" in line.failure or "makes no sense" in line.failure
-        assert told and ("makes no sense" not in (line.failure or "") or "look for what changes bytes" in line.failure)
+        failure = line.failure or ""
+        broken += bool(failure)
+        assert not failure or "frame" in failure or "look for what changes bytes" in failure
     assert broken > sum(map(len, said[-3:]))
 
 
