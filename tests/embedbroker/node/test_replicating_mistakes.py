@@ -93,16 +93,6 @@ def test_a_backup_of_another_cluster_with_the_same_password_is_told_and_gets_no_
     assert names == ()
 
 
-def test_two_that_votes_could_not_tell_apart_are_told_to_have_connectors_of_their_own() -> None:
-    brokers = Brokers(("p.x", "p-x"))
-    brokers.primary("p.x", evolve(PRIMARY, vote_on_replication_failure=True))
-    brokers.backup("p-x", evolve(BACKUP, vote_on_replication_failure=True))
-    brokers.run(10.0)
-    assert brokers.roles == {"p.x": "live", "p-x": "backup"} and not brokers.in_sync("p.x")
-    said = "votes could not tell the two apart: give each broker a connector of its own"
-    assert said in brokers.said("p-x")
-
-
 def test_a_copied_directory_is_noticed_by_both() -> None:
     brokers = Brokers("pq")
     brokers.primary("p")

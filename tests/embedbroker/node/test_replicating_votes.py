@@ -146,7 +146,8 @@ def test_a_backup_that_votes_could_not_tell_from_its_primary_is_refused() -> Non
     brokers = Brokers(("a.b", "a-b"))
     brokers.primary("a.b", VOTING_PRIMARY)
     brokers.backup("a-b", VOTING_BACKUP)
-    brokers.until(lambda: "give each broker a connector of its own" in brokers.said("a-b"))
+    said = "votes could not tell the two apart: give each broker a connector of its own"
+    brokers.until(lambda: said in brokers.said("a-b"))
     brokers.run(5.0)
     assert not brokers.in_sync("a.b")
 
