@@ -5,7 +5,7 @@ Responsible for the world, for who reaches whom, and for what a test asks of the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from attrs import evolve
@@ -30,10 +30,12 @@ PORT = "61616"
 class Brokers:
     """``statics`` are the names that every broker looks for others at. ``lease_s`` None: without a lock manager."""
 
-    def __init__(self, statics: str, *, manager: bool = False, lease_s: float | None = None, seed: int = 1) -> None:
+    def __init__(
+        self, statics: Sequence[str], *, manager: bool = False, lease_s: float | None = None, seed: int = 1
+    ) -> None:
         self.world = World(seed)
         self.network = Network(self.world)
-        self.statics = statics
+        self.statics: Sequence[str] = statics
         self.manager: SimulatedLockManager | None = None
         if manager:
             self.manager = SimulatedLockManager(lambda: self.world.now, lease_s)
