@@ -138,7 +138,7 @@ def spark(session: nox.Session) -> None:
 @nox.session
 def bench(session: nox.Session) -> None:
     """Our broker and client beside Artemis, in one run; `-- --list` names the cases."""
-    _install(session, "-e", ".[dev,bench]")
+    _install(session, "-e", ".[dev,bench,spark]")
     session.run("python", "-m", "benchmarks", *session.posargs)
 
 

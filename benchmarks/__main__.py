@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import broker_cases, copy_cases, failover_cases, fixture_cases, own_cases, replicated_cases
+from benchmarks import broker_cases, copy_cases, failover_cases, fixture_cases, own_cases, replicated_cases, spark_cases
 from benchmarks.broker_cases import FULL, QUICK, Effort
 from benchmarks.report import Row, environment, save, table
 
@@ -28,6 +28,8 @@ CASES: dict[str, Case] = {
     "replicated": replicated_cases.replicated,
     "copy": copy_cases.copy,
     "failover-test": fixture_cases.failover_test,
+    "spark-source": spark_cases.spark_source,
+    "spark-sink": spark_cases.spark_sink,
 }
 
 

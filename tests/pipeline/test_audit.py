@@ -44,6 +44,7 @@ def damage(path: Path, text: str) -> None:
         file.write(b"\xff")
 
 
+@pytest.mark.long
 def test_a_crashed_broker_with_transactions_in_every_state(spark: SparkSession, tmp_path: Path) -> None:
     """Several segments; a committed, a rolled back and a prepared transaction; a kill with work under way."""
     with running(tmp_path / "live", segment_size_bytes=128 * 1024) as (broker, connection):
@@ -81,6 +82,7 @@ def test_a_running_broker_is_audited_in_place_and_goes_on(spark: SparkSession, t
     result.close()
 
 
+@pytest.mark.long
 def test_compaction_takes_evidence_and_the_audit_says_so(spark: SparkSession, tmp_path: Path) -> None:
     """An archive knows messages whose acknowledgements compaction has dropped since: not lost, but unaccounted for."""
     with running(tmp_path / "live", segment_size_bytes=16 * 1024) as (_, connection):
@@ -106,6 +108,7 @@ def test_compaction_takes_evidence_and_the_audit_says_so(spark: SparkSession, tm
     result.close()
 
 
+@pytest.mark.long
 def test_what_a_damaged_segment_lost_is_named_from_a_copy(spark: SparkSession, tmp_path: Path) -> None:
     with running(tmp_path / "live") as (_, connection):
         send(connection, "orders", 200, size=400)
@@ -136,6 +139,7 @@ def test_what_a_damaged_segment_lost_is_named_from_a_copy(spark: SparkSession, t
     both.close()
 
 
+@pytest.mark.long
 def test_a_message_that_is_acknowledged_twice_is_named(spark: SparkSession, tmp_path: Path) -> None:
     """No broker writes this: a journal that does is made by hand. Once within a segment, once in two of them."""
     disk = FileDisk(tmp_path)
@@ -199,6 +203,7 @@ def test_places_without_a_journal_are_refused(spark: SparkSession, tmp_path: Pat
         audit(spark, [tmp_path / "text"])
 
 
+@pytest.mark.long
 def test_branches_that_were_committed_as_a_set_are_committed(spark: SparkSession, tmp_path: Path) -> None:
     """Sent in two branches, one of them in an older segment; a third branch stays in doubt."""
     branches = [Xid(7, b"batch", bytes([number])) for number in range(3)]
@@ -223,6 +228,7 @@ def test_branches_that_were_committed_as_a_set_are_committed(spark: SparkSession
     result.close()
 
 
+@pytest.mark.long
 def test_a_segment_that_is_missing_is_damage(spark: SparkSession, tmp_path: Path) -> None:
     with running(tmp_path) as (_, connection):
         send(connection, "orders", 300)
@@ -233,6 +239,7 @@ def test_a_segment_that_is_missing_is_damage(spark: SparkSession, tmp_path: Path
     result.close()
 
 
+@pytest.mark.long
 def test_segments_that_go_while_they_are_read_are_looked_for_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,7 +80,7 @@ def met(folder: Path) -> Sequence[str]:
     return sorted(path.stem for path in (folder / "faults").glob("*.met"))
 
 
-@pytest.mark.drivers
+@pytest.mark.long
 @pytest.mark.timeout(5 * DRIVER_LIMIT_S)
 def test_a_driver_that_dies_at_any_point_of_a_batch_loses_and_doubles_nothing(
     broker: ThreadedBroker, folder: Path
@@ -122,7 +122,7 @@ def cluster_of_two_hosts(folder: Path) -> Iterator[str]:
         yield master
 
 
-@pytest.mark.drivers
+@pytest.mark.long
 @pytest.mark.timeout(3 * DRIVER_LIMIT_S)
 def test_an_attempt_that_another_one_overtakes_leaves_nothing(broker: ThreadedBroker, folder: Path) -> None:
     """The first attempt at a partition prepares its rows and never comes back; another one is begun meanwhile."""
@@ -149,7 +149,7 @@ def test_an_attempt_that_another_one_overtakes_leaves_nothing(broker: ThreadedBr
     assert (sorted(content(broker.url, "q")), prepared(broker.url)) == (sorted([*ALL, "last"]), [])
 
 
-@pytest.mark.drivers
+@pytest.mark.long
 @pytest.mark.timeout(2 * DRIVER_LIMIT_S)
 def test_an_executor_that_dies_with_what_it_has_prepared_loses_and_doubles_nothing(
     broker: ThreadedBroker, folder: Path

@@ -18,7 +18,7 @@ from tests.pipeline.queues import fill, left_in, numbered
 MESSAGES = 100
 
 
-@pytest.mark.drivers
+@pytest.mark.long
 @pytest.mark.timeout(600)  # a Spark starts five times
 def test_a_driver_that_is_killed_at_every_step_loses_and_doubles_nothing(
     broker: ThreadedBroker, tmp_path: Path
