@@ -271,6 +271,10 @@ async def commit_until_it_holds(session: Session, queue: str, texts: list[str]) 
             continue
         except TransactionRolledBackException:
             continue
+        except UnblockedException:
+            # The first message to a destination asks the broker for it, and that question was under way.
+            await session.rollback()
+            continue
         except DuplicateIDException:
             assert in_doubt, "nobody else sends these"
             await session.rollback()
