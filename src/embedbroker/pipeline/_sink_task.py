@@ -125,7 +125,7 @@ class BranchWriter:
                 raise XAException("sends were lost with the connection", code=XaCode.XAER_RMFAIL)
             xa.end(xid)
             xa.prepare(xid)
-        except BaseException:
+        except BaseException:  # a task that is killed by Spark, too, must not leave its branch to a sweep
             self._undo(xid)
             raise
         self.prepared.append(xid)

@@ -145,7 +145,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             reason = "this broker has no cursors, as a real Artemis has none"
         _log.warning(
             "%s is read at least once, by way of a log at %s: %s",
-            *(options.queue or options.topic, options.log_location, reason),
+            options.queue or options.topic,
+            options.log_location,
+            reason,
         )
         return BY_LOG
 
