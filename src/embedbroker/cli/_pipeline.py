@@ -6,6 +6,7 @@ Nothing of Spark is loaded before a job begins, so the help is there without the
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -44,6 +45,16 @@ def spark_options(command: F) -> F:
 
 
 @contextmanager
+def interrupts_later() -> Iterator[None]:
+    """Ctrl-C while a Java starts comes when it has: before, nobody would know it, and it would outlive this process."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
 def spark_session(master: str, settings: tuple[str, ...]) -> Iterator[SparkSession]:
     """A Spark for one command, with the Java of the extra unless JAVA_HOME names another; progress goes to stderr."""
     with extra_spark():
@@ -65,7 +76,8 @@ def spark_session(master: str, settings: tuple[str, ...]) -> Iterator[SparkSessi
         }
         for name, value in {**defaults, **dict(_settings(settings))}.items():
             builder = builder.config(name, value)
-        session = builder.getOrCreate()
+        with interrupts_later():
+            session = builder.getOrCreate()
         try:
             yield session
         finally:
