@@ -273,9 +273,15 @@ def read_in_ranges(plan: ScenarioPlan) -> ScenarioPlan:
         durable = ProducerKind.BLOCKING if kind is ProducerKind.NOT_DURABLE else kind
         topics = tuple(dict.fromkeys((0, *role.topics)))
         producers.append(evolve(role, topics=topics, plan=evolve(role.plan, kind=durable)))
-    # Where there are other brokers, they go on with those of the users.
+    # Where there are other brokers, they go on with those of the users. A connection that says nothing is given up
+    # while the scenario still has time.
     settings = LocatorSettings(
-        initial_connect_attempts=-1, reconnect_attempts=-1, ha=True, use_topology_for_load_balancing=False
+        initial_connect_attempts=-1,
+        reconnect_attempts=-1,
+        client_failure_check_period_ms=1_000,
+        connection_ttl_ms=4_000,
+        ha=True,
+        use_topology_for_load_balancing=False,
     )
     lease_ms = (300, 1_000, 3_000)[plan.seed // 4 % 3]
     readers = [ReaderRole(f"reader{number}", queue, settings, lease_ms, 0.02) for number in range(_READERS)]
