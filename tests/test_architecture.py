@@ -118,7 +118,8 @@ def layer_of(module: str) -> str | None:
     parts = module.split(".")
     if parts[0] not in PREFIXES:
         return None
-    return ".".join([PREFIXES[parts[0]], *parts[1:2]])
+    inside = [] if parts[1:] == ["__main__"] else parts[1:2]  # a package that is run is its facade
+    return ".".join([PREFIXES[parts[0]], *inside])
 
 
 def imports_of(module: str) -> Iterator[Import]:

@@ -9,8 +9,8 @@ import pytest
 
 from tests.interop.artemis import ArtemisBroker
 from tests.interop.brokers import BrokerUnderTest, make_broker
+from tests.interop.frame_relay import FrameRelay
 from tests.interop.jms_matrix import JmsMatrix
-from tests.interop.relay import Relay
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -47,7 +47,7 @@ def matrices() -> Iterator[dict[str, JmsMatrix]]:
 
 
 @pytest.fixture
-def relay(broker: BrokerUnderTest) -> Iterator[Relay]:
+def relay(broker: BrokerUnderTest) -> Iterator[FrameRelay]:
     """A relay in front of the broker under test."""
-    with Relay(broker.port) as running:
+    with FrameRelay(broker.port) as running:
         yield running

@@ -118,12 +118,16 @@ class Program:
         except subprocess.TimeoutExpired:
             raise self._error(f"did not end within {seconds_max:.0f} s") from None
 
-    def kill(self) -> None:
-        """Ends the program and what it started at once; harmless when it has ended."""
+    def kill_at_once(self) -> None:
+        """Kills the program and what it started, and does not wait for their end; harmless when they have ended."""
         try:
             os.killpg(self._process.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
+
+    def kill(self) -> None:
+        """Ends the program and what it started at once; harmless when it has ended."""
+        self.kill_at_once()
         self._process.wait()
         self._reader.join()
         for stream in (self._process.stdin, self._process.stdout):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+from typing import Self
 
 
 class Relay:
@@ -30,7 +31,7 @@ class Relay:
             for end in pair:
                 _reset(end)
 
-    def __enter__(self) -> Relay:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -57,12 +58,12 @@ class Relay:
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self._lock:
                 self._pairs.append((client, server))
-            for source, sink in ((client, server), (server, client)):
-                thread = threading.Thread(target=self._carry, args=(source, sink), daemon=True)
+            for source, sink, from_broker in ((client, server, False), (server, client, True)):
+                thread = threading.Thread(target=self._carry, args=(source, sink, from_broker), daemon=True)
                 self._threads.append(thread)
                 thread.start()
 
-    def _carry(self, source: socket.socket, sink: socket.socket) -> None:
+    def _carry(self, source: socket.socket, sink: socket.socket, from_broker: bool) -> None:
         try:
             while data := source.recv(65536):
                 sink.sendall(data)

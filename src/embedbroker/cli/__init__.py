@@ -1,4 +1,4 @@
-"""The command line: `embedbroker COMMAND`, or `python -m embedbroker.cli COMMAND`.
+"""The command line: `embedbroker COMMAND`, or `python -m embedbroker COMMAND`.
 
 Responsible for its entry point only. What it needs comes with the extra `cli`; without it one line says so.
 """

@@ -32,11 +32,19 @@ RESEND_BYTES_MIN = 16 * 1024 * 1024
 ID_CACHE_BYTES_MIN = 16 * 1024 * 1024
 
 # Where a broker listens on all addresses of its machine.
-_ANY_HOST = ("", "0.0.0.0", "::")
+_ANY_HOST = ("0.0.0.0", "::")
 
 _whole = whole(0)
 _positive = whole(1)
 _time = whole(-1)
+
+
+def _host(config: BrokerConfig, attribute: Attribute[str], value: object) -> None:
+    text(config, attribute, value)
+    if not str(value).strip():
+        raise ValueError(
+            f"host must name an address to listen on, such as 127.0.0.1, or 0.0.0.0 for all, not {value!r}"
+        )
 
 
 def _segment_size(_config: BrokerConfig, _attribute: Attribute[int], value: object) -> None:
@@ -115,7 +123,7 @@ class BrokerConfig:
     """
 
     name: str = field(default="embedbroker", validator=named)
-    host: str = field(default="127.0.0.1", validator=text)
+    host: str = field(default="127.0.0.1", validator=_host)
     port: int = field(default=0, validator=whole(0, 65_535))
     data_directory: str | None = field(default=None, validator=optional(path))
     ha_policy: HAPolicy = field(factory=PrimaryOnly, validator=_ha_policy)

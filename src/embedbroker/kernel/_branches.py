@@ -6,6 +6,13 @@ kernel commits it or rolls it back.
 
 A session that works in a branch when it is rolled back (by a time-out, or by a transaction manager elsewhere) goes on
 unaware: what it does from then on is gathered in a transaction of its own that cannot commit, and goes when it ends.
+
+History of the fault that `let_record` avoids:
+
+1. A session prepares a branch that has taken many messages; the record waits behind those, as a chore.
+2. An operator commits it, or nobody does. Another session asks for the branch, and is told at once.
+3. The broker crashes before the records. It rolls the branch back, of which a transaction manager was told that it is
+   prepared, or committed.
 """
 
 from __future__ import annotations
@@ -34,12 +41,14 @@ _NEVER = float("inf")
 class BranchTable:
     """Branches by id, and the decisions that transaction managers have to be told."""
 
-    __slots__ = ("_branches", "_checked", "_earliest", "_kernel", "_outcomes", "unprepared")
+    __slots__ = ("_branches", "_checked", "_earliest", "_kernel", "_outcomes", "_unrecorded", "unprepared")
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         self._branches: dict[Xid, Branch] = {}
         self._outcomes: dict[Xid, HeuristicOutcome] = {}
+        # How many records of a branch wait behind what was acknowledged in it; none of those that wait for nothing.
+        self._unrecorded: dict[Xid, int] = {}
         # Those that may time out; no deadline is before the earliest.
         self.unprepared: dict[Branch, None] = {}
         self._earliest = _NEVER
@@ -176,6 +185,7 @@ class BranchTable:
         if not isinstance(branch, Branch):
             return branch if branch is not None else _unknown(xid)
         if branch.is_prepared:
+            self.let_record(session, xid)
             return None
         self._kernel.duplicates.hold(branch.transaction)
         if branch.transaction.state is TransactionState.ROLLBACK_ONLY:
@@ -191,14 +201,14 @@ class BranchTable:
                 transaction.recorded = True
                 self._kernel.store.prepare(transaction.id, xid_bytes(xid))
 
-        self._when_settled(transaction, record, session)
+        self._when_settled(branch, record, session)
         return None
 
     def commit(self, session: Session, xid: Xid, *, one_phase: bool) -> XaRefused | Refused | None:
         """Carry out a prepared branch, or in one phase one that is not prepared."""
         branch = self._idle(session, xid)
         if not isinstance(branch, Branch):
-            return branch if branch is not None else self._gone(xid)
+            return branch if branch is not None else self._gone(xid, session)
         if branch.is_prepared is one_phase:
             phases = "one phase" if one_phase else "two phases"
             text = f"{name_of(xid)} is {branch.state.value}: it cannot be committed in {phases}"
@@ -208,7 +218,7 @@ class BranchTable:
         if branch.transaction.state is TransactionState.ROLLBACK_ONLY:
             return self._roll_back_failed(branch)
         self._leave(branch)
-        self._when_settled(branch.transaction, lambda: self._kernel.commit(branch.transaction), session)
+        self._when_settled(branch, lambda: self._kernel.commit(branch.transaction), session)
         return None
 
     def rollback(self, session: Session, xid: Xid) -> XaRefused | None:
@@ -219,7 +229,7 @@ class BranchTable:
         branch = self._branches.get(xid)
         if branch is None:
             session.return_held()
-            return self._gone(xid)
+            return self._gone(xid, session)
         if branch.state is BranchState.SUSPENDED:
             return _wrong_state(branch)
         session.return_held()
@@ -230,13 +240,29 @@ class BranchTable:
         """What a transaction manager has to decide or to forget: prepared branches, and those decided here."""
         return [*(xid for xid, branch in self._branches.items() if branch.is_prepared), *self._outcomes]
 
-    def forget(self, xid: Xid) -> XaRefused | None:
+    def forget(self, session: Session, xid: Xid) -> XaRefused | None:
         """A transaction manager knows what was decided here."""
         outcome = self._outcomes.pop(xid, None)
         if outcome is None:
             return XaRefused(XaCode.XAER_NOTA, "")
-        self._kernel.store.remove_outcome(outcome.transaction_id)
+        kernel = self._kernel
+        if xid in self._unrecorded:
+            kernel.chores.add_action(lambda: kernel.store.remove_outcome(outcome.transaction_id))
+            self.let_record(session, xid)
+        else:
+            kernel.store.remove_outcome(outcome.transaction_id)
         return None
+
+    def let_record(self, session: Session, xid: Xid | None = None) -> None:
+        """What the session is told next waits for what was decided of a branch, or of all, and is not recorded yet."""
+        if not self._unrecorded or (xid is not None and xid not in self._unrecorded):
+            return
+        session.unfinished += 1
+
+        def recorded() -> None:
+            session.unfinished -= 1
+
+        self._kernel.chores.add_action(recorded)
 
     # -- together with others --------------------------------------------------------------------------------------
 
@@ -292,7 +318,7 @@ class BranchTable:
             else:
                 kernel.rollback(transaction)
 
-        self._when_settled(transaction, carry_out, None)
+        self._when_settled(branch, carry_out, None)
         return True
 
     def restore(self, xid: Xid, transaction: Transaction) -> None:
@@ -420,23 +446,30 @@ class BranchTable:
         self._detach(session)
         return None
 
-    def _gone(self, xid: Xid) -> XaRefused:
+    def _gone(self, xid: Xid, session: Session | None = None) -> XaRefused:
         """The branch to be decided is not there: it was decided here, or nobody knows it."""
+        if session is not None:
+            self.let_record(session, xid)
         outcome = self._outcomes.get(xid)
         if outcome is None:
             return _unknown(xid)
         return XaRefused(outcome.code, f"{name_of(xid)} was decided by an operator")
 
-    def _when_settled(self, transaction: Transaction, action: Callable[[], None], session: Session | None) -> None:
-        """Do it behind what was acknowledged in the transaction, of which there may be much."""
-        if not transaction.unsettled:
+    def _when_settled(self, branch: Branch, action: Callable[[], None], session: Session | None) -> None:
+        """Do it behind what was acknowledged in the branch, of which there may be much."""
+        if not branch.transaction.unsettled:
             action()
             return
+        unrecorded, xid = self._unrecorded, branch.xid
+        unrecorded[xid] = unrecorded.get(xid, 0) + 1
         if session is not None:
             session.unfinished += 1
 
         def act() -> None:
             action()
+            left = unrecorded.pop(xid) - 1
+            if left:
+                unrecorded[xid] = left
             if session is not None:
                 session.unfinished -= 1
 

@@ -56,11 +56,14 @@ class Link:
         if link is not None:
             link.close()
 
-    def session(self, *, acknowledges_at_once: bool = True) -> ClientSession:
-        """A session that was started. Without `acknowledges_at_once` its acknowledgements need a commit."""
+    def session(self, *, acknowledges_at_once: bool = True, sends_at_once: bool = True) -> ClientSession:
+        """A session that was started. What it does not do at once, acknowledgements or sends, needs a commit."""
         try:
             session = self._factory.create_session(
-                username=self.options.user, password=self.options.password, auto_commit_acks=acknowledges_at_once
+                username=self.options.user,
+                password=self.options.password,
+                auto_commit_acks=acknowledges_at_once,
+                auto_commit_sends=sends_at_once,
             )
         except (ConnectionClosedException, ConnectionLostException):
             # It was given up for good. Workers live on, and the next task that asks gets a connection of its own.

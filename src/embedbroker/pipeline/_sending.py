@@ -1,26 +1,35 @@
 """Messages that exist already, sent as they are into one queue, in transactions.
 
-Responsible for the shape of such a message (address, duplicate id) and for what "it was there before" means. Refuses to
-know why it is sent: `import` and `repair` do.
+Responsible for the shape of such a message (address, duplicate id), for what "it was there before" means, and for doing
+a transaction again that a lost connection took along. Refuses to know why it is sent: `import` and `repair` do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from attrs import define
 
-from embedclient.blocking import ClientProducer, ClientSession, ServerLocator
-from embedclient.errors import DuplicateIDException, InvalidDestinationException, TransactionRolledBackException
+from embedclient.blocking import ClientProducer, ClientSession
+from embedclient.errors import (
+    DuplicateIDException,
+    InvalidDestinationException,
+    TransactionOutcomeUnknownException,
+    TransactionRolledBackException,
+    UnblockedException,
+)
 from embedclient.model import RoutingType
 from embedclient.wire.core import CoreMessage
 
+from ._link import Link
 from ._options import ConnectionOptions
 
 __all__ = ["QueueSender", "SentMessage", "queue_sender"]
 
 DUPLICATE_ID = "_AMQ_DUPL_ID"
+# A transaction is done again when its connection is lost, which happens to one in a row, or two.
+TRANSACTION_ATTEMPTS_MAX = 10
 
 
 @define(frozen=True)
@@ -43,10 +52,11 @@ class QueueSender:
         """Send all of these in one transaction, unless they were sent before; how many were sent.
 
         Messages that bring a duplicate id of their own go one by one: the broker may know some of them. The others were
-        sent all or none, so the first that the broker knows says that it knows all.
+        sent all or none, so the first that the broker knows says that it knows all. A transaction that was lost with
+        its connection, or perhaps not, is done again: its ids keep it from being there twice.
 
         Raises:
-            JMSException: the broker refused; nothing of what was under way was sent.
+            JMSException: the broker refused, and nothing of what was under way was sent; or it is not there any more.
         """
         sent = 0
         together: list[CoreMessage] = []
@@ -65,6 +75,24 @@ class QueueSender:
     def _transaction(self, messages: list[CoreMessage]) -> int:
         if not messages:
             return 0
+        in_doubt = False
+        for attempts_left in reversed(range(TRANSACTION_ATTEMPTS_MAX)):
+            name = self._session.name
+            try:
+                return len(messages) if self._commits(messages) or in_doubt else 0
+            except UnblockedException:
+                if not attempts_left:
+                    raise
+                self._session.rollback()
+            except TransactionRolledBackException as error:
+                in_doubt = in_doubt or isinstance(error, TransactionOutcomeUnknownException)
+                was_lost = in_doubt or self._session.name != name
+                if not was_lost or not attempts_left:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+    def _commits(self, messages: list[CoreMessage]) -> bool:
+        """Whether the broker took them; it does not if it knows them."""
         try:
             refused = self._producer.send_encoded([message.raw for message in messages])
             if refused:
@@ -72,12 +100,12 @@ class QueueSender:
             self._session.commit()
         except DuplicateIDException:
             self._session.rollback()
-            return 0
+            return False
         except TransactionRolledBackException as error:
             if not isinstance(error.__cause__, DuplicateIDException):
                 raise
-            return 0
-        return len(messages)
+            return False
+        return True
 
 
 @contextmanager
@@ -91,10 +119,8 @@ def queue_sender(
         JMSException: the broker cannot be reached, or refuses.
     """
     with (
-        ServerLocator(connection.url).create_session_factory() as factory,
-        factory.create_session(
-            username=connection.user, password=connection.password, auto_commit_sends=False, auto_commit_acks=False
-        ) as session,
+        closing(Link(connection)) as link,
+        link.session(acknowledges_at_once=False, sends_at_once=False) as session,
     ):
         state = session.query_queue(queue)
         if not state.exists:

@@ -3,9 +3,10 @@
 Responsible for the portions, for doing one again whose connection was lost in the middle, and for saying which rows an
 error of the broker is about. Refuses to know Spark and what becomes of prepared branches.
 
-A portion is small enough to be kept until it is prepared. So a broker that fails in the middle of a partition costs one
-portion: its branch is lost with its session, and the same messages go to another branch, on the backup. What was
-prepared before is there, too.
+A task has a branch per portion, and not one for all: a portion is small enough to be kept until it is prepared, in a
+partition of any size. So a broker that fails in the middle costs one portion: its branch is lost with its session, and
+the same messages go to another branch, on the backup. What was prepared before is there, too. One branch would cost the
+whole partition, whose rows Spark does not give twice within a task. The commit takes all branches of all tasks at once.
 """
 
 from __future__ import annotations

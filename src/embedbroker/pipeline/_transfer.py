@@ -2,9 +2,10 @@
 
 An export of a queue is a folder: parts of some thousand messages in the order of the queue, with the columns of the
 source and, in `raw`, the message as the broker stores it; `queue.json` says what queue it was, `complete.json` that all
-is there. A part gets its name when it is whole, so what has a name is never written again. An import sends each part in
-transactions of fixed size with duplicate ids made of export, queue and message: one that was sent before is refused by
-the broker.
+is there. A part gets its name when it is whole, so what has a name is never written again: a task that is interrupted,
+also by a failover that it outlives, shows the queue once more and leaves out what stands in a part. An import sends
+each part in transactions of fixed size with duplicate ids made of export, queue and message: one that was sent before
+is refused by the broker.
 
 Folders have to be seen under the same path by all executors. Responsible for both; refuses to know Spark's own file
 formats, because a task has to decide when a part is whole.
@@ -15,6 +16,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from hashlib import blake2b
 from os import PathLike
 from pathlib import Path
@@ -45,6 +47,8 @@ __all__ = ["export_queues", "import_queues"]
 
 MESSAGES_PER_PART = 10_000
 MESSAGES_PER_TRANSACTION = 500
+# So often in a row a queue is shown from its beginning without that a part of it is written.
+INTERRUPTIONS_MAX = 10
 _BYTES_PER_READ = 4 << 20
 _RESULT = pa.schema([("queue", pa.string()), ("messages", pa.int64()), ("before", pa.int64()), ("bytes", pa.int64())])
 _ARROW = {
@@ -141,20 +145,19 @@ def _per_queue(spark: SparkSession, queues: list[str], work: Callable[[str], Tra
 def _export(connection: ConnectionOptions, queue: str, root: str, messages_per_part: int) -> TransferResult:
     folder = Path(root) / quote(queue, safe="")
     folder.mkdir(parents=True, exist_ok=True)
-    parts = sorted(folder.glob("part-*.parquet"))
-    written = [number for part in parts for number in pq.read_table(part, columns=["sequenceId"]).column(0).to_pylist()]
-    done = set(written)
-    if (folder / "complete.json").exists():
-        return TransferResult(queue, 0, len(done), 0)
-    link = Link(connection)
-    try:
-        with link.session() as session:
+    writing = _Parts(folder, queue)
+    before = len(writing.done)
+    if not (folder / "complete.json").exists():
+        with closing(Link(connection)) as link, link.session() as session:
             _describe(session, queue, folder)
-            count, size = _export_parts(session, queue, folder, done, len(parts), messages_per_part)
-    finally:
-        link.close()
-    _write(folder / "complete.json", {"messages": len(done) + count})
-    return TransferResult(queue, count, len(done), size)
+            had, interruptions = before, 0
+            while not _export_parts(session, writing, messages_per_part):
+                interruptions = interruptions + 1 if had == len(writing.done) else 1
+                had = len(writing.done)
+                if interruptions > INTERRUPTIONS_MAX:
+                    raise ConnectionLostException(f"the connection was lost whenever queue {queue!r} was shown")
+        _write(folder / "complete.json", {"messages": len(writing.done)})
+    return TransferResult(queue, len(writing.done) - before, before, writing.size)
 
 
 def _describe(session: ClientSession, queue: str, folder: Path) -> None:
@@ -165,41 +168,55 @@ def _describe(session: ClientSession, queue: str, folder: Path) -> None:
     _write(folder / "queue.json", {"queue": queue, "address": state.address, "routing": routing.name})
 
 
-def _export_parts(
-    session: ClientSession, queue: str, folder: Path, done: set[int], part: int, messages_per_part: int
-) -> tuple[int, int]:
-    """Browse the queue and write what is not ``done``; how many messages and bytes that were."""
-    name, count, size = session.name, 0, 0
-    converter = RowConverter(_READABLE)
+class _Parts:
+    """The parts of a queue that are written, and those that follow. ``done``: the numbers of their messages."""
+
+    def __init__(self, folder: Path, queue: str) -> None:
+        self.queue = queue
+        self.size = 0
+        self._folder = folder
+        self._converter = RowConverter(_READABLE)
+        parts = sorted(folder.glob("part-*.parquet"))
+        self._count = len(parts)
+        numbers = (pq.read_table(part, columns=["sequenceId"]).column(0).to_pylist() for part in parts)
+        self.done = {number for each in numbers for number in each}
+
+    def write(self, messages: list[tuple[bytearray, int]]) -> None:
+        """One more part, of messages with their delivery counts."""
+        parsed = [CoreMessage.parse(raw) for raw, _ in messages]
+        block = pack_block((0, count, core) for (_, count), core in zip(messages, parsed, strict=True))
+        batch = self._converter.convert(block, self.queue).batch
+        raw = pa.array([bytes(each) for each, _ in messages], pa.binary())
+        whole = pa.RecordBatch.from_arrays([*batch.columns, raw], schema=_SCHEMA)
+        path = self._folder / f"part-{self._count:06}.parquet"
+        unfinished = path.with_suffix(".unfinished")
+        pq.write_table(pa.Table.from_batches([whole]), unfinished, compression="zstd")
+        _synced_rename(unfinished, path)
+        self._count += 1
+        self.done.update(core.message_id for core in parsed)
+        self.size += sum(len(each) for each, _ in messages)
+
+
+def _export_parts(session: ClientSession, parts: _Parts, messages_per_part: int) -> bool:
+    """Browse the queue and write what is not in a part yet; False when the session was lost, and a new one browses.
+
+    That one shows the queue from its beginning. What was not written is thrown away: it is shown again, in its order.
+    """
+    name = session.name
     pending: list[tuple[bytearray, int]] = []
-    with session.create_consumer(queue, browse_only=True) as consumer:
+    with session.create_consumer(parts.queue, browse_only=True) as consumer:
         while received := consumer.receive_encoded(messages_per_part, bytes_max=_BYTES_PER_READ):
             if session.name != name:
-                raise ConnectionLostException(f"the connection was lost while queue {queue!r} was shown: start again")
-            pending += [each for each in received if CoreMessage.parse(each[0]).message_id not in done]
+                return False
+            pending += [each for each in received if CoreMessage.parse(each[0]).message_id not in parts.done]
             while len(pending) >= messages_per_part:
-                size += _write_part(folder, part, pending[:messages_per_part], queue, converter)
+                parts.write(pending[:messages_per_part])
                 del pending[:messages_per_part]
-                count, part = count + messages_per_part, part + 1
-        if session.name != name:
-            raise ConnectionLostException(f"the connection was lost while queue {queue!r} was shown: start again")
+    if session.name != name:
+        return False
     if pending:
-        size += _write_part(folder, part, pending, queue, converter)
-    return count + len(pending), size
-
-
-def _write_part(
-    folder: Path, part: int, messages: list[tuple[bytearray, int]], queue: str, converter: RowConverter
-) -> int:
-    block = pack_block((0, count, CoreMessage.parse(raw)) for raw, count in messages)
-    batch = converter.convert(block, queue).batch
-    raw = pa.array([bytes(each) for each, _ in messages], pa.binary())
-    path = folder / f"part-{part:06}.parquet"
-    whole = pa.RecordBatch.from_arrays([*batch.columns, raw], schema=_SCHEMA)
-    unfinished = path.with_suffix(".unfinished")
-    pq.write_table(pa.Table.from_batches([whole]), unfinished, compression="zstd")
-    _synced_rename(unfinished, path)
-    return sum(len(each) for each, _ in messages)
+        parts.write(pending)
+    return True
 
 
 def _write(path: Path, value: dict[str, object]) -> None:

@@ -92,12 +92,14 @@ def _rollback(session: CoreSession, packet: SessionXaRollback) -> None:
 
 
 def _forget(session: CoreSession, packet: SessionXaForget) -> None:
-    _answer(session, _branches(session).forget(packet.xid), durable=True)
+    _answer(session, _branches(session).forget(session.kernel_session, packet.xid), durable=True)
 
 
 def _in_doubt(session: CoreSession, _packet: SessionXaInDoubtXids) -> None:
     # Durable: a manager that was told of a branch must find it again, whatever happens here.
-    session.reply(SessionXaInDoubtXidsResponse(tuple(_branches(session).in_doubt())))
+    branches = _branches(session)
+    branches.let_record(session.kernel_session)
+    session.reply(SessionXaInDoubtXidsResponse(tuple(branches.in_doubt())))
 
 
 def _set_timeout(session: CoreSession, packet: SessionXaSetTimeout) -> None:

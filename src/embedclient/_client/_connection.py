@@ -19,7 +19,7 @@ from attrs import frozen
 from embedclient._client._edge import Edge
 from embedclient._client._inbox import CLOSE_TIMEOUT_S
 from embedclient._client._locator import ClientSessionFactory
-from embedclient._client._modes import AcknowledgeMode
+from embedclient._client._modes import AcknowledgeMode, session_mode_of
 from embedclient._client._opening import Opening
 from embedclient._client._ownership import own
 from embedclient._client._session import Session
@@ -152,7 +152,8 @@ class Connection:
         acknowledge_mode: AcknowledgeMode = AcknowledgeMode.AUTO,
     ) -> Opening[Session]:
         """A session, `async with connection.create_session() as session`."""
-        return self._opening(SessionMode.TRANSACTED if transacted else SessionMode(acknowledge_mode), Session)
+        mode = SessionMode.TRANSACTED if transacted else session_mode_of("acknowledge_mode", acknowledge_mode)
+        return self._opening(mode, Session)
 
     session = create_session
 
@@ -341,4 +342,4 @@ async def open_connection(
 
 def session_in_mode(connection: Connection, mode: SessionMode) -> Opening[Session]:
     """A session by its mode alone."""
-    return connection._opening(mode, Session)
+    return connection._opening(session_mode_of("session_mode", mode), Session)

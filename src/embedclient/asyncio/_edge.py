@@ -156,7 +156,10 @@ class AsyncioEdge:
 
     async def pause(self) -> None:
         self._pauses += 1
-        if self._pauses % PAUSES_PER_SWITCH == 0:
+        task = asyncio.current_task()
+        # A task that cancelled itself, or was cancelled while it was about to run, hears of it at its next switch only:
+        # by then a request would have left.
+        if self._pauses % PAUSES_PER_SWITCH == 0 or (task is not None and task.cancelling()):
             await asyncio.sleep(0)
 
     async def wait(self, call: Call[T]) -> T:

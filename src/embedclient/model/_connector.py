@@ -6,8 +6,14 @@ Responsible for their fields only. Refuses to know how a connector is dialled or
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from attrs import field, frozen
+
+from ._checks import instance, whole
+
+if TYPE_CHECKING:
+    from attrs import Attribute
 
 __all__ = ["IN_VM_CONNECTOR_FACTORY", "TCP_CONNECTOR_FACTORY", "TransportConfiguration", "Xid"]
 
@@ -18,15 +24,32 @@ IN_VM_CONNECTOR_FACTORY = "org.apache.activemq.artemis.core.remoting.impl.invm.I
 # Names of the own host; which of them a broker announces is up to its configuration.
 _LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
 
+_text, _bytes = instance(str), instance(bytes)
+# Four bytes with a sign, on the wire and in Java.
+_format_id = whole(-(1 << 31), (1 << 31) - 1)
+
+
+def _parameters(_: object, attribute: Attribute[Mapping[str, bool | int | str]], value: object) -> None:
+    wanted = f"{attribute.name} must map names to texts, ints and bools"
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{wanted}, not be {value!r}")
+    for name, parameter in value.items():
+        if not isinstance(name, str) or not isinstance(parameter, str | int):
+            raise TypeError(f"{wanted}, not {name!r} to {parameter!r}")
+
 
 @frozen
 class TransportConfiguration:
-    """How to reach a broker. ``extra`` holds parameters that travel along without meaning to the transport."""
+    """How to reach a broker. ``extra`` holds parameters that travel along without meaning to the transport.
 
-    name: str
-    factory: str = TCP_CONNECTOR_FACTORY
-    parameters: Mapping[str, bool | int | str] = field(factory=dict, hash=False)
-    extra: Mapping[str, bool | int | str] = field(factory=dict, hash=False)
+    Raises:
+        TypeError: a field is of another type; the text names it.
+    """
+
+    name: str = field(validator=_text)
+    factory: str = field(default=TCP_CONNECTOR_FACTORY, validator=_text)
+    parameters: Mapping[str, bool | int | str] = field(factory=dict, hash=False, validator=_parameters)
+    extra: Mapping[str, bool | int | str] = field(factory=dict, hash=False, validator=_parameters)
 
     @property
     def host(self) -> str:
@@ -60,8 +83,13 @@ class TransportConfiguration:
 
 @frozen
 class Xid:
-    """The id of one transaction branch, in the field order of the wire."""
+    """The id of one transaction branch, in the field order of the wire.
 
-    format_id: int
-    branch_qualifier: bytes
-    global_transaction_id: bytes
+    Raises:
+        TypeError: a field is of another type; the text names it.
+        ValueError: a format id that has no place in 32 bits.
+    """
+
+    format_id: int = field(validator=_format_id)
+    branch_qualifier: bytes = field(validator=_bytes)
+    global_transaction_id: bytes = field(validator=_bytes)

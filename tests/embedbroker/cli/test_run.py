@@ -100,6 +100,12 @@ def test_a_second_signal_stops_it_at_once() -> None:
         assert process.exit_code() == -signal.SIGINT
 
 
+def test_the_package_itself_is_the_command() -> None:
+    with started("--version", command=[sys.executable, "-m", "embedbroker"]) as process:
+        assert process.rest_of_output() == finished("--version").stdout
+        assert process.exit_code() == 0
+
+
 def test_a_port_in_use_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -113,6 +119,12 @@ def test_a_host_that_is_not_there_is_named() -> None:
     ended = finished("run", "--host", "192.0.2.1", "--port", "0")
     assert ended.returncode == CANNOT_START
     assert "192.0.2.1" in one_line(ended.stderr)
+
+
+def test_a_host_without_a_name_is_refused_with_what_it_may_be() -> None:
+    ended = finished("run", "--host", "", "--port", "0")
+    assert ended.returncode == CANNOT_START
+    assert "host must name an address to listen on" in one_line(ended.stderr)
 
 
 @pytest.mark.parametrize(

@@ -6,15 +6,19 @@ from random import Random
 
 import pytest
 
-from embedbroker.node import Command, CommandKind, Tick
+from embedbroker.node import Command, CommandKind, DecideBranch, Tick
 from embedclient.model import XaCode
 from embedclient.wire.core import (
     NullResponse,
+    Packet,
     SessionAcknowledge,
     SessionReceiveMessage,
     SessionSend,
     SessionXaCommit,
     SessionXaEnd,
+    SessionXaForget,
+    SessionXaInDoubtXids,
+    SessionXaInDoubtXidsResponse,
     SessionXaPrepare,
     SessionXaResponse,
     SessionXaRollback,
@@ -190,3 +194,66 @@ def test_a_large_commit_lets_others_go_on() -> None:
     assert steps >= MANY / WORK / 2
     assert counts(stage) == (0, MANY)
     assert NullResponse(-1) not in peer.clear()
+
+
+def until_told(stage: Stage, peer: Peer) -> list[Packet]:
+    """What a client is answered, as soon as it is; then the broker loses what the disk had not synced."""
+    assert stage.disk is not None
+    while not (told := peer.clear()):
+        if stage.work:
+            stage.finish_work(stage.work[0])
+        else:
+            stage.step(Tick())
+    stage.disk.crash(Random(1))
+    stage.boot()
+    return told
+
+
+def prepared_by_another() -> tuple[Stage, Peer]:
+    """A branch whose prepare waits behind its acknowledgements, and a session that had nothing to do with it."""
+    stage = filled()
+    other = worker(stage)
+    peer, frames = begin(stage)
+    peer.send_bytes(frames)
+    peer.send(SessionXaPrepare(xid()))
+    return stage, other
+
+
+@pytest.mark.parametrize(
+    "question", [SessionXaCommit(xid(), False), SessionXaRollback(xid())], ids=lambda each: each.TYPE
+)
+@pytest.mark.parametrize(("commit", "told"), [(True, XaCode.XA_HEURCOM), (False, XaCode.XA_HEURRB)])
+def test_a_decision_here_is_told_when_it_is_on_the_disk(commit: bool, told: XaCode, question: Packet) -> None:
+    stage, other = prepared_by_another()
+    stage.step(DecideBranch(1, xid(), commit))
+    other.send(question)
+    (answered,) = until_told(stage, other)
+    assert isinstance(answered, SessionXaResponse) and answered.code == told
+    assert answer(worker(stage), question) == told
+    assert counts(stage) == ((0, MANY) if commit else (MANY, 0))
+
+
+def test_that_a_branch_is_prepared_is_told_to_others_when_it_is_on_the_disk() -> None:
+    stage, other = prepared_by_another()
+    other.send(SessionXaPrepare(xid()))
+    assert until_told(stage, other) == [XA_OK]
+    assert in_doubt(worker(stage)) == {xid()}
+
+
+@pytest.mark.parametrize("decided", [False, True], ids=["prepared", "decided here"])
+def test_branches_in_doubt_are_listed_when_they_are_on_the_disk(decided: bool) -> None:
+    stage, other = prepared_by_another()
+    if decided:
+        stage.step(DecideBranch(1, xid(), True))
+    other.send(SessionXaInDoubtXids())
+    assert until_told(stage, other) == [SessionXaInDoubtXidsResponse((xid(),))]
+    assert in_doubt(worker(stage)) == {xid()}
+
+
+def test_a_decision_that_is_forgotten_before_it_is_on_the_disk_stays_forgotten() -> None:
+    stage, other = prepared_by_another()
+    stage.step(DecideBranch(1, xid(), True))
+    other.send(SessionXaForget(xid()))
+    assert until_told(stage, other) == [XA_OK]
+    assert in_doubt(worker(stage)) == set()
+    assert counts(stage) == (0, MANY)

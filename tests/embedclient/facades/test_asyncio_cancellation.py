@@ -136,14 +136,17 @@ async def cancelled_at_once(work: Awaitable[object]) -> None:
         await asyncio.create_task(do())
 
 
-def test_a_send_cancelled_before_it_left_is_not_sent(broker: Any) -> None:
+@pytest.mark.parametrize("is_first", [True, False], ids=["asks for the queue", "knows the queue"])
+def test_a_send_cancelled_before_it_left_is_not_sent(broker: Any, is_first: bool) -> None:
     async def main() -> None:
         async with ConnectionFactory(broker.url).connect() as connection:
             async with connection.session() as session:
                 producer = session.create_producer("q")
-                await cancelled_at_once(producer.send("never"))  # while it asks for the queue
+                if not is_first:
+                    await producer.send("first")
+                await cancelled_at_once(producer.send("never"))
                 await producer.send("next")
-            assert await everything_in(connection) == ["next"]
+            assert await everything_in(connection) == ["first"] * (not is_first) + ["next"]
 
     run(main())
 
@@ -169,14 +172,36 @@ def test_a_send_cancelled_while_it_waits_for_credit_is_not_sent(broker: Any) -> 
     run(main())
 
 
-def test_what_a_commit_brings_that_was_cancelled_as_it_left_comes_once(broker: Any) -> None:
+def test_a_commit_cancelled_before_it_left_changes_nothing(broker: Any) -> None:
     async def main() -> None:
         async with ConnectionFactory(broker.url).connect() as connection:
             async with connection.session(transacted=True) as session:
-                await session.create_producer("q").send("x")
+                producer = session.create_producer("q")
+                await producer.send("undone")
+                await cancelled_at_once(session.commit())
+                await session.rollback()
+                await producer.send("kept")
                 await cancelled_at_once(session.commit())
                 await session.commit()
-            assert await everything_in(connection) == ["x"]
+            assert await everything_in(connection) == ["kept"]
+
+    run(main())
+
+
+def test_an_acknowledgement_cancelled_before_it_left_changes_nothing(broker: Any) -> None:
+    async def main() -> None:
+        async with (
+            ConnectionFactory(broker.url).connect() as connection,
+            connection.session(acknowledge_mode=AcknowledgeMode.CLIENT) as session,
+            session.create_consumer("q") as consumer,
+        ):
+            await session.create_producer("q").send("x")
+            message = await consumer.receive(timeout=5)
+            assert message is not None
+            await cancelled_at_once(message.acknowledge())
+            await session.recover()
+            again = await consumer.receive(timeout=5)
+            assert again is not None and again.redelivered
 
     run(main())
 

@@ -109,3 +109,13 @@ async def test_the_near_end_of_a_connection_can_be_chosen(client: Client) -> Non
 
         await client.together(answer, connect)
     assert peers == [("127.0.0.1", local_port)]
+
+
+@pytest.mark.parametrize("mode", [7, "CLIENT", None])
+async def test_an_acknowledge_mode_that_there_is_not_is_told_those_there_are(
+    client: Client, url: str, mode: Any
+) -> None:
+    async with connected(client, url) as connection:
+        with pytest.raises(ValueError, match=r"^acknowledge_mode must be one of .*CLIENT \(2\).*, not "):
+            async with connection.session(acknowledge_mode=mode):
+                raise AssertionError("there is no such session")
