@@ -130,9 +130,25 @@ def interop(session: nox.Session) -> None:
 
 @nox.session
 def spark(session: nox.Session) -> None:
-    """The Spark source, sink and jobs, on a Spark of two cores with the Java that the extra brings."""
+    """The Spark source, sink and jobs, on a Spark of two cores with the Java that the extra brings; then streams again
+    on a cluster of two executors. With arguments, which go to pytest, only the first."""
     _install(session, "-e", ".[dev,spark]")
-    session.run("python", "-m", "pytest", "tests/pipeline", *session.posargs)
+    session.run("python", "-m", "pytest", "tests/pipeline", *(session.posargs or ["--durations=20"]))
+    if not session.posargs:
+        streams = [f"tests/pipeline/test_{name}.py" for name in ("source_stream", "sink_spark", "stream_faults")]
+        cluster = {"EMBEDBROKER_SPARK_MASTER": "local-cluster[2,1,1024]"}
+        session.run("python", "-m", "pytest", *streams, "-m", "not long", env=cluster)
+
+
+@nox.session
+@nox.parametrize("pyspark", ["4.2.*", "4.3.*"])
+def spark_facts(session: nox.Session, pyspark: str) -> None:
+    """What the pipeline relies on in Spark, traced in each supported version, and its source and sink in short."""
+    if not session.virtualenv.is_sandboxed:
+        session.error("each version of Spark needs an environment of its own: leave --no-venv out")
+    session.install("-e", ".[dev,spark]", f"pyspark[sql]=={pyspark}")
+    session.run("python", "-c", "import pyspark; print('Spark', pyspark.__version__)")
+    session.run("python", "-m", "pytest", "tests/pipeline", "-m", "facts", *session.posargs)
 
 
 @nox.session

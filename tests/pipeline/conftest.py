@@ -1,6 +1,8 @@
 """One Spark for all tests here, on two cores and with one retry per task, and brokers that it reaches over TCP.
 
-These tests run when they are named (`nox -s spark`), because they need the extra `spark` and start slowly.
+These tests run when they are named (`nox -s spark`), because they need the extra `spark` and start slowly. The variable
+EMBEDBROKER_SPARK_MASTER names another master than `local[2,2]`, as `local-cluster[2,1,1024]`: two executors beside the
+driver.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
@@ -18,6 +21,8 @@ from embedbroker.pipeline import java_home
 from embedbroker.pipeline._link import Link
 
 ROOT = Path(__file__).parents[2]
+MASTER = os.environ.get("EMBEDBROKER_SPARK_MASTER", "local[2,2]")
+CLUSTER = "local-cluster[2,1,1024]"
 # The first batch of a query costs seconds: workers start, classes load.
 TEST_LIMIT_S = 240
 
@@ -42,14 +47,19 @@ def spark_environment() -> dict[str, str]:
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYTHONPATH": path,
+        # Where a cluster's workers find what starts an executor.
+        "SPARK_HOME": str(Path(pyspark.__file__).parent),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
 
 
 def make_spark(**settings: str) -> SparkSession:
     """A session on two cores, each task tried twice. The caller stops it."""
-    builder = SparkSession.builder.master("local[2,2]").appName("tests")
+    builder = SparkSession.builder.master(MASTER).appName("tests")
     fixed = {
+        # For a cluster what the second number of `local[2,2]` says.
+        "spark.task.maxFailures": "2",
+        "spark.executor.memory": "512m",
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",

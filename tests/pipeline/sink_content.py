@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 
@@ -64,12 +63,3 @@ def prepared(url: str) -> list[Xid]:
     """The branches that somebody has to end."""
     with ServerLocator(url).create_session_factory() as factory, factory.create_session(xa=True) as session:
         return session.xa_resource.recover()
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]

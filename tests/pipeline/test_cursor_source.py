@@ -220,6 +220,25 @@ def test_a_lease_that_was_lost_ends_the_query_or_is_taken_again(broker: Threaded
     assert bodies(broker, tolerant, tolerant.latest(end, 0, 0)) == expected(6, 10)
 
 
+def test_a_lease_is_taken_again_from_a_query_that_acknowledged_more(broker: ThreadedBroker) -> None:
+    """As after a driver that stood still beyond its lease."""
+    fill(broker.url, "orders", numbered("orders", range(100)))
+    stream, strict = source(broker, failOnDataLoss="false"), source(broker)
+    end = stream.latest(stream.initial(), 40, 0)
+    lease = {"queue": "orders", "cursor": CURSOR, "owner": "another"}
+    ask(broker, "cursor.open", **lease, lease_ms=1_000, take_over=True)
+    found = ask(broker, "cursor.pin", **lease, start=0, max_rows=50, max_bytes=0)
+    ask(broker, "cursor.acknowledge", **lease, until=found["end"])
+    ask(broker, "cursor.release", **lease)
+    # What is in the sink already is behind that place, and acknowledging it is nothing more.
+    stream.commit(end)
+    after = stream.latest(end, 0, 0)
+    assert bodies(broker, stream, after) == expected(50, 100)
+    assert left_in(broker.url, "orders") == expected(50, 100)
+    with pytest.raises(DataLost, match="messages were acknowledged up to"):
+        strict.latest(end, 0, 0)
+
+
 def test_a_deleted_queue_is_a_loss(broker: ThreadedBroker) -> None:
     for queue in ("orders.a", "orders.b"):
         fill(broker.url, queue, numbered(queue, range(2)))

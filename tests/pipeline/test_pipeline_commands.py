@@ -97,6 +97,46 @@ def test_what_is_not_there_is_one_line(tmp_path: Path) -> None:
     assert (result.exit_code, result.stderr) == (2, "embedbroker: --producer and --sequence belong together\n")
 
 
+@pytest.fixture
+def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Starting a Spark fails."""
+
+    def session(_master: str, _settings: tuple[str, ...]) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr(_pipeline, "spark_session", session)
+
+
+NOBODY = "tcp://127.0.0.1:1?initialConnectAttempts=2&retryInterval=1"
+REFUSED = {
+    "audit of nothing": (["audit", "missing"], 2, "no such file or directory"),
+    "audit of a folder without a journal": (["audit", "empty"], 2, "there is no journal in"),
+    "audit of another file": (["audit", "file"], 2, "neither a directory nor an archive"),
+    "audit of the same twice": (["audit", "empty", "empty"], 2, "is given twice"),
+    "comparison with nothing": (["reconcile", "missing", NOBODY], 2, "no such file or directory"),
+    "comparison with nobody": (["reconcile", NOBODY, "missing"], 5, "127.0.0.1:1"),
+    "comparison with no broker's URL": (["reconcile", "nowhere://x", NOBODY], 5, "nowhere"),
+    "plan in a place that is taken": (["reconcile", NOBODY, NOBODY, "--plan", "empty"], 2, "is there already"),
+    "export from nobody": (["export", "new", "--queue", "q", "--url", NOBODY], 5, "127.0.0.1:1"),
+    "export from no URL": (["export", "new", "--queue", "q", "--url", "here"], 5, "here"),
+    "import of no export": (["import", "empty", "--url", NOBODY], 2, "there is no export in"),
+}
+
+
+@pytest.mark.usefixtures("no_spark")
+@pytest.mark.parametrize("name", REFUSED)
+def test_wrong_places_and_urls_are_refused_before_spark_starts(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("no journal")
+    arguments, code, reason = REFUSED[name]
+    result = pipeline(*arguments)
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert result.stderr.startswith("embedbroker: ") and reason in result.stderr and result.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize("library", ["pyspark", "pyarrow"])
 def test_without_the_extra_one_line_says_so(library: str, tmp_path: Path) -> None:
     program = (

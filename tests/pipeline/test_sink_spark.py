@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from embedbroker import ThreadedBroker
 from embedbroker.pipeline._options import ConnectionOptions
 from embedbroker.pipeline._sink_services import markers_of
+from tests.pipeline.faults import FaultyDataSource
 from tests.pipeline.sink_content import content, prepared
-from tests.pipeline.sink_faults import FaultyDataSource
 
 LINES = [f"line {number}" for number in range(500)]
 
@@ -79,6 +79,7 @@ def test_rows_name_their_destinations(spark: SparkSession, broker: ThreadedBroke
     assert (content(broker.url, "a"), content(broker.url, "b")) == (["1", "3"], ["2"])
 
 
+@pytest.mark.facts
 def test_what_was_read_from_a_queue_can_be_written(spark: SparkSession, broker: ThreadedBroker) -> None:
     rows = frame(spark, LINES).selectExpr(
         "body",
@@ -145,6 +146,7 @@ def test_replacing_what_a_queue_holds_is_refused(spark: SparkSession, broker: Th
         frame(spark, LINES).write.format("embedbroker").options(url=broker.url, queue="q").mode("overwrite").save()
 
 
+@pytest.mark.facts
 @pytest.mark.parametrize("guarantee", ["exactly-once", "deduplication"])
 def test_a_stream_goes_on_where_it_ended(
     spark: SparkSession, broker: ThreadedBroker, tmp_path: Path, guarantee: str

@@ -35,6 +35,7 @@ def test_a_queue_is_shown_in_order_and_left_as_it_is(spark: SparkSession, broker
     assert left_in(broker.url, "orders") == expected
 
 
+@pytest.mark.facts
 def test_every_column_comes_through_spark(spark: SparkSession, broker: ThreadedBroker) -> None:
     fill(broker.url, "orders", [text_message("orders", "hello", colour="red", JMSType="greeting")])
     (row,) = read(spark, broker, queue="orders").collect()
@@ -119,6 +120,7 @@ def test_filters_select_the_same_in_the_broker_and_in_spark(
     assert in_broker == in_spark
 
 
+@pytest.mark.facts
 def test_a_pushed_filter_reaches_the_broker(pushing: SparkSession, broker: ThreadedBroker) -> None:
     frame = read(pushing, broker, queue="orders", pushFilters="true").where("priority = 3")
     fill(broker.url, "orders", varied("orders"))

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -13,16 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from embedbroker import (
-    BrokerConfig,
-    ClusterConnection,
-    EmbeddedBroker,
-    HAPolicy,
-    Role,
-    SharedStoreBackup,
-    SharedStorePrimary,
-    ThreadedBroker,
-)
+from embedbroker import ThreadedBroker
 from embedbroker.pipeline import remove_subscription
 from embedclient.blocking import ServerLocator
 from embedclient.errors import IllegalStateException
@@ -49,6 +38,7 @@ def run_batches(query: Query, write: Callable[[DataFrame, int], None]) -> None:
         running.stop()
 
 
+@pytest.mark.facts
 def test_each_message_becomes_one_row_and_a_restart_goes_on(query: Query, broker: ThreadedBroker) -> None:
     fill(broker.url, "orders", numbered("orders", range(3_000)))
     query.run()
@@ -102,6 +92,7 @@ def test_a_task_that_is_retried_reads_the_same_rows(query: Query, broker: Thread
     assert left_in(broker.url, "orders") == []
 
 
+@pytest.mark.facts
 def test_two_actions_of_a_batch_read_the_same_rows(query: Query, broker: ThreadedBroker) -> None:
     fill(broker.url, "orders", numbered("orders", range(100)))
     query.options["maxRowsPerTrigger"] = "70"
@@ -221,57 +212,3 @@ def test_a_named_subscription_is_removed(query: Query, broker: ThreadedBroker) -
     end_lease(broker.url, "readers")
     assert remove_subscription(broker.url, "readers")
     assert not remove_subscription(broker.url, "readers")
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [each.getsockname()[1] for each in sockets]
-
-
-@pytest.fixture
-def pair(tmp_path: Path) -> Iterator[tuple[ThreadedBroker, ThreadedBroker]]:
-    """A primary and a backup over one store, which know of each other."""
-    ports = dict(zip(("primary", "backup"), free_ports(2), strict=True))
-    policies: dict[str, HAPolicy] = {"primary": SharedStorePrimary(), "backup": SharedStoreBackup()}
-    brokers = [
-        EmbeddedBroker.in_thread(
-            BrokerConfig(
-                name=name,
-                port=ports[name],
-                data_directory=str(tmp_path / "store"),
-                ha_policy=policies[name],
-                connectors={each: f"tcp://127.0.0.1:{port}" for each, port in ports.items()},
-                cluster_connection=ClusterConnection(
-                    connector=name, static_connectors=tuple(each for each in ports if each != name)
-                ),
-            )
-        )
-        for name in ports
-    ]
-    with brokers[0], brokers[1]:
-        yield brokers[0], brokers[1]
-
-
-def test_a_failover_in_the_middle_loses_and_doubles_nothing(
-    spark: SparkSession, pair: tuple[ThreadedBroker, ThreadedBroker], tmp_path: Path
-) -> None:
-    primary, backup = pair
-    backup.wait_for_role(Role.BACKUP, timeout=20)
-    fill(primary.url, "orders", numbered("orders", range(300)))
-    both = f"({primary.url},tcp://127.0.0.1:{backup.config.port})"
-    query = Query(spark, both, tmp_path / "query", {"queue": "orders", "maxRowsPerTrigger": "100"})
-    batches: list[int] = []
-
-    def write(batch: DataFrame, number: int) -> None:
-        if not batches:
-            primary.crash()
-        batches.append(number)
-        batch.write.mode("overwrite").parquet(str(query.folder / "rows" / f"batch={number}"))
-
-    run_batches(query, write)
-    assert backup.role is Role.LIVE
-    assert batches == [0, 1, 2]
-    assert query.bodies() == expected(300)
-    assert left_in(backup.url, "orders") == []

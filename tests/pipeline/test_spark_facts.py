@@ -11,6 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.pipeline.traced import Call, TracedSource, calls_in
 
+pytestmark = pytest.mark.facts
+
 
 @frozen
 class Runs:

@@ -108,7 +108,8 @@ def _settings(settings: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """What a job finds wrong with its arguments, or with a broker, becomes one line."""
+    """What a job finds wrong with its arguments, or with a broker, becomes one line. Most of it is found before Spark
+    starts, which takes seconds."""
     from embedbroker.pipeline import JournalMoved
 
     try:
@@ -155,8 +156,10 @@ def audit(
     if (producer is None) != (sequence is None):
         raise WrongInput("--producer and --sequence belong together")
     with extra_spark():
+        from embedbroker.pipeline import Site, producer_order, write_audit
         from embedbroker.pipeline import audit as run
-        from embedbroker.pipeline import producer_order, write_audit
+    with _explained():
+        Site(places=places).check()
     with spark_session(master, settings) as spark, _explained():
         result = run(spark, places)
         sound = True
@@ -202,8 +205,13 @@ def reconcile(
     with extra_spark():
         from embedbroker.pipeline import Site, write_plan
         from embedbroker.pipeline import reconcile as run
-    with spark_session(master, settings) as spark, _explained():
+    if plan is not None and plan.exists():
+        raise WrongInput(f"{plan} is there already")
+    with _explained():
         sites = [Site.of(place, queues=queues, user=user, password=password) for place in (first, second)]
+        for site in sites:
+            site.check()
+    with spark_session(master, settings) as spark, _explained():
         differences = run(spark, *sites)
         counts = differences.groupBy("queue", "verdict").count().orderBy("queue", "verdict").collect()
         for row in counts:
@@ -246,7 +254,9 @@ def export_command(
     """Write what is in queues to DIRECTORY as Parquet, complete; the messages stay. Goes on where it was
     interrupted."""
     with extra_spark():
-        from embedbroker.pipeline import export_queues
+        from embedbroker.pipeline import Site, export_queues
+    with _explained():
+        Site(url=url, user=user, password=password).check()
     with spark_session(master, settings) as spark, _explained():
         for row in export_queues(spark, queues, directory, url=url, user=user, password=password).collect():
             click.echo(f"{row['queue']}: {row['messages']:,} messages written, {row['before']:,} were there")
@@ -268,8 +278,11 @@ def import_command(
 ) -> None:
     """Send the messages of an export in DIRECTORY, each once, into queues of the same names."""
     with extra_spark():
-        from embedbroker.pipeline import import_queues
+        from embedbroker.pipeline import Site, exported_queues, import_queues
+    chosen = queues or None
+    with _explained():
+        exported_queues(directory, chosen)
+        Site(url=url, user=user, password=password).check()
     with spark_session(master, settings) as spark, _explained():
-        chosen = queues or None
         for row in import_queues(spark, directory, url=url, user=user, password=password, queues=chosen).collect():
             click.echo(f"{row['queue']}: {row['messages']:,} messages sent, {row['before']:,} were there")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ._reconcile import Site, reconcile, write_plan
     from ._repair import RepairStep, repair
     from ._subscription import remove_subscription
-    from ._transfer import export_queues, import_queues
+    from ._transfer import export_queues, exported_queues, import_queues
 
 __all__ = [
     "Audit",
@@ -31,6 +31,7 @@ __all__ = [
     "Site",
     "audit",
     "export_queues",
+    "exported_queues",
     "import_queues",
     "java_home",
     "journal_frames",
@@ -53,6 +54,7 @@ _HOMES = {
     "Site": "._reconcile",
     "audit": "._audit",
     "export_queues": "._transfer",
+    "exported_queues": "._transfer",
     "import_queues": "._transfer",
     "java_home": "._java",
     "journal_frames": "._journal_frames",

@@ -208,6 +208,7 @@ class CursorSource:
             self._lost(queue, f"messages were acknowledged up to {position}, and the checkpoint stands at {after}")
             after = position
         until, rows, size, lost = self._pin(queue, after, rows_max, bytes_max)
+        after = self._positions[queue]
         if lost:
             self._lost(queue, f"{lost} messages are gone that nobody acknowledged")
         target = until if self._targets is None else max(after, self._targets.get(queue, after))
@@ -221,8 +222,10 @@ class CursorSource:
         return self._services.ask("cursor.split", queue=queue, cursor=CURSOR, after=after, until=until, parts=1)
 
     def _pin(self, queue: str, start: int, rows_max: int, bytes_max: int) -> tuple[int, int, int, int]:
-        found = self._held(queue, "cursor.pin", start=start, max_rows=rows_max, max_bytes=bytes_max)
-        self._positions[queue] = start
+        """`start` may turn out to be too early: where it began instead is in `_positions` then."""
+        found, self._positions[queue] = self._held(
+            queue, "cursor.pin", "start", start, max_rows=rows_max, max_bytes=bytes_max
+        )
         return _number(found, "end"), _number(found, "rows"), _number(found, "bytes"), _number(found, "lost")
 
     def _ensure_pinned(self, queue: str, each: Range) -> None:
@@ -236,21 +239,24 @@ class CursorSource:
 
     def _acknowledge(self, queue: str, until: int) -> None:
         if self._open(queue, until) < until:
-            found = self._held(queue, "cursor.acknowledge", until=until)
+            found, _ = self._held(queue, "cursor.acknowledge", "until", until)
             self._positions[queue] = _number(found, "position")
 
-    def _held(self, queue: str, operation: str, **numbers: int) -> Mapping[str, object]:
-        """Ask as the owner of the lease. One that was lost is taken again where the loss of data may be passed over."""
+    def _held(
+        self, queue: str, operation: str, bound: str, place: int, **numbers: int
+    ) -> tuple[Mapping[str, object], int]:
+        """Ask as the owner of the lease. One that was lost is taken again where the loss of data may be passed over:
+        others may have acknowledged more by then, so the place that was asked for in the end is returned, too."""
         fields = {"queue": queue, "cursor": CURSOR, "owner": self._owner, **numbers}
         try:
-            return self._services.ask(operation, **fields)
+            return self._services.ask(operation, **{**fields, bound: place}), place
         except ServiceRefused as refused:
             if refused.status not in ("lost-lease", "no-such-cursor"):
                 raise
             self._lost(queue, str(refused))
             del self._positions[queue]
-            self._open(queue)
-            return self._services.ask(operation, **fields)
+            place = max(place, self._open(queue, place))
+            return self._services.ask(operation, **{**fields, bound: place}), place
 
     def _lost(self, queue: str, text: str) -> None:
         if self._options.fail_on_data_loss:

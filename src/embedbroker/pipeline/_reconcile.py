@@ -78,6 +78,23 @@ class Site:
             return cls(url=urls[0], user=user, password=password, queues=tuple(queues))
         return cls(places=tuple(places), queues=tuple(queues))
 
+    def check(self) -> None:
+        """Look whether it is there: a broker answers, or the places have journals. Needs no Spark.
+
+        Raises:
+            FileNotFoundError: there is no such place, or no journal in it.
+            ValueError: no URL of a broker, a place that is given twice, or an archive of a kind that is not known.
+            JMSException: no broker answers there, or it refuses the user.
+        """
+        if self.url is None:
+            journal_sources(self.places)
+            return
+        link = Link(ConnectionOptions(self.url, self.user, self.password))
+        try:
+            link.session().close()
+        finally:
+            link.close()
+
 
 def reconcile(spark: SparkSession, first: Site, second: Site) -> DataFrame:
     """What the two sites do not have in common: a row per queue and message, with its ``verdict``.

@@ -43,7 +43,7 @@ from ._sending import SentMessage, queue_sender
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["export_queues", "import_queues"]
+__all__ = ["export_queues", "exported_queues", "import_queues"]
 
 MESSAGES_PER_PART = 10_000
 MESSAGES_PER_TRANSACTION = 500
@@ -114,19 +114,26 @@ def import_queues(
     Raises:
         FileNotFoundError: there is no complete export of one of the queues (all that are there, by default).
     """
-    root, connection = Path(directory).absolute(), ConnectionOptions(url, user, password)
-    folders = {json.loads((path / "queue.json").read_text())["queue"]: str(path) for path in _folders(root)}
+    connection = ConnectionOptions(url, user, password)
+    folders = exported_queues(directory, queues)
+    return _per_queue(spark, list(folders), lambda queue: _import(connection, queue, folders[queue]))
+
+
+def exported_queues(directory: str | PathLike[str], queues: Sequence[str] | None = None) -> dict[str, Path]:
+    """The queues whose export in ``directory`` is complete, with their folders: these, or all. Needs no Spark.
+
+    Raises:
+        FileNotFoundError: there is no complete export of one of the queues (all that are there, by default).
+    """
+    root = Path(directory).absolute()
+    folders = {json.loads(path.read_text())["queue"]: path.parent for path in sorted(root.glob("*/queue.json"))}
     names = sorted(folders) if queues is None else list(queues)
     for name in names:
-        if name not in folders or not (Path(folders[name]) / "complete.json").exists():
+        if name not in folders or not (folders[name] / "complete.json").exists():
             raise FileNotFoundError(f"there is no complete export of queue {name!r} in {root}")
     if not names:
         raise FileNotFoundError(f"there is no export in {root}")
-    return _per_queue(spark, names, lambda queue: _import(connection, queue, Path(folders[queue])))
-
-
-def _folders(root: Path) -> list[Path]:
-    return sorted(path.parent for path in root.glob("*/queue.json"))
+    return {name: folders[name] for name in names}
 
 
 def _per_queue(spark: SparkSession, queues: list[str], work: Callable[[str], TransferResult]) -> DataFrame:
