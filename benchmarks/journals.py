@@ -42,7 +42,9 @@ def write_journal(directory: Path, size_bytes: int, body_bytes: int) -> int:
     """
     directory.mkdir(parents=True)
     disk = FileDisk(directory)
-    journal = Journal(JournalSettings(identity=7, compaction_live_ratio_max=0.0, spare_segments_max=0))
+    journal = Journal(
+        JournalSettings(identity=0x5EED_1234_ABCD_9876, compaction_live_ratio_max=0.0, spare_segments_max=0)
+    )
     journal.open(Instant(0.0, _BEGAN_MS))
     _settle(journal, disk, 0)
     journal.add_queue(QueueDefinition(1, "orders", "orders", 1))

@@ -39,7 +39,7 @@ def spark_source(effort: Effort) -> list[Row]:
             # The first is the warm-up.
             queue, count = f"bench-{number}", rows if number else min(rows, 50_000)
             fill(broker.url, queue, count)
-            found[columns] = _read(spark, broker.url, queue, columns, Path(folder) / queue, count)
+            found[columns] = read_stream(spark, broker.url, queue, columns, Path(folder) / queue, count)
             print(f"  {columns}: {found[columns]:,.0f} rows/s", flush=True)
     three, everything = found["body,messageId,timestamp"], found["all"]
     title = f"{rows:,} rows of {BODY_BYTES} bytes, exactly once"
@@ -83,13 +83,15 @@ def running_broker() -> Iterator[EmbeddedBrokerProcess]:
 
 
 @contextmanager
-def spark_session(master: str = "local[2]") -> Iterator[SparkSession]:
+def spark_session(master: str = "local[2]", **settings: str) -> Iterator[SparkSession]:
     """A Spark in this process, ended with the block."""
     os.environ.update(JAVA_HOME=str(java_home()), PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
     # Looks for Java when it is imported, and is there only where the extra is installed.
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(master).config("spark.ui.enabled", "false")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
     session = builder.config("spark.log.level", "ERROR").config("spark.sql.shuffle.partitions", "2").getOrCreate()
     try:
         yield session
@@ -118,7 +120,7 @@ def fill(url: str, queue: str, count: int) -> None:
             assert producer.send_encoded(many, confirmed=True) == []
 
 
-def _read(spark: SparkSession, url: str, queue: str, columns: str, folder: Path, count: int) -> float:
+def read_stream(spark: SparkSession, url: str, queue: str, columns: str, folder: Path, count: int) -> float:
     """Rows per second of the batches, without the start of the query."""
     reader = spark.readStream.format("embedbroker").options(url=url, queue=queue)
     reader = reader.options(maxRowsPerTrigger=str(BATCH_ROWS), minPartitions="2")
