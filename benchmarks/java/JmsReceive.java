@@ -18,6 +18,7 @@ import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.types.StructType;
+import scala.jdk.javaapi.CollectionConverters;
 
 /** The baseline: each partition is a JMS receive loop in the executor's JVM, acknowledged every so many messages. */
 public final class JmsReceive implements Iterator<Row> {
@@ -99,6 +100,7 @@ public final class JmsReceive implements Iterator<Row> {
             message.getJMSRedelivered(), message.getIntProperty("JMSXDeliveryCount"), message.getJMSCorrelationID(),
             replyTo == null ? null : replyTo.getQueueName(), message.getJMSType(),
             message.getStringProperty("JMSXGroupID"), null, message.getStringProperty("JMSXUserID"),
-            message.getStringProperty("_AMQ_DUPL_ID"), values, types, "bytes", body(message), null);
+            message.getStringProperty("_AMQ_DUPL_ID"), CollectionConverters.asScala(values),
+            CollectionConverters.asScala(types), "bytes", body(message), null);
     }
 }
