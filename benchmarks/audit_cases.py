@@ -25,7 +25,7 @@ ROUNDS = 3
 
 
 def spark_audit(effort: Effort) -> list[Row]:
-    """A journal of 1 GiB is audited on `local[1]`, for the second time: MiB per second, by CPU time and by the clock."""
+    """A journal of 1 GiB is audited on `local[1]`, for the second time: MiB per second, by CPU and by the clock."""
     size = 1024 * MIB if effort.rounds > 1 else 48 * MIB
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="embedbroker-bench-") as name:
