@@ -8,7 +8,18 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import broker_cases, copy_cases, failover_cases, fixture_cases, own_cases, replicated_cases, spark_cases
+from benchmarks import (
+    audit_cases,
+    broker_cases,
+    copy_cases,
+    failover_cases,
+    fixture_cases,
+    jms_cases,
+    own_cases,
+    replicated_cases,
+    spark_cases,
+    spark_scale_cases,
+)
 from benchmarks.broker_cases import FULL, QUICK, Effort
 from benchmarks.report import Row, environment, save, table
 
@@ -30,6 +41,9 @@ CASES: dict[str, Case] = {
     "failover-test": fixture_cases.failover_test,
     "spark-source": spark_cases.spark_source,
     "spark-sink": spark_cases.spark_sink,
+    "spark-jms": jms_cases.spark_jms,
+    "spark-scale": spark_scale_cases.spark_scale,
+    "spark-audit": audit_cases.spark_audit,
 }
 
 

@@ -23,6 +23,33 @@ def resident_bytes(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
 
 
+def family(pid: int) -> list[int]:
+    """The process and what it started, and so on, as far as they live."""
+    children: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        children.setdefault(int(fields[1]), []).append(int(path.parent.name))
+    found = [pid]
+    for each in found:
+        found += children.get(each, [])
+    return found
+
+
+def family_cpu_seconds(pid: int) -> float:
+    """The same of the process and what it started, those that have ended and were waited for included."""
+    total = 0
+    for each in family(pid):
+        try:
+            fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        total += sum(map(int, fields[11:15]))
+    return total / TICKS_PER_SECOND
+
+
 class CpuRecord:
     """Samples a process's processor time four times a second while it is open; answers for any moment in between."""
 

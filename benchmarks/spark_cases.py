@@ -33,13 +33,13 @@ BATCH_ROWS, SENT_AT_ONCE = 200_000, 5_000
 def spark_source(effort: Effort) -> list[Row]:
     """A stream reads 100-byte bodies exactly once, through `local[2]`: rows per second of three columns, and of all."""
     rows = 1_000_000 if effort.rounds > 1 else 50_000
-    with _broker() as broker, _spark() as spark, tempfile.TemporaryDirectory() as folder:
+    with running_broker() as broker, spark_session() as spark, tempfile.TemporaryDirectory() as folder:
         found = {}
         for number, columns in enumerate(("body,messageId,timestamp", "body,messageId,timestamp", "all")):
             # The first is the warm-up.
             queue, count = f"bench-{number}", rows if number else min(rows, 50_000)
-            _fill(broker.url, queue, count)
-            found[columns] = _read(spark, broker.url, queue, columns, Path(folder) / queue, count)
+            fill(broker.url, queue, count)
+            found[columns] = read_stream(spark, broker.url, queue, columns, Path(folder) / queue, count)
             print(f"  {columns}: {found[columns]:,.0f} rows/s", flush=True)
     three, everything = found["body,messageId,timestamp"], found["all"]
     title = f"{rows:,} rows of {BODY_BYTES} bytes, exactly once"
@@ -52,7 +52,7 @@ def spark_source(effort: Effort) -> list[Row]:
 def spark_sink(effort: Effort) -> list[Row]:
     """A batch of 100-byte bodies is written exactly once, through `local[2]`: rows per second."""
     rows = 500_000 if effort.rounds > 1 else 50_000
-    with _broker() as broker, _spark() as spark:
+    with running_broker() as broker, spark_session() as spark:
         rate = 0.0
         for number, count in enumerate((min(rows, 50_000), rows)):
             queue = f"bench-{number}"
@@ -71,7 +71,8 @@ def spark_sink(effort: Effort) -> list[Row]:
 
 
 @contextmanager
-def _broker() -> Iterator[EmbeddedBrokerProcess]:
+def running_broker() -> Iterator[EmbeddedBrokerProcess]:
+    """A broker with a journal, in a process of its own."""
     with tempfile.TemporaryDirectory(prefix="embedbroker-bench-") as folder:
         broker = EmbeddedBrokerProcess(Path(folder))
         try:
@@ -82,12 +83,15 @@ def _broker() -> Iterator[EmbeddedBrokerProcess]:
 
 
 @contextmanager
-def _spark() -> Iterator[SparkSession]:
+def spark_session(master: str = "local[2]", **settings: str) -> Iterator[SparkSession]:
+    """A Spark in this process, ended with the block."""
     os.environ.update(JAVA_HOME=str(java_home()), PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
     # Looks for Java when it is imported, and is there only where the extra is installed.
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = SparkSession.builder.master(master).config("spark.ui.enabled", "false")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
     session = builder.config("spark.log.level", "ERROR").config("spark.sql.shuffle.partitions", "2").getOrCreate()
     try:
         yield session
@@ -95,7 +99,7 @@ def _spark() -> Iterator[SparkSession]:
         session.stop()
 
 
-def _fill(url: str, queue: str, count: int) -> None:
+def fill(url: str, queue: str, count: int) -> None:
     """Durable messages as a JMS client would send them, with an id, a timestamp and two properties."""
     properties = Properties()
     properties.update({"region": "north", "number": 7})
@@ -116,7 +120,7 @@ def _fill(url: str, queue: str, count: int) -> None:
             assert producer.send_encoded(many, confirmed=True) == []
 
 
-def _read(spark: SparkSession, url: str, queue: str, columns: str, folder: Path, count: int) -> float:
+def read_stream(spark: SparkSession, url: str, queue: str, columns: str, folder: Path, count: int) -> float:
     """Rows per second of the batches, without the start of the query."""
     reader = spark.readStream.format("embedbroker").options(url=url, queue=queue)
     reader = reader.options(maxRowsPerTrigger=str(BATCH_ROWS), minPartitions="2")

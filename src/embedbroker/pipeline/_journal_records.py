@@ -306,8 +306,9 @@ def _gather(buffer: Array, starts: Array, dtype: np.dtype[Any]) -> Array:
     """The bytes at these places, as records. Every place has ``dtype.itemsize`` bytes behind it."""
     if not len(starts):
         return np.empty(0, dtype)
-    windows = np.lib.stride_tricks.sliding_window_view(buffer, dtype.itemsize)
-    return np.ascontiguousarray(windows[starts]).view(dtype)[:, 0]
+    # One record at each byte of the buffer, of which those are copied that begin a record.
+    everywhere: Array = np.ndarray(len(buffer) - dtype.itemsize + 1, dtype, buffer, strides=(1,))
+    return everywhere[starts]
 
 
 _PAIR = np.dtype({"names": ["queue_id", "position"], "formats": ["<i8", "<i8"], "offsets": [0, 8]})

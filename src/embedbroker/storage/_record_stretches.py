@@ -10,6 +10,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterator
 from struct import Struct
+from struct import error as StructError
 from types import MappingProxyType
 
 from attrs import Factory, define, frozen
@@ -169,6 +170,25 @@ def read_records(
     )
 
 
+def _note_starts(data: bytes, position: int, end: int, note: Callable[[int], None]) -> bool:
+    """Note where each record begins; False: the last one noted makes no sense.
+
+    Hot: what can be found out behind the last record is not asked of each.
+    """
+    size_of, smallest, start = _size, PREFIX.size, position
+    try:
+        while position < end:
+            start = position
+            note(start)
+            (size,) = size_of(data, start)
+            if size < smallest:
+                return False
+            position = start + size
+    except StructError:
+        return False
+    return position == end
+
+
 @define(eq=False)
 class _Gathered:
     file: str
@@ -184,16 +204,10 @@ class _Gathered:
             self._stretches.append(RecordStretch(data, base))
         stretch = self._stretches[-1]
         starts = stretch.starts
-        before, append = len(starts), starts.append
-        position, end = batch.start, batch.end
-        while position < end:
-            size = _size(data, position)[0] if position + PREFIX.size <= end else 0
-            if size < PREFIX.size or position + size > end:
-                text = f"a record of batch {batch.number} makes no sense; the rest of the batch is left out"
-                self.findings.append(Finding(self.file, stretch.base + position, text))
-                break
-            append(position)
-            position += size
+        before = len(starts)
+        if not _note_starts(data, batch.start, batch.end, starts.append):
+            text = f"a record of batch {batch.number} makes no sense; the rest of the batch is left out"
+            self.findings.append(Finding(self.file, stretch.base + starts.pop(), text))
         stretch.batches.append(batch.number)
         stretch.walls_ms.append(batch.wall_ms)
         stretch.counts.append(len(starts) - before)
