@@ -177,6 +177,28 @@ def audit(
         sys.exit(1)
 
 
+@pipeline.command(short_help="A day of orders through a broker pair and Spark, with a failover.")
+@click.option("--messages", default=1_000_000, show_default=True, type=click.IntRange(1_000), help="How many orders.")
+@click.option("--ha", type=click.Choice(["replication", "shared-store"]), default="replication", show_default=True)
+@click.option("--seed", default=1, show_default=True, help="Other orders for another number.")
+@click.option("--output", type=click.Path(path_type=Path), help="A new directory for Parquet and report.html.")
+@spark_options
+def demo(messages: int, ha: str, seed: int, output: Path | None, master: str, settings: tuple[str, ...]) -> None:
+    """Send a day's orders through a broker pair, add them up with Spark, kill the live broker, and judge.
+
+    Everything runs on this machine, in processes of its own. Totals go to Parquet and back to a queue, each order
+    counted once. The exit code is 0 only if both are what the orders add up to, and the journals' audit agrees.
+    """
+    with extra_spark():
+        # What is missing is said before anything starts.
+        from embedbroker.pipeline import Audit  # noqa: F401
+
+        from .demo import run_demo
+    # Spark's own number of partitions, 200, is for more than a few products.
+    few = ("spark.sql.shuffle.partitions=2", *settings)
+    run_demo(messages, seed, ha, output, lambda: spark_session(master, few))
+
+
 @pipeline.command(short_help="Compare two sites, and plan a repair.")
 @click.argument("first")
 @click.argument("second")
