@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -68,6 +69,8 @@ def spark_session(master: str, settings: tuple[str, ...]) -> Iterator[SparkSessi
             if "JAVA_HOME" not in os.environ:
                 os.environ["JAVA_HOME"] = str(java_home())
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        # Said of each pandas that is newer than Spark; nothing here uses one.
+        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
         builder = SparkSession.builder.master(master).appName("embedbroker pipeline")
         defaults = {
             "spark.log.level": "ERROR",

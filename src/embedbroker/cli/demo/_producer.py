@@ -13,8 +13,9 @@ import sys
 import time
 from collections.abc import Sequence
 
-from embedclient import Queue, TextMessage
-from embedclient.blocking import ConnectionFactory, MessageProducer, Session
+import trio
+
+from embedclient import ConnectionFactory, MessageProducer, Queue, Session, TextMessage
 from embedclient.errors import DuplicateIDException, JMSException, TransactionRolledBackException
 
 from ._orders import Order, Orders, body_of
@@ -25,15 +26,15 @@ QUEUE = "orders"
 _ATTEMPTS_MAX = 20
 
 
-def main(url: str, count: int, seed: int, transaction: int) -> None:
+async def main(url: str, count: int, seed: int, transaction: int) -> None:
     """Send ``count`` orders and the closing one, ``transaction`` at a time."""
     orders = Orders(count, seed)
-    with ConnectionFactory(url).connect() as connection, connection.session(transacted=True) as session:
+    async with ConnectionFactory(url).connect() as connection, connection.session(transacted=True) as session:
         sender = _Sender(session, session.create_producer(Queue(QUEUE)))
         for chunk in orders.chunks():
             for first in range(0, len(chunk), transaction):
-                sender.send(chunk[first : first + transaction])
-        sender.send([orders.closing()])
+                await sender.send(chunk[first : first + transaction])
+        await sender.send([orders.closing()])
 
 
 class _Sender:
@@ -44,16 +45,16 @@ class _Sender:
         self._allowed = 0
         self._again = 0
 
-    def send(self, orders: Sequence[Order]) -> None:
+    async def send(self, orders: Sequence[Order]) -> None:
         """Returns when they are confirmed."""
         while self._confirmed + len(orders) > self._allowed:
-            line = sys.stdin.readline()
+            line = await trio.to_thread.run_sync(sys.stdin.readline)
             if not line:
                 sys.exit(0)  # whoever wanted them has gone
             self._allowed = int(line)
         for _ in range(_ATTEMPTS_MAX):
             began = time.monotonic()
-            if self._attempt(orders):
+            if await self._attempt(orders):
                 self._confirmed += len(orders)
                 said = {"confirmed": self._confirmed, "began": began, "at": time.monotonic(), "again": self._again}
                 print(json.dumps(said), flush=True)
@@ -61,24 +62,25 @@ class _Sender:
             self._again += 1
         sys.exit(f"orders from {orders[0].number} were tried {_ATTEMPTS_MAX} times")
 
-    def _attempt(self, orders: Sequence[Order]) -> bool:
+    async def _attempt(self, orders: Sequence[Order]) -> bool:
         """Whether the broker has them now."""
         try:
             for number, order in enumerate(orders):
                 properties = {} if number else {"_AMQ_DUPL_ID": f"orders from {order.number}"}
-                self._producer.send(TextMessage(body_of(order), properties=properties))
-            self._session.commit()
+                await self._producer.send(TextMessage(body_of(order), properties=properties))
+            await self._session.commit()
         except DuplicateIDException:
-            self._session.rollback()
+            await self._session.rollback()
             return True
         except TransactionRolledBackException as error:
             return isinstance(error.__cause__, DuplicateIDException)
         except JMSException:
             # Lost while it was being sent: a commit was not asked for.
-            self._session.rollback()
+            await self._session.rollback()
             return False
         return True
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *map(int, sys.argv[2:]))
+    _count, _seed, _transaction = map(int, sys.argv[2:])
+    trio.run(main, sys.argv[1], _count, _seed, _transaction)
