@@ -67,10 +67,15 @@ TORN_NAME = re.compile(r"torn-(\d{10,})-(\d+)\.copy\Z")
 
 
 class SegmentFlags(IntFlag):
-    """COMPACTED: written by compaction. REUSED: the file held other batches before, so its tail may hold anything."""
+    """COMPACTED: written by compaction. REUSED: the file held other batches before, so its tail may hold anything.
+
+    AUDIT: of an audit log. CUT_SHORT: that log could not be written behind this segment.
+    """
 
     COMPACTED = 1
     REUSED = 2
+    AUDIT = 4
+    CUT_SHORT = 8
 
 
 def segment_name(first: int, last: int) -> str:
