@@ -133,6 +133,11 @@ class SegmentHeader:
         """Whether compaction wrote it: what it left out was of no use to a broker any more."""
         return bool(self.flags & SegmentFlags.COMPACTED)
 
+    @property
+    def cut_short(self) -> bool:
+        """Whether an audit log could not be written behind it."""
+        return bool(self.flags & SegmentFlags.CUT_SHORT)
+
 
 def encode_header(header: SegmentHeader) -> bytes:
     """Everything in front of the first batch."""
