@@ -100,7 +100,7 @@ class _Demo:
         results = await trio.to_thread.run_sync(_browse, url)
         await trio.to_thread.run_sync(queries.stop)
         await self._pair.group.stop()
-        return await trio.to_thread.run_sync(judge, plan, self.progress, queries, results, self._pair.stores)
+        return await trio.to_thread.run_sync(judge, plan, self.progress, queries, results, self._pair.records)
 
     async def dispose(self) -> None:
         """Leave nothing behind."""

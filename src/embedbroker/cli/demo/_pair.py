@@ -24,10 +24,11 @@ _CLIENTS = "ha=true&reconnectAttempts=-1&initialConnectAttempts=-1&retryInterval
 
 @frozen
 class Pair:
-    """``tell`` hears what each broker becomes."""
+    """``tell`` hears what each broker becomes. ``audits`` are the directories of their audit logs."""
 
     group: Group
     files: tuple[BrokerFile, ...]
+    audits: tuple[Path, ...]
 
     @classmethod
     def in_directory(
@@ -35,11 +36,13 @@ class Pair:
     ) -> Pair:
         """Journals, logs and files are in ``directory``."""
         files = write_files(directory, ha, _free_ports(), relayed=False)
-        members = []
+        members, audits = [], []
         for file in files:
-            program = EmbeddedProgram(file, slowable=False, copying=ha is Ha.REPLICATION)
+            audits.append(directory / f"{file.name}-audit")
+            options = ("--audit", str(audits[-1]))
+            program = EmbeddedProgram(file, slowable=False, copying=ha is Ha.REPLICATION, options=options)
             members.append(Member(file.name, program, directory / f"{file.name}.log", tell))
-        return cls(Group(members, [], nursery), tuple(files))
+        return cls(Group(members, [], nursery), tuple(files), tuple(audits))
 
     @property
     def places(self) -> str:
@@ -52,9 +55,9 @@ class Pair:
         return f"{self.places}?{_CLIENTS}"
 
     @property
-    def stores(self) -> list[Path]:
-        """The journals, one if they share it."""
-        return list(dict.fromkeys(file.store for file in self.files))
+    def records(self) -> list[Path]:
+        """Journals, one if they share it, and audit logs: what an audit reads."""
+        return [*dict.fromkeys(file.store for file in self.files), *self.audits]
 
 
 def _free_ports() -> Iterator[int]:
