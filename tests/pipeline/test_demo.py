@@ -6,6 +6,7 @@ import os
 import select
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -66,13 +67,23 @@ def test_a_day_of_orders_survives_a_failover_exactly(tmp_path: Path) -> None:
     assert list((tmp_path / "temporary").glob("embedbroker-demo-*")) == []
 
 
-def test_ctrl_c_leaves_no_process_and_no_directory(tmp_path: Path, mark: str) -> None:
+@pytest.mark.parametrize(
+    ("number", "everybody"),
+    [(signal.SIGINT, False), pytest.param(signal.SIGTERM, True, marks=pytest.mark.long)],
+    ids=["ctrl-c", "terminated with its Java"],
+)
+def test_a_signal_leaves_no_process_and_no_directory(
+    number: signal.Signals, everybody: bool, tmp_path: Path, mark: str
+) -> None:
     with started("pipeline", "demo", "--messages", "1000000") as demo:
         _wait_for(demo, "confirmed")
-        assert len(list(processes(mark))) >= 5  # itself, two brokers, the producer, Java
-        demo.send(signal.SIGINT)
+        there = list(processes(mark))
+        assert len(there) >= 5  # itself, two brokers, the producer, Java
+        for each in there if everybody else [demo.process.pid]:
+            with suppress(ProcessLookupError):  # some obey at once, and others end with them
+                os.kill(each, number)
         rest = demo.rest_of_errors()
-        assert demo.exit_code() == 130
+        assert demo.exit_code() == 128 + number
     assert are_over(mark)
     assert "Traceback" not in rest
     assert list((tmp_path / "temporary").glob("embedbroker-demo-*")) == []

@@ -10,7 +10,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -59,6 +59,7 @@ def interrupts_later() -> Iterator[None]:
 def spark_session(master: str, settings: tuple[str, ...]) -> Iterator[SparkSession]:
     """A Spark for one command, with the Java of the extra unless JAVA_HOME names another; progress goes to stderr."""
     with extra_spark():
+        from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
     try:
         with extra_spark():
@@ -84,7 +85,8 @@ def spark_session(master: str, settings: tuple[str, ...]) -> Iterator[SparkSessi
         try:
             yield session
         finally:
-            session.stop()
+            with suppress(Py4JError, ConnectionError):  # its Java may have ended first: a signal may be for both
+                session.stop()
     except PySparkException as error:
         raise Refused(f"Spark: {str(error).splitlines()[0]}") from None
 

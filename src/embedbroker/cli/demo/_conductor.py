@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -88,10 +88,13 @@ class _Demo:
         with self._scope:
             async with trio.open_nursery() as watching:
                 watching.start_soon(self._follow, queries)
-                await self._produce(url)
-                self.progress.phase = "draining"
-                await trio.to_thread.run_sync(queries.drain, abandon_on_cancel=True)
-                await self._count(queries)
+                try:
+                    await self._produce(url)
+                    self.progress.phase = "draining"
+                    await trio.to_thread.run_sync(queries.drain, abandon_on_cancel=True)
+                    await self._count(queries)
+                except CommandFailed as problem:
+                    self._fail(problem)
                 watching.cancel_scope.cancel()
         if self._failure is not None:
             raise self._failure
@@ -108,7 +111,8 @@ class _Demo:
             self._producer.kill()
             await self._producer.wait()
         if self._queries is not None:
-            await trio.to_thread.run_sync(self._queries.stop)
+            with suppress(CommandFailed):  # what they failed with is known, or they have ended before
+                await trio.to_thread.run_sync(self._queries.stop)
         await self._pair.group.dispose()
 
     def _now(self) -> float:

@@ -96,10 +96,13 @@ class Queries:
 
 @contextmanager
 def _explained() -> Iterator[None]:
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     try:
         yield
+    except (Py4JError, ConnectionError):
+        raise Refused("Spark: its Java has ended") from None
     except PySparkException as error:
         raise Refused(f"Spark: {_reason(error)}") from None
 
