@@ -164,6 +164,7 @@ COMMANDS = {
     "pipeline repair": ("pipeline", 2),
     "pipeline export": ("pipeline", 3),
     "pipeline import": ("pipeline", 4),
+    "pipeline demo": ("pipeline", 5),
 }
 
 

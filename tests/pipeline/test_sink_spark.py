@@ -33,6 +33,8 @@ def run(spark: SparkSession, tmp_path: Path, form: str = "embedbroker", **option
         lines.withColumnRenamed("value", "body")
         .writeStream.format(form)
         .options(queue="q", bodyType="bytes", **options)
+        # Both reach the sink among its own options.
+        .queryName("lines to a queue")
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
         .trigger(availableNow=True)
         .start()

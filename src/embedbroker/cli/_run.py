@@ -29,6 +29,7 @@ from ._properties import as_properties
 __all__ = ["run"]
 
 DEFAULT_PORT = 61616
+AUDIT_RETENTION = BrokerConfig().audit_retention
 
 
 @click.command()
@@ -41,6 +42,15 @@ DEFAULT_PORT = 61616
     "--port", default=DEFAULT_PORT, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free port."
 )
 @click.option("--data", metavar="DIR", help="Directory of the journal. Without it everything stays in memory.")
+@click.option("--audit", metavar="DIR", help="Directory of an audit log: what became of each message. Needs --data.")
+@click.option(
+    "--audit-retention",
+    metavar="BYTES",
+    default=AUDIT_RETENTION,
+    show_default=True,
+    type=click.IntRange(1),
+    help="How much of the audit log stays; the oldest goes first.",
+)
 @click.option("--name", default="embedbroker", show_default=True, help="The broker's name.")
 @click.option("--json", "as_json", is_flag=True, help="Events on stdout as JSON lines; the first is 'ready'.")
 @click.option("--until-eof", is_flag=True, help="Stop when stdin ends, too: with the program that holds its other end.")
@@ -80,7 +90,7 @@ def run(
 
 def _changed(config: BrokerConfig, options: Mapping[str, str | int | None]) -> BrokerConfig:
     """The configuration with what was typed."""
-    fields = {"data": "data_directory"}
+    fields = {"data": "data_directory", "audit": "audit_directory"}
     return evolve(config, **{fields.get(name, name): value for name, value in options.items()})  # type: ignore[arg-type]
 
 

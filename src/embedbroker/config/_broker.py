@@ -31,6 +31,9 @@ RESEND_BYTES_MIN = 16 * 1024 * 1024
 # Two addresses with the usual number of ids.
 ID_CACHE_BYTES_MIN = 16 * 1024 * 1024
 
+# Of an audit log: the one that is written, one that goes, and something to look at.
+AUDIT_SEGMENTS_MIN = 4
+
 # Where a broker listens on all addresses of its machine.
 _ANY_HOST = ("0.0.0.0", "::")
 
@@ -50,6 +53,19 @@ def _host(config: BrokerConfig, attribute: Attribute[str], value: object) -> Non
 def _segment_size(_config: BrokerConfig, _attribute: Attribute[int], value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 16 * 1024 or value % 512:
         raise ValueError(f"segment_size_bytes must be a multiple of 512, 16384 or more, not {value!r}")
+
+
+def _audit_retention(config: BrokerConfig | None, _attribute: Attribute[int], value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"audit_retention must be a number of bytes, not {value!r}")
+    if config is None or config.audit_directory is None:
+        return
+    if value < AUDIT_SEGMENTS_MIN * config.segment_size_bytes:
+        raise ValueError(f"audit_retention must be {AUDIT_SEGMENTS_MIN} times segment_size_bytes or more, not {value}")
+    if config.data_directory is None:
+        raise ValueError("audit_directory needs a data_directory: what lives in memory alone leaves nothing to audit")
+    if config.audit_directory.rstrip("/") == config.data_directory.rstrip("/"):
+        raise ValueError("audit_directory must not be the data_directory")
 
 
 def _ha_policy(_config: BrokerConfig, _attribute: Attribute[HAPolicy], value: object) -> None:
@@ -114,6 +130,9 @@ class BrokerConfig:
     is HornetQ.
     With ``persist_delivery_count_before_delivery`` a durable message goes to a consumer once it is on disk that it
     does: who gets it after a crash, or after a failover, is told that somebody may have seen it.
+    With an ``audit_directory``, which no other broker uses, a live broker writes what it does with each message to
+    segments there (see ``segment_size_bytes``); the oldest is removed before all of them take more than
+    ``audit_retention`` bytes. It needs a ``data_directory``.
     ``address_settings`` maps match texts to settings; by default dead letters go to ``DLQ`` and expired messages to
     ``ExpiryQueue``, as in a broker that ``artemis create`` made. ``addresses`` are there from the start, with their
     queues: ``{"orders": AddressConfiguration(anycast={"orders": QueueConfiguration()})}``.
@@ -165,6 +184,8 @@ class BrokerConfig:
     output_bytes_max: int = field(default=64 * 1024 * 1024, validator=_positive)
     work_per_step_max: int = field(default=2_000, validator=_positive)
     segment_size_bytes: int = field(default=10 * 1024 * 1024, validator=_segment_size)
+    audit_directory: str | None = field(default=None, validator=optional(path))
+    audit_retention: int = field(default=10 * 1024**3, validator=_audit_retention)
 
     def memory_shares(self, global_max_size_bytes: int) -> MemoryShares:
         """What memory is for, of a broker that keeps so many bytes of messages."""

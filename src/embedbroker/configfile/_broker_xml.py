@@ -36,6 +36,7 @@ _FIELDS: Fields = {
     "transaction-timeout": ("transaction_timeout_ms", whole),
     "transaction-timeout-scan-period": ("transaction_timeout_scan_period_ms", whole),
     "journal-file-size": ("segment_size_bytes", size),
+    "audit-retention": ("audit_retention", size),
     "journal-lock-acquisition-timeout": ("journal_lock_acquisition_timeout_ms", whole),
 }
 _JOURNAL = "data/journal"
@@ -89,6 +90,9 @@ def _directories(core: Element, instance: Path, findings: Findings) -> dict[str,
     locks = _directory(core, "node-manager-lock-directory", instance, findings)
     if locks is not None:
         values["node_manager_lock_directory"] = locks
+    audit = _directory(core, "audit-directory", instance, findings)
+    if audit is not None:
+        values["audit_directory"] = audit
     if persistent is None or value_of(persistent, boolean, findings) is not False:
         values["data_directory"] = journal
         if next(Path(journal).glob(_ARTEMIS_JOURNAL_FILES), None) is not None:

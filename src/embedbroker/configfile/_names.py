@@ -1,4 +1,4 @@
-"""The names that may stand in a broker.xml: those of Artemis' 2.44 schema, and a few that older files have.
+"""The names that may stand in a broker.xml: those of Artemis' 2.44 schema, a few that older files have, and our own.
 
 Responsible for which name may stand where and how often. Refuses to know what a name means: what this broker does not
 do yet is known all the same, so that it can be told from a typing error.
@@ -14,7 +14,8 @@ from attrs import frozen
 __all__ = ["Child", "Entry", "entry", "places"]
 
 # Entry -> what may stand in an element of that kind. `@name` is an attribute, `name*` may be repeated, `name:` has an
-# entry of its own name and `name:other` that of another; `name~` is of older releases or documents, not of the schema.
+# entry of its own name and `name:other` that of another; `name~` is not of the schema: of older releases or documents,
+# or of this broker alone.
 _ENTRIES = {
     "configuration": "core: jms:",
     "core": """
@@ -51,7 +52,7 @@ _ENTRIES = {
         address-settings: resource-limit-settings: connector-services: addresses: network-check-list
         network-check-URL-list network-check-period network-check-timeout network-check-NIC
         network-check-ping-command network-check-ping6-command wildcard-addresses: broker-balancers~
-        perf-blast-pages~ run-sync-speed-test~
+        perf-blast-pages~ run-sync-speed-test~ audit-directory~ audit-retention~
     """,
     "interceptors": "class-name*",
     "connectors": "connector*:transport",

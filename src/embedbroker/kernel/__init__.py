@@ -1,6 +1,7 @@
 """The broker, sync and protocol-blind."""
 
 from ._address import Address
+from ._audit_trail import AuditTrail, Leaving
 from ._backlog import Reference, Restore
 from ._branch import Branch, HeuristicOutcome, XaRefused, xid_bytes, xid_of
 from ._branches import BranchTable, name_of
@@ -35,6 +36,7 @@ __all__ = [
     "Address",
     "AddressDefinition",
     "AddressView",
+    "AuditTrail",
     "Branch",
     "BranchMissing",
     "BranchTable",
@@ -55,6 +57,7 @@ __all__ = [
     "HeuristicOutcome",
     "InvalidSelector",
     "Kernel",
+    "Leaving",
     "Marker",
     "MarkerMoved",
     "MarkerRemoved",

@@ -156,7 +156,10 @@ class CommitSets:
             self._place(transaction, counts, places)
             yield
         first = kernel.ids.take(sent_count) if sent_count else 0
-        kernel.store.note(CommitSet(marker, first, [transaction.id for transaction in transactions], places))
+        transaction_ids = [transaction.id for transaction in transactions]
+        kernel.store.note(CommitSet(marker, first, transaction_ids, places))
+        if kernel.audit is not None:
+            kernel.audit.committed(transaction_ids, kernel.ids.next_id - 1)
         if sent_count:
             kernel.publications.add_commit(kernel.store.point(), _sent_by(transactions), counts, first)
         if kernel.events.has_followers:

@@ -67,11 +67,13 @@ class Consumer:
         "in_ready",
         "key",
         "marker",
+        "number",
         "port",
         "pre_acknowledge",
         "priority",
         "queue",
         "selector",
+        "session",
         "started",
         "unsettled",
         "valve",
@@ -105,6 +107,9 @@ class Consumer:
         self.unsettled = Deliveries()
         # Sequence of a forced delivery that is still to be answered.
         self.marker: int | None = None
+        # For an audit trail: its number there, 0 for none yet, and the name of its session.
+        self.number = 0
+        self.session = ""
 
     @property
     def ready(self) -> bool:

@@ -93,7 +93,7 @@ class Departures:
         if transaction is None:
             settlement.discard(queue, reference, outcome)
         else:
-            settlement.record(transaction, queue, reference.message)
+            settlement.record(transaction, queue, reference.message, outcome)
 
     def _move(
         self,
@@ -127,7 +127,7 @@ class Departures:
             transaction.take(queue, (reference,), outcome)
         kernel.store_routed(copy, targets, transaction)
         self._record_duplicate_id(copy, address, transaction)
-        kernel.settlement.record(transaction, queue, message)
+        kernel.settlement.record(transaction, queue, message, outcome)
         if alone:
             kernel.commit(transaction)
 

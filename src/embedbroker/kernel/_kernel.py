@@ -16,6 +16,7 @@ from embedclient.errors import ErrorCode
 from embedclient.model import Message
 
 from ._address import Address
+from ._audit_trail import AuditTrail
 from ._backlog import Reference, Restore
 from ._branches import BranchTable
 from ._catalog import Catalog, split_fqqn
@@ -86,6 +87,8 @@ class Kernel:
         self.housekeeping = Housekeeping(
             self, config.message_expiry_scan_period_ms, config.address_queue_scan_period_ms
         )
+        #: Whoever writes down what becomes of each message; None: nobody does.
+        self.audit: AuditTrail | None = None
         self._woken: dict[Queue, None] = {}
         self._expired: list[tuple[Queue, Reference]] = []
         self._relieved: dict[Valve, None] = {}
@@ -256,6 +259,11 @@ class Kernel:
                 else:
                     self.store.add_message_once(message, references, identified.entry)
                     identified.recorded = True
+        audit = self.audit
+        if audit is not None:
+            for queue in targets:
+                kept = message.durable and queue.durable
+                audit.sent(queue, message_id, kept, transaction.id if transaction is not None else 0)
         if transaction is not None:
             transaction.recorded = transaction.recorded or durable
             transaction.add(message, targets)
@@ -302,6 +310,8 @@ class Kernel:
         self.memory.hold(message.message_id, message.address, len(message.raw), len(targets))
         point = self.store.point() if promises else 0
         for queue in targets:
+            if self.audit is not None:
+                self.audit.sent(queue, message.message_id, False, 0)
             reference = Reference(message, message.message_id)
             if point > self.store.reached or queue.waiting_visible:
                 self.publications.add(point, queue, reference)
@@ -341,6 +351,8 @@ class Kernel:
         if transaction.recorded:
             positions = [(queue.id, first) for queue in counts if queue.durable and not queue.deleted]
             self.store.commit(transaction.id, positions)
+        if self.audit is not None and (sent or transaction.acknowledged):
+            self.audit.committed((transaction.id,), self.ids.next_id - 1)
         point = self.store.point() if transaction.recorded else 0
         waits = len(sent) > AT_ONCE_MAX or point > self.store.reached or bool(publications.pending)
         # Followers may send, and what goes back may be moved: what comes of that has higher positions.
@@ -390,6 +402,8 @@ class Kernel:
         """
         # From here on, what consumers give back is gone.
         queue.deleted = True
+        if self.audit is not None:
+            self.audit.queue_removed(queue)
         for consumer in [*queue.consumers, *queue.browsers]:
             self._take_back(consumer, Outcome.FAILED)
             consumer.port.closed_by_broker(consumer)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from embedclient.errors import ErrorCode
 from embedclient.model import Message, Xid
 
+from ._audit_trail import AuditedPort
 from ._backlog import Reference
 from ._branch import Branch
 from ._catalog import split_fqqn
@@ -159,7 +160,10 @@ class Session:
         if self.kernel.config.persist_delivery_count_before_delivery and queue.durable and not browse:
             # Of a message that is acknowledged by being delivered, too: a crash may come before that is on disk.
             port = CountedPort(port, self.kernel.store)
+        if self.kernel.audit is not None and not browse:
+            port = AuditedPort(port, self.kernel)
         consumer = Consumer(key, queue, port, selector, self.valve, credit, browse=browse, priority=priority)
+        consumer.session = self.name
         consumer.pre_acknowledge = self.pre_acknowledge and not browse
         consumer.started = browse or self.started
         self.consumers[key] = consumer

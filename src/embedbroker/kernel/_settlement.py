@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from embedclient.model import Message
 
+from ._audit_trail import Leaving
 from ._backlog import Reference, Sealed
 from ._chores import AT_ONCE_MAX, drained
 from ._consumer import Consumer
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["Settlement"]
 
 _ACCEPTED, _REJECTED, _EXPIRED = Outcome.ACCEPTED, Outcome.REJECTED, Outcome.EXPIRED
+_LEAVINGS = {_ACCEPTED: int(Leaving.ACKNOWLEDGED), _REJECTED: int(Leaving.REJECTED), _EXPIRED: int(Leaving.EXPIRED)}
+_ACKNOWLEDGED, _REMOVED, _READ = int(Leaving.ACKNOWLEDGED), int(Leaving.REMOVED), int(Leaving.READ)
 
 
 class Settlement:
@@ -59,6 +62,7 @@ class Settlement:
         in the end. The transaction may be rolled back at any time, but committed only behind this, as another chore.
         ``consumer`` is the one for which they are undeliverable.
         """
+        audit = self._kernel.audit
         if finished is not None or len(references) > AT_ONCE_MAX:
             self._settle_over_steps(queue, references, outcome, transaction, consumer, finished)
         elif outcome is not _ACCEPTED:
@@ -73,11 +77,15 @@ class Settlement:
                 if message.durable and queue.durable:
                     self._store.acknowledge(message.message_id, queue.id, transaction.id)
                     transaction.recorded = True
+                if audit is not None:
+                    audit.left(queue, message.message_id, _ACKNOWLEDGED, transaction.id)
         else:
             for reference in references:
                 message = reference.message
                 if message.durable and queue.durable:
                     self._store.acknowledge(message.message_id, queue.id, 0)
+                if audit is not None:
+                    audit.left(queue, message.message_id, _ACKNOWLEDGED, 0)
                 self._memory.release(message.message_id, queue.definition.address, len(message.raw))
                 if queue.decliners:
                     queue.forget_declined(message.message_id)
@@ -129,8 +137,12 @@ class Settlement:
 
     # -- leaving -------------------------------------------------------------------------------------------------
 
-    def record(self, transaction: Transaction, queue: Queue, message: Message) -> None:
+    def record(
+        self, transaction: Transaction, queue: Queue, message: Message, outcome: Outcome = Outcome.ACCEPTED
+    ) -> None:
         """One queue will be done with a message when the transaction commits."""
+        if self._kernel.audit is not None:
+            self._kernel.audit.left(queue, message.message_id, _LEAVINGS[outcome], transaction.id)
         if message.durable and queue.durable and not queue.deleted:
             self._store.acknowledge(message.message_id, queue.id, transaction.id)
             transaction.recorded = True
@@ -150,6 +162,9 @@ class Settlement:
         message = reference.message
         if message.durable and queue.durable:
             self._store.acknowledge(message.message_id, queue.id, 0)
+        if self._kernel.audit is not None:
+            leaving = _REMOVED if outcome is _ACCEPTED else _LEAVINGS[outcome]
+            self._kernel.audit.left(queue, message.message_id, leaving, 0)
         queue.used = True
         self._memory.release(message.message_id, queue.definition.address, len(message.raw))
         if queue.decliners:
@@ -159,10 +174,12 @@ class Settlement:
     def acknowledge_waiting(self, queue: Queue, taken: Sequence[Sealed]) -> None:
         """Messages that nobody was given are done with, as a reader says that looked at them where they were."""
         address, settles = queue.definition.address, queue.durable
-        acknowledge, release = self._store.acknowledge, self._memory.release
+        acknowledge, release, audit = self._store.acknowledge, self._memory.release, self._kernel.audit
         for _position, _count, _expiration, _encoding, raw, message_id, durable in taken:
             if durable and settles:
                 acknowledge(message_id, queue.id, 0)
+            if audit is not None:
+                audit.left(queue, message_id, _READ, 0)
             release(message_id, address, len(raw))
         queue.acknowledged_count += len(taken)
         queue.used = True
@@ -219,6 +236,8 @@ class Settlement:
         """A message that is not in delivery any more returns to its place, unless it was delivered too often."""
         self._events.tell(self._followers, queue, reference, outcome, None)
         message = reference.message
+        if self._kernel.audit is not None:
+            self._kernel.audit.returned(queue, message.message_id, outcome.delivery_failed)
         attempts_max = self._kernel.settings.of(queue.definition.address).max_delivery_attempts
         assert attempts_max is not None
         if not outcome.delivery_failed:

@@ -3,6 +3,7 @@
 from ._filters import check_filters
 from ._inputs import (
     Accepted,
+    AuditFailed,
     BytesReceived,
     Command,
     CommandKind,
@@ -36,6 +37,7 @@ from ._outputs import (
 
 __all__ = [
     "Accepted",
+    "AuditFailed",
     "BranchDecided",
     "BytesReceived",
     "CloseConnection",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ._mandate import Mandate
     from ._small_file import SmallFile
 
-__all__ = ["make_mandate", "make_membership", "make_words"]
+__all__ = ["make_mandate", "make_membership", "make_words", "warn_of_policy"]
 
 _WORDS_BYTES_MAX = 1024 * 1024
 # Below the numbers of the record.
@@ -70,3 +70,9 @@ def make_mandate(
     from ._mandate import Mandate
 
     return Mandate(config, journal, cluster, make_node_id, emit, has_manager=has_manager)
+
+
+def warn_of_policy(config: BrokerConfig, log: Callable[[str], None]) -> None:
+    """What a policy asks for in vain."""
+    if getattr(getattr(config.ha_policy, "scale_down", None), "enabled", False):
+        log("scale-down is not available yet: messages stay here when the broker stops")

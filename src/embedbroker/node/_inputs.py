@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from embedbroker.storage import DiskFault
 
 __all__ = [
+    "OF_TRAFFIC",
     "Accepted",
+    "AuditFailed",
     "BytesReceived",
     "Command",
     "CommandKind",
@@ -137,6 +139,13 @@ class DecideBranch:
 
 
 @frozen
+class AuditFailed:
+    """The disk of the audit log did not do what it was asked for."""
+
+    text: str
+
+
+@frozen
 class Tick:
     """A deadline passed. Early or spurious ticks are harmless."""
 
@@ -154,5 +163,10 @@ Input: TypeAlias = (
     | LockFailed
     | Command
     | DecideBranch
+    | AuditFailed
     | Tick
 )
+
+# What comes with each message. In a broker that serves, these steps look at nothing that has its time before the moment
+# that the host was told is there: a Tick comes for it, unless one of them is first.
+OF_TRAFFIC = (BytesReceived, DiskDone, Written)

@@ -21,7 +21,8 @@ from embedbroker.kernel import Kernel
 from embedbroker.protocols import CoreService, ResendAccount, restore_message
 from embedclient.model import Entropy, Instant, make_uuid, uuid_text
 
-from ._assembly import make_mandate, make_membership, make_words
+from ._assembly import make_mandate, make_membership, make_words, warn_of_policy
+from ._audit_desk import AuditDesk
 from ._connections import Connections
 from ._decisions import Decisions
 from ._dials import Dials
@@ -29,7 +30,9 @@ from ._disk_answers import DiskAnswers
 from ._flush import Flush
 from ._gate import DurabilityGate
 from ._inputs import (
+    OF_TRAFFIC,
     Accepted,
+    AuditFailed,
     BytesReceived,
     Command,
     CommandKind,
@@ -59,16 +62,14 @@ __all__ = ["Node"]
 
 # Members by themselves: looking one up in its enumeration costs more than the comparison, and each step compares.
 _RUNNING, _STOPPED = NodeState.RUNNING, NodeState.STOPPED
-# What comes with each message. In a broker that serves, these steps look at nothing that has its time before the moment
-# that the host was told is there: a Tick comes for it, unless one of them is first.
-_OF_TRAFFIC = (BytesReceived, DiskDone, Written)
+_SERVING = NodeState.RUNNING, NodeState.RECOVERING
 
 
 class Node:
     """A broker. ``journal_settings`` None keeps everything in memory.
 
-    With ``has_locks`` its host has a lock store for it, and it is live only while that says so.
-    """
+    With ``has_locks`` its host has a lock store for it, and it is live only while that says so. ``audit_log``: what it
+    does while it is live is written there."""
 
     def __init__(
         self,
@@ -78,12 +79,14 @@ class Node:
         journal_settings: storage.JournalSettings | None = None,
         *,
         has_locks: bool = False,
+        audit_log: storage.AuditLog | None = None,
     ) -> None:
         self.config = config
         self.entropy = entropy
         self.state = NodeState.NEW
         self.journal = storage.Journal(journal_settings) if journal_settings is not None else None
         self.kernel = Kernel(config, restore_message, self._log, memory_limit_bytes, self.journal)
+        self.audit = AuditDesk(audit_log, self.kernel, self._notice)
         self.gate = DurabilityGate()
         self._decisions = Decisions(self.kernel)
         resend = ResendAccount(config.memory_shares(memory_limit_bytes).resend, config.output_bytes_max)
@@ -170,8 +173,7 @@ class Node:
             case Tick():
                 pass
             case Accepted():
-                serving = self.state in (NodeState.RUNNING, NodeState.RECOVERING)
-                self.connections.on_accepted(input, now, serving=serving)
+                self.connections.on_accepted(input, now, serving=self.state in _SERVING)
             case PeerClosed():
                 if input.connection < 0:
                     self.dials.on_peer_closed(input, now)
@@ -183,11 +185,13 @@ class Node:
                 self.dials.on_dial_failed(input, now)
             case DecideBranch():
                 self._decisions.take(input)
+            case AuditFailed():
+                self.audit.on_failed(input, self._outputs)
             case Command():
                 self._on_command(input)
             case _:
                 assert_never(input)
-        timely = now.monotonic >= self._told_due or type(input) not in _OF_TRAFFIC or not self._is_calm
+        timely = now.monotonic >= self._told_due or type(input) not in OF_TRAFFIC or not self._is_calm
         return self._finish_step(now, timely=timely)
 
     def next_deadline(self) -> float | None:
@@ -217,22 +221,18 @@ class Node:
         match command.kind:
             case CommandKind.START:
                 assert self.state is NodeState.NEW, self.state
-                if getattr(getattr(self.config.ha_policy, "scale_down", None), "enabled", False):
-                    self._log("scale-down is not available yet: messages stay here when the broker stops")
+                warn_of_policy(self.config, self._log)
                 if self._tenure is None:
                     self._become_activating()
                 else:
                     self._tenure.begin(self._now)
-            case CommandKind.STOP:
-                self._stop()
-            case CommandKind.FAIL_OVER:
-                self._fails_over = True
+            case CommandKind.STOP | CommandKind.FAIL_OVER:
+                self._fails_over |= command.kind is CommandKind.FAIL_OVER
                 self._stop()
             case _:
                 assert_never(command.kind)
 
-    # The only places where the role changes: backup, activating, live, stopped. A broker without a lock store begins
-    # with the second.
+    # The only places where the role changes: a broker without a lock store begins with the second.
 
     def _become_backup(self) -> None:
         self.state = NodeState.WAITING
@@ -253,6 +253,7 @@ class Node:
     def _become_live(self) -> None:
         self.state = NodeState.RUNNING
         self.core.started = True
+        self.audit.begin(self.core.node_id, self._now.wall_ms)
         self.kernel.housekeeping.at_start()
         self.kernel.housekeeping.start(self._now.monotonic)
         if self.cluster is not None:
@@ -266,11 +267,13 @@ class Node:
         self._flush.is_under_way = False
         self._restoration = None
         self._disk_answers.drop()
+        self.audit.end()
         if self._tenure is not None:
             self._tenure.end()
 
     def _settle(self, journal_identity: int | None) -> None:
         """The kernel is ready to serve: be live, as soon as the lock store has heard of it."""
+        self.audit.journal_identity = journal_identity or 0
         tenure = self._tenure
         if tenure is None:
             self.core.node_id = self._make_node_id()
@@ -404,8 +407,6 @@ class Node:
             mandate.stirred = False
             self._follow_tenure()
 
-    # -- the end of a step ---------------------------------------------------------------------------------------
-
     def _finish_step(self, now: Instant, *, timely: bool) -> list[Output]:
         """What follows from an input, and with ``timely`` what the time has come for."""
         kernel, journal, mandate = self.kernel, self.journal, self._mandate
@@ -435,12 +436,7 @@ class Node:
         # Before what was gathered for peers is collected: a backup does work while the disk here does.
         works = mandate.copies.take_work(now) if mandate is not None else None
         if self.cluster is not None:
-            due = self.cluster.next_deadline()
-            if due is not None and now.monotonic >= due:
-                stirred = True
-                self.cluster.on_time()
-            self.dials.collect(self._outputs, now)
-            self._disk_answers.collect_words(self._outputs, now)
+            stirred |= self._attend_cluster(now)
         self._outputs += self._decisions.answers(self.gate.confirmed) if self._decisions.waiting else ()
         if self.connections.dirty:
             stirred = True
@@ -453,6 +449,7 @@ class Node:
             or (self._flush.is_under_way and bool(kernel.chores.waiting))
         )
         outputs, self._outputs = self._outputs, []
+        outputs = outputs if self.audit.log is None else self.audit.collect(outputs, now.wall_ms, self.gate.confirmed)
         if works is not None and mandate is not None and journal is not None:
             outputs += works
             if timely or mandate.copies.has_late_work or not mandate.is_calm:
@@ -461,11 +458,22 @@ class Node:
         elif journal is not None and sure and self.state is not _STOPPED:
             outputs += journal.take_work()
         if timely and self._tenure is not None:
-            self._ask(self._tenure, outputs, now)
+            if (question := self._tenure.take_work(now)) is not None:
+                outputs.append(question)
+            self._tenure_due = self._tenure.next_deadline()
         if self.state is _STOPPED and not self._said_stopped:
             self._said_stopped = True
             outputs.append(Stopped(self._failure, self._tenure is not None and self._tenure.restarts))
         return outputs
+
+    def _attend_cluster(self, now: Instant) -> bool:
+        assert self.cluster is not None
+        due = self.cluster.next_deadline()
+        if is_due := due is not None and now.monotonic >= due:
+            self.cluster.on_time()
+        self.dials.collect(self._outputs, now)
+        self._disk_answers.collect_words(self._outputs, now)
+        return is_due
 
     def _go_on(self) -> None:
         """A slice of what comes before serving clients, or behind it."""
@@ -475,20 +483,13 @@ class Node:
             identity, self._restoration = self._restoration.identity, None
             self._settle(identity)
 
-    def _ask(self, tenure: Tenure | Mandate, outputs: list[Output], now: Instant) -> None:
-        work = tenure.take_work(now)
-        if work is not None:
-            outputs.append(work)
-        self._tenure_due = tenure.next_deadline()
-
     def _check(self, now: Instant) -> None:
         """What a replicating broker is by now, and who is silent for too long: the lock store, and peers."""
         if self._mandate is not None:
             self._attend(self._mandate, now)
         if isinstance(self._tenure, Tenure) and self._tenure.on_time(now):
             self._follow_tenure()
-        alive = self.state in (NodeState.RUNNING, NodeState.RECOVERING)
-        if alive and self._check_due is not None and now.monotonic >= self._check_due:
+        if self.state in _SERVING and self._check_due is not None and now.monotonic >= self._check_due:
             self.connections.check(now)
             self._check_due = now.monotonic + self.config.connection_check_interval_ms / 1000
 

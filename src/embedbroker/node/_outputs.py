@@ -12,7 +12,7 @@ from embedclient.model import TransportConfiguration
 
 if TYPE_CHECKING:
     from embedbroker.locks import LeaseWork, LockWork
-    from embedbroker.storage import DiskWork
+    from embedbroker.storage import AuditWork, DiskWork
 
 __all__ = [
     "BranchDecided",
@@ -119,6 +119,6 @@ class Stopped:
 
 # As text: a node without a journal does not load what a disk is.
 Output: TypeAlias = (
-    "Dial | SendBytes | CloseConnection | DiskWork | LockWork | LeaseWork | Notice | BranchDecided | Ready"
+    "AuditWork | Dial | SendBytes | CloseConnection | DiskWork | LockWork | LeaseWork | Notice | BranchDecided | Ready"
     " | RoleChanged | StopListening | Stopped"
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,6 +20,8 @@ from pyspark.sql import functions as F
 from embedbroker.storage import RecordKind
 
 from ._audit_blocks import AGAIN, TRAFFIC, IdSet
+from ._audit_log import LogAudit, log_audit
+from ._audit_log_files import confirmed_now, log_places, log_sources
 from ._audit_verdict import PROBLEMS, VERDICT_TYPES, JournalEvidence, judge
 from ._journal_files import JournalSource, journal_sources
 from ._journal_records import CUT, END, FINDING
@@ -72,11 +75,14 @@ class Audit:
     traffic: DataFrame
     segments: DataFrame
     bytes_read: int
+    log: LogAudit | None
     _kept: tuple[DataFrame, ...]
 
     @property
     def sound(self) -> bool:
-        """Nothing is lost, acknowledged twice or damaged, as far as the journals prove."""
+        """Nothing is lost, acknowledged twice or damaged, as far as the journals prove; nor does a log say so."""
+        if self.log is not None and not self.log.sound:
+            return False
         bad = self.queues.where("lost + acknowledged_twice > 0").limit(1).count()
         return not bad and not any(not finding.torn for finding in self.findings)
 
@@ -84,6 +90,8 @@ class Audit:
         """What could not be proven, and why: sentences."""
         names = {source.identity: source.name for source in self.sources}
         texts = [f"{names[journal]}: {each.limited}" for journal, each in self.evidence.items() if each.limited]
+        if self.log is not None:
+            return [*texts, *self.log.limits()]
         return [
             *texts,
             "No audit log was read. A journal does not say what was confirmed to a producer and delivered to a "
@@ -101,6 +109,8 @@ class Audit:
                 f"{name}: {row['stored']:,} stored, {row['acknowledged']:,} acknowledged, {row['present']:,} present"
                 f"{gone}{'; ' + wrong if wrong else ''}"
             )
+        if self.log is not None:
+            yield from self.log.lines()
         for finding in self.findings:
             word = "torn tail" if finding.torn else "DAMAGED"
             yield f"{word}: {finding.source}: {finding.text} (offset {finding.offset})"
@@ -115,6 +125,8 @@ class Audit:
 
     def close(self) -> None:
         """Free what Spark keeps of the journals."""
+        if self.log is not None:
+            self.log.close()
         for frame in self._kept:
             frame.unpersist()
 
@@ -122,7 +134,8 @@ class Audit:
 def audit(spark: SparkSession, places: Sequence[str | PathLike[str]]) -> Audit:
     """Read journals in directories and archives, in parallel by segment, and judge what they say of each message.
 
-    A directory may be that of a running broker: nothing is locked or written. Several copies of one journal (a primary
+    Places with an audit log are those of logs; a log that stands in ``audit`` in or beside a journal's directory is
+    found without being named. A directory may be that of a running broker: nothing is locked or written. Several copies of one journal (a primary
     and its backup, archives of earlier days) are taken together: the one that goes furthest says what is present.
 
     Raises:
@@ -131,18 +144,29 @@ def audit(spark: SparkSession, places: Sequence[str | PathLike[str]]) -> Audit:
         JournalMoved: compaction was always faster.
     """
     moved = ""
+    logs, alone = log_places(places)
+    # Before the journals: what was confirmed by now is in them, unless it left its queue.
+    confirmed = confirmed_now(log_sources(logs))
+    journals = [place for place in places if Path(place).resolve() not in alone]
     for _ in range(_LISTINGS):
-        sources = journal_sources(places)
+        sources = journal_sources(journals)
         rows = summaries_of(spark, sources).persist()
         notes = [row.asDict() for row in rows.where(F.col("kind").isin(CUT, END, FINDING)).collect()]
         moved = next((note["text"] for note in notes if note["kind"] == CUT), "")
         if not moved:
-            return _audit(spark, sources, rows, notes)
+            return _audit(spark, sources, rows, notes, logs, confirmed)
         rows.unpersist()
     raise JournalMoved(f"the segments changed while they were read, {_LISTINGS} times: {moved}; audit a copy")
 
 
-def _audit(spark: SparkSession, sources: list[JournalSource], rows: DataFrame, notes: list[Row]) -> Audit:
+def _audit(
+    spark: SparkSession,
+    sources: list[JournalSource],
+    rows: DataFrame,
+    notes: list[Row],
+    logs: list[Path],
+    confirmed: Mapping[str, int],
+) -> Audit:
     findings = _findings(sources, notes) + _missing(sources, rows)
     evidence = {identity: _evidence(group, notes) for identity, group in _journals(sources).items()}
     ends = transaction_ends(rows)
@@ -163,6 +187,10 @@ def _audit(spark: SparkSession, sources: list[JournalSource], rows: DataFrame, n
     verdicts = shuffled.groupBy(*keys).applyInArrow(judged, spark_schema(VERDICT_TYPES)).persist()
     named = queue_names(spark, rows, {journal: each.current for journal, each in evidence.items()})
     current = named
+    log = None
+    if logs:
+        present = {journal: each.current for journal, each in evidence.items()}
+        log = log_audit(spark, log_sources(logs), effective, present, confirmed, parts)
     return Audit(
         sources,
         evidence,
@@ -173,6 +201,7 @@ def _audit(spark: SparkSession, sources: list[JournalSource], rows: DataFrame, n
         _traffic(rows, current, evidence),
         _segments(rows),
         sum(note["offset"] for note in notes if note["kind"] == END),
+        log,
         (rows, verdicts),
     )
 

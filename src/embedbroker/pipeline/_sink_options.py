@@ -33,8 +33,8 @@ _OPTIONS = (
     *("url", "user", "password", "queue", "topic", "guarantee", "sinkName", "writeId", "writeVersion"),
     *("durable", "priority", "timeToLiveMs", "bodyType", "rowsPerBranch", "bytesPerBranch", "creditTimeoutMs"),
 )
-# Arrives among ours, and is Spark's own.
-_OF_SPARK = "checkpointlocation"
+# They arrive among ours, and are Spark's own.
+_OF_SPARK = ("checkpointlocation", "queryname")
 # Names of the message types on the wire.
 BODY_TYPES = {"default": 0, "object": 2, "text": 3, "bytes": 4, "map": 5, "stream": 6}
 
@@ -70,7 +70,8 @@ class SinkOptions:
     @classmethod
     def parse(cls, values: Mapping[str, str]) -> SinkOptions:
         """The options of a sink. Raises OptionError, which names what is unknown, wrong or contradictory."""
-        options = OptionReader({name: value for name, value in values.items() if name.lower() != _OF_SPARK}, _OPTIONS)
+        ours = {name: value for name, value in values.items() if name.lower() not in _OF_SPARK}
+        options = OptionReader(ours, _OPTIONS)
         options.apart("queue", "topic", "all rows go to one of them; a column `destination` names one for each row")
         options.together("writeVersion", "writeId")
         return cls(

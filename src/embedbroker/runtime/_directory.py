@@ -9,7 +9,15 @@ from pathlib import Path
 
 from embedbroker.config import BrokerConfig
 from embedbroker.locks import LeaseSession, LockFault, LockManagers, Locks, LockSession, called
-from embedbroker.storage import Disk, DiskFault, DiskOperation, FaultKind, JournalSettings
+from embedbroker.storage import (
+    AuditLog,
+    Disk,
+    DiskFault,
+    DiskOperation,
+    FaultKind,
+    JournalSettings,
+    look_at_audit_place,
+)
 from embedclient.errors import ResourceAllocationException
 
 from ._clock import SystemEntropy
@@ -18,7 +26,7 @@ from ._disk_gate import GatedDisk
 from ._file_locks import FileLocks
 from ._lock import LOCK_FILE, DirectoryLock, DirectoryLocked
 
-__all__ = ["OpenDirectory", "open_directory", "open_locks"]
+__all__ = ["OpenAudit", "OpenDirectory", "open_audit", "open_directory", "open_locks"]
 
 # A process that was killed gives its files back one by one: the right to be live may be free a moment before them.
 # Whoever takes longer is frozen, or reads the journal: it is waited for, and the operator is told.
@@ -143,6 +151,40 @@ def open_directory(config: BrokerConfig, given: Disk | None, *, late: bool) -> O
     except OSError as error:
         directory.close()
         raise ResourceAllocationException(f"cannot use directory {config.data_directory}: {error}") from error
+
+
+class OpenAudit:
+    """The directory of an audit log, and the log of the life that begins."""
+
+    def __init__(self, disk: Disk, log: AuditLog, owned: _Directory) -> None:
+        self.disk = disk
+        self.log = log
+        self._owned = owned
+
+    def close(self) -> None:
+        """Close the files and let another broker in."""
+        self._owned.close()
+
+
+def open_audit(config: BrokerConfig) -> OpenAudit:
+    """Make, lock and open the directory of the audit log, which a broker has to itself whoever shares its journal.
+
+    Raises:
+        ResourceAllocationException: the directory cannot be made, opened or locked, or not be read.
+    """
+    assert config.audit_directory is not None
+    directory = _Directory(Path(config.audit_directory), config.name)
+    try:
+        disk = directory.open(waits=False)
+        place = look_at_audit_place(disk)
+    except DirectoryLocked as error:
+        raise ResourceAllocationException(f"audit log: {error}") from error
+    except (OSError, DiskFault) as error:
+        directory.close()
+        text = f"audit log: cannot use directory {config.audit_directory}: {error}"
+        raise ResourceAllocationException(text) from error
+    log = AuditLog(place, retention_bytes=config.audit_retention, segment_size_bytes=config.segment_size_bytes)
+    return OpenAudit(disk, log, directory)
 
 
 def open_locks(config: BrokerConfig, given: Locks | LockManagers | None) -> LockSession | LeaseSession:

@@ -50,6 +50,7 @@ from ._decisions import Decisions
 from ._disk_lanes import DiskLanes
 
 if TYPE_CHECKING:
+    from ._audit_lane import AuditLane
     from ._lock_lane import LockLane
     from ._role_watch import Observer
 
@@ -114,10 +115,17 @@ class Host:
         self._given_up = False
         self._threads = trio.CapacityLimiter(THREADS)
         self._lanes = DiskLanes(disk, node, nursery, self._threads, self._take) if disk is not None else None
+        self._audit: AuditLane | None = None
         # A peer is slow or not by what is reported: less than half a high-water mark may be on its way here.
         self._report_bytes = min(REPORT_WRITTEN_BYTES, node.config.output_high_water_bytes // 4)
 
     # -- life ----------------------------------------------------------------------------------------------------
+
+    def audit_on(self, disk: storage.Disk) -> None:
+        """The node writes its audit log there."""
+        from ._audit_lane import AuditLane
+
+        self._audit = AuditLane(disk, self._nursery, self._threads, self._take)
 
     def start(self) -> None:
         """Begin; `ready` is set when the node serves."""
@@ -195,6 +203,10 @@ class Host:
                         self._send(output.connection, output.data)
                     elif lanes is not None and type(output) is storage.DiskWork:
                         lanes.order(output)
+                    elif self._audit is not None and type(output) is storage.AuditWork:
+                        failed = self._audit.write(output)
+                        if failed is not None:
+                            inputs.append(failed)
                     else:
                         self._deliver(output)
                 if lanes is not None and lanes.waiting:

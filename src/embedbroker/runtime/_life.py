@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from embedbroker.locks import LeaseSession, LockManagers, Locks, LockSession
     from embedbroker.storage import Disk, JournalSettings
 
-    from ._directory import OpenDirectory
+    from ._directory import OpenAudit, OpenDirectory
     from ._lock_lane import LockLane
 
 __all__ = ["Life", "leaves"]
@@ -59,6 +59,7 @@ class Life:
         self._watch = watch
         self._listeners: list[Listener] = []
         self._directory: OpenDirectory | None = None
+        self._audit: OpenAudit | None = None
         self._session: LockSession | LeaseSession | None = None
         self._lane: LockLane | None = None
         # Shielded: a cancellation around the broker must not end its disk before it has stopped in order.
@@ -95,12 +96,18 @@ class Life:
 
                 self._session = open_locks(config, locks)
                 self._lane = LockLane(self._session, self._directory.verify if self._directory else None)
+            if config.audit_directory is not None:
+                from ._directory import open_audit
+
+                self._audit = open_audit(config)
         except BaseException:  # Ctrl-C, too: nobody has this life yet, and nobody would give back what it took
             self._give_back()
             raise
         limit = config.global_max_size_bytes
         limit = usable_memory_bytes() // 2 if limit is None else limit
-        return Node(config, SystemEntropy(), limit, settings, has_locks=self._session is not None), disk
+        log = self._audit.log if self._audit is not None else None
+        has_locks = self._session is not None
+        return Node(config, SystemEntropy(), limit, settings, has_locks=has_locks, audit_log=log), disk
 
     async def run(self) -> None:
         """Everything of this life runs in here; closing cancels it."""
@@ -111,6 +118,8 @@ class Life:
                 async with trio.open_nursery() as nursery:
                     self._inner = nursery
                     self.host = Host(self._node, nursery, self._disk, self._lane, self._logger, self._on_role)
+                    if self._audit is not None:
+                        self.host.audit_on(self._audit.disk)
                     self.host.observer, self.host.dial = self._watch.observer, self._place.dial
                     self.host.on_stop_listening = self._stop_listening
                     nursery.start_soon(self._serve)
@@ -210,6 +219,9 @@ class Life:
         directory, self._directory = self._directory, None
         if directory is not None:
             directory.close()
+        audit, self._audit = self._audit, None
+        if audit is not None:
+            audit.close()
         session, self._session = self._session, None
         if session is not None:
             session.close()

@@ -9,6 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ._audit_codec import AUDIT_FIELDS, AuditRecordKind, audit_number
+    from ._audit_log import AuditLog, AuditWork
+    from ._audit_place import AuditPlace, look_at_audit_place
     from ._disk import (
         SECTOR_BYTES,
         Allocate,
@@ -61,10 +64,15 @@ if TYPE_CHECKING:
     from ._steps import Steps
 
 __all__ = [
+    "AUDIT_FIELDS",
     "RECORD_FIELDS",
     "SECTOR_BYTES",
     "UNFINISHED_COPY",
     "Allocate",
+    "AuditLog",
+    "AuditPlace",
+    "AuditRecordKind",
+    "AuditWork",
     "Digest",
     "Disk",
     "DiskFault",
@@ -101,6 +109,7 @@ __all__ = [
     "Truncate",
     "WriteAt",
     "Zero",
+    "audit_number",
     "belongs",
     "copied_bytes",
     "decode_address",
@@ -113,6 +122,7 @@ __all__ = [
     "inspect_journal",
     "is_history",
     "journal_rows",
+    "look_at_audit_place",
     "loop_latency_s",
     "read_header",
     "read_records",
@@ -122,6 +132,9 @@ __all__ = [
 ]
 
 _MODULES = {
+    "_audit_codec": "AUDIT_FIELDS AuditRecordKind audit_number",
+    "_audit_log": "AuditLog AuditWork",
+    "_audit_place": "AuditPlace look_at_audit_place",
     "_disk": "SECTOR_BYTES Allocate Digest Disk DiskFault DiskOperation DiskWork FaultKind Lane ListFiles Read Remove "
     "Rename Stat Sync SyncDirectory Truncate WriteAt Zero loop_latency_s",
     "_inspection": "JournalReport RecordRow SegmentReport inspect_journal journal_rows",

@@ -15,6 +15,7 @@ from types import MappingProxyType
 
 from attrs import Factory, define, frozen
 
+from ._audit_codec import audit_range
 from ._batch import BATCH_HEADER_BYTES, BatchExtent
 from ._disk import Disk, DiskOperation, ListFiles, Read, Stat
 from ._record_codec import PREFIX, RecordKind
@@ -135,7 +136,7 @@ def read_header(data: bytes) -> SegmentHeader | str:
 def read_records(
     name: str, size: int, read_at: Callable[[int, int], bytes], *, slice_bytes: int = _SLICE_BYTES
 ) -> Iterator[RecordStretch | SegmentReading]:
-    """Read the segment file ``name`` of ``size`` bytes; a `SegmentReading` comes last.
+    """Read the segment file ``name``, of a journal or an audit log, of ``size`` bytes; a `SegmentReading` comes last.
 
     ``read_at(offset, count)`` answers like ``os.pread``. Whole batches behind damage are read; each damage is a
     finding. A stretch takes about ``slice_bytes`` (4 MiB by default), or one batch where that is larger.
@@ -144,10 +145,11 @@ def read_records(
         ValueError: this is no name of a segment file.
         Exception: what ``read_at`` raised.
     """
-    if segment_range(name) is None:
+    range_of = segment_range if segment_range(name) is not None else audit_range
+    if range_of(name) is None:
         raise ValueError(f"{name!r} is not the name of a segment file")
     gathered = _Gathered(name)
-    walk = Salvage(gathered.on_batch, slice_bytes=slice_bytes)
+    walk = Salvage(gathered.on_batch, slice_bytes=slice_bytes, range_of=range_of)
     disk: Disk = _OneFile(name, size, read_at)
     header = read_header(read_at(0, FIRST_BATCH_OFFSET))
     steps = walk.run()

@@ -40,13 +40,15 @@ class Salvage:
     sealed: bool = False
     number: int = 0
     slice_bytes: int = _SLICE_BYTES
+    # Which files are read, and what their names say they stand for.
+    range_of: Callable[[str], tuple[int, int] | None] = segment_range
 
     def run(self) -> Steps[None]:
         """Walk over all segments, oldest first."""
         (names,) = yield (ListFiles(),)
         assert isinstance(names, tuple)
         for name in names:
-            if segment_range(name) is not None:
+            if self.range_of(name) is not None:
                 yield from self._read_header(name)
         self.segments.sort(key=lambda segment: (segment.first, -segment.last))
         for segment in self.segments.copy():
@@ -62,7 +64,7 @@ class Salvage:
         if isinstance(header, str):
             self._find(name, 0, f"{header}; its batches cannot be read")
             return
-        if segment_range(name) != (header.first, header.last):
+        if self.range_of(name) != (header.first, header.last):
             own = segment_name(header.first, header.last)
             self._find(name, 0, f"the name does not fit the segment header, which belongs to {own}; not read")
             return

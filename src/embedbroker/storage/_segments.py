@@ -67,10 +67,15 @@ TORN_NAME = re.compile(r"torn-(\d{10,})-(\d+)\.copy\Z")
 
 
 class SegmentFlags(IntFlag):
-    """COMPACTED: written by compaction. REUSED: the file held other batches before, so its tail may hold anything."""
+    """COMPACTED: written by compaction. REUSED: the file held other batches before, so its tail may hold anything.
+
+    AUDIT: of an audit log. CUT_SHORT: that log could not be written behind this segment.
+    """
 
     COMPACTED = 1
     REUSED = 2
+    AUDIT = 4
+    CUT_SHORT = 8
 
 
 def segment_name(first: int, last: int) -> str:
@@ -127,6 +132,11 @@ class SegmentHeader:
     def compacted(self) -> bool:
         """Whether compaction wrote it: what it left out was of no use to a broker any more."""
         return bool(self.flags & SegmentFlags.COMPACTED)
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether an audit log could not be written behind it."""
+        return bool(self.flags & SegmentFlags.CUT_SHORT)
 
 
 def encode_header(header: SegmentHeader) -> bytes:

@@ -44,7 +44,8 @@ from embedbroker.node import (
     Tick,
     Written,
 )
-from embedbroker.storage import DiskWork, JournalSettings, Lane
+from embedbroker.storage import AuditWork, DiskWork, JournalSettings, Lane
+from embedbroker.testing._audit_shelf import AuditShelf
 from embedbroker.testing._disk import DiskSpeed, SimulatedDisk
 from embedbroker.testing._disk_works import DiskWorks
 from embedbroker.testing._network import Link, Network
@@ -94,6 +95,8 @@ class NodeHost:
         self.locks = locks
         self.node: Node | None = None
         self.life = 0
+        #: Where it writes an audit log, if it does.
+        self.audit: AuditShelf | None = None
         self._works = DiskWorks(config.name, network.world, disk)
         #: Called when a life begins, after every step, when recovery is over, and with what the node sends to a peer.
         self.on_start: list[Callable[[], None]] = []
@@ -132,9 +135,9 @@ class NodeHost:
         limit_bytes = MEMORY_LIMIT_BYTES if limit_bytes is None else limit_bytes
         if self.locks is not None:
             self._session = self.locks.open(called(self.config.ha_policy, self.name))
-        self.node = Node(
-            self.config, self.world.entropy(), limit_bytes, self.settings, has_locks=self._session is not None
-        )
+        log, has_locks = self.audit and self.audit.new_log(), self._session is not None
+        entropy = self.world.entropy()
+        self.node = Node(self.config, entropy, limit_bytes, self.settings, has_locks=has_locks, audit_log=log)
         for look in self.on_start:
             look()
         self.step(Command(CommandKind.START))
@@ -389,6 +392,9 @@ class NodeHost:
         written: list[Written] = []
         for output in outputs:
             match output:
+                case AuditWork():
+                    assert self.audit is not None
+                    self.audit.write(output)
                 case SendBytes(local, data):
                     connection = self._wide(local)
                     link = self._links.get(connection)

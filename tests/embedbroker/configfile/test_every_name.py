@@ -127,6 +127,8 @@ CORE: dict[str, tuple[str, str, object]] = {
     "transaction-timeout": ("900", "transaction_timeout_ms", 900),
     "transaction-timeout-scan-period": ("100", "transaction_timeout_scan_period_ms", 100),
     "journal-file-size": ("1 MiB", "segment_size_bytes", 1024 * 1024),
+    "audit-directory": ("/some/audit", "audit_directory", "/some/audit"),
+    "audit-retention": ("1GiB", "audit_retention", 1024**3),
     "journal-lock-acquisition-timeout": ("60", "journal_lock_acquisition_timeout_ms", 60),
     "global-max-size": ("100Mb", "global_max_size_bytes", 100 * 1024 * 1024),
     "persistence-enabled": ("false", "data_directory", None),

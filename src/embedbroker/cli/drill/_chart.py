@@ -55,17 +55,21 @@ class Lane:
     stretches: Sequence[Stretch]
 
 
-def chart(series: Sequence[Series], bands: Sequence[Band], lanes: Sequence[Lane], end_s: float, unit: str) -> str:
-    """An ``<svg>`` element that needs nothing from outside but the style classes of its page."""
+def chart(
+    series: Sequence[Series], bands: Sequence[Band], lanes: Sequence[Lane], end: float, unit: str, *, x_unit: str = "s"
+) -> str:
+    """An ``<svg>`` element that needs nothing from outside but the style classes of its page. Times are seconds, or
+    what ``x_unit`` says.
+    """
     highest = max((value for line in series for _, value in line.points), default=0.0)
     y_step = _round_step(highest / 5)
     y_end = max(y_step, math.ceil(highest / y_step) * y_step)
-    x_step = _round_step(end_s / 10)
-    place = _Place(max(end_s, 0.001), y_end)
+    x_step = _round_step(end / 10)
+    place = _Place(max(end, 0.001), y_end)
     height = HEIGHT + len(lanes) * (LANE_HEIGHT + LANE_GAP)
     parts = [f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(unit)} over time">']
     parts.extend(_bands(place, bands))
-    parts.extend(_grid(place, x_step, y_step))
+    parts.extend(_grid(place, x_step, y_step, x_unit))
     for line in series:
         points = " ".join(f"{place.x(at):.1f},{place.y(value):.1f}" for at, value in line.points)
         parts.append(f'<polyline class="{line.style}" points="{points}"/>')
@@ -100,7 +104,7 @@ def _steps(step: float, end: float) -> Iterable[float]:
     return (number * step for number in range(int(end / step + 0.001) + 1))
 
 
-def _grid(place: _Place, x_step: float, y_step: float) -> Iterable[str]:
+def _grid(place: _Place, x_step: float, y_step: float, x_unit: str) -> Iterable[str]:
     floor = place.y(0)
     for value in _steps(y_step, place.end_y):
         y = place.y(value)
@@ -109,7 +113,7 @@ def _grid(place: _Place, x_step: float, y_step: float) -> Iterable[str]:
     for at in _steps(x_step, place.end_s):
         x = place.x(at)
         yield f'<line class="grid" x1="{x:.1f}" y1="{floor:.1f}" x2="{x:.1f}" y2="{floor + 5:.1f}"/>'
-        yield f'<text x="{x:.1f}" y="{floor + 20:.1f}" text-anchor="middle">{at:g} s</text>'
+        yield f'<text x="{x:.1f}" y="{floor + 20:.1f}" text-anchor="middle">{at:g} {x_unit}</text>'
 
 
 def _bands(place: _Place, bands: Sequence[Band]) -> Iterable[str]:

@@ -18,9 +18,9 @@ from ._member import Standing
 from ._plan import Findings
 from ._tables import ROUND_HEADINGS, ROUNDS_EXPLAINED, as_json, downtime_rows, plan_text, round_rows, verdict_rows
 
-__all__ = ["page_of"]
+__all__ = ["STYLE", "page_of"]
 
-_STYLE = """
+STYLE = """
 :root { color-scheme: light dark; --ink: #1d2430; --paper: #ffffff; --soft: #667085; --rule: #e4e7ec;
   --one: #2563eb; --two: #0f9d58; --bad: #d92d20; --warn: #f79009; --shade: #d92d2018; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e6e9ef; --paper: #12161d; --soft: #98a2b3; --rule: #2a313c;
@@ -65,7 +65,7 @@ def page_of(findings: Findings) -> str:
     parts = [
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">',
-        f"<title>embedbroker drill: {word}</title><style>{_STYLE}</style></head><body>",
+        f"<title>embedbroker drill: {word}</title><style>{STYLE}</style></head><body>",
         f'<h1>Broker drill: <span class="{style}">{word}</span></h1>',
         f'<p class="soft">{escape(plan_text(findings))}</p>',
         *(f'<p class="failed">{escape(objection)}</p>' for objection in findings.objections()),

@@ -33,13 +33,16 @@ _COPYING_EVENTS = {
 
 
 class EmbeddedProgram:
-    """`embedbroker run` on a file; with ``slowable`` its disk can be made slow, and who is ``copying`` replicates."""
+    """`embedbroker run` on a file, with further ``options``; with ``slowable`` its disk can be made slow, and who is
+    ``copying`` replicates.
+    """
 
     orderly_codes: tuple[int, ...] = (0,)
 
-    def __init__(self, file: BrokerFile, *, slowable: bool, copying: bool) -> None:
+    def __init__(self, file: BrokerFile, *, slowable: bool, copying: bool, options: Sequence[str] = ()) -> None:
         self.environment: Mapping[str, str] = os.environ
         self._file = file
+        self._options = options
         self._events = _COPYING_EVENTS if copying else _EVENTS
         self._module = "embedbroker.cli.drill._slowed" if slowable else "embedbroker.cli"
 
@@ -49,7 +52,7 @@ class EmbeddedProgram:
     def command(self) -> Sequence[str]:
         """`run`, with its events as lines."""
         file = self._file
-        command = [sys.executable, "-m", self._module, "run", "--json", "--config", str(file.path)]
+        command = [sys.executable, "-m", self._module, "run", "--json", "--config", str(file.path), *self._options]
         for setting in file.properties:
             command += ["-D", setting]
         return [*command, "--port", str(file.listens)] if file.is_relayed else command

@@ -1,0 +1,66 @@
+"""The demo's brokers: a live one and its backup, in processes of their own, on files that are written for them.
+
+Refuses to know what is sent to them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import trio
+from attrs import frozen
+
+from .._broker_process import free_port
+from ..drill import BrokerFile, EmbeddedProgram, Group, Ha, Member, Standing, write_files
+
+__all__ = ["Pair"]
+
+# Below the range of automatic ports: see free_port.
+_PORTS = range(15_000, 30_000)
+_CLIENTS = "ha=true&reconnectAttempts=-1&initialConnectAttempts=-1&retryInterval=100&callFailoverTimeout=-1"
+
+
+@frozen
+class Pair:
+    """``tell`` hears what each broker becomes. ``audits`` are the directories of their audit logs."""
+
+    group: Group
+    files: tuple[BrokerFile, ...]
+    audits: tuple[Path, ...]
+
+    @classmethod
+    def in_directory(
+        cls, directory: Path, ha: Ha, tell: Callable[[str, Standing], None], nursery: trio.Nursery
+    ) -> Pair:
+        """Journals, logs and files are in ``directory``."""
+        files = write_files(directory, ha, _free_ports(), relayed=False)
+        members, audits = [], []
+        for file in files:
+            audits.append(directory / f"{file.name}-audit")
+            options = ("--audit", str(audits[-1]))
+            program = EmbeddedProgram(file, slowable=False, copying=ha is Ha.REPLICATION, options=options)
+            members.append(Member(file.name, program, directory / f"{file.name}.log", tell))
+        return cls(Group(members, [], nursery), tuple(files), tuple(audits))
+
+    @property
+    def places(self) -> str:
+        """Where they are, as a URL that says nothing about reconnection: Spark's tasks try for a minute."""
+        return f"({','.join(f'tcp://{file.host}:{file.port}' for file in self.files)})"
+
+    @property
+    def url(self) -> str:
+        """For clients that wait for a broker as long as it takes."""
+        return f"{self.places}?{_CLIENTS}"
+
+    @property
+    def records(self) -> list[Path]:
+        """Journals, one if they share it, and audit logs: what an audit reads."""
+        return [*dict.fromkeys(file.store for file in self.files), *self.audits]
+
+
+def _free_ports() -> Iterator[int]:
+    candidates = iter(random.sample(_PORTS, 200))
+    while True:
+        yield free_port(candidates)

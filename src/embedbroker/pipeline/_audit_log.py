@@ -1,0 +1,290 @@
+"""The audit with an audit log: what was confirmed, delivered and acknowledged, as DataFrames.
+
+Responsible for reading logs in parallel by segment and for putting them together with what the journals say. Refuses
+to write reports, and to read journals: the audit of those has done that, before any log is read. That order matters
+with a running broker: everything in its journal is in its log, so a log that is read later knows all of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from attrs import define
+from pyspark.sql import functions as F
+
+from embedbroker.storage import RecordKind
+
+from ._audit_blocks import IdSet
+from ._audit_log_files import LogSource, segment_rows_of
+from ._audit_log_records import LOG_TYPES, LogKind, unpacked_numbers
+from ._audit_log_verdict import LOG_PROBLEMS, LOG_VERDICT_TYPES, LogEvidence, judge_log
+from ._journals import each_of, spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["LogAudit", "log_audit"]
+
+_FACTS = (LogKind.CONFIRMED, LogKind.NAMED, LogKind.GONE, LogKind.BEGUN, LogKind.ENDED, LogKind.DAMAGED,
+          LogKind.READ_TO)  # fmt: skip
+_JOURNALS = (int(RecordKind.ADD_MESSAGE), int(RecordKind.ACKNOWLEDGE))
+_COUNTS = ("sent", "confirmed", "delivered", "acknowledged", "rejected", "expired", "removed", "read", "present",
+           "outstanding", "never delivered", "delivered twice", "never acknowledged", "delivered again",
+           "not logged")  # fmt: skip
+_WRONG = {
+    "never_delivered": "confirmed and NEVER DELIVERED",
+    "delivered_twice": "DELIVERED TWICE without flag",
+    "never_acknowledged": "delivered and NEVER ACKNOWLEDGED, nor present",
+    "not_logged": "in the journal, NOT IN THE LOG",
+}
+_FIRST_ID_MAX = 1 << 62
+Row = dict[str, Any]
+
+
+@define(eq=False)
+class LogAudit:
+    """What audit logs add. ``queues``: per journal and queue, counts and milliseconds from send to acknowledgement.
+
+    ``problems``: the messages behind ``never_delivered``, ``delivered_twice``, ``never_acknowledged`` and
+    ``not_logged``. ``latencies``: how many messages took how long, per queue. ``lives``: of brokers. ``gaps``:
+    sentences on what the logs lack.
+    """
+
+    sources: list[LogSource]
+    queues: DataFrame
+    problems: DataFrame
+    latencies: DataFrame
+    lives: DataFrame
+    gaps: list[str]
+    has_journal: bool
+    _kept: tuple[DataFrame, ...]
+
+    @property
+    def sound(self) -> bool:
+        """Nothing was confirmed and never delivered, delivered twice without flag, or forgotten; the logs are whole."""
+        bad = " + ".join(_WRONG)
+        return not self.gaps and not self.queues.where(f"{bad} > 0").limit(1).count()
+
+    def limits(self) -> list[str]:
+        """What follows from which logs there are: sentences."""
+        count = len(self.sources)
+        texts = [
+            f"{count} audit log{'s were' if count > 1 else ' was'} read: what was confirmed, delivered and "
+            "acknowledged is proven for the messages that were sent while a log ran, as far as its retention goes back."
+        ]
+        if not self.has_journal:
+            texts.append(
+                "The journal of a log was not read, so nobody knows what is present: what was confirmed and neither "
+                "delivered nor removed is called outstanding."
+            )
+        return texts + self.gaps
+
+    def lines(self) -> Iterator[str]:
+        """The verdict for people, a line per queue."""
+        for row in self.queues.where("sent + delivered > 0").orderBy("queue").toLocalIterator():
+            wrong = ", ".join(f"{row[key]:,} {text}" for key, text in _WRONG.items() if row[key])
+            times = ""
+            if row["max_ms"] is not None:
+                times = (
+                    f"; send to acknowledge p50 {row['p50_ms']:,.0f} ms, p90 {row['p90_ms']:,.0f} ms, "
+                    f"p99 {row['p99_ms']:,.0f} ms, max {row['max_ms']:,} ms"
+                )
+            yield (
+                f"{row['queue']}: log: {row['sent']:,} sent, {row['confirmed']:,} confirmed, {row['delivered']:,} "
+                f"delivered, {row['acknowledged']:,} acknowledged{'; ' + wrong if wrong else ''}{times}"
+            )
+
+    def close(self) -> None:
+        """Free what Spark keeps."""
+        for frame in self._kept:
+            frame.unpersist()
+
+
+def log_audit(
+    spark: SparkSession,
+    sources: Sequence[LogSource],
+    effective: DataFrame,
+    current: Mapping[int, int],
+    confirmed_before: Mapping[str, int],
+    parts: int,
+) -> LogAudit:
+    """Judge what logs say.
+
+    ``effective`` are the rows of journals that count; ``current`` is the source of each that goes furthest;
+    ``confirmed_before`` is what `confirmed_now` said before the journals were read.
+    """
+    rows = _rows(spark, sources).persist()
+    facts = [row.asDict() for row in rows.where(F.col("kind").isin(*_FACTS)).collect()]
+    evidence = _evidence(sources, facts, rows, current, confirmed_before)
+
+    def judged(table: pa.Table) -> pa.Table:
+        return pa.Table.from_pylist(list(judge_log(table, evidence)), pa.schema(list(LOG_VERDICT_TYPES.items())))
+
+    keys = ("journal", "queue_id", "block")
+    journals = effective.where(F.col("kind").isin(*_JOURNALS)).where(F.col("journal").isin(*evidence))
+    everything = _settled(rows).unionByName(journals.select("source", "kind", "ids", *keys), allowMissingColumns=True)
+    shuffled = everything.repartition(parts, *keys)
+    verdicts = shuffled.groupBy(*keys).applyInArrow(judged, spark_schema(LOG_VERDICT_TYPES)).persist()
+    named = _named(spark, facts)
+    latencies = (
+        verdicts.where("verdict = 'latency'")
+        .groupBy("journal", "queue_id", "milliseconds")
+        .agg(F.sum("count").alias("messages"))
+        .join(named, ["journal", "queue_id"], "left")
+    )
+    return LogAudit(
+        list(sources),
+        _queues(verdicts, named),
+        _problems(verdicts, named),
+        latencies,
+        _lives(spark, sources, facts),
+        _gaps(sources, facts),
+        all(journal in current for journal in evidence),
+        (rows, verdicts),
+    )
+
+
+def _rows(spark: SparkSession, sources: Sequence[LogSource]) -> DataFrame:
+    tasks = [
+        (source.number, source.directory, number, number == source.segments[-1][0])
+        for source in sources
+        for number, _ in source.segments
+    ]
+
+    def summarised(index: int) -> Iterator[pa.RecordBatch]:
+        source, directory, number, newest = tasks[index]
+        found = list(segment_rows_of(source, directory, number, newest=newest))
+        arrays = [pa.array([row.get(name) for row in found], kind) for name, kind in LOG_TYPES.items()]
+        yield pa.RecordBatch.from_arrays(arrays, names=list(LOG_TYPES))
+
+    return each_of(spark, len(tasks), summarised, spark_schema(LOG_TYPES))
+
+
+def _evidence(
+    sources: Sequence[LogSource],
+    facts: Sequence[Row],
+    rows: DataFrame,
+    current: Mapping[int, int],
+    confirmed_before: Mapping[str, int],
+) -> dict[int, LogEvidence]:
+    confirmed: dict[tuple[int, int], int] = {}
+    newest: dict[int, int] = {}
+    for fact in facts:
+        newest[fact["source"]] = max(newest.get(fact["source"], 0), fact["life"])
+        if fact["kind"] == LogKind.CONFIRMED:
+            key = (fact["source"], fact["life"])
+            confirmed[key] = max(confirmed.get(key, 0), fact["number"])
+    for source in sources:
+        key = (source.number, newest.get(source.number, 0))
+        if key in confirmed:
+            confirmed[key] = min(confirmed[key], confirmed_before.get(source.directory, 0))
+    firsts = rows.where(F.col("kind") == LogKind.SENT).groupBy("journal").agg(F.min("number").alias("first"))
+    first = {row["journal"]: row["first"] for row in firsts.collect()}
+    gone: dict[int, set[int]] = {}
+    for fact in facts:
+        if fact["kind"] == LogKind.GONE:
+            gone.setdefault(fact["journal"], set()).add(fact["queue_id"])
+    journals = sorted({fact["journal"] for fact in facts})
+    return {
+        journal: LogEvidence(
+            confirmed, current.get(journal), first.get(journal) or _FIRST_ID_MAX, frozenset(gone.get(journal, ()))
+        )
+        for journal in journals
+    }
+
+
+def _settled(rows: DataFrame) -> DataFrame:
+    """Rows of messages and deliveries; what belongs to a transaction only with its commit, in whatever segment."""
+    kinds = range(LogKind.SENT, LogKind.TWICE + 1)
+    wanted = rows.where(F.col("kind").isin(*kinds)).withColumn("number", F.lit(None).cast("long"))
+    alone = wanted.where("transaction_id is null or transaction_id = 0")
+    schema = "journal long, transaction_id long, at_source int, at_life long, number long"
+
+    def apart(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for row in batch.to_pylist():
+                ids, numbers = unpacked_numbers(row["ids"]), unpacked_numbers(row["needs"])
+                count = len(ids)
+                yield pa.RecordBatch.from_arrays(
+                    [
+                        pa.array(np.full(count, row["journal"], np.int64)),
+                        pa.array(ids),
+                        pa.array(np.full(count, row["source"], np.int32)),
+                        pa.array(np.full(count, row["life"], np.int64)),
+                        pa.array(numbers),
+                    ],
+                    names=["journal", "transaction_id", "at_source", "at_life", "number"],
+                )
+
+    commits = rows.where(F.col("kind") == LogKind.COMMITTED).mapInArrow(apart, schema)
+    pending = wanted.where("transaction_id <> 0").drop("number").join(commits, ["journal", "transaction_id"])
+    late = pending.withColumn("source", F.col("at_source")).withColumn("life", F.col("at_life"))
+    return alone.unionByName(late.drop("at_source", "at_life"))
+
+
+def _named(spark: SparkSession, facts: Sequence[Row]) -> DataFrame:
+    names = {
+        (fact["journal"], fact["queue_id"]): json.loads(fact["text"]) for fact in facts if fact["kind"] == LogKind.NAMED
+    }
+    values = [(journal, queue_id, each["name"], each["address"]) for (journal, queue_id), each in names.items()]
+    return spark.createDataFrame(values, "journal long, queue_id long, queue string, address string")
+
+
+def _queues(verdicts: DataFrame, named: DataFrame) -> DataFrame:
+    counts = [
+        F.sum(F.when(F.col("verdict") == name, F.col("count")).otherwise(0)).alias(name.replace(" ", "_"))
+        for name in _COUNTS
+    ]
+    table = verdicts.groupBy("journal", "queue_id").agg(*counts)
+    times = (
+        verdicts.where("verdict = 'latency'")
+        .groupBy("journal", "queue_id")
+        .agg(
+            F.expr("percentile(milliseconds, 0.5, count)").alias("p50_ms"),
+            F.expr("percentile(milliseconds, 0.9, count)").alias("p90_ms"),
+            F.expr("percentile(milliseconds, 0.99, count)").alias("p99_ms"),
+            F.max("milliseconds").alias("max_ms"),
+        )
+    )
+    return table.join(times, ["journal", "queue_id"], "left").join(named, ["journal", "queue_id"], "left")
+
+
+def _problems(verdicts: DataFrame, named: DataFrame) -> DataFrame:
+    schema = "journal long, queue_id long, verdict string, message_id long"
+    types = {"journal": pa.int64(), "queue_id": pa.int64(), "verdict": pa.string(), "message_id": pa.int64()}
+
+    def apart(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for row in batch.to_pylist():
+                ids = IdSet.of(row["ids"]).ids(row["block"])
+                columns = [[row["journal"]] * len(ids), [row["queue_id"]] * len(ids), [row["verdict"]] * len(ids), ids]
+                arrays = [pa.array(values, kind) for values, kind in zip(columns, types.values(), strict=True)]
+                yield pa.RecordBatch.from_arrays(arrays, names=list(types))
+
+    found = verdicts.where(F.col("verdict").isin(list(LOG_PROBLEMS))).mapInArrow(apart, schema)
+    return found.join(named, ["journal", "queue_id"], "left")
+
+
+def _lives(spark: SparkSession, sources: Sequence[LogSource], facts: Sequence[Row]) -> DataFrame:
+    """Each life of a broker that a log knows, and whether it ended in order as far as the log goes."""
+    names = {source.number: source.directory for source in sources}
+    begun = {(fact["source"], fact["life"]): fact for fact in facts if fact["kind"] == LogKind.BEGUN}
+    ended = {(fact["source"], fact["life"]) for fact in facts if fact["kind"] == LogKind.ENDED}
+    values = [
+        (names[source], fact["journal"], json.loads(fact["text"])["broker"], life, (source, life) in ended)
+        for (source, life), fact in sorted(begun.items())
+    ]
+    return spark.createDataFrame(values, "log string, journal long, broker string, life long, ended boolean")
+
+
+def _gaps(sources: Sequence[LogSource], facts: Sequence[Row]) -> list[str]:
+    names = {source.number: source.directory for source in sources}
+    found = [gap for source in sources for gap in source.gaps()]
+    for fact in facts:
+        if fact["kind"] == LogKind.DAMAGED and not fact["flags"]:
+            found.append(f"{names[fact['source']]}: segment {fact['generation']}: {fact['text']}")
+    return found

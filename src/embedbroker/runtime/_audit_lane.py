@@ -1,0 +1,74 @@
+"""The edge of the audit log: what a step has to write is written at once, what may take long is done in a thread.
+
+Responsible for the order of that, and for telling the node of the first failure. Refuses to know what is written.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+import trio
+from trio.lowlevel import enable_ki_protection
+
+from embedbroker.node import AuditFailed
+from embedbroker.storage import AuditWork, Disk, DiskFault, DiskOperation
+
+__all__ = ["AuditLane"]
+
+
+class AuditLane:
+    """Of one node. ``take`` steps it with a failure that a thread met."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        nursery: trio.Nursery,
+        threads: trio.CapacityLimiter,
+        take: Callable[[AuditFailed], None],
+    ) -> None:
+        self._disk = disk
+        self._nursery = nursery
+        self._threads = threads
+        self._take = take
+        self._later: deque[DiskOperation] = deque()
+        self._is_busy = False
+        self._has_failed = False
+
+    def write(self, work: AuditWork) -> AuditFailed | None:
+        """Do what cannot wait; returns the failure."""
+        try:
+            self._disk.run(work.operations)
+        except DiskFault as fault:
+            return self._failure(fault)
+        if work.later:
+            self._later.extend(work.later)
+            if not self._is_busy:
+                self._is_busy = True
+                self._nursery.start_soon(self._run_later)
+        return None
+
+    def _failure(self, fault: DiskFault) -> AuditFailed | None:
+        """The first one; what the node does about it may fail, too."""
+        if self._has_failed:
+            return None
+        self._has_failed = True
+        return AuditFailed(str(fault))
+
+    @enable_ki_protection
+    async def _run_later(self) -> None:
+        failure: AuditFailed | None = None
+        while self._later and failure is None:
+            operations = tuple(self._later)
+            self._later.clear()
+            failure = await trio.to_thread.run_sync(self._run, operations, limiter=self._threads)
+        self._is_busy = False
+        if failure is not None:
+            self._take(failure)
+
+    def _run(self, operations: tuple[DiskOperation, ...]) -> AuditFailed | None:
+        try:
+            self._disk.run(operations)
+        except DiskFault as fault:
+            return self._failure(fault)
+        return None

@@ -1,0 +1,106 @@
+"""`embedbroker pipeline demo` as a user types it: small, with its own brokers, producer, Spark and failover."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.embedbroker.cli.command_processes import CommandProcess, started
+from tests.pipeline.conftest import spark_environment
+
+# In the environment of every process of a demo, so that what is left of one can be found.
+MARK = "EMBEDBROKER_TEST_MARK"
+END_S = 20.0
+
+
+@pytest.fixture
+def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "temporary").mkdir()
+    for name, value in {**spark_environment(), "TMPDIR": str(tmp_path / "temporary"), MARK: str(tmp_path)}.items():
+        monkeypatch.setenv(name, value)
+    return f"{MARK}={tmp_path}"
+
+
+def processes(mark: str) -> Iterator[int]:
+    """Those that were started with the mark, and are not this one."""
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (place / "environ").read_bytes() and int(place.name) != os.getpid():
+                yield int(place.name)
+        except OSError:
+            pass  # it has ended, or is somebody else's
+
+
+def are_over(mark: str) -> bool:
+    """Whether all of them end by themselves: a Java takes a moment when whoever started it has gone."""
+    for number in list(processes(mark)):
+        try:
+            end = os.pidfd_open(number)
+        except ProcessLookupError:
+            continue
+        try:
+            if not select.select([end], [], [], END_S)[0]:
+                return False
+        finally:
+            os.close(end)
+    return True
+
+
+@pytest.mark.usefixtures("mark")
+def test_a_day_of_orders_survives_a_failover_exactly(tmp_path: Path) -> None:
+    output = tmp_path / "output"
+    with started("pipeline", "demo", "--messages", "20000", "--output", output) as demo:
+        said, errors = demo.process.communicate()
+    assert demo.exit_code() == 0, said + errors
+    assert "PASSED nothing lost, nothing twice" in said
+    assert "audit: nothing is lost, acknowledged twice or damaged" in said
+    assert "live broker killed, back in" in errors
+    page = (output / "report.html").read_text()
+    assert (page.count("<svg"), page.count('class="kill"')) == (2, 4)
+    assert list((output / "totals").glob("*.parquet"))
+    assert list((tmp_path / "temporary").glob("embedbroker-demo-*")) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "everybody"),
+    [(signal.SIGINT, False), pytest.param(signal.SIGTERM, True, marks=pytest.mark.long)],
+    ids=["ctrl-c", "terminated with its Java"],
+)
+def test_a_signal_leaves_no_process_and_no_directory(
+    number: signal.Signals, everybody: bool, tmp_path: Path, mark: str
+) -> None:
+    with started("pipeline", "demo", "--messages", "1000000") as demo:
+        _wait_for(demo, "confirmed")
+        there = list(processes(mark))
+        assert len(there) >= 5  # itself, two brokers, the producer, Java
+        for each in there if everybody else [demo.process.pid]:
+            with suppress(ProcessLookupError):  # some obey at once, and others end with them
+                os.kill(each, number)
+        rest = demo.rest_of_errors()
+        assert demo.exit_code() == 128 + number
+    assert are_over(mark)
+    assert "Traceback" not in rest
+    assert list((tmp_path / "temporary").glob("embedbroker-demo-*")) == []
+
+
+def _wait_for(demo: CommandProcess, word: str) -> None:
+    while word not in (line := demo.error_line()):
+        assert line, "it ended"
+
+
+@pytest.mark.usefixtures("mark")
+def test_wrong_arguments_get_one_line(tmp_path: Path) -> None:
+    (tmp_path / "output").mkdir()
+    (tmp_path / "output" / "precious").touch()
+    with started("pipeline", "demo", "--output", tmp_path / "output") as demo:
+        assert demo.rest_of_errors() == f"embedbroker: {tmp_path / 'output'} is not empty\n"
+        assert demo.exit_code() == 2
+    with started("pipeline", "demo", "--messages", "20") as demo:
+        assert demo.rest_of_errors().splitlines()[-1].startswith("Error: Invalid value for '--messages': 20 ")
+        assert demo.exit_code() == 2
