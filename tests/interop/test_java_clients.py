@@ -33,6 +33,7 @@ ARTEMIS_LIMITS = {
             ("cut-behind-refusal", "Artemis does not count a refused request: what is sent behind it comes again"),
         )
     },
+    ("2.44.0", "cut-behind-rebuild-asynchronous"): "a listener hears of a send that Artemis never got",
     ("1.5.6", "restart-keeps-durable"): "Artemis tells the client that the queue is new, and then refuses it",
     ("1.5.6", "queues-of-one-address"): "Artemis does not find the queue behind the prefix of a 1.x name",
 }
