@@ -45,7 +45,8 @@ def audited(patch: pytest.MonkeyPatch) -> Iterator[list[NodeHost]]:
 
 def verdicts(hosts: list[NodeHost], directory: Path) -> dict[str, set[tuple[int, int]]]:
     """(queue id, message id) of each verdict that names messages, and of every other verdict (queue id, count)."""
-    journals, logs = [], []
+    journals: list[Path] = []
+    logs: list[Path] = []
     # The journal of who serves says what is present; a stopped broker alone is asked all the same.
     for number, host in enumerate(sorted(hosts, key=lambda host: not host.ready)):
         assert host.audit is not None
