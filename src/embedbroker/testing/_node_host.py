@@ -392,8 +392,7 @@ class NodeHost:
         written: list[Written] = []
         for output in outputs:
             match output:
-                case AuditWork():
-                    assert self.audit is not None
+                case AuditWork() if self.audit is not None:
                     self.audit.write(output)
                 case SendBytes(local, data):
                     connection = self._wide(local)
