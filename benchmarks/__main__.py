@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchmarks import (
     audit_cases,
+    audit_log_cases,
     broker_cases,
     copy_cases,
     failover_cases,
@@ -27,6 +28,7 @@ Case = Callable[[Effort], list[Row]]
 CASES: dict[str, Case] = {
     "throughput": broker_cases.throughput,
     "durable": broker_cases.durable,
+    "audit-log": audit_log_cases.audit_log,
     "topic": broker_cases.topic,
     "latency": broker_cases.latency,
     "client": own_cases.client,
