@@ -29,7 +29,8 @@ from embedbroker.pipeline._sink_services import markers_of
 from embedclient.blocking import ServerLocator, XAResource
 from embedclient.errors import IllegalStateException
 from embedclient.model import Xid
-from tests.pipeline.sink_content import batches, content, free_ports, prepared, task, write
+from tests.pipeline.pairs import free_ports
+from tests.pipeline.sink_content import batches, content, prepared, task, write
 
 BODIES = [f"row {number}" for number in range(1_000)]
 PATIENCE_S = 20.0
