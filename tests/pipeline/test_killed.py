@@ -86,7 +86,7 @@ def end_group(process: subprocess.Popen[str]) -> None:
 
 @contextmanager
 def driver(
-    url: str, folder: Path, source: Mapping[str, str] | None = None, **settings: str
+    url: str, folder: Path, source: Mapping[str, str] | None = None, /, **settings: str
 ) -> Iterator[subprocess.Popen[str]]:
     """A driver in a group of its own; what it says goes to the file `said`."""
     given = {"url": url, "folder": str(folder), "source": source or {}, "settings": settings}
@@ -105,7 +105,7 @@ def driver(
             end_group(process)
 
 
-def drive(url: str, folder: Path, source: Mapping[str, str] | None = None, **settings: str) -> int:
+def drive(url: str, folder: Path, source: Mapping[str, str] | None = None, /, **settings: str) -> int:
     """Run a driver to its end; returns its code."""
     with driver(url, folder, source, **settings) as process:
         return process.wait(DRIVER_LIMIT_S)
