@@ -35,7 +35,7 @@ MUST, AIM = 2.0, 5.0
 
 def spark_jms(effort: Effort) -> list[Row]:
     """The same rows into Spark: our source exactly once from our broker, and a JMS receive loop from a real Artemis."""
-    count, rounds = (400_000, 2) if effort.rounds > 1 else (20_000, 1)
+    count, rounds = (200_000, 2) if effort.rounds > 1 else (20_000, 1)
     found: dict[tuple[str, str], list[tuple[float, float]]] = {}
     with tempfile.TemporaryDirectory(prefix="embedbroker-bench-") as name, ExitStack() as stack:
         folder = Path(name)
