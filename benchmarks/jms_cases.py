@@ -82,7 +82,7 @@ def _compiled(target: Path) -> str:
     libraries = Path(matrix_classpath("2.44.0").rpartition(":")[2]).parent
     client = [path for path in sorted(libraries.glob("*.jar")) if not path.name.startswith(_OF_SPARK)]
     path = ":".join(map(str, client))
-    command = ["javac", "--release", "17", "-d", target, "-cp", f"{jars}/*:{path}", SOURCE]
+    command: list[str | Path] = ["javac", "--release", "17", "-d", target, "-cp", f"{jars}/*:{path}", SOURCE]
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL, timeout=120)
     return f"{target}:{path}"
 
