@@ -35,7 +35,7 @@ MUST, AIM = 2.0, 5.0
 
 def spark_jms(effort: Effort) -> list[Row]:
     """The same rows into Spark: our source exactly once from our broker, and a JMS receive loop from a real Artemis."""
-    count, rounds = (400_000, 2) if effort.rounds > 1 else (20_000, 1)
+    count, rounds = (200_000, 2) if effort.rounds > 1 else (20_000, 1)
     found: dict[tuple[str, str], list[tuple[float, float]]] = {}
     with tempfile.TemporaryDirectory(prefix="embedbroker-bench-") as name, ExitStack() as stack:
         folder = Path(name)
@@ -82,7 +82,7 @@ def _compiled(target: Path) -> str:
     libraries = Path(matrix_classpath("2.44.0").rpartition(":")[2]).parent
     client = [path for path in sorted(libraries.glob("*.jar")) if not path.name.startswith(_OF_SPARK)]
     path = ":".join(map(str, client))
-    command = ["javac", "--release", "17", "-d", str(target), "-cp", f"{jars}/*:{path}", str(SOURCE)]
+    command: list[str | Path] = ["javac", "--release", "17", "-d", target, "-cp", f"{jars}/*:{path}", SOURCE]
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL, timeout=120)
     return f"{target}:{path}"
 

@@ -117,7 +117,8 @@ def fill(url: str, queue: str, count: int) -> None:
         )
         for sent in range(0, count, SENT_AT_ONCE):
             many = [bytearray(message.raw) for _ in range(min(SENT_AT_ONCE, count - sent))]
-            assert producer.send_encoded(many, confirmed=True) == []
+            refused = producer.send_encoded(many, confirmed=True)
+            assert refused == [], refused[0]
 
 
 def read_stream(spark: SparkSession, url: str, queue: str, columns: str, folder: Path, count: int) -> float:

@@ -31,7 +31,7 @@ PARTITIONS = (1, 2, 4)
 #: Rows of a micro-batch, whatever the backlog is.
 BATCH_ROWS = 10_000
 #: Backlog: how many queries read one, of which the median counts. A few rows cost less than a JVM's moods.
-BACKLOGS = {10_000: 7, 100_000: 2, 1_000_000: 1}
+BACKLOGS = {10_000: 3, 100_000: 1, 1_000_000: 1}
 QUICK_BACKLOGS = {10_000: 2, 30_000: 1}
 ONE_BY_ONE = 21
 FLAT, AIM = 1.2, 1.1
