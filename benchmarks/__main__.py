@@ -8,7 +8,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import broker_cases, copy_cases, failover_cases, fixture_cases, own_cases, replicated_cases, spark_cases
+from benchmarks import (
+    audit_cases,
+    broker_cases,
+    copy_cases,
+    failover_cases,
+    fixture_cases,
+    own_cases,
+    replicated_cases,
+    spark_cases,
+)
 from benchmarks.broker_cases import FULL, QUICK, Effort
 from benchmarks.report import Row, environment, save, table
 
@@ -16,6 +25,7 @@ Case = Callable[[Effort], list[Row]]
 CASES: dict[str, Case] = {
     "throughput": broker_cases.throughput,
     "durable": broker_cases.durable,
+    "audit-log": audit_cases.audit_log,
     "topic": broker_cases.topic,
     "latency": broker_cases.latency,
     "client": own_cases.client,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -39,10 +40,11 @@ class BrokerUnderTest(Protocol):
 
 
 class EmbeddedBrokerProcess:
-    """`embedbroker run` in a process of its own."""
+    """`embedbroker run` in a process of its own. ``options`` are further words of its command line."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, options: Sequence[str | Path] = ()) -> None:
         self.directory = directory
+        self.options = options
         self.port = 0
         self.url = ""
         self._program: Program | None = None
@@ -65,6 +67,7 @@ class EmbeddedBrokerProcess:
             "--data",
             self.directory / "data",
             "--json",
+            *self.options,
         ]
         self._program = Program(command, errors_to=self.directory / "errors.txt")
         ready = json.loads(self._program.wait_for(r"^\{", seconds_max=START_SECONDS_MAX).string)

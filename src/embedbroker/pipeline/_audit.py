@@ -135,8 +135,9 @@ def audit(spark: SparkSession, places: Sequence[str | PathLike[str]]) -> Audit:
     """Read journals in directories and archives, in parallel by segment, and judge what they say of each message.
 
     Places with an audit log are those of logs; a log that stands in ``audit`` in or beside a journal's directory is
-    found without being named. A directory may be that of a running broker: nothing is locked or written. Several copies of one journal (a primary
-    and its backup, archives of earlier days) are taken together: the one that goes furthest says what is present.
+    found without being named. A directory may be that of a running broker: nothing is locked or written. Several copies
+    of one journal (a primary and its backup, archives of earlier days) are taken together: the one that goes furthest
+    says what is present.
 
     Raises:
         FileNotFoundError: there is no such place, or no journal in it.

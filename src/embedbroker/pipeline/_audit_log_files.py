@@ -108,16 +108,18 @@ def _read(directory: str, number: int) -> tuple[LogSummary, SegmentReading]:
 
 
 def confirmed_now(sources: Sequence[LogSource]) -> dict[str, int]:
-    """By directory, up to where its newest life has confirmed by now: of its last two segments, one may be new."""
+    """By directory, up to where its newest life has confirmed by now: the newest segment that says so says it."""
     found = {}
     for source in sources:
-        summaries = []
-        for number, _ in source.segments[-2:]:
+        confirmed = 0
+        for number, _ in reversed(source.segments):
             try:
-                summaries.append(_read(source.directory, number)[0].confirmed)
+                confirmed = _read(source.directory, number)[0].confirmed
             except FileNotFoundError:
                 continue
-        found[source.directory] = max(summaries, default=0)
+            if confirmed:
+                break
+        found[source.directory] = confirmed
     return found
 
 

@@ -224,10 +224,11 @@ def _deliveries(delivered: dict[str, Array] | None, returned: dict[str, Array] |
     with two deliveries and no return in between. A life's are found by going over its segments: what was LAST and is
     FIRST again is TWICE.
     """
-    if delivered is None:
-        return
     plain, undoing, flagged = 0, 1, 2
-    columns = [(delivered["queue_id"], delivered["message_id"], delivered["at"], delivered["flags"] * flagged)]
+    none: Array = np.zeros(0, np.int64)
+    columns = [(none, none, none, none)]
+    if delivered is not None:
+        columns.append((delivered["queue_id"], delivered["message_id"], delivered["at"], delivered["flags"] * flagged))
     if returned is not None:
         free = returned["flags"] == 0
         codes = np.full(int(free.sum()), undoing, np.int64)
@@ -235,6 +236,8 @@ def _deliveries(delivered: dict[str, Array] | None, returned: dict[str, Array] |
     queue, message, at, code = (np.concatenate(column) for column in zip(*columns, strict=True))
     order = np.lexsort((at, message, queue))
     queue, message, code = queue[order], message[order], code[order]
+    if not len(code):
+        return
     same: Array = np.append(False, (queue[1:] == queue[:-1]) & (message[1:] == message[:-1]))
     before: Array = np.where(same, np.append(-1, code[:-1]), -1)
     keep = (code != flagged) & ~((code == undoing) & (before == flagged))

@@ -15,6 +15,7 @@ from typing import Any
 from attrs import frozen
 
 from ._audit import Audit
+from ._audit_log import LogAudit
 
 __all__ = ["write_audit"]
 
@@ -36,6 +37,10 @@ p.soft { color: var(--soft); }
 """
 _QUEUE_COLUMNS = ("queue", "stored", "acknowledged", "present", "removed_with_queue", "lost", "unaccounted",
                   "acknowledged_twice", "acknowledged_not_stored")  # fmt: skip
+_LOG_COLUMNS = ("queue", "sent", "confirmed", "delivered", "acknowledged", "rejected", "expired", "removed", "read",
+                "present", "outstanding", "never_delivered", "delivered_twice", "never_acknowledged", "delivered_again",
+                "not_logged", "p50_ms", "p90_ms", "p99_ms", "max_ms")  # fmt: skip
+_BAD = ("lost", "acknowledged_twice", "never_delivered", "delivered_twice", "never_acknowledged", "not_logged")
 Row = dict[str, Any]
 
 
@@ -49,6 +54,8 @@ class _Line:
 def write_audit(audit: Audit, directory: str | PathLike[str]) -> Path:
     """Write `queues`, `problems`, `transactions`, `traffic` and `segments` as Parquet, and ``report.html``; its path.
 
+    With an audit log, `log_queues`, `log_problems`, `log_latencies` and `log_lives`, too.
+
     The Parquet folders are written by Spark and may lie on any of its file systems; the page lies where the driver
     runs.
 
@@ -57,6 +64,8 @@ def write_audit(audit: Audit, directory: str | PathLike[str]) -> Path:
     """
     for name in ("queues", "problems", "transactions", "traffic", "segments"):
         getattr(audit, name).write.parquet(f"{directory}/{name}")
+    for name in ("queues", "problems", "latencies", "lives") if audit.log is not None else ():
+        getattr(audit.log, name).write.parquet(f"{directory}/log_{name}")
     page = Path(directory) / "report.html"
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(_page(audit), encoding="utf-8")
@@ -80,6 +89,7 @@ def _page(audit: Audit) -> str:
         *_table(_QUEUE_COLUMNS, queues),
         "<h2>Over time</h2>",
         *_drawings(_rows(_per_second(audit), _POINTS_MAX * 1000)),
+        *(_log(audit.log) if audit.log is not None else ()),
         "<h2>Transactions that are not over</h2>",
         *_table(("transaction_id", "branch", "state", "sent", "acknowledged"), _rows(audit.transactions)),
         "<h2>Messages</h2>",
@@ -87,6 +97,33 @@ def _page(audit: Audit) -> str:
         "</html>",
     ]
     return "\n".join(parts)
+
+
+def _log(log: LogAudit) -> Iterator[str]:
+    """What the audit logs say."""
+    yield "<h2>Confirmed, delivered, acknowledged: the audit logs</h2>"
+    yield from _table(
+        ("broker", "life", "ended", "log"), _rows(log.lives.withColumn("ended", log.lives.ended.cast("string")))
+    )
+    yield from _table(_LOG_COLUMNS, _rows(log.queues))
+    yield from _latency_drawing(
+        _rows(log.latencies.groupBy("milliseconds").sum("messages").orderBy("milliseconds"), _POINTS_MAX * 1000)
+    )
+    yield "<h3>Messages</h3>"
+    yield from _table(("queue", "message_id", "verdict"), _rows(log.problems))
+
+
+def _latency_drawing(rows: Sequence[Row]) -> Iterator[str]:
+    """Which share of the messages was acknowledged how soon after it was sent."""
+    total = sum(row["sum(messages)"] for row in rows)
+    every = max(1, len(rows) // _POINTS_MAX)
+    points, done = [(0.0, 0.0)], 0
+    for number, row in enumerate(rows):
+        done += row["sum(messages)"]
+        if number % every == 0 or number == len(rows) - 1:
+            points.append((row["milliseconds"] / 1000, 100 * done / total))
+    if len(points) > 1:
+        yield from _drawing("percent of messages acknowledged within", [_Line("all queues", "a", points)])
 
 
 def _rows(frame: Any, limit: int = _ROWS_MAX) -> list[Row]:
@@ -119,8 +156,10 @@ def _table(columns: Sequence[str], rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _cell(name: str, value: object) -> str:
+    if isinstance(value, float):
+        return f"<td class='number'>{value:,.0f}</td>"
     if isinstance(value, int):
-        bad = " bad" if value and name in ("lost", "acknowledged_twice") else ""
+        bad = " bad" if value and name in _BAD else ""
         return f"<td class='number{bad}'>{value:,}</td>"
     return f"<td>{escape('' if value is None else str(value))}</td>"
 

@@ -33,7 +33,9 @@ __all__ = ["AuditLog", "AuditWork"]
 
 _BUFFER_BYTES = 256 * 1024
 # Of names of peers, in characters.
-_NAME_CHARACTERS_MAX = 1024
+_NAME_CHARACTERS_MAX = 128
+# Transactions in one record.
+_COMMITTED_MAX = 256
 _SENT, _LEFT, _DELIVERED, _RETURNED, _CONFIRMED = (
     int(kind)
     for kind in (
@@ -89,8 +91,8 @@ class AuditLog:
         self._who: dict[str, object] = {}
         self._batch = 1
         self._crc = 0
-        # Records gather here; a batch of them fits into any segment.
-        self._limit = min(_BUFFER_BYTES, segment_size_bytes - FIRST_BATCH_OFFSET - 1024)
+        # Records gather here; several batches of them fit into any segment.
+        self._limit = min(_BUFFER_BYTES, segment_size_bytes // 4)
         self._buffer = bytearray(self._limit)
         self._end = 0
         self._operations: list[DiskOperation] = []
@@ -155,8 +157,8 @@ class AuditLog:
 
     def committed(self, transaction_ids: Sequence[int], number: int) -> None:
         """Transactions are committed; ``number`` is the last id that was given by then."""
-        for first in range(0, len(transaction_ids), 512):
-            ids = transaction_ids[first : first + 512]
+        for first in range(0, len(transaction_ids), _COMMITTED_MAX):
+            ids = transaction_ids[first : first + _COMMITTED_MAX]
             size = _NUMBER_BYTES + 8 * len(ids)
             self._add(NUMBER.pack(size, AuditRecordKind.COMMITTED, 0, 0, number) + pack(f"<{len(ids)}q", *ids))
         self._unmarked = True
