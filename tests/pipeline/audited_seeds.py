@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from embedbroker.pipeline._audit_blocks import COLUMNS, SUMMARY_TYPES, joined, summary
+from embedbroker.pipeline._audit_blocks import COLUMNS, SUMMARY_TYPES, IdSet, joined, summary
 from embedbroker.pipeline._audit_log_files import log_sources, segment_rows_of
 from embedbroker.pipeline._audit_log_records import LOG_TYPES, LogKind, unpacked_numbers
 from embedbroker.pipeline._audit_log_verdict import LogEvidence, judge_log
@@ -45,8 +45,10 @@ def audited(patch: pytest.MonkeyPatch) -> Iterator[list[NodeHost]]:
 
 def verdicts(hosts: list[NodeHost], directory: Path) -> dict[str, set[tuple[int, int]]]:
     """(queue id, message id) of each verdict that names messages, and of every other verdict (queue id, count)."""
-    journals, logs = [], []
-    for number, host in enumerate(hosts):
+    journals: list[Path] = []
+    logs: list[Path] = []
+    # The journal of who serves says what is present; a stopped broker alone is asked all the same.
+    for number, host in enumerate(sorted(hosts, key=lambda host: not host.ready)):
         assert host.audit is not None
         for kind, files in (("journal", contents(host.disk)), ("audit", host.audit.files())):
             place = directory / f"{kind}-{number}"
@@ -115,7 +117,5 @@ def _judged(journal: list[Row], log: list[Row]) -> dict[str, set[tuple[int, int]
             if row["ids"] is None:
                 entry.add((queue_id, row["count"]))
             else:
-                from embedbroker.pipeline._audit_blocks import IdSet
-
                 entry |= {(queue_id, message) for message in IdSet.of(row["ids"]).ids(block)}
     return found

@@ -231,7 +231,7 @@ def _deliveries(delivered: dict[str, Array] | None, returned: dict[str, Array] |
         columns.append((delivered["queue_id"], delivered["message_id"], delivered["at"], delivered["flags"] * flagged))
     if returned is not None:
         free = returned["flags"] == 0
-        codes = np.full(int(free.sum()), undoing, np.int64)
+        codes: Array = np.full(int(free.sum()), undoing, np.int64)
         columns.append((returned["queue_id"][free], returned["message_id"][free], returned["at"][free], codes))
     queue, message, at, code = (np.concatenate(column) for column in zip(*columns, strict=True))
     order = np.lexsort((at, message, queue))

@@ -161,7 +161,7 @@ def _named(sets: _Sets, known: LogEvidence, queue_id: int, block: int) -> dict[s
     seen = delivered | sets.left.get(_LEAVINGS.index("read"), IdSet.none()).bits
     nothing = IdSet.none().bits
     # Acknowledged in the journal, or stored there, with an id that was given while there was a log.
-    ids = (block << 16) + np.arange(_BITS)
+    ids: Array = (block << 16) + np.arange(_BITS)
     not_logged = ((sets.stored.bits & ~sets.sent.bits) | (sets.sent.bits & sets.settled.bits & ~left)) & (
         ids >= known.first
     )

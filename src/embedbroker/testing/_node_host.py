@@ -135,7 +135,7 @@ class NodeHost:
         limit_bytes = MEMORY_LIMIT_BYTES if limit_bytes is None else limit_bytes
         if self.locks is not None:
             self._session = self.locks.open(called(self.config.ha_policy, self.name))
-        log, has_locks = self.audit and self.audit.new_log(), self._session is not None
+        log, has_locks = self.audit.new_log() if self.audit is not None else None, self._session is not None
         entropy = self.world.entropy()
         self.node = Node(self.config, entropy, limit_bytes, self.settings, has_locks=has_locks, audit_log=log)
         for look in self.on_start:
@@ -392,8 +392,7 @@ class NodeHost:
         written: list[Written] = []
         for output in outputs:
             match output:
-                case AuditWork():
-                    assert self.audit is not None
+                case AuditWork() if self.audit is not None:
                     self.audit.write(output)
                 case SendBytes(local, data):
                     connection = self._wide(local)

@@ -44,7 +44,7 @@ class _Owner:
 
 def a_queue(name: str = "orders") -> Queue:
     definition = QueueDefinition(id=6, name=name, address=name, routing_type=1, durable=True)
-    return Queue(definition, None, _Owner(), lambda *_: pytest.fail("nothing is restored"))  # type: ignore[arg-type]  # no messages
+    return Queue(definition, None, _Owner(), lambda *_: pytest.fail("nothing is restored"))
 
 
 @pytest.fixture
