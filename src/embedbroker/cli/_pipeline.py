@@ -202,9 +202,9 @@ def demo(messages: int, ha: str, seed: int, output: Path | None, master: str, se
         from embedbroker.pipeline import Audit  # noqa: F401
 
         from .demo import run_demo
-    # Spark's own number of partitions, 200, is for more than a few products.
-    few = ("spark.sql.shuffle.partitions=2", *settings)
-    run_demo(messages, seed, ha, output, lambda: spark_session(master, few))
+    # Spark's own number of partitions, 200, is for more than a few products; there is one line of progress.
+    all_settings = ("spark.sql.shuffle.partitions=2", "spark.ui.showConsoleProgress=false", *settings)
+    run_demo(messages, seed, ha, output, lambda: spark_session(master, all_settings))
 
 
 @pipeline.command(short_help="Compare two sites, and plan a repair.")

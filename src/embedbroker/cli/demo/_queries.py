@@ -100,11 +100,13 @@ def _explained() -> Iterator[None]:
     from pyspark.errors import PySparkException
 
     try:
-        yield
+        try:
+            yield
+        except PySparkException as error:
+            # Its text comes from Java, too.
+            raise Refused(f"Spark: {_reason(error)}") from None
     except (Py4JError, ConnectionError):
         raise Refused("Spark: its Java has ended") from None
-    except PySparkException as error:
-        raise Refused(f"Spark: {_reason(error)}") from None
 
 
 def _reason(error: Exception) -> str:
