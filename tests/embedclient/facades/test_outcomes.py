@@ -37,9 +37,9 @@ class LosesAnswers(Relay):
     def lose(self) -> None:
         self._loses = True
 
-    def _carry(self, source: socket.socket, sink: socket.socket) -> None:
+    def _carry(self, source: socket.socket, sink: socket.socket, from_broker: bool) -> None:
         if source.getsockname()[1] == self.port:
-            super()._carry(source, sink)
+            super()._carry(source, sink, from_broker)
             return
         try:
             while data := source.recv(65536):
