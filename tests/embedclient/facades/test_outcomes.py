@@ -38,7 +38,7 @@ class LosesAnswers(Relay):
         self._loses = True
 
     def _carry(self, source: socket.socket, sink: socket.socket, from_broker: bool) -> None:
-        if not from_broker:
+        if source.getsockname()[1] == self.port:
             super()._carry(source, sink, from_broker)
             return
         try:
