@@ -85,7 +85,8 @@ def spark_session(master: str, settings: tuple[str, ...]) -> Iterator[SparkSessi
         try:
             yield session
         finally:
-            with suppress(Py4JError, ConnectionError):  # its Java may have ended first: a signal may be for both
+            # Its Java may have ended first: a signal may be for both. Then not even the error has a text.
+            with suppress(PySparkException, Py4JError, ConnectionError):
                 session.stop()
     except PySparkException as error:
         raise Refused(f"Spark: {str(error).splitlines()[0]}") from None

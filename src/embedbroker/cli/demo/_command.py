@@ -88,17 +88,16 @@ async def _conduct_visibly(plan: DemoPlan, folder: Path, open_spark: OpenSpark) 
 
 
 def progress_line(plan: DemoPlan, progress: Progress) -> Text:
-    """One line of progress."""
+    """One line of progress, short enough for a terminal of 80 columns."""
     count = plan.orders.count
-    line = Text(f"{progress.phase:10}", style="bold", no_wrap=True)
-    if progress.confirmed:
-        line.append(f"  confirmed {min(progress.confirmed, count):,} of {count:,}", style="default")
-        line.append(f"  read {min(progress.read, count):,}  totals published {progress.published:,}", style="default")
+    sent, read = min(progress.confirmed, count), min(progress.read, count)
+    line = Text(progress.phase, style="bold", no_wrap=True)
+    if sent:
+        line.append(f" {100 * read // count:3}%")
+        line.append(f"  sent {sent:,}  read {read:,}  totals {progress.published:,}", style="default")
     if progress.killed_at is not None:
-        back = (
-            "waiting for the backup" if progress.producer_gap_s is None else f"back in {progress.producer_gap_s:.1f} s"
-        )
-        line.append(f"  live broker killed, {back}", style="red")
+        gap = progress.producer_gap_s
+        line.append("  failover ..." if gap is None else f"  failover {gap:.1f} s", style="red")
     return line
 
 
