@@ -154,8 +154,9 @@ def audit(
 ) -> None:
     """Read the journals in PLACES, directories (of running brokers, too) or archives, and judge every message.
 
-    The exit code is 1 when a message is lost, one is acknowledged twice, a segment is damaged, or a sender's messages
-    are out of order.
+    Directories of audit logs are places, too; one called `audit` in or beside that of a journal need not be named. The
+    exit code is 1 when a message is lost, one is acknowledged twice, a segment is damaged, an audit log proves
+    something wrong or has a gap, or a sender's messages are out of order.
     """
     if output is not None and output.exists() and any(output.iterdir()):
         raise WrongInput(f"{output} is not empty")
