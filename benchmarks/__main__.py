@@ -19,7 +19,6 @@ from benchmarks import (
     own_cases,
     replicated_cases,
     spark_cases,
-    spark_scale_cases,
 )
 from benchmarks.broker_cases import FULL, QUICK, Effort
 from benchmarks.report import Row, environment, save, table
@@ -44,7 +43,6 @@ CASES: dict[str, Case] = {
     "spark-source": spark_cases.spark_source,
     "spark-sink": spark_cases.spark_sink,
     "spark-jms": jms_cases.spark_jms,
-    "spark-scale": spark_scale_cases.spark_scale,
     "spark-audit": audit_cases.spark_audit,
 }
 
