@@ -239,6 +239,29 @@ def test_a_lease_is_taken_again_from_a_query_that_acknowledged_more(broker: Thre
         strict.latest(end, 0, 0)
 
 
+@pytest.mark.parametrize("taken", [10, 40, 50])
+def test_a_batch_of_which_another_query_took_a_part_has_the_rest_after_a_restart(
+    broker: ThreadedBroker, taken: int
+) -> None:
+    """The lease ran out when the batch was planned: 40 messages, of which others acknowledged some, or all and more."""
+    fill(broker.url, "orders", numbered("orders", range(100)))
+    stream = source(broker)
+    end = stream.latest(stream.initial(), 40, 0)
+    lease = {"queue": "orders", "cursor": CURSOR, "owner": "another"}
+    ask(broker, "cursor.open", **lease, lease_ms=1_000, take_over=True)
+    found = ask(broker, "cursor.pin", **lease, start=0, max_rows=50, max_bytes=0)
+    counts = {"after": 0, "until": found["end"], "parts": 5}
+    bounds = ask(broker, "cursor.split", queue="orders", cursor=CURSOR, **counts)["bounds"]
+    assert isinstance(bounds, list)
+    ask(broker, "cursor.acknowledge", **lease, until=bounds[taken // 10])
+    ask(broker, "cursor.release", **lease)
+    with pytest.raises(DataLost, match="messages were acknowledged up to"):
+        source(broker).partitions(end)
+    tolerant = source(broker, failOnDataLoss="false")
+    assert bodies(broker, tolerant, end) == expected(taken, 40)
+    assert bodies(broker, tolerant, tolerant.latest(end, 0, 0)) == expected(max(taken, 40), 100)
+
+
 def test_a_deleted_queue_is_a_loss(broker: ThreadedBroker) -> None:
     for queue in ("orders.a", "orders.b"):
         fill(broker.url, queue, numbered(queue, range(2)))

@@ -122,15 +122,18 @@ class CursorSource:
         found: list[CursorPartition] = []
         for queue, each in ranges.items():
             self._ensure_pinned(queue, each)
-            split = self._services.ask(
-                "cursor.split", queue=queue, cursor=CURSOR, after=each.after, until=each.until, parts=parts
-            )
-            bounds, rows = _numbers(split, "bounds"), _numbers(split, "rows")
+            # Others may have acknowledged a part of it, or all, while nobody held the lease.
+            after, bounds, rows = max(each.after, self._positions[queue]), [0], [0]
+            if after < each.until:
+                split = self._services.ask(
+                    "cursor.split", queue=queue, cursor=CURSOR, after=after, until=each.until, parts=parts
+                )
+                bounds, rows = _numbers(split, "bounds"), _numbers(split, "rows")
             if sum(rows) != each.rows:
                 self._lost(queue, f"{each.rows - sum(rows)} of {each.rows} messages of a batch are gone")
             found += [
-                CursorPartition(queue, after, until, count)
-                for after, until, count in zip(bounds, bounds[1:], rows, strict=False)
+                CursorPartition(queue, lower, upper, count)
+                for lower, upper, count in zip(bounds, bounds[1:], rows, strict=False)
                 if count
             ]
         return found
