@@ -15,6 +15,7 @@ from embedbroker.replication import (
     NODE_RECORD_FILE,
     DamagedRecord,
     Duplication,
+    DuplicationState,
     Replica,
     ReplicaRecord,
     ReplicaState,
@@ -97,6 +98,13 @@ class Copies:
         if self.replica is not None:
             return self.replica.state is ReplicaState.IN_SYNC
         return self.duplication is not None and self.duplication.is_steady
+
+    @property
+    def are_in_sync(self) -> bool:
+        """Whether this broker is a copy of another one, or has a copy, up to the last work."""
+        if self.replica is not None:
+            return self.replica.state is ReplicaState.IN_SYNC
+        return self.duplication is not None and self.duplication.state is DuplicationState.SYNCHRONISED
 
     @property
     def has_late_work(self) -> bool:

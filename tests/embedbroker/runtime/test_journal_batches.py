@@ -26,6 +26,7 @@ class BatchPerRead:
 
     config = BrokerConfig()
     is_running = True
+    copies = None
 
     def __init__(self) -> None:
         self.done = 0
