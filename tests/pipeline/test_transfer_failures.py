@@ -63,8 +63,10 @@ def relay(other: ThreadedBroker) -> Iterator[FrameRelay]:
         yield running
 
 
-def through(relay: FrameRelay, parameters: str = "") -> ConnectionOptions:
-    return ConnectionOptions(f"tcp://127.0.0.1:{relay.port}{parameters}")
+def through(relay: FrameRelay, parameters: str = "", backup: str = "") -> ConnectionOptions:
+    """Who is killed early may not have told its clients of the backup, so they are told here."""
+    servers = ",".join(filter(None, (f"tcp://127.0.0.1:{relay.port}", backup)))
+    return ConnectionOptions(f"({servers}){parameters}")
 
 
 def exported(url: str, folder: Path) -> Path:
@@ -81,7 +83,7 @@ def test_an_export_goes_on_at_the_backup_when_the_primary_is_killed(
     before = contents(pair.primary.url)
     relay_to_primary.when(SESS_RECEIVE_MSG, from_broker=True, number=4 * PER_PART + 7, act=pair.kill)
     # Small, so that a part is written before all of the queue is under way.
-    source = through(relay_to_primary, "?consumerWindowSize=3000")
+    source = through(relay_to_primary, "?consumerWindowSize=3000", backup=pair.backup.url)
     result = _export(source, "orders", str(tmp_path / "export"), PER_PART)
     assert (result.messages, result.before) == (MESSAGES, 0)
     assert not pair.primary.running
@@ -96,7 +98,7 @@ def test_an_import_goes_on_at_the_backup_when_the_primary_is_killed(
     fill(other.url, MESSAGES)
     folder = exported(other.url, tmp_path / "export")
     relay_to_primary.when(kind, from_broker=False, number=number, act=pair.kill)
-    result = _import(through(relay_to_primary), "orders", folder)
+    result = _import(through(relay_to_primary, backup=pair.backup.url), "orders", folder)
     assert (result.messages, result.before) == (MESSAGES, 0)
     assert not pair.primary.running
     assert contents(pair.backup.url) == contents(other.url)
