@@ -88,7 +88,8 @@ def test_a_signal_leaves_no_process_and_no_directory(number: signal.Signals, tmp
         rest = demo.rest_of_errors()
         assert demo.exit_code() == 128 + number
     assert are_over(mark)
-    assert "Traceback" not in rest, rest
+    # A worker of Spark's own may say that its pipe broke, because Java ended first; nothing of ours has a traceback.
+    assert not re.search(r'File ".*/(embedbroker|embedclient)/', rest), rest
     assert list((tmp_path / "temporary").glob("embedbroker-demo-*")) == []
 
 
