@@ -19,9 +19,10 @@ from pyspark.sql import functions as F
 
 from embedbroker.storage import RecordKind
 
-from ._audit_blocks import AGAIN, TRAFFIC, IdSet
+from ._audit_blocks import AGAIN, TRAFFIC
 from ._audit_log import LogAudit, log_audit
 from ._audit_log_files import confirmed_now, log_places, log_sources
+from ._audit_problems import messages_behind
 from ._audit_verdict import PROBLEMS, VERDICT_TYPES, JournalEvidence, judge
 from ._journal_files import JournalSource, journal_sources
 from ._journal_records import CUT, END, FINDING
@@ -355,18 +356,7 @@ def _queues(verdicts: DataFrame, named: DataFrame) -> DataFrame:
 
 
 def _problems(verdicts: DataFrame, named: DataFrame) -> DataFrame:
-    schema = "journal long, queue_id long, verdict string, message_id long"
-    types = {"journal": pa.int64(), "queue_id": pa.int64(), "verdict": pa.string(), "message_id": pa.int64()}
-
-    def apart(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for row in batch.to_pylist():
-                ids = IdSet.of(row["ids"]).ids(row["block"])
-                columns = [[row["journal"]] * len(ids), [row["queue_id"]] * len(ids), [row["verdict"]] * len(ids), ids]
-                arrays = [pa.array(values, kind) for values, kind in zip(columns, types.values(), strict=True)]
-                yield pa.RecordBatch.from_arrays(arrays, names=list(types))
-
-    found = verdicts.where(F.col("verdict").isin(list(PROBLEMS))).mapInArrow(apart, schema)
+    found = messages_behind(verdicts, PROBLEMS)
     gone = ~F.coalesce(F.col("exists"), F.lit(False)) & F.col("verdict").isin("lost", "unaccounted")
     return found.join(named, ["journal", "queue_id"], "left").where(~gone).drop("exists", "routing")
 

@@ -18,10 +18,10 @@ from pyspark.sql import functions as F
 
 from embedbroker.storage import RecordKind
 
-from ._audit_blocks import IdSet
 from ._audit_log_files import LogSource, segment_rows_of
 from ._audit_log_records import LOG_TYPES, LogKind, unpacked_numbers
 from ._audit_log_verdict import LOG_PROBLEMS, LOG_VERDICT_TYPES, LogEvidence, judge_log
+from ._audit_problems import messages_behind
 from ._journals import each_of, spark_schema
 
 if TYPE_CHECKING:
@@ -254,19 +254,7 @@ def _queues(verdicts: DataFrame, named: DataFrame) -> DataFrame:
 
 
 def _problems(verdicts: DataFrame, named: DataFrame) -> DataFrame:
-    schema = "journal long, queue_id long, verdict string, message_id long"
-    types = {"journal": pa.int64(), "queue_id": pa.int64(), "verdict": pa.string(), "message_id": pa.int64()}
-
-    def apart(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for row in batch.to_pylist():
-                ids = IdSet.of(row["ids"]).ids(row["block"])
-                columns = [[row["journal"]] * len(ids), [row["queue_id"]] * len(ids), [row["verdict"]] * len(ids), ids]
-                arrays = [pa.array(values, kind) for values, kind in zip(columns, types.values(), strict=True)]
-                yield pa.RecordBatch.from_arrays(arrays, names=list(types))
-
-    found = verdicts.where(F.col("verdict").isin(list(LOG_PROBLEMS))).mapInArrow(apart, schema)
-    return found.join(named, ["journal", "queue_id"], "left")
+    return messages_behind(verdicts, LOG_PROBLEMS).join(named, ["journal", "queue_id"], "left")
 
 
 def _lives(spark: SparkSession, sources: Sequence[LogSource], facts: Sequence[Row]) -> DataFrame:
