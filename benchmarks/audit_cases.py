@@ -13,7 +13,6 @@ from benchmarks.journals import journal_size, write_journal
 from benchmarks.measured import family_cpu_seconds
 from benchmarks.report import Row
 from benchmarks.spark_cases import spark_session
-from embedbroker.pipeline import audit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,6 +44,8 @@ def spark_audit(effort: Effort) -> list[Row]:
 
 def _rates(spark: SparkSession, directory: Path, mib: float, sent: int) -> tuple[float, float]:
     """MiB per second of all processes here and of the clock, from the listing to the verdict on each queue."""
+    from embedbroker.pipeline import audit  # needs what the extra installs
+
     cpu, clock = family_cpu_seconds(os.getpid()), time.perf_counter()
     found = audit(spark, [directory])
     (queue,) = found.queues.collect()

@@ -7,6 +7,7 @@ message leaves for a consumer after its expiration or with a delivery count that
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from attrs import define, field
@@ -63,6 +64,9 @@ class BrokerChecker:
     #: Who was the last to be sent a message of a queue since the last step.
     _given: dict[tuple[Queue, int], Consumer] = field(factory=dict, init=False)
     deliveries: dict[str, int] = field(factory=dict, init=False)
+    #: Where deliveries wait for their counts to be on disk: points of the journal that it has not reached, and when
+    #: it had got there.
+    _points: deque[tuple[int, int]] = field(factory=deque, init=False)
     #: Connection, channel and consumer of deliveries, for whoever looks and clears.
     served: dict[tuple[int, int, int], None] = field(factory=dict, init=False)
 
@@ -88,6 +92,7 @@ class BrokerChecker:
         if node is None:
             return  # it has stopped in this step
         self._check_holders()
+        self._note_point(node.journal)
         self._look_at_sessions(session.kernel_session for session in node.core.sessions.values())
         for queue in node.kernel.catalog.queues.values():
             if queue.delivering_count < 0 or queue.backlog.size < 0 or queue.waiting_visible < 0:
@@ -95,6 +100,16 @@ class BrokerChecker:
         if self._comparisons and self._is_quiet():
             self._comparisons -= 1
             self._compare_replay()
+
+    def _note_point(self, journal: Journal | None) -> None:
+        if journal is None or not self.broker.config.persist_delivery_count_before_delivery:
+            return
+        points = self._points
+        while points and points[0][0] <= journal.reached:
+            points.popleft()
+        point = journal.point()
+        if point > max(journal.reached, points[-1][0] if points else 0):
+            points.append((point, self.scene.world.instant.wall_ms))
 
     def _check_holders(self) -> None:
         """What was sent to one consumer is held by no other."""
@@ -156,6 +171,7 @@ class BrokerChecker:
             self._life = self.broker.life
             self._splitters.clear()
             self._left.clear()
+            self._points.clear()
         splitter = self._splitters.get(connection)
         if splitter is None:
             splitter = self._splitters[connection] = FrameSplitter()
@@ -185,10 +201,10 @@ class BrokerChecker:
         if count:
             self.served[(connection, channel, consumer)] = None
         self.deliveries[key] = self.deliveries.get(key, 0) + 1
-        late_ms = self.scene.world.instant.wall_ms - message.expiration if message.expiration else 0
         # What waits for its count to be on disk may expire on its way, as it may on the wire.
-        if late_ms > 0 and not self.broker.config.persist_delivery_count_before_delivery:
-            self.scene.fail(f"{key} left for a consumer {late_ms} ms late")
+        decided_ms = self._points[0][1] if self._points else self.scene.world.instant.wall_ms
+        if message.expiration and message.expiration < decided_ms:
+            self.scene.fail(f"{key} left for a consumer {decided_ms - message.expiration} ms late")
         if count < 1:
             self.scene.fail(f"{key} left for a consumer with the delivery count {count}")
 
