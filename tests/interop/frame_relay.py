@@ -9,7 +9,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 
-from tests.interop.relay import Relay
+from tests.interop.relay import Relay, reset
 
 #: Types of packets (core-protocol 4).
 NULL_RESPONSE, SESS_COMMIT, SESS_SEND, SESS_RECEIVE_MSG = 21, 43, 71, 75
@@ -75,12 +75,13 @@ class FrameRelay(Relay):
                         self._wanted = None
                         self.lost += 1
                 if is_lost:
-                    self.cut()
-                    return
+                    raise ConnectionResetError
                 sink.sendall(frame)
             sink.shutdown(socket.SHUT_WR)
         except OSError:
-            self.cut()
+            # These two only: whoever was cut off may be back by now, through the same relay.
+            reset(sink)
+            reset(source)
 
 
 def _frames(source: socket.socket, greeting: int) -> Iterator[bytes]:

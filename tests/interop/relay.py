@@ -29,7 +29,7 @@ class Relay:
             pairs, self._pairs = self._pairs, []
         for pair in pairs:
             for end in pair:
-                _reset(end)
+                reset(end)
 
     def __enter__(self) -> Self:
         return self
@@ -51,7 +51,7 @@ class Relay:
             try:
                 server = socket.create_connection(("127.0.0.1", self._target), timeout=10)
             except OSError:
-                _reset(client)
+                reset(client)
                 continue
             server.settimeout(None)
             for end in (client, server):
@@ -69,11 +69,11 @@ class Relay:
                 sink.sendall(data)
             sink.shutdown(socket.SHUT_WR)
         except OSError:
-            _reset(sink)
-            _reset(source)
+            reset(sink)
+            reset(source)
 
 
-def _reset(end: socket.socket) -> None:
+def reset(end: socket.socket) -> None:
     """Closes with a reset: no orderly end, and nothing buffered is sent on. A thread blocked in recv() wakes."""
     try:
         end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
