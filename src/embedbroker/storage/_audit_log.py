@@ -109,15 +109,7 @@ class AuditLog:
 
     def sent(self, queue: Queue, message_id: int, durable: bool, transaction_id: int) -> None:
         """A message has its place in a queue, or will have it with the commit; ``durable``: a crash leaves it there."""
-        queue_id = queue.id
-        if queue_id not in self._queues:
-            self._name_queue(queue)
-        end = self._end
-        if end + _MESSAGE_BYTES > self._limit:
-            self._close_batch()
-            return self.sent(queue, message_id, durable, transaction_id)
-        _pack_message(self._buffer, end, _MESSAGE_BYTES, _SENT, durable, 0, message_id, queue_id, transaction_id)
-        self._end = end + _MESSAGE_BYTES
+        self._tell(_SENT, durable, queue, message_id, transaction_id)
         if durable and not transaction_id:
             self._unmarked = True
 
@@ -139,19 +131,15 @@ class AuditLog:
 
     def left(self, queue: Queue, message_id: int, leaving: int, transaction_id: int) -> None:
         """A queue is done with a message, or will be with the commit."""
-        queue_id = queue.id
-        if queue_id not in self._queues:
-            self._name_queue(queue)
-        end = self._end
-        if end + _MESSAGE_BYTES > self._limit:
-            self._close_batch()
-            return self.left(queue, message_id, leaving, transaction_id)
-        _pack_message(self._buffer, end, _MESSAGE_BYTES, _LEFT, leaving, 0, message_id, queue_id, transaction_id)
-        self._end = end + _MESSAGE_BYTES
+        self._tell(_LEFT, leaving, queue, message_id, transaction_id)
 
     def returned(self, queue: Queue, message_id: int, counted: bool) -> None:
         """A delivery is back in its queue; ``counted``: the next one is a redelivery."""
-        self._make_room(_RETURNED_BYTES)
+        if queue.id not in self._queues:
+            self._name_queue(queue)
+        if self._end + _RETURNED_BYTES > self._limit:
+            self._close_batch()
+            return self.returned(queue, message_id, counted)
         _pack_returned(self._buffer, self._end, _RETURNED_BYTES, _RETURNED, counted, 0, message_id, queue.id)
         self._end += _RETURNED_BYTES
 
@@ -226,6 +214,17 @@ class AuditLog:
         return work
 
     # -- gathering ---------------------------------------------------------------------------------------------------
+
+    def _tell(self, kind: int, flags: int, queue: Queue, message_id: int, transaction_id: int) -> None:
+        queue_id = queue.id
+        if queue_id not in self._queues:
+            self._name_queue(queue)
+        end = self._end
+        if end + _MESSAGE_BYTES > self._limit:
+            self._close_batch()  # which may be the last of its segment, and another one has no names
+            return self._tell(kind, flags, queue, message_id, transaction_id)
+        _pack_message(self._buffer, end, _MESSAGE_BYTES, kind, flags, 0, message_id, queue_id, transaction_id)
+        self._end = end + _MESSAGE_BYTES
 
     def _make_room(self, size: int) -> None:
         if self._end + size > self._limit:

@@ -111,6 +111,25 @@ def test_a_kill_loses_nothing_that_was_written_and_a_power_cut_what_was_not_sync
     assert contents(disk).keys() <= {"audit-0000000001.log", "audit-0000000002.log"}
 
 
+@pytest.mark.parametrize("fact", ["sent", "left", "returned"])
+def test_each_segment_names_the_queues_it_speaks_of(disk: SimulatedDisk, fact: str) -> None:
+    """Those before it may be gone by the time it is read."""
+    log, queue = a_log(disk), a_queue()
+    tell = {
+        "sent": lambda number: log.sent(queue, number, True, 0),
+        "left": lambda number: log.left(queue, number, 0, 0),
+        "returned": lambda number: log.returned(queue, number, True),
+    }
+    for number in range(2_000):
+        tell[fact](number)
+        write(disk, log.take_work(0, 0, number))
+    found = entries(disk)
+    segments = {entry.segment for entry in found}
+    assert len(segments) > 2
+    named = {entry.segment for entry in found if entry.name == "NAMED_QUEUE" and entry.facts["id"] == queue.id}
+    assert {entry.segment for entry in found if entry.name == fact.upper()} <= named
+
+
 def test_a_torn_end_is_cut_and_whole_batches_stay(disk: SimulatedDisk) -> None:
     log, queue = a_log(disk), a_queue()
     for number in range(3):
