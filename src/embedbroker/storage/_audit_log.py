@@ -258,7 +258,11 @@ class AuditLog:
             "key": consumer.key,
             "queue": consumer.queue.id,
         }
-        self._add(encode_facts(AuditRecordKind.NAMED_CONSUMER, facts))
+        record = encode_facts(AuditRecordKind.NAMED_CONSUMER, facts)
+        if self._end + len(record) > self._limit:
+            self._close_batch()  # another segment has no name of the queue
+            return self._name_consumer(consumer)
+        self._add(record)
         self._consumers.add(consumer.number)
         return consumer.number
 
