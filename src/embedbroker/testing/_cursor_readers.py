@@ -144,6 +144,7 @@ class CursorReader:
     def _read(self) -> Steps:
         scene, place = self.scene, self.place
         takes_over = scene.chance(0.2)
+        done = place.position  # while the answer is on its way, the other one may take over and go on
         status, body = yield from self._ask("cursor.open", lease_ms=self.lease_ms, take_over=takes_over)
         if status != "ok":
             raise _Lost(f"{status}: {body['text']}")
@@ -151,8 +152,8 @@ class CursorReader:
             place.is_removed = False  # what the other one has removed may have been made once more
             raise _Lost("the work is over")
         scene.hits[Moment.CURSOR_TAKEN_OVER] += takes_over
-        if body["end"] < place.position:
-            scene.fail(f"{self.name}: the pinned end is {body['end']}, the work is done up to {place.position}")
+        if body["end"] < done:
+            scene.fail(f"{self.name}: the pinned end is {body['end']}, the work is done up to {done}")
         while scene.phase in (Phase.WORK, Phase.DRAIN):
             yield from self._read_range()
             yield self._moment()
