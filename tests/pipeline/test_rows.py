@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from random import Random
 
 import pyarrow as pa
 import pytest
@@ -170,6 +171,63 @@ def test_half_a_surrogate_pair_is_shown_as_a_question_mark_and_kept_in_the_bytes
         {"body": None, "bodyText": None},
         {"body": b"", "bodyText": ""},
     ]
+
+
+def any_message(random: Random) -> CoreMessage:
+    """One of many, often made like others: of the same names, types and sizes."""
+    properties = Properties()
+    names = random.choice((("a", "b"), ("a",), ("a", "b", "_AMQ_GROUP_SEQUENCE", "JMSCorrelationID", "_AMQ_DUPL_ID")))
+    for name in names:
+        kind = random.choice(KINDS) if random.random() < 0.1 else KINDS[len(name) % len(KINDS)]
+        properties.set(name, random.choice(VALUES[kind]), kind)
+    if random.random() < 0.5:
+        properties.set("_AMQ_ROUTING_TYPE", random.choice((0, 1, 7)), PropertyType.BYTE)
+    bodies = (b"", b"12345678", encode_text("four"), encode_text("sür"), encode_text("\ud800"), encode_text(None))
+    type, body = random.choice(((MessageType.TEXT, encode_text("text")), (MessageType.BYTES, b"12345678")))
+    return CoreMessage.build(
+        type=type,
+        address=random.choice(("orders", "orders", "bestellungen")),
+        durable=random.random() < 0.5,
+        priority=random.randrange(10),
+        timestamp=random.choice((0, 1_700_000_000_123, (1 << 62))),
+        user_id=random.choice((None, random.randbytes(16))),
+        properties=properties if random.random() < 0.9 else None,
+        body=random.choice(bodies) if type == MessageType.TEXT and random.random() < 0.1 else body,
+    )
+
+
+KINDS = tuple(kind for kind in PropertyType if kind is not PropertyType.NULL)
+VALUES: dict[PropertyType, tuple[bool | int | float | str | bytes, ...]] = {
+    PropertyType.BOOLEAN: (True, False),
+    PropertyType.BYTE: (-128, 5),
+    PropertyType.BYTES: (b"\x00\xff", b"ab", b""),
+    PropertyType.SHORT: (-3, 300),
+    PropertyType.INT: (-70_000, 1),
+    PropertyType.LONG: (-(1 << 63), 1 << 40),
+    PropertyType.FLOAT: (0.1, 1e10, float("nan")),
+    PropertyType.DOUBLE: (0.1, 1e21, float("-inf")),
+    PropertyType.STRING: ("north", "south", "öst", "", "a\ud800"),
+    PropertyType.CHAR: ("a", "ä"),
+}
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_many_messages_have_the_rows_that_each_of_them_has_alone(seed: int) -> None:
+    """What is alike is read at once, and one message is alike nothing."""
+    random = Random(seed)
+    kinds = [any_message(random) for _ in range(random.choice((1, 3, 400)))]
+    messages = [CoreMessage.parse(bytearray(random.choice(kinds).raw)) for _ in range(400)]
+    # Of one type, most blocks are: those have ways of their own.
+    of_one = random.choice((None, MessageType.TEXT, MessageType.BYTES))
+    messages = [message for message in messages if of_one in (None, message.type)]
+    whole = block_of(*messages)
+    converter = RowConverter(schema(*COLUMNS), on_parse_error="null")
+    alone = [
+        row
+        for place, message in zip(whole.places(), messages, strict=True)
+        for row in rows_of(converter.convert(pack_block([(place.position, 1, message)]), "orders"))
+    ]
+    assert rows_of(converter.convert(whole, "orders")) == alone
 
 
 def test_a_block_without_messages_has_a_batch_without_rows() -> None:

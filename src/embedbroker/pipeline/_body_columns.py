@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import zlib
 from codecs import utf_16_le_decode
+from functools import cached_property
 from typing import Final
 
 import pyarrow as pa
@@ -16,7 +17,8 @@ from pyarrow import json as arrow_json
 
 from embedclient.wire.core import MessageType, property_key
 
-from ._frames import Block, Place
+from ._frames import Block, Places
+from ._vectors import ascii_texts, binaries, gather, pieces, strings
 
 __all__ = ["BODY_TYPES", "Bodies", "parse_json", "read_objects"]
 
@@ -31,6 +33,8 @@ BODY_TYPES: Final = {
 INFLATED_BYTES_MAX: Final = 100 * 1024 * 1024
 _COMPRESSED: Final = property_key("_AMQ_LARGE_COMPRESSED")
 _TEXT: Final = MessageType.TEXT
+# In front of a body: where it ends.
+_SIZE_BYTES: Final = 4
 # In front of the characters of a text: whether there is one, and its length.
 _TEXT_HEAD: Final = 5
 
@@ -38,56 +42,88 @@ _TEXT_HEAD: Final = 5
 class Bodies:
     """The bodies of one block, decoded when a column asks for them. Errors are by the number of the row."""
 
-    def __init__(self, block: Block, places: list[Place]) -> None:
-        data = block.data
+    def __init__(self, block: Block, places: Places) -> None:
+        self._block = block
+        self._places = places
         self.errors: dict[int, str] = {}
-        self._types = [place.type for place in places]
-        self._raw: list[bytes] = [data[place.start + 4 : place.body_end] for place in places]
-        if data.find(_COMPRESSED) >= 0:
-            self._inflate(data, places)
-        self._texts: list[str | None] | None = None
+        self._is_text = places.type == _TEXT
+        # What is read as it stands; a body that has to be inflated is not.
+        self._is_plain = block.data.find(_COMPRESSED) < 0
 
-    def _inflate(self, data: bytes, places: list[Place]) -> None:
-        for row, place in enumerate(places):
+    def column(self) -> pa.Array:
+        """As bytes: texts as UTF-8, a text that is null as null, and every other body as it is."""
+        if not self._is_text.any() and self._is_plain:
+            starts, ends = self._places.start + _SIZE_BYTES, self._places.body_end
+            return binaries(pieces(self._block.buffer, starts, ends), ends - starts, pa.binary())
+        ascii_only = self._ascii_only
+        return pa.array(self._bytes, type=pa.binary()) if ascii_only is None else ascii_only.cast(pa.binary())
+
+    def text_column(self, *, strict: bool) -> pa.Array:
+        """As texts, see `texts`."""
+        ascii_only = self._ascii_only
+        return strings(self.texts(strict=strict)) if ascii_only is None else ascii_only
+
+    def texts(self, *, strict: bool) -> list[str | None]:
+        """The texts of text messages. `strict`: bodies of bytes are UTF-8, and everything else is an error."""
+        return self._strict(self._texts) if strict else self._texts
+
+    @cached_property
+    def _ascii_only(self) -> pa.Array | None:
+        """The texts, if there are no other bodies and they are ASCII."""
+        starts, ends = self._places.start + _SIZE_BYTES, self._places.body_end
+        if not self._is_text.all() or not self._is_plain or not (ends - starts >= _TEXT_HEAD).all():
+            return None
+        buffer = self._block.buffer
+        if not gather(buffer, starts, 1).all():  # some are null
+            return None
+        starts = starts + _TEXT_HEAD
+        return ascii_texts(pieces(buffer, starts, ends), ends - starts)
+
+    @cached_property
+    def _raw(self) -> list[bytes]:
+        data, places = self._block.data, self._places
+        starts, ends = (places.start + _SIZE_BYTES).tolist(), places.body_end.tolist()
+        raw = [data[start:end] for start, end in zip(starts, ends, strict=True)]
+        if not self._is_plain:
+            self._inflate(raw)
+        return raw
+
+    def _inflate(self, raw: list[bytes]) -> None:
+        data = self._block.data
+        for row, place in enumerate(self._places):
             if data.find(_COMPRESSED, place.properties, place.end) >= 0:
                 inflater = zlib.decompressobj()
                 try:
-                    self._raw[row] = inflater.decompress(self._raw[row], INFLATED_BYTES_MAX)
+                    raw[row] = inflater.decompress(raw[row], INFLATED_BYTES_MAX)
                 except zlib.error as error:
                     self.errors[row] = f"the compressed body is malformed: {error}"
                 if inflater.unconsumed_tail:
                     self.errors[row] = f"the compressed body holds more than {INFLATED_BYTES_MAX} bytes"
 
     @property
-    def bytes(self) -> list[bytes | None]:
-        """Texts as UTF-8, a text that is null as None, and every other body as it is."""
-        if _TEXT not in self._types:
+    def _bytes(self) -> list[bytes | None]:
+        if not self._is_text.any():
             return list(self._raw)
-        texts = self._text_messages()
         return [
-            (None if text is None else text.encode("utf-8", "surrogatepass")) if kind == _TEXT else raw
-            for kind, raw, text in zip(self._types, self._raw, texts, strict=True)
+            (None if text is None else text.encode("utf-8", "surrogatepass")) if is_text else raw
+            for is_text, raw, text in zip(self._is_text.tolist(), self._raw, self._texts, strict=True)
         ]
 
-    def texts(self, *, strict: bool) -> list[str | None]:
-        """The texts of text messages. `strict`: bodies of bytes are UTF-8, and everything else is an error."""
-        texts = self._text_messages()
-        return self._strict(texts) if strict else texts
-
-    def _text_messages(self) -> list[str | None]:
-        if self._texts is None:
-            self._texts = [None] * len(self._raw)
-            for row, (kind, raw) in enumerate(zip(self._types, self._raw, strict=True)):
-                if kind == _TEXT and raw and raw[0]:
-                    try:
-                        self._texts[row] = utf_16_le_decode(raw[_TEXT_HEAD:], "surrogatepass", True)[0]
-                    except UnicodeDecodeError as error:
-                        self.errors[row] = f"the text is malformed: {error}"
-        return self._texts
+    @cached_property
+    def _texts(self) -> list[str | None]:
+        texts: list[str | None] = [None] * len(self._raw)
+        for row in self._is_text.nonzero()[0].tolist():
+            raw = self._raw[row]
+            if raw and raw[0]:
+                try:
+                    texts[row] = utf_16_le_decode(raw[_TEXT_HEAD:], "surrogatepass", True)[0]
+                except UnicodeDecodeError as error:
+                    self.errors[row] = f"the text is malformed: {error}"
+        return texts
 
     def _strict(self, texts: list[str | None]) -> list[str | None]:
         found = list(texts)
-        for row, kind in enumerate(self._types):
+        for row, kind in enumerate(self._places.type.tolist()):
             if kind == MessageType.BYTES:
                 try:
                     found[row] = self._raw[row].decode()

@@ -2,31 +2,47 @@
 
 Responsible for the layout of a block and for one walk over its messages. Refuses to decode what a part means.
 
-Hot: `Block.places` runs once per message, so it is one loop over plain numbers without an object per message.
+Hot: what is known of the messages of a block is a column of numbers each; there is no object per message.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import cached_property
 from struct import Struct
 from struct import error as StructError
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from embedclient.errors import RemoteProtocolError
 from embedclient.wire.core import CoreMessage
 
-__all__ = ["Block", "Place", "pack_block"]
+from ._vectors import Array, fields_at
+
+__all__ = ["Block", "Place", "Places", "pack_block"]
 
 # The number of rows, and the position up to which the block is complete.
 _BLOCK_HEAD: Final = Struct("<Iq")
 # Behind the size: position, message id, wall time of the broker, delivery count, encoding, and three bytes of zero.
 _ROW: Final = Struct("<IqqqIB3x")
-_SIZE_BYTES: Final = 4
-_BODY_END: Final = Struct(">i")
-# In front of the address: whether there is one, and its length.
-_ADDRESS: Final = Struct(">8xBi")
-# Type, durable, expiration, timestamp, priority.
-_FIXED: Final = Struct(">bBqqb")
+_SIZE: Final = Struct("<I")
+_SIZE_BYTES: Final = _SIZE.size
+# The same for numpy.
+_ROW_FIELDS: Final = np.dtype(
+    [("size", "<u4"), ("position", "<i8"), ("message_id", "<i8"), ("wall", "<i8"), ("deliveries", "<u4"),
+     ("encoding", "u1"), ("zero", "V3")]
+)  # fmt: skip
+_SIZE_FIELD: Final = np.dtype("<u4")
+_BODY_END: Final = np.dtype(">i4")
+# The message id of the sender's broker; whether there is an address, and its length.
+_ADDRESS: Final = np.dtype([("id", ">i8"), ("is_there", "u1"), ("length", ">i4")])
+_FIXED: Final = np.dtype(
+    [("type", "i1"), ("durable", "u1"), ("expiration", ">i8"), ("timestamp", ">i8"), ("priority", "i1")]
+)
+_FIXED_NAMES: Final = ("type", "durable", "expiration", "timestamp", "priority")
+_FLAG: Final = np.dtype("u1")
+_UUID_BYTES: Final = 16
 _CORE: Final = int(CoreMessage.encoding)
 
 
@@ -48,6 +64,35 @@ class Place(NamedTuple):
     end: int
 
 
+class Places:
+    """The places of all messages of a block: a column of numbers, of 64 bits, for each field of `Place`."""
+
+    def __init__(self, columns: dict[str, Array]) -> None:
+        """Columns by the names of `Place`, of one length."""
+        self.position = columns["position"]
+        self.message_id = columns["message_id"]
+        self.deliveries = columns["deliveries"]
+        self.start = columns["start"]
+        self.body_end = columns["body_end"]
+        self.address_end = columns["address_end"]
+        self.type = columns["type"]
+        self.durable = columns["durable"]
+        self.expiration = columns["expiration"]
+        self.timestamp = columns["timestamp"]
+        self.priority = columns["priority"]
+        self.properties = columns["properties"]
+        self.end = columns["end"]
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def __getitem__(self, row: int) -> Place:
+        return Place(*(int(getattr(self, name)[row]) for name in Place._fields))
+
+    def __iter__(self) -> Iterator[Place]:
+        return map(self.__getitem__, range(len(self)))
+
+
 class Block:
     """Rows as `cursor.read` answers them; `complete_until` is the position up to which nothing is missing."""
 
@@ -59,39 +104,61 @@ class Block:
             raise RemoteProtocolError(f"a block of {len(data)} bytes has no head") from error
         self.data = data
 
-    def places(self) -> list[Place]:
+    @cached_property
+    def buffer(self) -> Array:
+        """The same bytes for numpy."""
+        return np.frombuffer(self.data, dtype=np.uint8)
+
+    def places(self) -> Places:
         """Each message of the block. Raises RemoteProtocolError."""
-        data, at = self.data, _BLOCK_HEAD.size
-        found: list[Place] = []
-        row, body, address, fixed = _ROW.unpack_from, _BODY_END.unpack_from, _ADDRESS.unpack_from, _FIXED.unpack_from
         try:
-            for _ in range(self.count):
-                size, position, message_id, _wall, deliveries, encoding = row(data, at)
-                start = at + _ROW.size
-                at += size + _SIZE_BYTES
-                if encoding != _CORE:
-                    raise RemoteProtocolError(f"message {message_id} has encoding {encoding}, which nobody reads here")
-                body_end = start + body(data, start)[0] - 9
-                has_address, length = address(data, body_end)
-                address_end = body_end + 13 + length if has_address else body_end + 9
-                numbers = address_end + 17 if data[address_end] else address_end + 1
-                # Not Place(...): the class would cost as much again as the rest of the row.
-                found.append(
-                    tuple.__new__(
-                        Place,
-                        (
-                            *(position, message_id, deliveries, start, body_end, address_end),
-                            *fixed(data, numbers),
-                            numbers + _FIXED.size,
-                            at,
-                        ),
-                    )
-                )
+            rows = self._rows()
+            return self._places(rows)
         except (StructError, IndexError) as error:
             raise RemoteProtocolError(f"a malformed block: {error}") from error
+
+    def _rows(self) -> Array:
+        """Where each row begins. Most often all are equally long; otherwise each says where the next one is."""
+        data, buffer, head = self.data, self.buffer, _BLOCK_HEAD.size
+        if self.count > len(data):
+            raise RemoteProtocolError(f"a block of {len(data)} bytes says that it has {self.count} messages")
+        if self.count:
+            step, rest = divmod(len(data) - head, self.count)
+            rows = np.arange(self.count, dtype=np.int64) * step + head
+            if not rest and step > _SIZE_BYTES and (fields_at(buffer, rows, _SIZE_FIELD) == step - _SIZE_BYTES).all():
+                return rows
+        found, at, size = [], head, _SIZE.unpack_from
+        for _ in range(self.count):
+            found.append(at)
+            at += size(data, at)[0] + _SIZE_BYTES
         if at != len(data):
             raise RemoteProtocolError(f"a block of {len(data)} bytes says that it has {at}")
-        return found
+        return np.array(found, dtype=np.int64)
+
+    def _places(self, rows: Array) -> Places:
+        buffer = self.buffer
+        heads = fields_at(buffer, rows, _ROW_FIELDS)
+        encoding = heads["encoding"]
+        if (encoding != _CORE).any():
+            wrong = int((encoding != _CORE).argmax())
+            which = f"message {heads['message_id'][wrong]} has encoding {encoding[wrong]}"
+            raise RemoteProtocolError(f"{which}, which nobody reads here")
+        start, end = rows + _ROW.size, rows + heads["size"].astype(np.int64) + _SIZE_BYTES
+        body_end = start + fields_at(buffer, start, _BODY_END) - 9
+        address = fields_at(buffer, body_end, _ADDRESS)
+        address_end = body_end + np.where(address["is_there"] != 0, address["length"].astype(np.int64) + 13, 9)
+        has_id = fields_at(buffer, address_end, _FLAG) != 0
+        numbers = address_end + np.where(has_id, 1 + _UUID_BYTES, 1)
+        fixed = fields_at(buffer, numbers, _FIXED)
+        properties = numbers + _FIXED.itemsize
+        is_good = (start + 4 <= body_end) & (body_end + 9 <= address_end) & (properties < end)
+        if not is_good.all():
+            which = heads["message_id"][(~is_good).argmax()]
+            raise RemoteProtocolError(f"a malformed block: the parts of message {which} are not within it")
+        columns = {name: heads[name].astype(np.int64) for name in ("position", "message_id", "deliveries")}
+        columns |= {name: fixed[name].astype(np.int64) for name in _FIXED_NAMES}
+        columns |= {"start": start, "body_end": body_end, "address_end": address_end}
+        return Places({**columns, "properties": properties, "end": end})
 
     def message(self, place: Place) -> CoreMessage:
         """The message that stands there."""

@@ -3,8 +3,7 @@
 Responsible for which property has a column, and for the texts that maps show of values: a type's name beside a text
 gives the value back. Refuses to know Arrow.
 
-Hot: `PropertyDecoder.entries` runs once per message of a frame with such columns. Names repeat, so each is decoded
-once.
+Names repeat, so each is decoded once.
 """
 
 from __future__ import annotations
@@ -14,12 +13,22 @@ from codecs import utf_16_le_decode
 from collections.abc import Callable
 from struct import Struct
 from struct import error as StructError
-from typing import Final
+from typing import Final, NamedTuple
 
 from embedclient.errors import RemoteProtocolError
 from embedclient.model import number_text
 
-__all__ = ["HEADER_COLUMNS", "NOT_IN_MAPS", "Entry", "PropertyDecoder", "duplicate_id", "property_text"]
+__all__ = [
+    "DUPLICATE_ID",
+    "HEADER_COLUMNS",
+    "NOT_IN_MAPS",
+    "Entry",
+    "PropertyDecoder",
+    "Span",
+    "duplicate_id",
+    "property_text",
+    "read_value",
+]
 
 # A property as it was decoded: type name and value. Texts are str, bytes are bytes, other values what they are.
 Entry = tuple[str, object]
@@ -46,18 +55,42 @@ NOT_IN_MAPS: Final = {
 }
 
 _COUNT: Final = Struct(">i")
-_FIXED: Final[dict[int, tuple[str, Struct]]] = {
-    2: ("boolean", Struct(">?")),
-    3: ("byte", Struct(">b")),
-    5: ("short", Struct(">h")),
-    6: ("int", Struct(">i")),
-    7: ("long", Struct(">q")),
-    8: ("float", Struct(">f")),
-    9: ("double", Struct(">d")),
-    11: ("char", Struct(">H")),
+_FIXED: Final[dict[str, Struct]] = {
+    "boolean": Struct(">?"),
+    "byte": Struct(">b"),
+    "short": Struct(">h"),
+    "int": Struct(">i"),
+    "long": Struct(">q"),
+    "float": Struct(">f"),
+    "double": Struct(">d"),
+    "char": Struct(">H"),
 }
-_NULL, _BYTES, _STRING = 0, 4, 10
+_TAGS: Final = {0: "null", 2: "boolean", 3: "byte", 4: "bytes", 5: "short", 6: "int", 7: "long", 8: "float",
+                9: "double", 10: "string", 11: "char"}  # fmt: skip
+# Tag: the type, and the size of a value; -1 where the size stands in front of it.
+_TYPES: Final = {
+    tag: (name, _FIXED[name].size if name in _FIXED else 0 if name == "null" else -1) for tag, name in _TAGS.items()
+}
 NAMES_MAX: Final = 10_000
+
+
+class Span(NamedTuple):
+    """Where the value of a property stands. A text is UTF-16LE, a number big-endian."""
+
+    name: str
+    type: str
+    start: int
+    end: int
+
+
+def read_value(type_name: str, data: bytes) -> object:
+    """A value of its bytes. Raises UnicodeDecodeError."""
+    layout = _FIXED.get(type_name)
+    if layout is not None:
+        return layout.unpack(data)[0]
+    if type_name == "string":
+        return utf_16_le_decode(data, "surrogatepass")[0]
+    return data if type_name == "bytes" else None
 
 
 class PropertyDecoder:
@@ -69,10 +102,20 @@ class PropertyDecoder:
     def entries(self, data: bytes, at: int) -> dict[str, Entry]:
         """The properties that begin at `at`, by name. Raises RemoteProtocolError."""
         found: dict[str, Entry] = {}
-        if not data[at]:
-            return found
-        number, fixed, names = _COUNT.unpack_from, _FIXED, self._names
         try:
+            for span in self.spans(data, at):
+                found[span.name] = (span.type, read_value(span.type, data[span.start : span.end]))
+        except UnicodeDecodeError as error:
+            raise RemoteProtocolError(f"malformed properties: {error}") from error
+        return found
+
+    def spans(self, data: bytes, at: int) -> list[Span]:
+        """Where the values stand of the properties that begin at `at`. Raises RemoteProtocolError."""
+        found: list[Span] = []
+        number, names, last = _COUNT.unpack_from, self._names, len(data)
+        try:
+            if not data[at]:
+                return found
             count = number(data, at + 1)[0]
             at += 5
             for _ in range(count):
@@ -81,21 +124,15 @@ class PropertyDecoder:
                 name = names.get(encoded)
                 if name is None:
                     name = self._decoded(encoded)
-                tag = data[tag_at]
-                at = tag_at + 1
-                if tag in (_STRING, _BYTES):
-                    start = at + 4
-                    at = start + number(data, at)[0]
-                    value = data[start:at]
-                    found[name] = (
-                        ("string", utf_16_le_decode(value, "surrogatepass")[0]) if tag == _STRING else ("bytes", value)
-                    )
-                elif tag == _NULL:
-                    found[name] = ("null", None)
-                else:
-                    type_name, layout = fixed[tag]
-                    found[name] = (type_name, layout.unpack_from(data, at)[0])
-                    at += layout.size
+                type_name, size = _TYPES[data[tag_at]]
+                start = tag_at + 1
+                if size < 0:
+                    start += 4
+                    size = number(data, start - 4)[0]
+                at = start + size
+                if not start <= at <= last:
+                    raise RemoteProtocolError(f"malformed properties: {name!r} has {size} bytes")
+                found.append(tuple.__new__(Span, (name, type_name, start, at)))
         except (StructError, IndexError, KeyError, UnicodeDecodeError) as error:
             raise RemoteProtocolError(f"malformed properties: {error}") from error
         return found

@@ -9,27 +9,26 @@ Hot: everything here runs per message of a batch; a column that is not asked for
 from __future__ import annotations
 
 from codecs import utf_16_le_decode
-from collections.abc import Callable, Iterable, Sequence
-from operator import itemgetter
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from attrs import frozen
 
 from ._body_columns import BODY_TYPES, Bodies, parse_json
-from ._frames import Block, Place
-from ._property_columns import HEADER_COLUMNS, NOT_IN_MAPS, Entry, PropertyDecoder, duplicate_id, property_text
-from ._schema import PROPERTY_COLUMNS, VALUE_COLUMN
+from ._frames import Block, Place, Places
+from ._property_arrays import PropertyArrays
+from ._schema import VALUE_COLUMN
+from ._vectors import Array, fields_at, gather, is_same, named, strings, uuid_texts
 
 __all__ = ["ParseError", "Poison", "RowConverter", "Rows"]
 
 # Beyond it a time in milliseconds is none in microseconds, as Arrow and Spark have them: 292,000 years.
 _MILLISECONDS_MAX: Final = (1 << 63) // 1000 - 1
-_ROUTING_TYPES: Final[dict[object, str]] = {0: "MULTICAST", 1: "ANYCAST"}
-_NEEDS_PROPERTIES: Final = {*HEADER_COLUMNS, "duplicateId", *PROPERTY_COLUMNS}
 _BODY_COLUMNS: Final = ("body", "bodyText", VALUE_COLUMN)
-_UUID_BYTES: Final = 16
+_FLAG: Final = np.dtype("u1")
+# In front of the characters of an address: the id of the sender's broker, whether there is an address, its length.
+_ADDRESS_HEAD: Final = 13
 
 
 class ParseError(ValueError):
@@ -60,8 +59,7 @@ class RowConverter:
         self._columns = set(schema.names)
         self._is_strict = form in ("text", "json")
         self._on_parse_error = on_parse_error
-        self._decoder = PropertyDecoder()
-        self._addresses: dict[bytes, str] = {}
+        self._properties = PropertyArrays(schema)
 
     def convert(self, block: Block, queue: str) -> Rows:
         """The rows of a block of messages of one queue.
@@ -71,21 +69,18 @@ class RowConverter:
             RemoteProtocolError: the block is malformed.
         """
         places = block.places()
-        arrays: dict[str, pa.Array] = {}
+        arrays = self._properties.arrays(block, places)
         has_bodies = self._is_strict or not self._columns.isdisjoint(_BODY_COLUMNS)
         bodies = Bodies(block, places) if has_bodies else None
         if bodies is not None:
             self._add_bodies(bodies, arrays)
-        if self._columns & _NEEDS_PROPERTIES:
-            self._add_properties(block, places, arrays)
-        numbers: list[tuple[int, ...]] = list(zip(*places, strict=True)) or [()] * len(Place._fields)
         for name in self._columns - set(arrays):
-            arrays[name] = self._plain(name, block, places, numbers, queue)
+            arrays[name] = _plain(name, block, places, queue)
         batch = pa.RecordBatch.from_arrays([arrays[name] for name in self._schema.names], schema=self._schema)
         errors = {} if bodies is None else bodies.errors
         return self._without_poison(batch, places, errors, queue) if errors else Rows(batch, [])
 
-    def _without_poison(self, batch: pa.RecordBatch, places: list[Place], errors: dict[int, str], queue: str) -> Rows:
+    def _without_poison(self, batch: pa.RecordBatch, places: Places, errors: dict[int, str], queue: str) -> Rows:
         if self._on_parse_error == "fail":
             row, reason = min(errors.items())
             place = places[row]
@@ -101,132 +96,66 @@ class RowConverter:
 
     def _add_bodies(self, bodies: Bodies, arrays: dict[str, pa.Array]) -> None:
         if "body" in self._columns:
-            arrays["body"] = pa.array(bodies.bytes, type=pa.binary())
+            arrays["body"] = bodies.column()
+        if VALUE_COLUMN in self._columns:
+            kind = self._schema.field(VALUE_COLUMN).type
+            arrays[VALUE_COLUMN] = parse_json(bodies.texts(strict=True), kind, bodies.errors)
+        # Also where nobody wants the texts: those that are none are errors.
         if "bodyText" in self._columns or self._is_strict:
-            texts = bodies.texts(strict=self._is_strict)
+            texts = bodies.text_column(strict=self._is_strict)
             if "bodyText" in self._columns:
-                arrays["bodyText"] = _strings(texts)
-            if VALUE_COLUMN in self._columns:
-                kind = self._schema.field(VALUE_COLUMN).type
-                arrays[VALUE_COLUMN] = parse_json(texts, kind, bodies.errors)
-
-    def _add_properties(self, block: Block, places: list[Place], arrays: dict[str, pa.Array]) -> None:
-        decode, data = self._decoder.entries, block.data
-        rows = [decode(data, place.properties) for place in places]
-        for column, (name, type_name) in HEADER_COLUMNS.items():
-            if column in self._columns:
-                arrays[column] = _header_column(column, [row.get(name) for row in rows], type_name)
-        if "duplicateId" in self._columns:
-            arrays["duplicateId"] = pa.array([duplicate_id(row.get("_AMQ_DUPL_ID")) for row in rows], type=pa.binary())
-        if not self._columns.isdisjoint(PROPERTY_COLUMNS):
-            self._add_maps(rows, arrays)
-
-    def _add_maps(self, rows: list[dict[str, Entry]], arrays: dict[str, pa.Array]) -> None:
-        left_out = NOT_IN_MAPS
-        ends: list[int] = [0]
-        names: list[str] = []
-        entries: list[Entry] = []
-        for row in rows:
-            for name, entry in row.items():
-                if entry[0] not in left_out.get(name, ()):
-                    names.append(name)
-                    entries.append(entry)
-            ends.append(len(names))
-        offsets, keys = pa.array(ends, type=pa.int32()), _strings(names)
-        for column in PROPERTY_COLUMNS:
-            if column in self._columns:
-                shown = (
-                    [entry[0] for entry in entries] if column == "propertyTypes" else list(map(property_text, entries))
-                )
-                kind = self._schema.field(column).type
-                arrays[column] = pa.MapArray.from_arrays(offsets, keys, _strings(shown)).cast(kind)
-
-    def _plain(
-        self, name: str, block: Block, places: list[Place], numbers: list[tuple[int, ...]], queue: str
-    ) -> pa.Array:
-        match name:
-            case "messageId":
-                return pa.array(_message_ids(block.data, places), type=pa.string())
-            case "address":
-                return self._address_column(block.data, places)
-            case "queue":
-                return pa.repeat(pa.scalar(queue, type=pa.string()), len(places))
-            case "bodyType":
-                return pa.array([BODY_TYPES.get(kind, str(kind)) for kind in numbers[_TYPE]], type=pa.string())
-            case _:
-                return _number_column(name, numbers)
-
-    def _address_column(self, data: bytes, places: list[Place]) -> pa.Array:
-        known = self._addresses
-        found: list[str] = []
-        for place in places:
-            encoded = data[place.body_end + 13 : place.address_end]
-            address = known.get(encoded)
-            if address is None:
-                address = known[encoded] = utf_16_le_decode(encoded, "surrogatepass")[0]
-            found.append(address)
-        return _strings(found)
+                arrays["bodyText"] = texts
 
 
-_TYPE: Final = Place._fields.index("type")
-
-
-def _number_column(name: str, numbers: list[tuple[int, ...]]) -> pa.Array:
-    def column(field: str) -> tuple[int, ...]:
-        return numbers[Place._fields.index(field)]
-
+def _plain(name: str, block: Block, places: Places, queue: str) -> pa.Array:
+    """A column that needs neither body nor properties."""
     match name:
+        case "messageId":
+            present = fields_at(block.buffer, places.address_end, _FLAG) != 0
+            return uuid_texts(block.buffer, places.address_end + 1, present)
+        case "address":
+            return _addresses(block, places)
+        case "queue":
+            return pa.repeat(pa.scalar(queue, type=pa.string()), len(places))
+        case "bodyType":
+            return named(places.type, lambda kind: BODY_TYPES.get(kind, str(kind)))
         case "sequenceId":
-            return pa.array(column("message_id"), type=pa.int64())
+            return pa.array(places.message_id)
         case "position":
-            positions = pa.array(column("position"), type=pa.int64())
-            return pc.if_else(pc.equal(positions, 0), None, positions)
+            return pa.array(places.position, mask=places.position == 0)
         case "durable":
-            return pc.not_equal(pa.array(column("durable"), type=pa.int8()), 0)
+            return pa.array(places.durable != 0)
         case "priority":
-            return pa.array(column("priority"), type=pa.int32())
+            return pa.array(places.priority).cast(pa.int32())
         case "deliveryCount":
-            return pa.array(column("deliveries"), type=pa.int32())
+            return pa.array(places.deliveries).cast(pa.int32())
         case "redelivered":
-            return pc.greater(pa.array(column("deliveries"), type=pa.int32()), 1)
+            return pa.array(places.deliveries > 1)
+        case "timestamp":
+            return _times(places.timestamp)
         case _:
-            return _times(column(name))
+            return _times(places.expiration)
 
 
-def _times(milliseconds: Iterable[int]) -> pa.Array:
-    values = pa.array(milliseconds, type=pa.int64())
-    is_one = pc.and_(pc.not_equal(values, 0), pc.less_equal(pc.abs(values), _MILLISECONDS_MAX))
-    kept = pc.if_else(is_one, values, None)
-    return pc.multiply(kept, 1000).cast(pa.timestamp("us", tz="UTC"))
+def _addresses(block: Block, places: Places) -> pa.Array:
+    starts, ends = places.body_end + _ADDRESS_HEAD, places.address_end
+    sizes = np.maximum(ends - starts, 0)
+    data = block.data
+    if is_same(sizes) and is_same(gather(block.buffer, starts, int(sizes[0]))):
+        encoded = data[int(starts[0]) : int(starts[0] + sizes[0])]
+        return pa.repeat(strings([utf_16_le_decode(encoded, "surrogatepass")[0]])[0], len(places))
+    known: dict[bytes, str] = {}
+    found: list[str] = []
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        encoded = data[start:end]
+        address = known.get(encoded)
+        if address is None:
+            address = known[encoded] = utf_16_le_decode(encoded, "surrogatepass")[0]
+        found.append(address)
+    return strings(found)
 
 
-def _message_ids(data: bytes, places: list[Place]) -> list[str | None]:
-    found: list[str | None] = []
-    for address_end in map(_ADDRESS_END, places):
-        if data[address_end]:
-            digits = data[address_end + 1 : address_end + 1 + _UUID_BYTES].hex()
-            found.append(f"ID:{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}")
-        else:
-            found.append(None)
-    return found
-
-
-_ADDRESS_END: Final[Callable[[Place], int]] = itemgetter(Place._fields.index("address_end"))
-
-
-def _header_column(column: str, entries: list[Entry | None], type_name: str) -> pa.Array:
-    values = [entry[1] if entry is not None and entry[0] == type_name else None for entry in entries]
-    if column == "groupSequence":
-        return pa.array(values, type=pa.int32())
-    if column == "routingType":
-        values = [None if value is None else _ROUTING_TYPES.get(value, str(value)) for value in values]
-    return _strings(values)
-
-
-def _strings(values: Sequence[object]) -> pa.Array:
-    """Texts; half of a surrogate pair, which UTF-8 does not have, is shown as a question mark."""
-    try:
-        return pa.array(values, type=pa.string())
-    except UnicodeEncodeError:
-        shown = [None if text is None else str(text).encode("utf-8", "replace").decode() for text in values]
-        return pa.array(shown, type=pa.string())
+def _times(milliseconds: Array) -> pa.Array:
+    is_none = (milliseconds == 0) | (milliseconds > _MILLISECONDS_MAX) | (milliseconds < -_MILLISECONDS_MAX)
+    microseconds = pa.array(np.where(is_none, 0, milliseconds) * 1000, mask=is_none)
+    return microseconds.cast(pa.timestamp("us", tz="UTC"))
