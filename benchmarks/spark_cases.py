@@ -121,10 +121,12 @@ def fill(url: str, queue: str, count: int) -> None:
             assert refused == [], refused[0]
 
 
-def read_stream(spark: SparkSession, url: str, queue: str, columns: str, folder: Path, count: int) -> float:
+def read_stream(
+    spark: SparkSession, url: str, queue: str, columns: str, folder: Path, count: int, batch_rows: int = BATCH_ROWS
+) -> float:
     """Rows per second of the batches, without the start of the query."""
     reader = spark.readStream.format("embedbroker").options(url=url, queue=queue)
-    reader = reader.options(maxRowsPerTrigger=str(BATCH_ROWS), minPartitions="2")
+    reader = reader.options(maxRowsPerTrigger=str(batch_rows), minPartitions="2")
     if columns != "all":
         reader = reader.option("columns", columns)
     stream = reader.load().writeStream.format("noop").option("checkpointLocation", str(folder))
