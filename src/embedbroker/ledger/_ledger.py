@@ -42,7 +42,8 @@ class Ledger:
     Times are seconds on any one clock. ``examples_max`` limits the keys kept per kind of finding,
     ``expiry_tolerance_s`` is how long after its expiration a delivery still passes. ``expiries_are_found`` says that
     somebody reads the expiry addresses and calls `expired`, so that a message with an expiration can be missed.
-    ``counts_survive`` says that what was delivered is known after a crash, too: flags are promised across restarts.
+    ``counts_survive`` says that deliveries of durable messages are known after a crash, too:
+    flags are promised across restarts.
     """
 
     examples_max: int = 100
@@ -409,7 +410,9 @@ class Ledger:
     def _judge_again(self, account: SubscriptionAccount, slot: int, marks: int, redelivered: bool) -> Finding:
         if redelivered:
             return Finding.DUPLICATED_FLAGGED if marks & _ACKNOWLEDGING else Finding.REDELIVERED
-        if account.lives[slot] != len(self._kills) and not self.counts_survive:
+        # With a message that was not durable its count went, and so did its duplicate id, if that was not on disk.
+        counts_survived = self.counts_survive and not account.destination.volatile(slot)
+        if account.lives[slot] != len(self._kills) and not counts_survived:
             return Finding.AFTER_RESTART
         return Finding.RETURNED if marks & _RETURNED else Finding.DUPLICATED_UNFLAGGED
 

@@ -185,6 +185,20 @@ def test_expired_messages_are_not_lost_and_must_not_be_delivered() -> None:
     assert verdict.expired == 1
 
 
+@pytest.mark.parametrize(
+    ("durable", "expected"), [(True, Finding.DUPLICATED_UNFLAGGED), (False, Finding.AFTER_RESTART)]
+)
+def test_counts_survive_a_kill_with_their_messages(durable: bool, expected: Finding) -> None:
+    """A message that was not durable, and was sent again with its id, has a count of its own."""
+    ledger = Ledger(counts_survive=True)
+    ledger.subscribe("q", "q")
+    ledger.sent("m", "q", 0.0, durable=durable)
+    assert ledger.delivered("q", "m", 1.0) == Finding.NONE
+    ledger.killed(2.0)
+    ledger.resent("m", 3.0, once=True)
+    assert ledger.delivered("q", "m", 4.0) == expected
+
+
 def test_non_durable_messages_may_be_lost_by_a_kill_but_not_without_one() -> None:
     ledger = Ledger()
     ledger.subscribe("q", "q")
