@@ -19,6 +19,7 @@ from benchmarks import (
     own_cases,
     replicated_cases,
     spark_cases,
+    spark_scale_cases,
 )
 from benchmarks.broker_cases import FULL, QUICK, Effort
 from benchmarks.report import Row, environment, save, table
@@ -43,6 +44,7 @@ CASES: dict[str, Case] = {
     "spark-source": spark_cases.spark_source,
     "spark-sink": spark_cases.spark_sink,
     "spark-jms": jms_cases.spark_jms,
+    "spark-scale": spark_scale_cases.spark_scale,
     "spark-audit": audit_cases.spark_audit,
 }
 
