@@ -1,7 +1,10 @@
 """What a row costs as backlogs and partitions grow, and what memory a stream takes: nothing here looks at the clock.
 
-Processor time is that of all processes: the JVM, Spark's Python, and the broker. A micro-batch costs something whatever
-is in it; that is measured with batches of one row each, and taken off. So is a query, by one of a single row.
+Processor time is that of all processes: the JVM, Spark's Python, and the broker. A query, a micro-batch and a job cost
+something whatever rows there are, and a few rows cost less than a JVM's moods. So each backlog is read by two queries,
+once and many times: a micro-batch is given to several jobs, and each of them reads it anew. The second query's further
+jobs, less what a job costs with a row for each partition, are what reading costs; pinning and acknowledging, which
+happen once, are no part of it.
 """
 
 from __future__ import annotations
@@ -12,7 +15,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
@@ -24,16 +26,16 @@ from benchmarks.spark_cases import BODY_BYTES, fill, running_broker, spark_sessi
 from tests.interop.brokers import EmbeddedBrokerProcess
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 MIB = 2**20
 PARTITIONS = (1, 2, 4)
 #: Rows of a micro-batch, whatever the backlog is.
-BATCH_ROWS = 10_000
-#: Backlog: how many queries read one, of which the median counts. A few rows cost less than a JVM's moods.
-BACKLOGS = {10_000: 3, 100_000: 1, 1_000_000: 1}
-QUICK_BACKLOGS = {10_000: 2, 30_000: 1}
-ONE_BY_ONE = 21
+BATCH_ROWS = 100_000
+#: Backlog: how often the second query reads it.
+BACKLOGS = {10_000: 101, 100_000: 11, 1_000_000: 2}
+QUICK_BACKLOGS = {10_000: 4, 30_000: 2}
+JOBS = 101
 FLAT, AIM = 1.2, 1.1
 
 
@@ -44,27 +46,23 @@ def spark_scale(effort: Effort) -> list[Row]:
     peaks: dict[int, Memory] = {}
     with running_broker() as broker, spark_session() as spark, tempfile.TemporaryDirectory() as name:
         run = _Run(spark, broker, Path(name))
-        run.read(run.filled(max(backlogs) // 10), 2)  # the warm-up
+        run.read(run.filled(max(backlogs)), 2, times=2)  # the warm-up
         for parts in PARTITIONS:
-            of_query, of_batch = run.constants(parts)
-            print(f"  {parts} partitions: {of_query:.2f} s a query, {of_batch * 1e3:.0f} ms a batch", flush=True)
+            of_job = run.further_jobs(parts, parts, JOBS)[0] / (JOBS - 1)
+            print(f"  {parts} partitions: {of_job * 1e3:.0f} ms a job", flush=True)
             for backlog, times in backlogs.items():
-                found = []
-                for _ in range(times):
-                    queue = run.filled(backlog)
-                    with Memory.watched(broker.pid) as memory:
-                        used = run.read(queue, parts)
-                    found.append((used - of_query - of_batch * (-(-backlog // BATCH_ROWS) - 1)) / backlog * 1e6)
-                    if parts == 2:
-                        peaks[backlog] = memory
-                costs[parts, backlog] = median(found)
+                further, memory = run.further_jobs(backlog, parts, times)
+                jobs = -(-backlog // BATCH_ROWS) * (times - 1)
+                costs[parts, backlog] = (further - of_job * jobs) / (backlog * (times - 1)) * 1e6
+                if parts == 2:
+                    peaks[backlog] = memory
                 print(f"  {parts} partitions, {backlog:,} rows: {costs[parts, backlog]:.1f} us a row", flush=True)
     return [*_cost_rows(costs), *_memory_rows(peaks)]
 
 
 def _cost_rows(costs: dict[tuple[int, int], float]) -> list[Row]:
     least, most = min(backlog for _, backlog in costs), max(backlog for _, backlog in costs)
-    title = f"CPU per row of {BODY_BYTES} bytes, all columns"
+    title = f"CPU per row of {BODY_BYTES} bytes, all columns, read once more"
     rows = [
         Row("spark-scale", f"{title}, {parts} partitions: {most:,} messages beside {least:,}", "us",
             costs[parts, most], costs[parts, least], "lower", FLAT, AIM,
@@ -102,20 +100,26 @@ class _Run:
         fill(self.broker.url, queue, backlog)
         return queue
 
-    def read(self, queue: str, parts: int, batch_rows: int = BATCH_ROWS) -> float:
-        """Read all of it with a query of its own; the CPU seconds of all processes."""
+    def read(self, queue: str, parts: int, *, times: int = 1) -> float:
+        """Read all of it with a query of its own, each batch so many times; the CPU seconds of all processes."""
+
+        def write(batch: DataFrame, _: int) -> None:
+            for _ in range(times):
+                batch.write.format("noop").mode("overwrite").save()
+
         before = self._cpu()
         reader = self.spark.readStream.format("embedbroker").options(url=self.broker.url, queue=queue)
-        reader = reader.options(maxRowsPerTrigger=str(batch_rows), minPartitions=str(parts))
-        stream = reader.load().writeStream.format("noop").option("checkpointLocation", str(self.folder / queue))
+        reader = reader.options(maxRowsPerTrigger=str(BATCH_ROWS), minPartitions=str(parts))
+        stream = reader.load().writeStream.foreachBatch(write).option("checkpointLocation", str(self.folder / queue))
         stream.trigger(availableNow=True).start().awaitTermination()
         return self._cpu() - before
 
-    def constants(self, parts: int) -> tuple[float, float]:
-        """CPU seconds of a query of one micro-batch, and of each further one: with a row for each partition."""
-        one = median(self.read(self.filled(parts), parts, parts) for _ in range(3))
-        many = self.read(self.filled(ONE_BY_ONE * parts), parts, parts)
-        return one, (many - one) / (ONE_BY_ONE - 1)
+    def further_jobs(self, backlog: int, parts: int, times: int) -> tuple[float, Memory]:
+        """CPU seconds of reading a backlog so many times instead of once, and the memory that the second took."""
+        once = self.read(self.filled(backlog), parts)
+        queue = self.filled(backlog)
+        with Memory.watched(self.broker.pid) as memory:
+            return self.read(queue, parts, times=times) - once, memory
 
     def _cpu(self) -> float:
         # The broker is a child of this process, as Spark's processes are.
