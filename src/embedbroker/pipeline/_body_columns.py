@@ -65,7 +65,7 @@ class Bodies:
 
     def texts(self, *, strict: bool) -> list[str | None]:
         """The texts of text messages. `strict`: bodies of bytes are UTF-8, and everything else is an error."""
-        return self._strict(self._texts) if strict else self._texts
+        return self._strict_texts if strict else self._texts
 
     @cached_property
     def _ascii_only(self) -> pa.Array | None:
@@ -121,8 +121,9 @@ class Bodies:
                     self.errors[row] = f"the text is malformed: {error}"
         return texts
 
-    def _strict(self, texts: list[str | None]) -> list[str | None]:
-        found = list(texts)
+    @cached_property
+    def _strict_texts(self) -> list[str | None]:
+        found = list(self._texts)
         for row, kind in enumerate(self._places.type.tolist()):
             if kind == MessageType.BYTES:
                 try:

@@ -97,14 +97,13 @@ class RowConverter:
     def _add_bodies(self, bodies: Bodies, arrays: dict[str, pa.Array]) -> None:
         if "body" in self._columns:
             arrays["body"] = bodies.column()
+        if "bodyText" in self._columns:
+            arrays["bodyText"] = bodies.text_column(strict=self._is_strict)
         if VALUE_COLUMN in self._columns:
             kind = self._schema.field(VALUE_COLUMN).type
             arrays[VALUE_COLUMN] = parse_json(bodies.texts(strict=True), kind, bodies.errors)
-        # Also where nobody wants the texts: those that are none are errors.
-        if "bodyText" in self._columns or self._is_strict:
-            texts = bodies.text_column(strict=self._is_strict)
-            if "bodyText" in self._columns:
-                arrays["bodyText"] = texts
+        elif self._is_strict:
+            bodies.texts(strict=True)  # nobody wants them, and those that are none are errors
 
 
 def _plain(name: str, block: Block, places: Places, queue: str) -> pa.Array:
