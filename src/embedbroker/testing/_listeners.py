@@ -108,6 +108,7 @@ class TopicListener:
     shared: SharedSubscription | None = None
     _lives: int = field(default=0, init=False)
     _subscription: str | None = field(default=None, init=False)
+    _shown: list[str] = field(factory=list, init=False)
 
     def steps(self) -> Steps:
         """The script of this listener."""
@@ -119,6 +120,7 @@ class TopicListener:
                 yield from self._listen(session)
             except JMSException as error:
                 self.scene.world.note(self.name, "loses its session", f"{error.error_code} {error}")
+                self._on_close_in_doubt()  # it is closed below, perhaps at a broker that waits for its reattachment
             self.give_up()
             if session is not None:
                 yield session.close()
@@ -154,9 +156,8 @@ class TopicListener:
         consumer: Consumer = yield session.open_topic_consumer(
             self.topic.address, queue=name, durable=False, shared=self.shared is not None, filter=filter_text
         )
-        shown: list[str] = []
-        # The client may have to end its session in order: what it has shown comes again to others, not flagged.
-        session.on_close_in_doubt = lambda: scene.ledger.interrupted(name, shown)
+        self._shown.clear()
+        session.on_close_in_doubt = self._on_close_in_doubt
         scene.operate(self.name, "subscribes as", name)
         self._subscribe(name)
         while not session.closed and not consumer.closed:
@@ -179,7 +180,7 @@ class TopicListener:
                 stale=stale,
             )
             scene.judge(finding, self.name, key)
-            shown.append(key)
+            self._shown.append(key)
             if not stale:
                 scene.ledger.acknowledging(name, key)
             yield session.consumed(delivery)
@@ -187,6 +188,11 @@ class TopicListener:
                 break
             if self.think_s:
                 yield scene.world.random.random() * 2 * self.think_s
+
+    def _on_close_in_doubt(self) -> None:
+        """The client ends its session in order: what it has shown comes again to others, not flagged."""
+        if self._subscription is not None:
+            self.scene.ledger.interrupted(self._subscription, self._shown)
 
     def _on_notification(self, notification: Notification) -> None:
         if self._subscription is None or not isinstance(notification, FailoverCompleted) or notification.reattached:
