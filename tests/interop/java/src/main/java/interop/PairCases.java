@@ -40,8 +40,7 @@ import org.apache.activemq.artemis.jms.client.ActiveMQConnectionFactory;
  */
 final class PairCases {
    // Below the 30 s that a client waits for an answer: one that is let in and not answered has not followed.
-   // A call that this client makes while it fails over may wait for its whole call time-out of 30 s before it follows.
-   private static final long MOVED = 35_000;
+   private static final long MOVED = 20_000;
    private static final List<String> MOVES = List.of("fail", "back");
    // What was acknowledged must not come again, so the program waits until it is.
    private static final String[] FOLLOWING =
