@@ -22,7 +22,6 @@ from embedclient.agent import (
     Consumer,
     Delivery,
     FailoverCompleted,
-    FailoverFailed,
     FailureDetected,
     Notification,
     Producer,
@@ -100,7 +99,6 @@ class SimulatedConsumer:
     #: leaves in order. Copies of a message that was sent twice share a key, not an id.
     _seen: dict[int, str] = field(factory=dict, init=False)
     _seen_before_failure: list[int] = field(factory=list, init=False)
-    _is_failing_over: bool = field(default=False, init=False)
     _rebuilds_before_failure: int = field(default=0, init=False)
     #: What the present session has shown, settled or not.
     _shown: list[str] = field(factory=list, init=False)
@@ -323,7 +321,6 @@ class SimulatedConsumer:
         """One acknowledgement at once. It is confirmed only where the settings make it wait for an answer."""
         ledger = self.scene.ledger
         ledger.acknowledging(self.subscription, key)
-        came_meanwhile = self._is_failing_over
         call = session.consumed(delivery)
         if call.done and call.error is None:
             return
@@ -334,8 +331,7 @@ class SimulatedConsumer:
         except JMSException as error:
             self.scene.world.note(self.name, "acknowledgement fails", f"{key} {error.error_code}")
             ledger.acknowledgement_in_doubt(self.subscription, key)
-            # What came over a session that was reattached goes back in order, if the client has to make it anew.
-            ledger.interrupted(self.subscription, [key] if came_meanwhile else ())
+            ledger.interrupted(self.subscription)
             # One that never left keeps the message with this consumer for as long as its session lives.
             self._seen[delivery.message.message_id] = key
         else:
@@ -458,10 +454,7 @@ class SimulatedConsumer:
         return 0 if self.session is None else self.session.rebuilds
 
     def _on_notification(self, notification: Notification) -> None:
-        if isinstance(notification, FailoverCompleted | FailoverFailed):
-            self._is_failing_over = False
         if isinstance(notification, FailureDetected):
-            self._is_failing_over = True
             if self._committing:
                 # The client may roll back in order, and others get what that returns, before its user hears of it.
                 self._foretold = [*self._seen.values(), *self._asked]
