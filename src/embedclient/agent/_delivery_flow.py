@@ -31,7 +31,7 @@ class DeliveryFlow:
         self.started = False
         # Between the stop and the start of a rollback.
         self._suspended = False
-        # Made again, in a reconnect that is not complete.
+        # Made again, or about to be, in a reconnect that is not complete.
         self._rebuilding = False
 
     def _open_consumers(self) -> list[Consumer]:
@@ -75,6 +75,12 @@ class DeliveryFlow:
         self._suspended = False
         if self.started:
             self._run()
+
+    def hold(self) -> None:
+        """In a session that is going to be made again: what consumers hold is given to nobody."""
+        self._rebuilding = True
+        for consumer in self._open_consumers():
+            consumer.stop()
 
     def rebuild(self) -> None:
         """In a session that is made again: deliveries begin, unless a rollback is under way."""

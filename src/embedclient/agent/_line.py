@@ -70,8 +70,9 @@ class SessionLine:
         self._backlog: deque[Request | Send] = deque()
         self._pumping = False
         self._in_flight: Request | None = None
-        # The broker has the request in flight, has had time for it twice, and says nothing.
-        self._stuck = False
+        # The session has to be made again: its count is in doubt, or the broker has the request in flight, has had time
+        # for it twice, and says nothing.
+        self._given_up = False
         self.async_sends = AsyncSends(self._peer_count)
         self._next_blocking_id = _FIRST_BLOCKING_ID
 
@@ -127,10 +128,11 @@ class SessionLine:
 
         False when the peer's count leaves open which packets those are (see PeerCount); nothing is sent then and the
         session has to be rebuilt, because a second cumulative acknowledgement or a left out send would lose messages.
-        False, too, when the peer does not answer a request: what waits behind that would wait for ever.
+        False, too, when the peer does not answer a request: what waits behind that would wait for ever. Once False it
+        stays so until `restart`, for the session may have been closed since.
         """
         assert self.connection is not None
-        if self._stuck:
+        if self._given_up:
             return False
         channel = self._channel
         unanswered = channel.next_command_id
@@ -142,6 +144,7 @@ class SessionLine:
                 unanswered = min(unanswered, oldest)
         low, high = self._peer_count.certain_range(channel.unwrapped(command_id), unanswered)
         if low != high:
+            self._given_up = True
             return False
         for frame in channel.replay_after(low):
             self.connection.write(frame)
@@ -156,7 +159,7 @@ class SessionLine:
     def restart(self, cause: JMSException) -> None:
         """The peer has forgotten the session: numbers start again, and calls in flight are released with UNBLOCKED."""
         request, self._in_flight = self._in_flight, None
-        self._stuck = False
+        self._given_up = False
         sends = self.async_sends.forget()
         if request is not None:
             self._deadlines.stop(request)
@@ -409,7 +412,7 @@ class SessionLine:
 
     def _on_silence(self, request: Request) -> None:
         """The reply did not come after a reattachment either: only a session made again helps those behind it."""
-        self._stuck = True
+        self._given_up = True
         if self.connection is not None:
             self.connection.fail(self._no_reply(request))
 

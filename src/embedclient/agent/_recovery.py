@@ -74,8 +74,7 @@ def _close_doubtful(connection: Connection, session: Session, due: DueCallbacks)
     5. It ends in order, which is the only end that a client can ask for: the broker takes them for not delivered, and
        what comes again carries no redelivered flag.
     """
-    for consumer in session.open_consumers():
-        consumer.stop()  # what it still holds goes back, and who saw it could not acknowledge it any more
+    session.flow.hold()  # what consumers hold goes back, and who saw it could not acknowledge it any more
     if session.on_close_in_doubt is not None:
         session.on_close_in_doubt()
     closed: Call[None] = Call(due)

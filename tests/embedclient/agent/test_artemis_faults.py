@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -132,6 +133,51 @@ def test_doubtful_count_ends_the_session(counts_exceptions: bool, lost: int) -> 
         pair.settle()
     # Nothing that was not handed out is lost; what was acknowledged in vain comes again.
     assert received == [str(number) for number in range(3 - lost, 6)]
+    assert not broker.queues["q"]
+
+
+@pytest.mark.parametrize("lost", [lose_everything, lose_server])
+def test_a_session_in_doubt_gives_nothing_out_until_it_is_made_again(lost: Callable[[str, bytes], bytes]) -> None:
+    """1. Its count is in doubt. 2. The close or its answer is lost. 3. The program stops and starts it. 4. A cut."""
+    pair, broker = make_pair()
+    session = pair.finish(pair.agent.create_session_for(SessionMode.AUTO))
+    producer = session.create_producer("q")
+    consumer = pair.finish(session.create_consumer("q"))
+    session.start()
+    for number in range(4):
+        pair.finish(producer.send(text_message(str(number), "q")))
+    assert pair.error_code(session.create_consumer("q", filter="n = = 1")) == ErrorCode.INVALID_FILTER_EXPRESSION
+    for filter in (everything, lose_everything):
+        delivery = consumer.next(pair.now)
+        assert delivery is not None
+        pair.filter = filter
+        session.consumed(delivery)
+        pair.settle()
+
+    def lose_close() -> None:
+        pair.filter = lost
+
+    session.on_close_in_doubt = lose_close
+    pair.filter = everything
+    pair.cut()
+    pair.advance(1)
+    assert pair.filter is lost
+    session.stop()
+    session.start()
+    pair.settle()
+    assert consumer.buffered == 2
+    assert consumer.next(pair.now) is None
+    pair.filter = everything
+    session.on_close_in_doubt = None
+    pair.cut()
+    pair.advance(1)
+    assert session.rebuilds == 1
+    received: list[str | None] = []
+    while (delivery := consumer.next(pair.now)) is not None:
+        received.append(text_of(delivery))
+        session.consumed(delivery)
+        pair.settle()
+    assert received == ["1", "2", "3"]
     assert not broker.queues["q"]
 
 
