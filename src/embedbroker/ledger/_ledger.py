@@ -310,9 +310,18 @@ class Ledger:
                 subscription.marks[slot] &= ~_ACKNOWLEDGING & 0xFF
             subscription.unordered_below = len(subscription.destination.keys)
 
-    def transaction_in_doubt(self, transaction: str) -> None:
-        """The commit was asked for and never answered: all of it happened, or nothing."""
+    def transaction_in_doubt(self, transaction: str, *, shown_in_vain: bool = False) -> None:
+        """The commit was asked for and never answered: all of it happened, or nothing.
+
+        ``shown_in_vain``: the broker may have shown again what was acknowledged, because somebody else undid the
+        transaction, and then died, and that with it. What it showed in that life says nothing of the outcome.
+        """
         account = self._transactions.pop(transaction, None) or TransactionAccount(transaction)
+        if shown_in_vain:
+            for index, (subscription, slot, _) in enumerate(account.acknowledgements):
+                if subscription.lives[slot] != len(self._kills):
+                    subscription.marks[slot] |= _ACKNOWLEDGING
+                    account.acknowledgements[index] = subscription, slot, subscription.deliveries[slot]
         for destination, slot in account.sends:
             self._settle_send(destination, slot, SendState.IN_DOUBT)
         for subscription, slot, deliveries in account.acknowledgements:

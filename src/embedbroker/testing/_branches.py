@@ -220,7 +220,7 @@ class TransactionManager:
                 self.scene.fail(f"{self.name}: the prepared branch {transaction} is not known any more")
             if ruling is not None and not ruling.commit:
                 # A life that did not survive may have given back what was taken.
-                self.scene.ledger.transaction_in_doubt(transaction)
+                self.scene.ledger.transaction_in_doubt(transaction, shown_in_vain=True)
             else:
                 self._conclude(transaction, commit=True)
 

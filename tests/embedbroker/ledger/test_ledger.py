@@ -257,6 +257,22 @@ def test_a_commit_in_doubt_happens_whole_or_not_at_all(send_seen: bool, again: b
     assert not verdict.lost
 
 
+@pytest.mark.parametrize(("killed", "missing"), [(True, ["a"]), (False, ["m0", "a"])])
+def test_what_a_life_showed_that_was_undone_with_it_says_nothing_of_a_commit(killed: bool, missing: list[str]) -> None:
+    """1. An operator rolls back. 2. The message is shown again. 3. Only a kill undoes that; then a commit may hold."""
+    ledger = queue_ledger(1)
+    ledger.delivered("q", "m0", 1.0)
+    ledger.acknowledging("q", "m0", transaction="t")
+    ledger.sent("a", "q", 1.0, transaction="t")
+    ledger.delivered("q", "m0", 2.0, redelivered=True)
+    if killed:
+        ledger.killed(3.0)
+    ledger.transaction_in_doubt("t", shown_in_vain=True)
+    assert ledger.delivered("q", "a", 4.0) == Finding.NONE
+    assert ledger.missing("q") == missing
+    assert bool(ledger.verdict(drained=True).torn_transactions) is not killed
+
+
 def test_a_batch_ends_as_a_transaction_does_and_is_none() -> None:
     ledger = queue_ledger(2)
     for key in ("m0", "m1"):
