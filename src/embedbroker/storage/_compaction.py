@@ -220,8 +220,11 @@ class Compaction:
             return False
         self.seen[message_id] = True
         self.copied += 1
+        counts = self.liveness.counts
         if len(placement.queues) < count:
             self.complete = False
+        elif counts and any((message_id, queue_id) in counts for queue_id in placement.queues):
+            self.complete = False  # its delivery count stands in here or in a later segment
         if transaction_id:
             self.transactions.add(transaction_id)
         return True

@@ -67,6 +67,15 @@ class Traffic:
         self.recorded.settle(self.random)
         return stayed
 
+    def fill(self) -> list[int]:
+        """Messages that stay, until the current segment is full."""
+        current, stayed = self.journal._segments[-1], [self.add(2)]
+        while self.journal._segments[-1] is current:
+            stayed.append(self.add(2))
+        self.recorded.call("acknowledge", stayed.pop(), 2, 0)  # it is in the next segment
+        self.recorded.settle()
+        return stayed
+
     def size_bytes(self) -> int:
         (names,) = self.recorded.disk.run((ListFiles(),))
         assert isinstance(names, tuple)
@@ -153,6 +162,26 @@ def test_messages_given_back_forever_do_not_fill_the_disk() -> None:
     assert journal.recovered is not None
     found = {message.message_id: message.references[0][2] for message in journal.recovered.take_messages(9)}
     assert found == {given[0]: 1, given[1]: 0, given[2]: 0}
+
+
+def test_a_delivery_count_that_stands_behind_its_message_survives_the_compaction_of_that() -> None:
+    """1. A count stands in a later segment, behind one that is full. 2. The message's segment is compacted, and what
+    else is in the later one goes. 3. That stays as long as the message."""
+    traffic = Traffic()
+    stay = traffic.fill()  # the definitions are not compacted together with what follows
+    gone = traffic.fill() + traffic.fill() + traffic.fill()
+    counted = gone.pop(0)
+    stay += traffic.fill()
+    traffic.recorded.call("update_delivery_count", counted, 2, 1)
+    gone += traffic.fill()
+    for message_id in reversed(gone):
+        traffic.recorded.call("acknowledge", message_id, 2, 0)
+    traffic.flow(200)
+    assert compacted(traffic.journal)
+    journal = recover(traffic.recorded.disk)
+    assert journal.recovered is not None
+    found = {message.message_id: message.references[0][2] for message in journal.recovered.take_messages(200)}
+    assert found == {counted: 1, **dict.fromkeys(stay, 0)}
 
 
 def test_transactions_rolled_back_forever_do_not_fill_the_disk() -> None:
