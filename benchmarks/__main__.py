@@ -18,6 +18,7 @@ from benchmarks import (
     jms_cases,
     own_cases,
     replicated_cases,
+    source_scale_cases,
     spark_cases,
     spark_scale_cases,
 )
@@ -45,6 +46,7 @@ CASES: dict[str, Case] = {
     "spark-sink": spark_cases.spark_sink,
     "spark-jms": jms_cases.spark_jms,
     "spark-scale": spark_scale_cases.spark_scale,
+    "source-scale": source_scale_cases.source_scale,
     "spark-audit": audit_cases.spark_audit,
 }
 
