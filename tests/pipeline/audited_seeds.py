@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from embedbroker.pipeline._audit_blocks import COLUMNS, SUMMARY_TYPES, IdSet, joined, summary
-from embedbroker.pipeline._audit_log_files import log_sources, segment_rows_of
+from embedbroker.pipeline._audit_log_files import LogFolder, log_sources, segment_rows_of
 from embedbroker.pipeline._audit_log_records import LOG_TYPES, LogKind, unpacked_numbers
 from embedbroker.pipeline._audit_log_verdict import LogEvidence, judge_log
 from embedbroker.pipeline._journal_files import journal_sources
@@ -74,10 +74,10 @@ def _journal_rows(places: list[Path]) -> list[Row]:
 
 def _log_rows(places: list[Path]) -> list[Row]:
     rows: list[Row] = []
-    for source in log_sources(places):
+    for source in log_sources([LogFolder(str(place)) for place in places]):
         assert not source.gaps()
         for number, _ in source.segments:
-            rows += segment_rows_of(source.number, source.directory, number, newest=False)
+            rows += segment_rows_of(source.number, source.folder, number, newest=False)
     rows = [{**dict.fromkeys(LOG_TYPES), **row} for row in rows]
     assert [row for row in rows if row["kind"] == LogKind.DAMAGED] == []
     return rows

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from embedbroker import BrokerConfig, EmbeddedBroker
 from embedbroker.pipeline import audit, write_audit
+from embedbroker.pipeline._audit_log_files import log_places, log_sources
 from embedclient.blocking import ConnectionFactory
 from tests.pipeline.journals import send, take, transaction
 
@@ -64,4 +67,49 @@ def test_a_log_that_stopped_is_a_gap(spark: SparkSession, tmp_path: Path) -> Non
     (row,) = result.log.queues.collect()
     assert [row[name] for name in COUNTS] == [10, 10, 0, 0, 6, 0, 0, 0, 14]
     assert any("14 in the journal, NOT IN THE LOG" in line for line in result.lines())
+    result.close()
+
+
+@pytest.fixture
+def archives(tmp_path: Path) -> list[Path]:
+    """Of a broker that took 10 messages and gave 4 out: its journal with its log, and the log alone."""
+    config = BrokerConfig(data_directory=str(tmp_path / "journal"), audit_directory=str(tmp_path / "audit"))
+    with (
+        EmbeddedBroker.in_thread(config) as broker,
+        ConnectionFactory(f"{broker.url}?blockOnAcknowledge=true").connect() as connection,
+    ):
+        send(connection, "orders", 10)
+        take(connection, "orders", 4)
+    both, alone = tmp_path / "both.tar.gz", tmp_path / "alone.zip"
+    with tarfile.open(both, "w:gz") as tar:
+        tar.add(tmp_path / "journal", "./day1/journal")
+        tar.add(tmp_path / "audit", "./day1/logs")
+    with zipfile.ZipFile(alone, "w") as zipped:
+        for path in (tmp_path / "audit").iterdir():
+            zipped.write(path, path.name)
+    return [both, alone]
+
+
+def test_logs_are_found_in_archives(archives: list[Path], tmp_path: Path) -> None:
+    both, alone = archives
+    folders, without_journal = log_places([both, alone])
+    assert [folder.name for folder in folders] == [f"{both}:./day1/logs", f"{alone}:."]
+    assert without_journal == [alone]
+    plain = log_sources(log_places([tmp_path / "audit"])[0])[0]
+    for source in log_sources(folders):
+        assert source.segments == plain.segments
+        for number, _ in source.segments:
+            assert source.folder.read(number) == plain.folder.read(number)
+    (tmp_path / "text").write_text("no archive")
+    with pytest.raises(ValueError, match="neither a directory nor an archive"):
+        log_places([tmp_path / "text"])
+
+
+def test_an_archive_with_journal_and_log_is_audited_as_directories_are(
+    spark: SparkSession, archives: list[Path]
+) -> None:
+    result = audit(spark, archives[:1])
+    assert result.log is not None and result.sound and result.log.gaps == []
+    (row,) = result.log.queues.collect()
+    assert [row[name] for name in COUNTS] == [10, 10, 10, 4, 6, 0, 0, 0, 0]
     result.close()

@@ -21,7 +21,7 @@ from embedbroker.storage import RecordKind
 
 from ._audit_blocks import AGAIN, TRAFFIC
 from ._audit_log import LogAudit, log_audit
-from ._audit_log_files import confirmed_now, log_places, log_sources
+from ._audit_log_files import LogFolder, confirmed_now, log_places, log_sources
 from ._audit_problems import messages_behind
 from ._audit_verdict import PROBLEMS, VERDICT_TYPES, JournalEvidence, judge
 from ._journal_files import JournalSource, journal_sources
@@ -135,10 +135,10 @@ class Audit:
 def audit(spark: SparkSession, places: Sequence[str | PathLike[str]]) -> Audit:
     """Read journals in directories and archives, in parallel by segment, and judge what they say of each message.
 
-    Places with an audit log are those of logs; a log that stands in ``audit`` in or beside a journal's directory is
-    found without being named. A directory may be that of a running broker: nothing is locked or written. Several copies
-    of one journal (a primary and its backup, archives of earlier days) are taken together: the one that goes furthest
-    says what is present.
+    Places with an audit log are those of logs, archives too; a log that stands in ``audit`` in or beside a journal's
+    directory is found without being named. A directory may be that of a running broker: nothing is locked or written.
+    Several copies of one journal (a primary and its backup, archives of earlier days) are taken together: the one that
+    goes furthest says what is present.
 
     Raises:
         FileNotFoundError: there is no such place, or no journal in it.
@@ -166,7 +166,7 @@ def _audit(
     sources: list[JournalSource],
     rows: DataFrame,
     notes: list[Row],
-    logs: list[Path],
+    logs: list[LogFolder],
     confirmed: Mapping[str, int],
 ) -> Audit:
     findings = _findings(sources, notes) + _missing(sources, rows)

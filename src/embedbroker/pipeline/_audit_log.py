@@ -150,14 +150,14 @@ def log_audit(
 
 def _rows(spark: SparkSession, sources: Sequence[LogSource]) -> DataFrame:
     tasks = [
-        (source.number, source.directory, number, number == source.segments[-1][0])
+        (source.number, source.folder, number, number == source.segments[-1][0])
         for source in sources
         for number, _ in source.segments
     ]
 
     def summarised(index: int) -> Iterator[pa.RecordBatch]:
-        source, directory, number, newest = tasks[index]
-        found = list(segment_rows_of(source, directory, number, newest=newest))
+        source, folder, number, newest = tasks[index]
+        found = list(segment_rows_of(source, folder, number, newest=newest))
         arrays = [pa.array([row.get(name) for row in found], kind) for name, kind in LOG_TYPES.items()]
         yield pa.RecordBatch.from_arrays(arrays, names=list(LOG_TYPES))
 
@@ -181,7 +181,7 @@ def _evidence(
     for source in sources:
         key = (source.number, newest.get(source.number, 0))
         if key in confirmed:
-            confirmed[key] = min(confirmed[key], confirmed_before.get(source.directory, 0))
+            confirmed[key] = min(confirmed[key], confirmed_before.get(source.name, 0))
     firsts = rows.where(F.col("kind") == LogKind.SENT).groupBy("journal").agg(F.min("number").alias("first"))
     first = {row["journal"]: row["first"] for row in firsts.collect()}
     gone: dict[int, set[int]] = {}
@@ -259,7 +259,7 @@ def _problems(verdicts: DataFrame, named: DataFrame) -> DataFrame:
 
 def _lives(spark: SparkSession, sources: Sequence[LogSource], facts: Sequence[Row]) -> DataFrame:
     """Each life of a broker that a log knows, and whether it ended in order as far as the log goes."""
-    names = {source.number: source.directory for source in sources}
+    names = {source.number: source.name for source in sources}
     begun = {(fact["source"], fact["life"]): fact for fact in facts if fact["kind"] == LogKind.BEGUN}
     ended = {(fact["source"], fact["life"]) for fact in facts if fact["kind"] == LogKind.ENDED}
     values = [
@@ -270,7 +270,7 @@ def _lives(spark: SparkSession, sources: Sequence[LogSource], facts: Sequence[Ro
 
 
 def _gaps(sources: Sequence[LogSource], facts: Sequence[Row]) -> list[str]:
-    names = {source.number: source.directory for source in sources}
+    names = {source.number: source.name for source in sources}
     found = [gap for source in sources for gap in source.gaps()]
     for fact in facts:
         if fact["kind"] == LogKind.DAMAGED and not fact["flags"]:

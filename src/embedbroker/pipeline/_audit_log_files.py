@@ -19,11 +19,13 @@ from embedbroker.storage import (
     audit_number,
     read_header,
     read_records,
+    segment_range,
 )
 
+from ._archives import member_bytes, members
 from ._audit_log_records import LogKind, LogSummary, Row, log_summary
 
-__all__ = ["LogSource", "confirmed_now", "log_places", "log_sources", "segment_rows_of"]
+__all__ = ["LogFolder", "LogSource", "confirmed_now", "log_places", "log_sources", "segment_rows_of"]
 
 _HEADER_BYTES = 4096
 # Where a log is looked for that nobody named, beside a journal and in its directory.
@@ -31,51 +33,111 @@ _USUAL = ("audit", "../audit")
 
 
 @frozen
+class LogFolder:
+    """A directory with an audit log, or a folder with one in an archive: then ``folder`` is its name there, and
+    ``archived`` the (number, journal identity) of its segments."""
+
+    path: str
+    folder: str | None = None
+    archived: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return self.path if self.folder is None else f"{self.path}:{self.folder or '.'}"
+
+    def segments(self) -> tuple[tuple[int, int], ...]:
+        """What is there at this moment, oldest first. A file whose header cannot be read has the identity 0."""
+        if self.folder is not None:
+            return self.archived
+        numbers = sorted(number for name in os.listdir(self.path) if (number := audit_number(name)) is not None)
+        found = [(number, _identity(Path(self.path), number)) for number in numbers]
+        return tuple([(number, identity) for number, identity in found if identity is not None])
+
+    def read(self, number: int) -> bytes:
+        """A whole segment.
+
+        Raises:
+            FileNotFoundError: retention took it.
+        """
+        name = file_name(number)
+        if self.folder is not None:
+            return member_bytes(self.path, f"{self.folder}/{name}" if self.folder else name)
+        return (Path(self.path) / name).read_bytes()
+
+
+@frozen
 class LogSource:
-    """The log of one broker: a directory and the (number, journal identity) of its segments, oldest first."""
+    """The log of one broker: where it is, and the (number, journal identity) of its segments, oldest first."""
 
     number: int
-    directory: str
+    folder: LogFolder
     segments: tuple[tuple[int, int], ...]
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return self.folder.name
 
     def gaps(self) -> list[str]:
         """Segments that are missing in the middle: retention takes the oldest."""
         return [
-            f"{self.directory}: segments {before + 1} to {after - 1} are missing"
+            f"{self.name}: segments {before + 1} to {after - 1} are missing"
             for (before, _), (after, _) in pairwise(self.segments)
             if after > before + 1
         ]
 
 
-def log_places(places: Sequence[str | os.PathLike[str]]) -> tuple[list[Path], list[Path]]:
-    """Which of these places hold an audit log, or have one where it usually stands; and which are none but that."""
-    found: dict[Path, None] = {}
+def log_places(places: Sequence[str | os.PathLike[str]]) -> tuple[list[LogFolder], list[Path]]:
+    """Which of these places hold audit logs, or have one where it usually stands; and which are none but that.
+
+    Raises:
+        ValueError: an archive of a kind that is not known.
+    """
+    found: dict[LogFolder, None] = {}
     alone: list[Path] = []
     for place in places:
         path = Path(place).resolve()
-        if not path.is_dir():
-            continue
-        names = os.listdir(path)
-        if any(audit_number(name) is not None for name in names):
-            found[path] = None
-            if not any(name.startswith("segment-") for name in names):
+        if path.is_file():
+            folders, has_journal = _in_archive(path)
+            found.update(dict.fromkeys(folders))
+            if folders and not has_journal:
                 alone.append(path)
-            continue
-        for usual in _USUAL:
-            beside = (path / usual).resolve()
-            if beside.is_dir() and any(audit_number(name) is not None for name in os.listdir(beside)):
-                found[beside] = None
+        elif path.is_dir() and _has_log(path):
+            found[LogFolder(str(path))] = None
+            if not any(name.startswith("segment-") for name in os.listdir(path)):
+                alone.append(path)
+        elif path.is_dir():
+            beside = [(path / usual).resolve() for usual in _USUAL]
+            found.update({LogFolder(str(each)): None for each in beside if each.is_dir() and _has_log(each)})
     return list(found), alone
 
 
-def log_sources(places: Sequence[Path]) -> list[LogSource]:
-    """What is there at this moment. A file whose header cannot be read has the identity 0."""
-    sources = []
-    for number, path in enumerate(places):
-        numbers = sorted(found for name in os.listdir(path) if (found := audit_number(name)) is not None)
-        segments = [(each, _identity(path, each)) for each in numbers]
-        sources.append(LogSource(number, str(path), tuple([each for each in segments if each[1] is not None])))  # type: ignore[misc]  # none is None
-    return sources
+def _has_log(path: Path) -> bool:
+    return any(audit_number(name) is not None for name in os.listdir(path))
+
+
+def _in_archive(path: Path) -> tuple[list[LogFolder], bool]:
+    """The logs in an archive, and whether there is a journal, too."""
+    segments: dict[str, list[tuple[int, int]]] = {}
+    has_journal = False
+    for member, data in members(path, _is_of_a_broker, _HEADER_BYTES):
+        folder, _, name = member.rpartition("/")
+        number = audit_number(name)
+        if number is None:
+            has_journal = True
+        else:
+            segments.setdefault(folder, []).append((number, _identity_in(data)))
+    return [LogFolder(str(path), folder, tuple(sorted(segments[folder]))) for folder in sorted(segments)], has_journal
+
+
+def _is_of_a_broker(name: str) -> bool:
+    return audit_number(name) is not None or segment_range(name) is not None
+
+
+def log_sources(folders: Sequence[LogFolder]) -> list[LogSource]:
+    """What is there at this moment."""
+    return [LogSource(number, folder, folder.segments()) for number, folder in enumerate(folders)]
 
 
 def file_name(number: int) -> str:
@@ -87,18 +149,21 @@ def _identity(path: Path, number: int) -> int | None:
     """None when the file went: it was the oldest."""
     try:
         with (path / file_name(number)).open("rb") as file:
-            header = read_header(file.read(_HEADER_BYTES))
+            return _identity_in(file.read(_HEADER_BYTES))
     except FileNotFoundError:
         return None
+
+
+def _identity_in(data: bytes) -> int:
+    header = read_header(data)
     return header.identity if isinstance(header, SegmentHeader) else 0
 
 
-def _read(directory: str, number: int) -> tuple[LogSummary, SegmentReading]:
+def _read(folder: LogFolder, number: int) -> tuple[LogSummary, SegmentReading]:
     """Raises FileNotFoundError."""
-    path = Path(directory) / file_name(number)
-    data = path.read_bytes()
+    data = folder.read(number)
     stretches, reading = [], None
-    for part in read_records(path.name, len(data), lambda offset, count: data[offset : offset + count]):
+    for part in read_records(file_name(number), len(data), lambda offset, count: data[offset : offset + count]):
         if isinstance(part, SegmentReading):
             reading = part
         else:
@@ -108,28 +173,28 @@ def _read(directory: str, number: int) -> tuple[LogSummary, SegmentReading]:
 
 
 def confirmed_now(sources: Sequence[LogSource]) -> dict[str, int]:
-    """By directory, up to where its newest life has confirmed by now: the newest segment that says so says it."""
+    """By name of a log, up to where its newest life has confirmed by now: the newest segment that says so says it."""
     found = {}
     for source in sources:
         confirmed = 0
         for number, _ in reversed(source.segments):
             try:
-                confirmed = _read(source.directory, number)[0].confirmed
+                confirmed = _read(source.folder, number)[0].confirmed
             except FileNotFoundError:
                 continue
             if confirmed:
                 break
-        found[source.directory] = confirmed
+        found[source.name] = confirmed
     return found
 
 
-def segment_rows_of(source: int, directory: str, number: int, *, newest: bool) -> Iterator[Row]:
+def segment_rows_of(source: int, folder: LogFolder, number: int, *, newest: bool) -> Iterator[Row]:
     """The rows of one segment; none of one that retention has removed."""
     try:
-        summary, reading = _read(directory, number)
+        summary, reading = _read(folder, number)
     except FileNotFoundError:
         return
-    name = f"{directory}/{file_name(number)}"
+    name = f"{folder.name}/{file_name(number)}"
     header = reading.header
     lives = [facts["life"] for _, facts in summary.facts if "life" in facts]
     common = {

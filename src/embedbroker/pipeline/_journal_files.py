@@ -7,8 +7,6 @@ takes no lock and writes nothing, so a broker may work in a directory meanwhile.
 from __future__ import annotations
 
 import os
-import tarfile
-import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -16,6 +14,8 @@ from pathlib import Path, PurePosixPath
 from attrs import Factory, define, frozen
 
 from embedbroker.storage import SegmentHeader, read_header, segment_range
+
+from ._archives import member_bytes, members
 
 __all__ = ["JournalSource", "SegmentFile", "journal_sources", "opened_segment"]
 
@@ -87,7 +87,7 @@ def _sources_in(path: Path, first: int) -> Iterator[JournalSource]:
         groups: dict[str, list[tuple[str | None, str, bytes]]] = {str(path): list(_in_directory(path))}
     else:
         groups = {}
-        for member, header in _members(path):
+        for member, header in members(path, _is_segment, _HEADER_BYTES):
             folder = str(PurePosixPath(member).parent)
             name = PurePosixPath(member).name
             groups.setdefault(f"{path}:{folder}", []).append((member, name, header))
@@ -129,6 +129,10 @@ def _covers(cover: SegmentHeader, header: SegmentHeader) -> bool:
     return cover is not header and cover.compacted and cover.first <= header.first and header.last <= cover.last
 
 
+def _is_segment(name: str) -> bool:
+    return segment_range(name) is not None
+
+
 def _in_directory(path: Path) -> Iterator[tuple[str | None, str, bytes]]:
     for name in _stable_listing(path):
         try:
@@ -142,28 +146,10 @@ def _stable_listing(path: Path) -> list[str]:
     """The segments at one moment: a listing made while files are renamed may show neither the old nor the new name."""
     before: list[str] = []
     while True:
-        names = sorted(name for name in os.listdir(path) if segment_range(name) is not None)
+        names = sorted(filter(_is_segment, os.listdir(path)))
         if names == before:
             return names
         before = names
-
-
-def _members(path: Path) -> Iterator[tuple[str, bytes]]:
-    if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            for member in archive.namelist():
-                if segment_range(PurePosixPath(member).name) is not None:
-                    with archive.open(member) as file:
-                        yield member, file.read(_HEADER_BYTES)
-        return
-    try:
-        with tarfile.open(path) as archive:
-            for entry in archive:
-                file_or_none = archive.extractfile(entry) if entry.isfile() else None
-                if file_or_none is not None and segment_range(PurePosixPath(entry.name).name) is not None:
-                    yield entry.name, file_or_none.read(_HEADER_BYTES)
-    except tarfile.TarError:
-        raise ValueError(f"{path} is neither a directory nor an archive (tar, compressed or not, or zip)") from None
 
 
 @contextmanager
@@ -178,15 +164,5 @@ def opened_segment(path: str, member: str | None, name: str) -> Iterator[tuple[i
             descriptor = file.fileno()
             yield os.fstat(descriptor).st_size, lambda offset, count: os.pread(descriptor, count, offset)
         return
-    data = _member_bytes(path, member)
+    data = member_bytes(path, member)
     yield len(data), lambda offset, count: data[offset : offset + count]
-
-
-def _member_bytes(path: str, member: str) -> bytes:
-    if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as zipped:
-            return zipped.read(member)
-    with tarfile.open(path) as archive:
-        file = archive.extractfile(member)
-        assert file is not None, "it was a file when the archive was listed"
-        return file.read()
