@@ -70,8 +70,8 @@ class SessionLine:
         self._backlog: deque[Request | Send] = deque()
         self._pumping = False
         self._in_flight: Request | None = None
-        # The session has to be made again: its count is in doubt, or the broker has the request in flight, has had time
-        # for it twice, and says nothing.
+        # The session has to be made again: its count is in doubt, what it holds here is not what the broker knows, or
+        # the broker has the request in flight, has had time for it twice, and says nothing.
         self._given_up = False
         self.async_sends = AsyncSends(self._peer_count)
         self._next_blocking_id = _FIRST_BLOCKING_ID
@@ -155,6 +155,12 @@ class SessionLine:
             # Its caller has gone; those behind it still wait for the reply.
             self._deadlines.start(request, lambda: self._on_silence(request))
         return True
+
+    def give_up(self, cause: JMSException) -> None:
+        """Have the session made again, in a reconnect that begins now if none is under way."""
+        self._given_up = True
+        if self.connection is not None:
+            self.connection.fail(cause)
 
     def restart(self, cause: JMSException) -> None:
         """The peer has forgotten the session: numbers start again, and calls in flight are released with UNBLOCKED."""
@@ -412,9 +418,7 @@ class SessionLine:
 
     def _on_silence(self, request: Request) -> None:
         """The reply did not come after a reattachment either: only a session made again helps those behind it."""
-        self._given_up = True
-        if self.connection is not None:
-            self.connection.fail(self._no_reply(request))
+        self.give_up(self._no_reply(request))
 
     def _no_reply(self, request: Request) -> JMSException:
         name = "a send" if request.packet is None else type(request.packet).__name__

@@ -427,6 +427,11 @@ class Session:
         self.flow.rebuild()
         line.speak()
 
+    def give_up(self, cause: JMSException) -> None:
+        """What the broker has delivered is forgotten here: the session has to be made again for it to come again."""
+        self.flow.hold()
+        self.line.give_up(cause)
+
     def resume(self) -> None:
         """The reconnect is complete: what waits may leave again."""
         rebuilt, self.rebuilt = self.rebuilt, False

@@ -185,6 +185,12 @@ def rollback_steps(session: "Session", last_message_as_delivered: bool, asked: i
     1. SESS_STOP times out behind a delivery; the rollback waits, and the session is reattached.
     2. The broker repeats the delivery and the reply, then rolls back; the delivery has gone back with all others.
     3. Nothing new has come since, because the session does not deliver before the SESS_START that follows here.
+
+    And of a rollback that never left, after which the session is made again and not reattached:
+
+    1. The connection is lost; the buffer is emptied, and SESS_ROLLBACK waits for a new one longer than it may.
+    2. The session is reattached. For the broker its consumers hold what they have forgotten here.
+    3. Nobody rolls that back before the next ending, and who waits for a message has nothing to end.
     """
     transaction = session.transaction
     transaction.doom(asked)
@@ -196,13 +202,17 @@ def rollback_steps(session: "Session", last_message_as_delivered: bool, asked: i
     for consumer in consumers:
         consumer.roll_back()
     up_to = transaction.work
-    error = _undone_by_close(session)
+    error, never_left = _undone_by_close(session), False
     if error is None:
-        error = yield from settled(session.line.request(SessionRollback(last_message_as_delivered), NullResponse))
+        call = session.line.request(SessionRollback(last_message_as_delivered), NullResponse)
+        error = yield from settled(call)
+        never_left = error is not None and not call.sent
     if error is None:
         for consumer in consumers:
             consumer.roll_back()
     session.flow.go_on()
+    if error is not None and never_left:
+        session.give_up(error)
     # Released by a rebuild means rolled back: the broker has dropped the old session with its transaction.
     if error is not None and (error.error_code != ErrorCode.UNBLOCKED or session.closed_error is not None):
         raise error  # what was meant to be taken back is doomed: no commit brings it

@@ -70,8 +70,8 @@ def test_a_rollback_whose_stop_is_answered_late_shows_no_message_twice() -> None
 
 
 def test_a_rollback_that_fails_leaves_nothing_to_commit() -> None:
-    """1. A rollback gives up waiting for the failover. 2. The session is reattached with everything it had done.
-    3. What the program wanted to take back is not committed together with what it does next."""
+    """1. A rollback gives up waiting for the failover. 2. The session is made again. 3. What the program wanted to take
+    back is not committed together with what it does next, which is refused once."""
     pair = NodePair(evolve(REATTACHING, call_failover_timeout_ms=3000))
     session = open_session(pair, SessionMode.TRANSACTED)
     producer, consumer = open_queue(pair, session)
@@ -84,12 +84,40 @@ def test_a_rollback_that_fails_leaves_nothing_to_commit() -> None:
     assert pair.error_code(rollback) == ErrorCode.CONNECTION_TIMEDOUT
     pair.refuse_dials = False
     pair.advance(1)
-    assert FailoverCompleted(True) in pair.notifications
+    assert FailoverCompleted(False) in pair.notifications
     producer.send(text_message("next", "q"))
     assert pair.error_code(session.commit()) == ErrorCode.TRANSACTION_ROLLED_BACK
     producer.send(text_message("next", "q"))
     pair.finish(session.commit())
     assert take(pair, session, consumer) == ["next"]
+
+
+def test_what_a_rollback_took_back_that_never_left_comes_again_though_the_session_could_be_reattached() -> None:
+    """1. The connection is lost. 2. A rollback empties the buffer and gives up. 3. The broker has kept the session."""
+    pair = NodePair(evolve(REATTACHING, call_timeout_ms=1000, call_failover_timeout_ms=1000))
+    session = pair.finish(pair.agent.create_session_for(SessionMode.TRANSACTED))
+    producer, consumer = open_queue(pair, session)
+    for number in range(3):
+        producer.send(text_message(str(number), "q"))
+    pair.finish(session.commit())
+    pair.finish(session.start())
+    pair.settle()
+    assert consumer.buffered == 3
+    pair.refuse_dials = True
+    pair.cut()
+    rollback = session.rollback()
+    pair.advance(3)
+    assert pair.error_code(rollback) == ErrorCode.CONNECTION_TIMEDOUT
+    pair.refuse_dials = False
+    pair.advance(1)
+    assert session.rebuilds == 1
+    received = []
+    for _ in range(3):
+        delivery = consumer.next(pair.now)
+        assert delivery is not None
+        received.append(text_of(delivery))
+        pair.finish(session.consumed(delivery))
+    assert received == ["0", "1", "2"]
 
 
 def test_with_window_zero_a_caller_that_waits_in_a_stopped_session_is_sent_a_message_after_the_rebuild() -> None:
