@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 INTERRUPTED: Final = (ErrorCode.UNBLOCKED, ErrorCode.CONNECTION_TIMEDOUT)
-# Of a commit that never left: it waited for a connection that did not come, in time or at all.
+# Of an ending that never left: it waited for a connection that did not come, in time or at all.
 UNSENT: Final = (*INTERRUPTED, ErrorCode.NOT_CONNECTED)
 ENDINGS_MAX: Final = 1_000
 """So many endings of one session, that nobody waits for, may wait for their turn."""
@@ -206,7 +206,7 @@ def rollback_steps(session: "Session", last_message_as_delivered: bool, asked: i
     if error is None:
         call = session.line.request(SessionRollback(last_message_as_delivered), NullResponse)
         error = yield from settled(call)
-        never_left = error is not None and not call.sent
+        never_left = error is not None and not call.sent and error.error_code in UNSENT
     if error is None:
         for consumer in consumers:
             consumer.roll_back()

@@ -120,6 +120,20 @@ def test_what_a_rollback_took_back_that_never_left_comes_again_though_the_sessio
     assert received == ["0", "1", "2"]
 
 
+def test_a_rollback_that_is_refused_because_too_much_waits_costs_no_connection() -> None:
+    pair = NodePair(evolve(REATTACHING, pending_requests_max=1))
+    session = open_session(pair, SessionMode.TRANSACTED)
+    producer, _ = open_queue(pair, session)
+    pair.finish(session.stop())
+    producer.send(text_message("taken back", "q"))
+    pair.filter = lambda sender, data: b"" if sender == "server" else data
+    waiting = [session.create_consumer("q") for _ in range(2)]
+    assert pair.error_code(session.rollback()) == ErrorCode.GENERIC_EXCEPTION
+    assert not any(call.done for call in waiting)
+    assert pair.notifications == []
+    assert session.rebuilds == 0
+
+
 def test_with_window_zero_a_caller_that_waits_in_a_stopped_session_is_sent_a_message_after_the_rebuild() -> None:
     """1. A message arrives, but its session is stopped. 2. The session is rebuilt. 3. It is started again."""
     pair = NodePair(evolve(RECONNECTING, consumer_window_size=0))
