@@ -103,6 +103,10 @@ def test_logs_are_found_in_archives(archives: list[Path], tmp_path: Path) -> Non
     (tmp_path / "text").write_text("no archive")
     with pytest.raises(ValueError, match="neither a directory nor an archive"):
         log_places([tmp_path / "text"])
+    cut = tmp_path / "cut.tar.gz"
+    cut.write_bytes(both.read_bytes()[:-200])
+    with pytest.raises(ValueError, match="cut short"):
+        log_places([cut])
 
 
 def test_an_archive_with_journal_and_log_is_audited_as_directories_are(

@@ -14,7 +14,7 @@ def members(path: Path, is_wanted: Callable[[str], bool], size: int) -> Iterator
     """The members of an archive whose names, without their folders, are wanted; with their first ``size`` bytes.
 
     Raises:
-        ValueError: it is no archive of a known kind.
+        ValueError: it is no archive of a known kind, or is cut short.
     """
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
@@ -31,6 +31,8 @@ def members(path: Path, is_wanted: Callable[[str], bool], size: int) -> Iterator
                     yield entry.name, file_or_none.read(size)
     except tarfile.TarError:
         raise ValueError(f"{path} is neither a directory nor an archive (tar, compressed or not, or zip)") from None
+    except EOFError as error:
+        raise ValueError(f"{path} is cut short: {error}") from error
 
 
 def member_bytes(path: str, member: str) -> bytes:
