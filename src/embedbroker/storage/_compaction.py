@@ -76,7 +76,8 @@ class Compaction:
     _ghosts: set[int] = Factory(set)
     _ghosts_taken: dict[Segment, int] = Factory(dict)
     _rolled_back: set[int] = Factory(set)
-    _dead_before: dict[Segment, int] = Factory(dict)
+    # Of each segment of the run, how much was dead and narrowed when it began.
+    _before: dict[Segment, tuple[int, int]] = Factory(dict)
     _parts: list[bytes | bytearray] = Factory(list)
     _size: int = 0
     _crc: int = 0
@@ -97,7 +98,7 @@ class Compaction:
             self._take_ghosts(segment)
             yield ()
         for segment in self.run:
-            self._dead_before[segment] = len(segment.dead)
+            self._before[segment] = len(segment.dead), segment.narrowed
             self._rolled_back |= {number for kind, number in segment.ended if kind == RecordKind.ROLLBACK}
         for segment in self.run:
             yield from self._copy_segment(segment)
@@ -134,9 +135,11 @@ class Compaction:
             retained=self.retained,
         )
         for segment in self.run:
-            for message_id in segment.dead[self._dead_before[segment] :]:
+            dead, narrowed = self._before[segment]
+            for message_id in segment.dead[dead:]:
                 if self.seen.get(message_id):
                     result.dead.append(message_id)
+            self.complete &= segment.narrowed == narrowed
             result.ended |= {key for key in segment.ended if self._still_there(key)}
         if self.refers_outside:
             result.needs = dict.fromkeys(self._outside)
@@ -146,7 +149,8 @@ class Compaction:
         """Whether no record before the current segment says anything about what is in the result.
 
         True in the common case: messages that simply lie in their queues. Then the segments behind the run need it no
-        more, and those without anything alive can go without being read.
+        more, and those without anything alive can go without being read. An acknowledgement that stands in one of them
+        still says something if its transaction was committed while the result grew.
         """
         if not self.complete or self.transactions or self.definitions or result.dead or result.orphans:
             return False

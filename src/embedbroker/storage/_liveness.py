@@ -289,6 +289,7 @@ class Liveness:
             del self.index[message_id]
             segment.dead.append(message_id)
         else:
+            segment.narrowed += 1
             left = tuple([other for other in placement.queues if other != queue_id])
             self.index[message_id] = remaining = segment.placement(left[0] if len(left) == 1 else left)
             remaining.count += 1

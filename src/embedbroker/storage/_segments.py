@@ -215,6 +215,8 @@ class Segment:
     # Ids of messages added here that nobody references any more. Compaction of a later segment asks whether an
     # acknowledgement in it still has something to acknowledge.
     dead: array[int] = Factory(lambda: array("q"))
+    # How often a message added here lost one of several queues. Compaction asks whether that happened meanwhile.
+    narrowed: int = 0
     # Definitions in force, and records of open transactions.
     pins: int = 0
     # Older segments whose content would be read wrongly without the records in here, as an ordered set.

@@ -9,7 +9,6 @@ import pytest
 from embedbroker.kernel import QueueDefinition
 from embedbroker.storage import (
     SECTOR_BYTES,
-    Journal,
     JournalState,
     Lane,
     ListFiles,
@@ -21,78 +20,7 @@ from embedbroker.storage import (
 )
 from embedbroker.testing._disk import SimulatedDisk
 from tests.embedbroker.storage.journal_model import NOW, SMALL, RecordedJournal, StoredMessage, recover
-
-
-class Traffic:
-    """A journal with a queue through which messages flow, and another one in which some stay."""
-
-    def __init__(self, seed: int = 0) -> None:
-        self.random = Random(seed)
-        self.recorded = RecordedJournal(SimulatedDisk())
-        self.recorded.open()
-        self.recorded.settle()
-        self.recorded.call("add_queue", QueueDefinition(1, "flow", "a", 1))
-        self.recorded.call("add_queue", QueueDefinition(2, "rest", "a", 1))
-        self.next_id = 10
-
-    @property
-    def journal(self) -> Journal:
-        return self.recorded.journal
-
-    def take_id(self) -> int:
-        self.next_id += 1
-        return self.next_id
-
-    def message(self, size: int = 300) -> StoredMessage:
-        return StoredMessage(self.take_id(), b"m" * size)
-
-    def add(self, queue_id: int, size: int = 300) -> int:
-        message = self.message(size)
-        self.recorded.call("add_message", message, 0, [(queue_id, self.take_id())])
-        return message.message_id
-
-    def flow(self, count: int, stay_every: int = 0, lag: int = 5) -> list[int]:
-        """Send messages through the flow and acknowledge each a little later; some stay in the other queue."""
-        waiting: list[int] = []
-        stayed: list[int] = []
-        for number in range(count):
-            waiting.append(self.add(1))
-            if stay_every and number % stay_every == 0:
-                stayed.append(self.add(2))
-            if len(waiting) > lag:
-                self.recorded.call("acknowledge", waiting.pop(0), 1, 0)
-            self.recorded.settle(self.random)
-        for message_id in waiting:
-            self.recorded.call("acknowledge", message_id, 1, 0)
-        self.recorded.settle(self.random)
-        return stayed
-
-    def fill(self) -> list[int]:
-        """Messages that stay, until the current segment is full."""
-        current, stayed = self.journal._segments[-1], [self.add(2)]
-        while self.journal._segments[-1] is current:
-            stayed.append(self.add(2))
-        self.recorded.call("acknowledge", stayed.pop(), 2, 0)  # it is in the next segment
-        self.recorded.settle()
-        return stayed
-
-    def size_bytes(self) -> int:
-        (names,) = self.recorded.disk.run((ListFiles(),))
-        assert isinstance(names, tuple)
-        return sum(len(self.recorded.disk._files[name].content) for name in names if name.startswith("segment-"))
-
-    def recovered(self) -> list[int]:
-        journal = recover(self.recorded.disk.copy())
-        assert journal.recovered is not None, journal.failure
-        assert journal.notes == []
-        return [message.message_id for message in journal.recovered.take_messages(1 << 20)]
-
-
-def compacted(journal: Journal) -> bool:
-    return any(segment.compacted for segment in journal._segments)
-
-
-# -- space ---------------------------------------------------------------------------------------------------------
+from tests.embedbroker.storage.journal_traffic import Traffic, compacted, look_for_work
 
 
 def test_a_flow_without_backlog_needs_a_handful_of_segments_and_no_copying() -> None:
@@ -162,26 +90,6 @@ def test_messages_given_back_forever_do_not_fill_the_disk() -> None:
     assert journal.recovered is not None
     found = {message.message_id: message.references[0][2] for message in journal.recovered.take_messages(9)}
     assert found == {given[0]: 1, given[1]: 0, given[2]: 0}
-
-
-def test_a_delivery_count_that_stands_behind_its_message_survives_the_compaction_of_that() -> None:
-    """1. A count stands in a later segment, behind one that is full. 2. The message's segment is compacted, and what
-    else is in the later one goes. 3. That stays as long as the message."""
-    traffic = Traffic()
-    stay = traffic.fill()  # the definitions are not compacted together with what follows
-    gone = traffic.fill() + traffic.fill() + traffic.fill()
-    counted = gone.pop(0)
-    stay += traffic.fill()
-    traffic.recorded.call("update_delivery_count", counted, 2, 1)
-    gone += traffic.fill()
-    for message_id in reversed(gone):
-        traffic.recorded.call("acknowledge", message_id, 2, 0)
-    traffic.flow(200)
-    assert compacted(traffic.journal)
-    journal = recover(traffic.recorded.disk)
-    assert journal.recovered is not None
-    found = {message.message_id: message.references[0][2] for message in journal.recovered.take_messages(200)}
-    assert found == {counted: 1, **dict.fromkeys(stay, 0)}
 
 
 def test_transactions_rolled_back_forever_do_not_fill_the_disk() -> None:
@@ -471,9 +379,3 @@ def test_nothing_is_merged_behind_a_cut_before_the_next_segment_has_begun() -> N
 
 def segment_names(recorded: RecordedJournal) -> list[str]:
     return [segment.name for segment in recorded.journal._segments]
-
-
-def look_for_work(recorded: RecordedJournal) -> None:
-    for _look in range(40):
-        recorded.journal.on_tick(NOW)
-        recorded.settle()
