@@ -15,8 +15,8 @@ from embedbroker.pipeline._journal_files import journal_sources
 from embedbroker.pipeline._journals import SegmentTask, Selection, segment_rows
 from embedbroker.storage import ListFiles, Read, RecordKind
 from embedbroker.testing._disk import SimulatedDisk
+from tests.embedbroker.storage.journal_lives import live
 from tests.embedbroker.storage.journal_model import recover
-from tests.embedbroker.storage.test_crash_matrix import live
 
 pytestmark = pytest.mark.search
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
 from random import Random
+from zlib import crc32
 
 from attrs import Factory, define, evolve
 
@@ -23,6 +25,12 @@ from tests.embedbroker.storage.journal_model import Call, ModelState, StoredMess
 
 SIZES = (0, 1, 40, 200, 400, 900, 3000)
 
+# What a flow chooses its weights from: acknowledgements, delivery counts; messages, acknowledgements and ends of
+# transactions; duplicate ids.
+FLOW_WEIGHTS = (5, 30), (0, 0, 3), (0, 5), (3, 20), (1, 3), (0, 0, 2)
+
+Maker = Callable[[], Call | None]
+
 
 @define(eq=False)
 class Workload:
@@ -34,6 +42,7 @@ class Workload:
     # References acknowledged in an open transaction: nobody else gets them.
     taken: set[tuple[int, int]] = Factory(set)
     open: list[int] = Factory(list)
+    sizes: tuple[int, ...] = SIZES
     # Whether somebody decides prepared transactions in place of their managers.
     decides: bool = False
     # Whether somebody keeps markers, and commits prepared transactions in sets.
@@ -52,7 +61,16 @@ class Workload:
 
     def call(self) -> Call:
         """The next call, already applied to `state`."""
-        choices = [
+        choices = self._choices()
+        while True:
+            make = self.random.choices([each for _, each in choices], [weight for weight, _ in choices])[0]
+            call = self._reserve() or make()
+            if call is not None:
+                self.state.apply(call)
+                return call
+
+    def _choices(self) -> list[tuple[float, Maker]]:
+        return [
             (32, self._add),
             (24, self._acknowledge),
             (4, self._count),
@@ -71,12 +89,6 @@ class Workload:
             *([(2, self._decide), (1, self._forget_outcome)] if self.decides else ()),
             *([(3, self._mark), (1, self._unmark), (6, self._commit_set), (6, self._prepare)] if self.marks else ()),
         ]
-        while True:
-            make = self.random.choices([each for _, each in choices], [weight for weight, _ in choices])[0]
-            call = self._reserve() or make()
-            if call is not None:
-                self.state.apply(call)
-                return call
 
     def _take_id(self) -> int:
         self.next_id += 1
@@ -88,7 +100,7 @@ class Workload:
         return "reserve_ids", (self.next_id + self.random.choice((20, 100)),)
 
     def _message(self) -> StoredMessage:
-        raw = self.random.randbytes(self.random.choice(SIZES))
+        raw = self.random.randbytes(self.random.choice(self.sizes))
         return StoredMessage(
             self._take_id(), raw, priority=self.random.randrange(10), expiration=self.random.choice((0, 99))
         )
@@ -286,3 +298,54 @@ class Workload:
             return None
         queue = self.random.choice(list(self.state.queues.values()))
         return "add_queue", (QueueDefinition(queue.id, queue.name, "a", 1, user=str(self.next_id)),)
+
+
+@define(eq=False)
+class Flow(Workload):
+    """Messages that come and go, and few that stay, many of them in several queues: segments are merged all the time.
+
+    Transactions take their time, so they begin before a compaction and end in its middle.
+    """
+
+    sizes: tuple[int, ...] = (100, 200, 400, 900)
+    staying_percent: int = Factory(lambda self: self.random.choice((2, 5, 10, 20)), takes_self=True)
+    # How many messages lie in front of one that is acknowledged, on average.
+    lag: int = Factory(lambda self: self.random.choice((5, 30, 100)), takes_self=True)
+    _weights: tuple[int, ...] = Factory(
+        lambda self: tuple([self.random.choice(each) for each in FLOW_WEIGHTS]), takes_self=True
+    )
+
+    def _choices(self) -> list[tuple[float, Maker]]:
+        acknowledged, counted, added, taken, ended, identified = self._weights
+        return [
+            (20, self._add),
+            (acknowledged, self._acknowledge),
+            (counted, self._count),
+            (3, self._begin),
+            (added, self._add_in_transaction),
+            (taken, self._acknowledge_in_transaction),
+            (ended, self._end),
+            (1, self._prepare),
+            *[(identified, each) for each in (self._add_once, self._identify_in_transaction, self._forget)],
+            *[(0.2, each) for each in (self._add_queue, self._change)],
+            (0.05, self._remove_queue),
+            *([(2, self._move_cursor), (0.3, self._remove_cursor)] if self.reads else ()),
+            *[(1, each) for each in (self._decide, self._forget_outcome) if self.decides],
+            *([(2, self._mark), (0.3, self._unmark), (4, self._commit_set), (4, self._prepare)] if self.marks else ()),
+        ]
+
+    def _some_queues(self) -> list[int]:
+        queues = list(self.state.queues)
+        return self.random.sample(queues, min(self.random.choice((1, 1, 2, 2, 3)), len(queues)))
+
+    def _reference(self) -> tuple[int, int] | None:
+        """Of one of the latest messages, but rarely of one that stays."""
+        known = list(self.state.messages)
+        for _ in range(8 if known else 0):
+            message_id = known[max(0, len(known) - 1 - int(self.random.expovariate(1 / self.lag)))]
+            if crc32(b"%d" % message_id) % 100 < self.staying_percent and self.random.random() > 0.02:
+                continue
+            free = [queue for queue in self.state.messages[message_id][1] if (message_id, queue) not in self.taken]
+            if free:
+                return message_id, self.random.choice(free)
+        return None

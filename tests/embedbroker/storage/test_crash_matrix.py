@@ -9,126 +9,19 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from random import Random
 
 import pytest
 
-from embedbroker.kernel import CommitSet, MarkerRemoved
-from embedbroker.storage import Allocate, Journal, JournalState, Lane, Rename, _journal, _liveness
-from embedbroker.storage._segments import COMPACTING
+from embedbroker.storage import _journal, _liveness
 from embedbroker.testing._disk import SimulatedDisk
-from tests.embedbroker.storage.journal_model import NOW, SMALL, ModelState, RecordedJournal
-from tests.embedbroker.storage.journal_workload import Workload
+from tests.embedbroker.storage.journal_lives import MOMENTS, flow, live
 from tests.embedbroker.storage.twin_disk import TwinDisk
 
 pytestmark = pytest.mark.search
 
 CASES = 160
 REAL_CASES = 16
-LIVES = 5
-
-# What a crash has to interrupt, and what a recovery has to find, before the cases count as a matrix.
-MOMENTS = (
-    *("records not synced", "sectors not synced", "open transaction", "prepared transaction"),
-    *("segment switch", "segment prepared", "reused segment", "compaction", "replaced segments left", "recovery"),
-    *("torn batch cut", "killed with the system alive"),
-)
-
-
-def crash(disk: SimulatedDisk, random: Random, hits: Counter[str]) -> None:
-    unsynced = any(file.older for file in disk._files.values())
-    if random.random() < 0.8:
-        hits["sectors not synced"] += unsynced
-        disk.crash(random)
-    else:  # only the broker was killed: the system still has everything that was written
-        hits["killed with the system alive"] += unsynced
-        if isinstance(disk, TwinDisk):
-            disk.kill()
-
-
-def recover_with_crashes(disk: SimulatedDisk, random: Random, hits: Counter[str]) -> Journal:
-    """Recover, dying up to twice while doing so."""
-    for _ in range(random.choice((0, 0, 0, 1, 2))):
-        dying = RecordedJournal(disk)
-        dying.open()
-        for _ in range(random.randrange(1, 40)):
-            if dying.journal.state is not JournalState.RECOVERING or not dying.step():
-                break
-        hits["recovery"] += dying.journal.state is JournalState.RECOVERING
-        crash(disk, random, hits)
-    living = RecordedJournal(disk)
-    living.open()
-    while living.journal.state is JournalState.RECOVERING:
-        assert living.step()
-    return living.journal
-
-
-def count_moment(recorded: RecordedJournal, state: ModelState, hits: Counter[str]) -> None:
-    """What the crash that comes now interrupts."""
-    journal = recorded.journal
-    names = recorded.file_names()
-    hits["records not synced"] += journal.point() != journal.reached
-    hits["open transaction"] += bool(state.transactions)
-    hits["decision"] += bool(state.outcomes)
-    for (_, (fact, *_)), point in ((call, point) for call, point in recorded.history if call[0] == "note"):
-        hits["commit set"] += isinstance(fact, CommitSet)
-        hits["commit set not synced"] += isinstance(fact, CommitSet) and point > journal.reached
-        hits["marker removed"] += isinstance(fact, MarkerRemoved)
-    hits["set not settled"] += bool(journal._liveness.ending)
-    hits["cursor"] += bool(state.cursors)
-    hits["prepared transaction"] += bool(state.prepared)
-    writing = recorded.under_way.get(Lane.JOURNAL)
-    hits["segment switch"] += writing is not None and any(
-        isinstance(operation, Allocate | Rename) for operation in writing[0].operations
-    )
-    hits["segment prepared"] += journal._supply.preparing
-    hits["reused segment"] += bool(journal._segments) and journal._segments[-1].reused
-    hits["compaction"] += COMPACTING in names
-    hits["replaced segments left"] += any(
-        segment.compacted and any(name in names for name in replaced_by(segment.first, segment.last))
-        for segment in journal._segments
-    )
-
-
-def replaced_by(first: int, last: int) -> list[str]:
-    """The files that a merged segment makes superfluous, while the journal has not removed them yet."""
-    return [f"segment-{generation:010}.journal" for generation in range(first, last + 1) if first != last]
-
-
-def live(
-    seed: int, disk: SimulatedDisk, *, decides: bool = False, marks: bool = False, reads: bool = False
-) -> Counter[str]:
-    """One directory through several lives; returns how often interesting moments were hit."""
-    random = Random(seed)
-    previous: RecordedJournal | None = None
-    hits = Counter(dict.fromkeys(MOMENTS, 0))
-    for _ in range(LIVES):
-        journal = recover_with_crashes(disk, random, hits)
-        assert journal.state is JournalState.READY, (seed, journal.failure)
-        hits["torn batch cut"] += any("is cut" in note for note in journal.notes)
-        assert journal.recovered is not None
-        state = previous.check_recovered(journal.recovered) if previous else ModelState()
-        previous = recorded = RecordedJournal(disk, SMALL, state, journal=journal)
-        workload = Workload.on(random, state)
-        workload.decides, workload.marks, workload.reads = decides, marks, reads
-        held: Lane | None = None
-        for _ in range(random.choice((5, 40, 130, 340))):
-            name, arguments = workload.call()
-            recorded.call(name, *arguments)
-            if random.random() < 0.2:
-                journal.on_tick(NOW)
-            if random.random() < 0.04:
-                held = random.choice((None, None, *Lane))  # one lane gets slow for a while
-            for _ in range(random.choice((0, 0, 0, 1, 3, 9, 30))):
-                if not recorded.step(random, held):
-                    break
-        assert journal.state is JournalState.READY, (seed, journal.failure)
-        assert not any("compaction found damage" in note for note in journal.notes), (seed, journal.notes)
-        if random.random() < 0.2:
-            recorded.close()
-        count_moment(recorded, workload.state, hits)
-        crash(disk, random, hits)
-    return hits
+FLOW_CASES = 60
 
 
 @pytest.mark.parametrize("group", range(8))
@@ -180,3 +73,16 @@ def test_nothing_confirmed_is_lost_in_any_crash_of_a_real_disk(tmp_path: Path) -
         hits += live(seed, disk)
         disk.close()
     assert min(hits[moment] for moment in MOMENTS) >= 1, hits
+
+
+@pytest.mark.parametrize("settles_late", [False, True])
+def test_what_stays_in_a_flow_survives_compactions_and_crashes(
+    settles_late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if settles_late:
+        monkeypatch.setattr(_liveness, "_SETTLED_AT_ONCE", 0)
+        monkeypatch.setattr(_journal, "_SETTLED_PER_CALL", 1)
+    hits: Counter[str] = Counter()
+    for seed in range(6000 + 500 * settles_late, 6000 + 500 * settles_late + FLOW_CASES):
+        hits += flow(seed)
+    assert hits["merged segment"] >= 80 and hits["compaction"] >= 5 and hits["open transaction"] >= 40, hits
