@@ -37,10 +37,14 @@ _Durable = dict[str, list[tuple[int, int]]]
 
 @define(eq=False)
 class _Seen:
-    """The queues that a session has consumed, and the consumer that came last when they were looked at."""
+    """The queues that a session has consumed, and the consumer that came last when they were looked at.
+
+    `waiting` are messages that it has for its consumers, and that have not left because their counts are not on disk.
+    """
 
     queues: dict[str, None] = field(factory=dict)
     newest: Consumer | None = None
+    waiting: Sequence[str] = ()
 
 
 @define(eq=False)
@@ -128,11 +132,26 @@ class BrokerChecker:
             if newest is not seen.newest:  # whoever comes stands behind all others
                 seen.newest = newest
                 seen.queues.update({consumer.queue.name: None for consumer in session.consumers.values()})
+            seen.waiting = self._waiting(session) if self._points else ()
+        self._count_waiting(before.values())
         for consumed in [seen.queues for seen in before.values()]:
             for topic in self.topics:
                 for subscription in topic.names:
                     if subscription in consumed:
                         self.scene.ledger.interrupted(subscription)
+
+    def _waiting(self, session: Session) -> list[str]:
+        return [
+            str(reference.message.property("key"))
+            for number, consumer in session.consumers.items()
+            for reference in consumer.unsettled.values()
+            if (session, number, reference.message.message_id, reference.delivery_count) not in self._left
+        ]
+
+    def _count_waiting(self, ended: Iterable[_Seen]) -> None:
+        """A delivery that was for a consumer whose connection was lost stays counted, whether it had left or not."""
+        for key in [key for seen in ended for key in seen.waiting]:
+            self.deliveries[key] = self.deliveries.get(key, 0) + 1
 
     # When it has recovered
 
@@ -140,6 +159,7 @@ class BrokerChecker:
         """Everything owed is there; nothing settled or never sent is."""
         node, ledger = self.broker.node, self.scene.ledger
         assert node is not None, "only a living node becomes ready"
+        self._count_waiting(self._sessions.values())
         self._sessions.clear()
         for topic in self.topics:
             for subscription in topic.subscriptions:

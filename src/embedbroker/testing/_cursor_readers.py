@@ -57,6 +57,11 @@ class ReadingPlace:
     _unconfirmed: list[_Row] = field(factory=list, init=False)
     is_removed: bool = field(default=False, init=False)
 
+    @property
+    def owes(self) -> bool:
+        """Whether something is done of which the broker did not say that it is acknowledged."""
+        return bool(self._unconfirmed)
+
     def compare(self, reader: str, start: int, end: int, rows: list[_Row]) -> None:
         """A range was read: it has what it had before, in order."""
         if start != self.position:
@@ -200,6 +205,13 @@ class CursorReader:
         return rows
 
     def _remove(self) -> Steps:
+        place = self.place
+        if place.owes:
+            # With the cursor goes what it knows: what is done and was not acknowledged would come again.
+            yield from self._granted("cursor.open", owned=True, lease_ms=self.lease_ms, take_over=True)
+            until = place.position
+            yield from self._granted("cursor.acknowledge", owned=True, until=until)
+            place.confirm(self.name, until)
         status, body = yield from self._ask("cursor.remove")
         if status not in ("ok", "no-such-cursor"):
             raise _Lost(f"{status}: {body['text']}")
