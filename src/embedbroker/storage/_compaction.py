@@ -227,7 +227,7 @@ class Compaction:
         counts = self.liveness.counts
         if len(placement.queues) < count:
             self.complete = False
-        elif counts and any((message_id, queue_id) in counts for queue_id in placement.queues):
+        elif counts and any(message_id in counts.get(queue_id, ()) for queue_id in placement.queues):
             self.complete = False  # its delivery count stands in here or in a later segment
         if transaction_id:
             self.transactions.add(transaction_id)
@@ -286,9 +286,10 @@ class Compaction:
 
     def _needs_delivery_count(self, data: bytes, position: int, segment: Segment) -> bool:
         *_, message_id, queue_id, count = UPDATE_DELIVERY_COUNT.unpack_from(data, position)
-        if self.liveness.counts.get((message_id, queue_id)) != count:
+        if self.liveness.counts.get(queue_id, {}).get(message_id) != count:
             return False  # gone, or a later record says something else
-        if not segment.first <= self.liveness.recounted.get((message_id, queue_id), segment.last) <= segment.last:
+        recounted = self.liveness.recounted.get(queue_id, {})
+        if not segment.first <= recounted.get(message_id, segment.last) <= segment.last:
             return False  # a later record says the same
         self.complete = False
         self.refers_outside |= message_id not in self.seen

@@ -191,6 +191,15 @@ def journal_rows(disk: Disk) -> Iterator[RecordRow | Finding]:
         pending.clear()
 
 
+def find_refusal(disk: Disk) -> Corruption | None:
+    """Why a broker would not start on this journal, None if it would. Nothing is written."""
+    try:
+        run_steps(recover(JournalSettings()), _ReadingDisk(disk))
+    except Corruption as corruption:
+        return corruption
+    return None
+
+
 def salvage(disk: Disk) -> Salvaged:
     """Apply everything that can be read, damaged or not, to one state.
 

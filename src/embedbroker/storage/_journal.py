@@ -283,9 +283,10 @@ class Journal:
         segment, size = self._segment, self._capacity - self._room
         self._gathered.append(GatheredBatch(self._number, segment, segment.end, self._parts, size, flags))
         segment.last_number = self._number
-        segment.end += stored_size(size)
-        if not flags:
+        # Nobody waits for a seal; for the start of a segment in the same batch compaction does.
+        if not flags or segment.end == FIRST_BATCH_OFFSET:
             self._last_number = self._number
+        segment.end += stored_size(size)
         self._number += 1
         self._parts = []
         self._room = self._capacity = 0

@@ -55,11 +55,11 @@ class Liveness:
     """The state of all records. ``index`` maps the id of every living message to its placement."""
 
     index: dict[int, Placement] = Factory(dict)
-    # Latest persisted delivery count of living messages that have one.
-    counts: dict[tuple[int, int], int] = Factory(dict)
+    # By queue, so that they go with it: the latest persisted delivery count of living messages that have one.
+    counts: dict[int, dict[int, int]] = Factory(dict)
     # Of those whose count did not only grow: the number of the segment with the latest record. Earlier records may say
     # the same, and would stay for ever by what they say alone.
-    recounted: dict[tuple[int, int], int] = Factory(dict)
+    recounted: dict[int, dict[int, int]] = Factory(dict)
     transactions: dict[int, OpenTransaction] = Factory(dict)
     # Transactions that ended, with the messages they took off: those of the acknowledgements after a commit, those of
     # the adds after a rollback. Until they are settled their messages count as living, which is wrong on the safe side.
@@ -117,10 +117,12 @@ class Liveness:
         placement = self.index.get(message_id)
         if placement is None:
             return
-        key = message_id, queue_id
-        if count <= self.counts.get(key, -1) or key in self.recounted:
-            self.recounted[key] = segment.last
-        self.counts[key] = count
+        if queue_id not in placement.queues:
+            return
+        counts = self.counts.setdefault(queue_id, {})
+        if count <= counts.get(message_id, -1) or message_id in self.recounted.get(queue_id, ()):
+            self.recounted.setdefault(queue_id, {})[message_id] = segment.last
+        counts[message_id] = count
         if placement.segment is not segment:
             segment.needs[placement.segment] = None
 
@@ -219,8 +221,14 @@ class Liveness:
                 self._note_end((kind, identifier), earlier, segment)
         if kind == RecordKind.QUEUE or identifier in self._identified:
             self._identified.discard(identifier)
+            self.drop_counts(identifier)
             for other in segments:
                 other.remove_queue(identifier)
+
+    def drop_counts(self, queue_id: int) -> None:
+        """There is no such queue any more."""
+        self.counts.pop(queue_id, None)
+        self.recounted.pop(queue_id, None)
 
     def move(self, old: list[Segment], new: Segment, later: Iterable[Segment]) -> None:
         """Compaction replaced ``old`` by ``new``: whatever spoke of the old segments speaks of the new one."""
@@ -281,8 +289,10 @@ class Liveness:
         if placement is None or queue_id not in placement.queues:
             return None
         if self.counts:
-            self.counts.pop((message_id, queue_id), None)
-            self.recounted.pop((message_id, queue_id), None)
+            for counted in (self.counts, self.recounted):
+                of_queue = counted.get(queue_id)
+                if of_queue is not None and of_queue.pop(message_id, None) is not None and not of_queue:
+                    del counted[queue_id]
         segment = placement.segment
         placement.count -= 1
         if len(placement.queues) == 1:

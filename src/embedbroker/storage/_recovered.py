@@ -32,6 +32,7 @@ __all__ = ["JournaledMessage", "RecoveredMessage", "RecoveredState", "RecoveredT
 StoredMessage = tuple[int, int, int, int, int, int, bytes, *tuple[int, ...]]
 REFERENCES = 7
 _ONE_REFERENCE = REFERENCES + 2
+_NO_COUNTS: dict[int, int] = {}
 
 
 class JournaledMessage(Protocol):
@@ -86,7 +87,7 @@ class RecoveredTransaction:
     acknowledgements: Sequence[tuple[int, int]]
     duplicate_ids: Sequence[DuplicateId]
     _adds: dict[int, StoredMessage]
-    _counts: dict[tuple[int, int], int]
+    _counts: dict[int, dict[int, int]]
     _queue_ids: frozenset[int]
     _left: Iterator[int] = Factory(lambda self: iter(list(self._adds)), takes_self=True)
 
@@ -116,7 +117,7 @@ class RecoveredState:
     # For the log: what was cut, kept as a copy, left out.
     notes: tuple[str, ...]
     _messages: dict[int, StoredMessage] = Factory(dict)
-    _counts: dict[tuple[int, int], int] = Factory(dict)
+    _counts: dict[int, dict[int, int]] = Factory(dict)
     # By address, each address' in the order in which they came into force.
     _duplicate_ids: dict[int, dict[int, bytes]] = Factory(dict)
     _left: list[int] = Factory(list)
@@ -173,12 +174,12 @@ class RecoveredState:
 
 
 def restore(
-    message_id: int, stored: StoredMessage, counts: dict[tuple[int, int], int], queue_ids: frozenset[int]
+    message_id: int, stored: StoredMessage, counts: dict[int, dict[int, int]], queue_ids: frozenset[int]
 ) -> RecoveredMessage:
     """Turn the compact tuple of replay into the value the kernel takes, with references to these queues only."""
     encoding, priority, flags, expiration, timestamp, wall_ms, raw, *tail = stored
     references = [
-        (queue_id, position, counts.get((message_id, queue_id), 0))
+        (queue_id, position, counts.get(queue_id, _NO_COUNTS).get(message_id, 0))
         for queue_id, position in zip(tail[::2], tail[1::2], strict=True)
         if queue_id in queue_ids
     ]

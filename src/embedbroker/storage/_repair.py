@@ -11,7 +11,7 @@ from attrs import frozen
 from embedclient.model import Instant
 
 from ._disk import Disk, Remove, Sync, SyncDirectory, WriteAt
-from ._inspection import salvage
+from ._inspection import find_refusal, salvage
 from ._journal import Journal
 from ._journal_state import JournalState
 from ._recovered import RecoveredMessage, RecoveredTransaction
@@ -47,6 +47,11 @@ def repair_journal(damaged: Disk, copy: Disk, settings: JournalSettings, now: In
     if holds_journal(copy):
         raise ValueError("the directory for the copy holds a journal already, or the beginning of one")
     salvaged = salvage(damaged)
+    findings = salvaged.findings
+    refusal = find_refusal(damaged)
+    if refusal is not None and all(known.file != refusal.file for known in findings):
+        # What is not there shows in nothing that can be read.
+        findings = (*findings, Finding(refusal.file, refusal.offset, refusal.text))
     state = salvaged.replay.finish(())
     journal = Journal(settings)
     journal.open(now)
@@ -81,7 +86,7 @@ def repair_journal(damaged: Disk, copy: Disk, settings: JournalSettings, now: In
     _write(journal, copy, now)
     assert journal.state is JournalState.CLOSED
     copy.run((Remove(UNFINISHED_COPY), SyncDirectory()))
-    return RepairReport(messages, len(state.queues), len(state.transactions), salvaged.findings)
+    return RepairReport(messages, len(state.queues), len(state.transactions), findings)
 
 
 def _add(journal: Journal, message: RecoveredMessage, transaction_id: int) -> None:

@@ -164,6 +164,8 @@ class Replay:
             for owner in [each for each in segment.by_queue if each not in self.queues and each not in self.addresses]:
                 segment.remove_queue(owner)
         counts = self.liveness.counts
+        for queue_id in counts.keys() - self.queues.keys():
+            self.liveness.drop_counts(queue_id)
         queue_ids = frozenset(self.queues)
         prepared = [
             RecoveredTransaction(
@@ -188,7 +190,7 @@ class Replay:
             self.id_limit,
             tuple(self.notes),
             self.messages,
-            dict(counts),
+            {queue_id: dict(each) for queue_id, each in counts.items()},
             {address_id: values for address_id, values in self.duplicate_ids.items() if address_id in self.addresses},
             markers=tuple(self.markers.values()),
         )

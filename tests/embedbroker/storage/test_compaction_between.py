@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from embedbroker.storage import Rename
+from random import Random
+
+from embedbroker.kernel import QueueDefinition
+from embedbroker.storage import Lane, Rename
+from embedbroker.storage._batch import BATCH_HEADER_BYTES
 from embedbroker.storage._segments import COMPACTING, segment_name
+from embedclient.model import Instant
 from tests.embedbroker.storage.journal_model import NOW, recover
 from tests.embedbroker.storage.journal_traffic import Traffic, compacted, look_for_work
+
+ADD_BYTES = 64 + 16  # a record of a message in one queue, without the message
 
 
 def test_a_delivery_count_that_stands_behind_its_message_survives_the_compaction_of_that() -> None:
@@ -61,3 +68,48 @@ def test_an_acknowledgement_that_is_committed_during_the_compaction_of_its_messa
     journal = recover(recorded.disk)
     assert journal.recovered is not None
     recorded.check_recovered(journal.recovered)
+
+
+def test_what_a_compaction_leaves_out_is_durable_where_it_stands_again_although_a_seal_stands_there() -> None:
+    """1. A segment is full to its end, and nothing happens for a second. 2. The seal opens the next one, which says how
+    far ids may have been used. 3. Compaction leaves that out of what it replaces, and has to wait for the seal."""
+    traffic = Traffic()
+    recorded, journal = traffic.recorded, traffic.journal
+    recorded.call("reserve_ids", 1_000_000)
+    journal._background._stopped = True
+    sent = [traffic.fill() for _ in range(3)][:-1]
+    stay = [stayed.pop() for stayed in sent]
+    for message_id in [each for stayed in sent for each in stayed]:
+        recorded.call("acknowledge", message_id, 2, 0)
+    recorded.settle()
+    current = journal._segment
+    stay.append(traffic.add(2, current.size - current.end - ADD_BYTES - BATCH_HEADER_BYTES))
+    recorded.settle()
+    assert current.end == current.size and journal._segment is current
+    journal._background._stopped = False
+    journal.on_tick(Instant(NOW.monotonic + 5, NOW.wall_ms))
+    assert journal._segment is not current
+    assert journal._background.lane.steps is not None
+    while recorded.step(held=Lane.JOURNAL):
+        pass
+    recorded.disk.crash(Random(1))
+    recovered = recover(recorded.disk).recovered
+    assert recovered is not None
+    assert recovered.id_limit == 1_000_000
+    assert set(stay) <= {message.message_id for message in recovered.take_messages(1_000)}
+
+
+def test_delivery_counts_go_with_their_queue() -> None:
+    traffic = Traffic()
+    for queue_id in range(1_000_000, 1_000_050):
+        traffic.recorded.call("add_queue", QueueDefinition(queue_id, f"q{queue_id}", "a", 1))
+        for _ in range(3):
+            message_id = traffic.add(queue_id)
+            for count in (1, 2, 1):
+                traffic.recorded.call("update_delivery_count", message_id, queue_id, count)
+        traffic.recorded.call("remove_queue", queue_id)
+        traffic.recorded.settle()
+    liveness = traffic.journal._liveness
+    assert not liveness.counts and not liveness.recounted
+    journal = recover(traffic.recorded.disk)
+    assert not journal._liveness.counts and not journal._liveness.recounted

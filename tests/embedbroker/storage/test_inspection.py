@@ -24,7 +24,9 @@ from embedbroker.storage import (
     JournalSettings,
     ListFiles,
     RecordRow,
+    Remove,
     Rename,
+    SyncDirectory,
     WriteAt,
     holds_journal,
     inspect_journal,
@@ -42,6 +44,7 @@ from tests.embedbroker.storage.journal_model import (
     picture_of,
     recover,
 )
+from tests.embedbroker.storage.journal_traffic import Traffic
 from tests.embedbroker.storage.journal_workload import Workload
 
 XID = Xid(7, b"br", b"global")
@@ -285,6 +288,22 @@ def test_a_salvaged_copy_starts_and_holds_what_was_in_readable_batches(seed: int
     if not any(row.kind in ("QUEUE", "COMMIT") for row in rows if (row.file, row.batch) in lost_batches):
         living = recorded.state_at(recorded.journal.reached).messages
         assert set(messages) >= living.keys() & known
+
+
+@pytest.mark.parametrize("damage", ["a file is gone", "the last batch of a segment reads as zeros"])
+def test_what_is_missing_without_a_trace_is_a_finding_of_the_repair(damage: str) -> None:
+    traffic = Traffic()
+    stayed = traffic.fill() + traffic.fill() + traffic.fill()
+    lost = traffic.journal._segments[1]
+    disk = traffic.recorded.disk
+    if damage == "a file is gone":
+        disk.run((Remove(lost.name), SyncDirectory()))
+    else:
+        disk.run((WriteAt(lost.name, lost.end - SECTOR_BYTES, (bytes(SECTOR_BYTES),)),))
+    report = repair_journal(disk, SimulatedDisk(), COPY, NOW)
+    assert report.messages < len(stayed)
+    (finding,) = report.findings
+    assert finding.file == lost.name and "synced" in finding.text
 
 
 def test_a_copy_is_never_written_over_a_journal() -> None:
