@@ -83,7 +83,8 @@ class CoreConnection:
         self._splitter = FrameSplitter(config.frame_size_bytes_max)
         self.version = 0
         self.sessions: dict[int, CoreSession] = {}
-        self.temporary_queues: dict[str, None] = {}
+        # Names and ids: a name may be another queue's by the time this connection ends.
+        self.temporary_queues: dict[str, int] = {}
         # Seconds without a frame after which the peer is gone; None for never.
         self.time_to_live = config.connection_ttl_ms / 1000 if config.connection_ttl_ms >= 0 else None
         self._last_heard = service.now.monotonic
@@ -226,6 +227,9 @@ class CoreConnection:
         session.rebuilt = self._refused_reattach
         self._take_over(packet.session_channel_id)
         self.sessions[packet.session_channel_id] = session
+        namesake = service.sessions.get(packet.name)
+        if namesake is not None and namesake.can_come_back:
+            namesake.give_up_reattachment("another session has its name")
         service.sessions[packet.name] = session
         self.send(CreateSessionResponse(SERVER_VERSION), _SESSION_CHANNEL)
 
@@ -339,9 +343,9 @@ class CoreConnection:
         for session in list(self.sessions.values()):
             session.close(failed=True)
         kernel = self.service.kernel
-        for name in list(self.temporary_queues):
+        for name, identifier in list(self.temporary_queues.items()):
             queue = kernel.catalog.queues.get(name)
-            if queue is not None:
+            if queue is not None and queue.id == identifier:
                 kernel.delete_queue(queue)
         self.temporary_queues.clear()
 

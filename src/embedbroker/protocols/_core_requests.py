@@ -146,7 +146,7 @@ def _unsupported_attributes(packet: CreateQueueV2 | CreateSharedQueueV2) -> Refu
 def _create(session: CoreSession, request: QueueRequest, wants_reply: bool) -> None:
     result = session.service.kernel.catalog.create_queue(request)
     if not isinstance(result, Refused) and request.temporary:
-        session.connection.temporary_queues[result.name] = None
+        session.connection.temporary_queues[result.name] = result.id
     _done(session, result, wants_reply)
 
 

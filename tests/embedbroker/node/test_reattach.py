@@ -358,6 +358,25 @@ def test_a_lost_connection_that_gave_up_is_not_waited_for() -> None:
     assert list(stage.node.core.sessions) == ["other"]
 
 
+def test_a_session_whose_name_another_one_takes_keeps_nothing() -> None:
+    """Nobody can come back for it, and its bytes would make others give up."""
+    stage = Stage(resend_bytes_max=20_000)
+    modest = stage.connect().open_session("modest", window=100_000_000)
+    modest.create_queue()
+    modest.consume()
+    modest.post("x" * 1000)
+    stage.run()
+    for number in range(5):
+        peer = stage.connect().open_session("same", window=100_000_000)
+        peer.create_queue(f"g{number}")
+        peer.consume(f"g{number}")
+        peer.send(*(SessionSend(letter("x" * 1000, f"g{number}"), False, 0) for _ in range(8)))
+        stage.run()
+    sessions = stage.node.core.sessions
+    assert sessions["modest"].can_come_back and sessions["same"].can_come_back
+    assert stage.node.core.resend.used_bytes == sessions["modest"].kept_bytes + sessions["same"].kept_bytes
+
+
 def test_12_21_a_request_answered_with_an_exception_is_counted(stage: Stage) -> None:
     """1. The client sends packets 0 to 4; packet 2 is refused.
     2. It is cut off behind packet 4, and all five were processed.

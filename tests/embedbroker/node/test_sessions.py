@@ -216,6 +216,18 @@ def test_temporary_queues_end_with_the_connection_and_not_with_the_session(stage
     assert "t" not in stage.node.kernel.catalog.queues and "t" not in stage.node.kernel.catalog.addresses
 
 
+def test_a_queue_that_has_the_name_of_a_temporary_one_stays_when_that_ones_connection_ends(
+    stage: Stage, peer: Peer
+) -> None:
+    peer.create_queue("t", temporary=True)
+    other = stage.connect().open_session()
+    other.send(DeleteQueue("t"))
+    other.create_queue("t")
+    later = stage.node.kernel.catalog.queues["t"]
+    peer.lose()
+    assert stage.node.kernel.catalog.queues["t"] is later and not later.deleted
+
+
 def test_without_a_flag_creating_an_existing_queue_is_silent(peer: Peer) -> None:
     peer.send(CreateQueueV2("q", "q", None, True, False, False, False, 1))
     assert peer.clear() == []
