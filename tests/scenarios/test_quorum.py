@@ -11,6 +11,7 @@ from attrs import evolve
 from embedbroker import ReplicationBackup, ReplicationPrimary, Role
 from embedbroker.cluster import Ballot, Bid, ControlLink, Electorate, Member, Membership, Topology, connector_text
 from embedbroker.cluster._questions import ballot_to_go_on
+from embedbroker.config import ClusterConnection
 from embedclient.model import Instant, TransportConfiguration
 from embedclient.wire.core import LiveVote, QuorumVoteReply, encode_vote
 from tests.embedbroker.configfile.config_files import load
@@ -166,7 +167,7 @@ class Vote:
         self.node_id = "self" if stays else "lost"
         if stays:
             policy = ReplicationPrimary(quorum_size=size)
-            self.ballot = ballot_to_go_on(policy, membership, cast(Electorate, None), 4)
+            self.ballot = ballot_to_go_on(policy, ClusterConnection(), membership, cast(Electorate, None), 4)
         else:
             question = LiveVote(False, "lost", str(Bid(4, connector_text(place("self")))))
             self.ballot = Ballot(membership, question, size, 1, 30.0, 1.0, lambda answer: answer.vote)

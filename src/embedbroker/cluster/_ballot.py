@@ -7,6 +7,16 @@ Artemis waits for silent members through the whole ``quorum-vote-wait``, 30 s by
 replication policy never answer: a round ends here when everybody answered who could, or had two seconds for it.
 
 Each round is another attempt to voters that tell which one they answer, and is withdrawn when it is lost (`_voter.py`).
+
+Silence is not a no. A voter that has just lost its own backup gives its word when it knows that, which takes as long as
+its call time-out:
+1. P, X and Y lose all their backups, whose network is gone. P has traffic, notices, and asks X and Y.
+2. Both write the word down, and wait for a backup that has it, too: they have not noticed yet.
+3. P stops after two seconds. X and Y notice, ask each other and P, and stop, too: there is nothing left to ask.
+So an asker may insist: its rounds follow each other while somebody is silent whose yes would be enough. Only one that
+confirms nothing meanwhile can afford that, and it is as safe as the rounds of a backup are. A word counts in the round
+that it was given for, each round is withdrawn before the next, so whatever a voter has said, it stands by one asker of
+that activation at a time; and who hears that another one has the word, hears a no, which no patience changes.
 """
 
 from __future__ import annotations
@@ -93,19 +103,24 @@ class Ballot:
     # Who is to hear that a round is lost: they may have given their word.
     _bound_by_word: dict[str, ControlLink] = field(init=False, factory=dict)
     _number: int = field(init=False, default=0)
+    _looks_for_s: float = field(init=False, default=0.0)
     _looks_until: float = field(init=False, default=0.0)
+    _insists_until: float = field(init=False, default=0.0)
     _begun_at: float | None = field(init=False, default=None)
     _asks_again: bool = field(init=False, default=False)
     _due: float | None = field(init=False, default=None)
 
-    def begin(self, now: float, after_s: float, looks_for_s: float = 0.0) -> None:
+    def begin(self, now: float, after_s: float, looks_for_s: float = 0.0, insists_for_s: float = 0.0) -> None:
         """Ask the first time after a moment, in which others may notice what this broker noticed.
 
         For ``looks_for_s`` a round for which too few were there to be asked is none: when all connections of a network
-        break at once, they are back in a moment, and nobody is to stop for that.
+        break at once, they are back in a moment, and nobody is to stop for that. For ``insists_for_s`` neither is one
+        that only silence has lost.
         """
         self._due = now + after_s
+        self._looks_for_s = looks_for_s
         self._looks_until = now + looks_for_s
+        self._insists_until = now + insists_for_s
 
     def next_deadline(self) -> float | None:
         """When `on_time` is due."""
@@ -201,6 +216,7 @@ class Ballot:
     def _end_round(self, now: float) -> None:
         needed, yes = votes_needed(self._size), sum(self._answers.values())
         no = len(self._answers) - yes
+        silent = len(self._asked) - len(self._answers)
         self.told = (
             f"{len(self._asked)} could be asked, {yes} said yes and {no} no, and {needed} must say yes in a cluster of"
             f" {self._size}"
@@ -209,6 +225,10 @@ class Ballot:
         self.withdraw()
         if len(self._asked) < needed and now < self._looks_until:
             self._due = now + LOOKS_AGAIN_S
+        elif yes + silent >= needed and now < self._insists_until:
+            # Their connections may break now, as all may at the beginning.
+            self._looks_until = now + self._looks_for_s
+            self._due = now
         elif 0 <= self._rounds <= self._round:
             self.won = False
         else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from embedbroker.config import ReplicationBackup, ReplicationPrimary
+from embedbroker.config import ClusterConnection, ReplicationBackup, ReplicationPrimary
 from embedclient.wire.core import PRIMARY_VOTE_HANDLER, LiveVote, Packet, QuorumVote, QuorumVoteReply, encode_vote
 
 from ._ballot import Ballot, Electorate, votes_needed
@@ -20,7 +20,7 @@ from ._words import Bid
 
 __all__ = ["ballot_to_go_on", "ballot_to_take_over", "hear_votes", "repeat_question"]
 
-#: How long a live broker waits for the votes of others: Artemis' own bound.
+#: How long a live broker waits until enough of the others are there to be asked: Artemis' own bound for all of it.
 GOES_ON_WITHIN_S = 5.0
 #: How long a backup gives others to notice that a live broker is gone, before it asks them.
 ASKS_AFTER_S = 0.1
@@ -34,8 +34,16 @@ def _question_to_go_on(membership: Membership, activation: int, attempt: int = 0
     return LiveVote(True, membership.node_id, str(bid))
 
 
-def ballot_to_go_on(policy: _Policy, membership: Membership, electorate: Electorate, activation: int) -> Ballot:
-    """One round, which has begun; as soon as enough of the others are there to be asked, if that is soon."""
+def ballot_to_go_on(
+    policy: _Policy, connection: ClusterConnection, membership: Membership, electorate: Electorate, activation: int
+) -> Ballot:
+    """One round, which has begun, and as many more as silence takes; who asks confirms nothing before it has won.
+
+    It waits until enough of the others are there to be asked, if that is soon. A voter whose own backup has fallen
+    silent as well knows it within the call time-out, and gives its word then; and one that is dead is known to be
+    dead, and not asked any more, when its connection has been silent for the TTL. So nobody who could still say yes is
+    silent for longer than both together.
+    """
     ballot = Ballot(
         membership,
         _question_to_go_on(membership, activation),
@@ -46,7 +54,8 @@ def ballot_to_go_on(policy: _Policy, membership: Membership, electorate: Elector
         # Who is told of another place knows another live broker of this node.
         lambda answer: answer.vote and leads_to(answer.text, membership.connector),
     )
-    ballot.begin(membership.now.monotonic, 0.0, GOES_ON_WITHIN_S)
+    insists_for_s = (connection.call_timeout_ms + max(connection.connection_ttl_ms, 0)) / 1000
+    ballot.begin(membership.now.monotonic, 0.0, GOES_ON_WITHIN_S, insists_for_s)
     return ballot
 
 

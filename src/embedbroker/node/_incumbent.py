@@ -77,7 +77,7 @@ class Incumbent:
         self.is_handing_over = False
         self.ballot: Ballot | None = None
         self._policy = policy
-        self._cluster_name = config.cluster_connection.name
+        self._connection = config.cluster_connection
         self._membership = membership
         self._electorate = electorate
         self._tenancy = tenancy
@@ -93,7 +93,7 @@ class Incumbent:
         self._left_behind = 0
         self._told_as = 0
         self._due: float | None = None
-        call_timeout_s = config.cluster_connection.call_timeout_ms / 1000
+        call_timeout_s = self._connection.call_timeout_ms / 1000
         sync_timeout_s = policy.initial_replication_sync_timeout_ms / 1000
         self.duplication = Duplication(call_timeout_s, sync_timeout_s, lambda text: note(False, text))
         self.duplication.on_synchronised = self._on_synchronised
@@ -126,9 +126,9 @@ class Incumbent:
         elif None not in (group, policy.group_name) and group != policy.group_name:
             text = f"its group_name is {policy.group_name!r}, and that of the backup {group!r}"
             duplication.refuse(guest, Refusal.NOT_READY, text)
-        elif registration.cluster_name not in (None, self._cluster_name):
+        elif registration.cluster_name not in (None, self._connection.name):
             text = (
-                f"its cluster_connection is named {self._cluster_name!r}, and that of the backup"
+                f"its cluster_connection is named {self._connection.name!r}, and that of the backup"
                 f" {registration.cluster_name!r}: give both the same name, or, if they are different clusters, correct"
                 " the static_connectors of the backup, and let each cluster have a cluster_password of its own"
             )
@@ -206,7 +206,9 @@ class Incumbent:
             self._tenancy.renew(now)
         elif self._policy.vote_on_replication_failure:
             activation = self._copies.keeper.record.activation
-            self.ballot = ballot_to_go_on(self._policy, self._membership, self._electorate, activation)
+            self.ballot = ballot_to_go_on(
+                self._policy, self._connection, self._membership, self._electorate, activation
+            )
         else:
             self._count_on()
 

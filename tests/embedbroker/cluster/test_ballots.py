@@ -10,6 +10,8 @@ from embedclient.wire.core import LiveVote, QuorumVote, QuorumVoteReply, decode_
 
 from .test_votes import Booth, place, town
 
+LOOKS_FOR_S = 5.0
+
 # -- a voter -------------------------------------------------------------------------------------------------------
 
 
@@ -133,19 +135,20 @@ class Others:
         for name in self.peers:
             self.topology.update(Member(name, 1, place(name)))
 
-    def link_to(self, connector: object) -> Peer:
-        return next(peer for name, peer in self.peers.items() if place(name) == connector)
+    def link_to(self, connector: object) -> Peer | None:
+        return next((peer for name, peer in self.peers.items() if place(name) == connector), None)
 
 
 class Asker:
-    """Of two rounds, a second apart, in a cluster of four: three have to say yes."""
+    """Of two rounds, a second apart, in a cluster of four: three have to say yes. ``insists_for_s``: of one."""
 
-    def __init__(self) -> None:
+    def __init__(self, insists_for_s: float = 0.0) -> None:
         self.others = Others()
         asked = LiveVote(False, "p", str(Bid(4, "self")))
         membership = cast(Membership, self.others)
-        self.ballot = Ballot(membership, asked, 4, 2, 30.0, 1.0, lambda answer: answer.vote)
-        self.ballot.begin(0.0, 0.0)
+        rounds = 1 if insists_for_s else 2
+        self.ballot = Ballot(membership, asked, 4, rounds, 30.0, 1.0, lambda answer: answer.vote)
+        self.ballot.begin(0.0, 0.0, LOOKS_FOR_S if insists_for_s else 0.0, insists_for_s)
         self.go_on(0.0)
 
     def won(self) -> bool | None:
@@ -154,6 +157,13 @@ class Asker:
     def go_on(self, now: float) -> None:
         self.others.now = Instant(now, 1_000 + int(now * 1_000))
         self.ballot.on_time(now)
+
+    def pass_time(self, until: float) -> None:
+        """Whatever is due in its turn."""
+        due = self.ballot.next_deadline()
+        while due is not None and due <= until:
+            self.go_on(due)
+            due = self.ballot.next_deadline()
 
     def hears(self, voter: str, yes: bool, number: int) -> None:
         text = f"embedbroker attempt={number} " if number else None
@@ -220,3 +230,60 @@ def test_rounds_of_one_moment_are_different_ballots() -> None:
     asker.others.now = Instant(1.0, 1_000)
     asker.ballot.on_time(1.0)
     assert asker.number() == first + 1
+
+
+# -- an asker that insists -----------------------------------------------------------------------------------------
+
+
+def test_silence_is_asked_again_until_it_says_yes() -> None:
+    asker = Asker(insists_for_s=60.0)
+    for name in "ab":
+        asker.hears(name, True, asker.number())
+    asker.pass_time(41.5)
+    assert asker.won() is None
+    assert [bid.withdrawn for bid in asker.others.peers["c"].bids()[-4:]] == [False, True, False, False]
+    for name in "abc":
+        asker.hears(name, True, asker.number())
+    assert asker.won() is True
+
+
+def test_a_word_of_an_earlier_round_does_not_count_beside_those_of_a_later_one() -> None:
+    """It was given back, and somebody else may have it."""
+    asker = Asker(insists_for_s=60.0)
+    first = asker.number()
+    for name in "ab":
+        asker.hears(name, True, first)
+    asker.pass_time(2.5)
+    for name in "ab":
+        asker.hears(name, True, asker.number())
+    asker.hears("c", True, first)
+    assert asker.won() is None
+
+
+def test_who_insists_hears_a_no() -> None:
+    asker = Asker(insists_for_s=60.0)
+    asker.pass_time(10.5)
+    asker.hears("b", False, asker.number())
+    assert asker.won() is False and asker.ballot.next_deadline() is None
+    assert all(asker.others.peers[name].bids()[-1].withdrawn for name in "ac")
+
+
+def test_nobody_insists_for_ever() -> None:
+    asker = Asker(insists_for_s=60.0)
+    asker.pass_time(59.0)
+    assert asker.won() is None
+    asker.pass_time(63.0)
+    assert asker.won() is False and asker.others.peers["a"].bids()[-1].withdrawn
+
+
+def test_who_insists_gives_up_when_too_few_are_left_to_be_asked_and_do_not_come_back() -> None:
+    asker = Asker(insists_for_s=60.0)
+    asker.pass_time(30.5)
+    lost = asker.others.peers.pop("c")
+    asker.pass_time(30.5 + LOOKS_FOR_S - 1.0)
+    asker.others.peers["c"] = lost
+    asker.pass_time(40.5)
+    assert asker.won() is None
+    del asker.others.peers["c"]
+    asker.pass_time(40.5 + 2.0 + LOOKS_FOR_S + 0.5)
+    assert asker.won() is False

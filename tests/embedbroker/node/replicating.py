@@ -5,7 +5,8 @@ Responsible for the world, for who reaches whom, and for what a test asks of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 import pytest
 from attrs import evolve
@@ -28,11 +29,21 @@ PORT = "61616"
 
 
 class Brokers:
-    """``statics`` are the names that every broker looks for others at. ``lease_s`` None: without a lock manager."""
+    """``statics`` are the names that every broker looks for others at. ``lease_s`` None: without a lock manager.
+
+    ``time_outs`` are those of every cluster connection, where they are not the usual ones.
+    """
 
     def __init__(
-        self, statics: Sequence[str], *, manager: bool = False, lease_s: float | None = None, seed: int = 1
+        self,
+        statics: Sequence[str],
+        *,
+        manager: bool = False,
+        lease_s: float | None = None,
+        seed: int = 1,
+        time_outs: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
+        self.time_outs = {"call_timeout_ms": 2_000, "check_period_ms": 500, "connection_ttl_ms": 2_000, **time_outs}
         self.world = World(seed)
         self.network = Network(self.world)
         self.statics: Sequence[str] = statics
@@ -51,9 +62,7 @@ class Brokers:
             connector=name,
             static_connectors=[each for each in self.statics if each != name],
             retry_interval_ms=100,
-            call_timeout_ms=2_000,
-            check_period_ms=500,
-            connection_ttl_ms=2_000,
+            **self.time_outs,  # type: ignore[arg-type]  # whole numbers, by the names of real fields
         )
         values: dict[str, object] = {"cluster_user": "cluster", "cluster_password": "secret", **changes}
         config = BrokerConfig(

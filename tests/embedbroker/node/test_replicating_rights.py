@@ -147,9 +147,9 @@ VOTING_BACKUP = ReplicationBackup(
 )
 
 
-def three_pairs(statics: str = "pqxy") -> tuple[Brokers, Writer]:
+def three_pairs(statics: str = "pqxy", **time_outs: int) -> tuple[Brokers, Writer]:
     """p with its backup q, and two more primaries."""
-    brokers = Brokers(statics)
+    brokers = Brokers(statics, time_outs=time_outs)
     for name in "pxy":
         brokers.primary(name, evolve(VOTING_PRIMARY, group_name="g" if name == "p" else name))
     brokers.backup("q", VOTING_BACKUP)
@@ -288,20 +288,46 @@ def test_a_voter_whose_backup_joins_later_gives_it_the_words_it_gave_before() ->
     assert words(brokers, "x") == words(brokers, "z") != b""
 
 
-def test_a_cluster_that_loses_all_backups_at_once_goes_on() -> None:
-    """Each asks the others, who wait for votes as well: a word does not wait for that."""
-    brokers, writer = three_pairs()
+def all_backups(brokers: Brokers) -> None:
+    """Those of the two others, too."""
     for name, primary in (("z", "x"), ("w", "y")):
         brokers.backup(name, evolve(VOTING_BACKUP, group_name=primary))
         brokers.until_in_sync(primary)
+
+
+def silence_backups(brokers: Brokers) -> None:
+    """Their network is gone."""
     for name in "qzw":
         brokers.part("pxy", name)
         for other in "qzw".replace(name, ""):
             brokers.part(name, other)
+
+
+def test_a_cluster_that_loses_all_backups_at_once_goes_on() -> None:
+    """Each asks the others, who wait for votes as well: a word does not wait for that."""
+    brokers, writer = three_pairs()
+    all_backups(brokers)
+    silence_backups(brokers)
     for name in "pxy":
         brokers.until(lambda name=name: "goes on without a backup" in brokers.said(name))  # type: ignore[misc]
     goes_on(brokers, writer, "p")
     assert {name: role for name, role in brokers.roles.items() if role == "live"}.keys() == {"p", "x", "y"}
+
+
+def test_who_misses_its_backup_first_goes_on_when_the_others_miss_theirs() -> None:
+    """1. p has traffic, and misses q after a call time-out. It asks x and y, who have none.
+    2. Their words wait for z and w until they miss those, a call time-out later. p must not have stopped by then.
+    """
+    brokers, writer = three_pairs(call_timeout_ms=10_000, check_period_ms=10_000, connection_ttl_ms=20_000)
+    all_backups(brokers)
+    brokers.run(25.0)
+    silence_backups(brokers)
+    before = len(writer.confirmed)
+    brokers.until(lambda: "goes on without a backup" in brokers.said("p"), within_s=35.0)
+    assert len(writer.confirmed) - before < 10
+    goes_on(brokers, writer, "p")
+    brokers.run(30.0)
+    assert {name for name, role in brokers.roles.items() if role == "live"} == {"p", "x", "y"}
 
 
 def test_a_cluster_that_lost_its_power_starts_again() -> None:
