@@ -63,12 +63,11 @@ _ANSWER = int(StreamType.ANSWER)
 
 @define(eq=False)
 class _Issued:
-    """A piece of work: ``number`` in the stream, 0 when it does not go there; ``is_beside`` when it is no journal's."""
+    """A piece of work: ``number`` in the stream, 0 when it does not go there."""
 
     work: DiskWork
     number: int = 0
     for_both: bool = False
-    is_beside: bool = False
     results: tuple[object, ...] | None = None
 
 
@@ -92,7 +91,9 @@ class Duplication:
         self._identity = 0
         self._issued: dict[Lane, _Issued] = {}
         self._withheld: dict[Lane, DiskWork] = {}
+        # Work that is no journal's, before and after it was given to the disk.
         self._beside: DiskWork | None = None
+        self._issued_beside: _Issued | None = None
         self._done: dict[Lane, int] = {}
         self._completed: list[tuple[int, tuple[object, ...]]] = []
         self._lane = CopyLane(Numbers())
@@ -174,7 +175,7 @@ class Duplication:
 
     def _is_quiet(self) -> bool:
         """Whether the disk does nothing for the journal: the moment to look which files there are."""
-        return not self._issued
+        return not self._issued and self._issued_beside is None
 
     # -- disk work -----------------------------------------------------------------------------------------------
 
@@ -196,27 +197,36 @@ class Duplication:
     def do_beside(self, work: DiskWork) -> None:
         """Work of somebody else than the journal, in one of its lanes, one at a time.
 
-        It does not wait for a right to be renewed: others may need what it stands for to renew theirs.
+        It does not wait for a right to be renewed: others may need what it stands for to renew theirs. So neither does
+        it wait for the journal's work in that lane to count as done, which takes that right, but for the disk alone:
+        1. The backups of two voters are lost while their journals work in the background, and both are held.
+        2. Each asks the other, whose word would wait for that work, and so for the word of the first.
         """
-        assert self._beside is None
+        assert self._beside is None and self._issued_beside is None
         self._beside = work
 
     def _release(self) -> list[DiskWork]:
         if not self._withheld and self._beside is None:
             return []
-        works = [work for work in self._withheld.values() if not self._must_wait(work)]
-        for work in works:
-            del self._withheld[work.lane]
-            self._issue(work)
+        works = []
         beside = self._beside
-        if beside is not None and beside.lane not in self._withheld and not self._must_wait(beside):
+        if beside is not None and not self._must_wait(beside):
             self._beside = None
             self._issue(beside, is_beside=True)
             works.append(beside)
+        for work in list(self._withheld.values()):
+            if work.lane not in self._issued and not self._must_wait(work):
+                del self._withheld[work.lane]
+                self._issue(work)
+                works.append(work)
         return works
 
+    def _all_issued(self) -> list[_Issued]:
+        beside = self._issued_beside
+        return [*self._issued.values()] if beside is None else [*self._issued.values(), beside]
+
     def _must_wait(self, work: DiskWork) -> bool:
-        if work.lane in self._issued:
+        if any(issued.work.lane == work.lane and issued.results is None for issued in self._all_issued()):
             return True
         copying = self._copying
         if copying is None:
@@ -224,7 +234,11 @@ class Duplication:
         return copying.listing or bool(copying.uncopied.keys() & structural_names(work.operations))
 
     def _issue(self, work: DiskWork, *, is_beside: bool = False) -> None:
-        issued = self._issued[work.lane] = _Issued(work, is_beside=is_beside)
+        issued = _Issued(work)
+        if is_beside:
+            self._issued_beside = issued
+        else:
+            self._issued[work.lane] = issued
         copying, flow = self._copying, self._flow
         if copying is not None and not copying.begun:
             return
@@ -246,7 +260,7 @@ class Duplication:
         if batch == self._lane.under_way:
             self._lane.done(results)
             return
-        for issued in self._issued.values():
+        for issued in self._all_issued():
             if issued.work.batch == batch:
                 issued.results = results
         self._complete()
@@ -257,12 +271,21 @@ class Duplication:
             if self._lane.failed():
                 self._give_up(f"the copy failed: {fault}")
             return True
-        for lane, issued in list(self._issued.items()):
+        for issued in self._all_issued():
             if issued.work.batch == batch:
-                del self._issued[lane]
                 # The backup does it, perhaps later: whatever follows here must come behind it there.
-                self._done[lane] = issued.number or self._done.get(lane, 0)
+                self._forget(issued)
         return False
+
+    def _forget(self, issued: _Issued) -> None:
+        lane = issued.work.lane
+        if issued is self._issued_beside:
+            self._issued_beside = None
+        else:
+            del self._issued[lane]
+        if issued.number:
+            # Of two in one lane the later one may be done before the earlier one counts.
+            self._done[lane] = max(self._done[lane], issued.number)
 
     def take_completed(self) -> Sequence[tuple[int, tuple[object, ...]]]:
         """Work that is done as the journal understands it: (batch, results)."""
@@ -272,11 +295,9 @@ class Duplication:
         return completed
 
     def _complete(self) -> None:
-        for lane, issued in list(self._issued.items()):
-            if issued.results is not None and self._counts_as_done(lane, issued):
-                del self._issued[lane]
-                if issued.number:
-                    self._done[lane] = issued.number
+        for issued in self._all_issued():
+            if issued.results is not None and self._counts_as_done(issued.work.lane, issued):
+                self._forget(issued)
                 self._completed.append((issued.work.batch, issued.results))
 
     def _counts_as_done(self, lane: Lane, issued: _Issued) -> bool:
@@ -299,7 +320,7 @@ class Duplication:
             self.state = DuplicationState.HANDING_OVER
             self._hand_over = flow.send_mark(StreamMark.HAND_OVER, self.now.monotonic)
             self._due = self.now.monotonic + self._sync_timeout_s
-            for issued in self._issued.values():
+            for issued in self._all_issued():
                 # A backup that is in sync has it; once that is lost, it waits as everything does.
                 issued.for_both |= issued.number > 0
 
@@ -366,7 +387,7 @@ class Duplication:
         self.registration = None
         if flow is None:
             return None
-        for issued in self._issued.values():
+        for issued in self._all_issued():
             issued.number = 0  # of a stream that is over: it says nothing to the next backup
         flow.line.on_frame = flow.line.on_gone = None
         return flow.line
@@ -375,8 +396,8 @@ class Duplication:
         held = self.state in (DuplicationState.HANDING_OVER, DuplicationState.SYNCHRONISED)
         if held:
             self.state = DuplicationState.HELD
-            for issued in self._issued.values():
-                issued.for_both &= not issued.is_beside
+            if self._issued_beside is not None:
+                self._issued_beside.for_both = False
             self._log(f"lost backup {name}, which was in sync: {reason}")
         else:
             self.state = DuplicationState.ALONE
@@ -392,7 +413,7 @@ class Duplication:
 
     def _become_alone(self) -> None:
         self.state = DuplicationState.ALONE
-        for issued in self._issued.values():
+        for issued in self._all_issued():
             issued.for_both = False
         self._complete()
 
