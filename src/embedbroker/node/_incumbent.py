@@ -268,7 +268,12 @@ class Incumbent:
         if self.ballot is not None:
             self.ballot.withdraw()
             self.ballot = None
-        if hands_over and self.duplication.state is DuplicationState.SYNCHRONISED:
+        state = self.duplication.state
+        if state in (DuplicationState.ALONE, DuplicationState.COPYING):
+            # The journal cannot be closed before everything is copied that its last work renames or removes, and a
+            # copy may take hours. It is worth nothing before it is whole; what there is of it is kept.
+            self.duplication.close("the broker stops, and it has no copy that is whole")
+        elif hands_over and state is DuplicationState.SYNCHRONISED:
             self.duplication.announce_stop()
 
     def let_go(self) -> None:
