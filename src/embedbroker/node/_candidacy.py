@@ -68,7 +68,9 @@ class Candidacy:
             return
         if trial.verdict is locks.Verdict.STALE:
             self._say(f"may not be live, and waits as backup: {trial.text}")
-            self._keeper.record = evolve(self._keeper.record, in_sync=False)
+            if trial.sequence == self._keeper.record.activation:
+                # What it says of other data than that which is here by now, it does not say of this.
+                self._keeper.record = evolve(self._keeper.record, in_sync=False)
         else:
             why = "the lock manager is asked again" if trial.verdict is locks.Verdict.FAILED else "waits as backup"
             self._say(f"{why}: {trial.text}")

@@ -277,7 +277,8 @@ class Mandate:
             self._follow_tenancy()
         if self._stage is Stage.STANDING_BY:
             self._begin_anew(now)
-            self._standby.on_time()
+            if self._stage is Stage.STANDING_BY:  # who asks to be live joins nobody before there is an answer
+                self._standby.on_time()
         elif self._stage is Stage.LOOKING:
             self._look_for_live(now)
         elif self._stage is Stage.VOTING:
