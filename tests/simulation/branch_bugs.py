@@ -33,7 +33,7 @@ def show_what_a_prepared_branch_sent(patch: pytest.MonkeyPatch) -> None:
         finish(self)
         for branch in self._kernel.branches.prepared():
             transaction = branch.transaction
-            for queue, reference in references_of(transaction.sent, self._kernel.ids.take(len(transaction.sent) + 1)):
+            for queue, reference in references_of(transaction.sent, self._kernel.ids.take(transaction.places + 1)):
                 message = reference.message
                 self._kernel.memory.hold(message.message_id, queue.definition.address, message.size, 1)
                 queue.publish(reference)
@@ -81,7 +81,7 @@ def show_what_an_operator_rolled_back(patch: pytest.MonkeyPatch) -> None:
     def leaking(self: BranchTable, xid: Xid, *, commit: bool) -> bool:
         branch = self._branches.get(xid)
         sent = list(branch.transaction.sent) if branch is not None and not commit else []
-        for message, queues in sent:
+        for message, queues, _place in sent:
             for queue in queues:
                 self._kernel.memory.hold(message.message_id, message.address, message.size, 1)
                 queue.publish(Reference(message, message.message_id))

@@ -89,7 +89,7 @@ def show_what_was_rolled_back(patch: pytest.MonkeyPatch) -> None:
     rollback = Kernel.rollback
 
     def leaking(self: Kernel, transaction: Transaction) -> None:
-        for message, queues in transaction.sent:
+        for message, queues, _place in transaction.sent:
             for queue in queues:
                 self.memory.hold(message.message_id, message.address, message.size, 1)
                 queue.publish(Reference(message, message.message_id))

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import frozen
 
-from embedclient.model import Message, Xid
+from embedclient.model import Xid
 
 from ._branch import Branch, BranchState
 from ._branches import name_of
@@ -32,7 +32,7 @@ from ._chores import drained
 from ._marker import Marker, MarkerMoved
 from ._queue import Queue
 from ._refusal import Refused
-from ._transaction import Transaction
+from ._transaction import Sending, Transaction
 
 if TYPE_CHECKING:
     from ._kernel import Kernel
@@ -48,7 +48,7 @@ class CommitSet:
     """One set as it is recorded.
 
     ``places`` has for each branch its transaction id, the number of durable queues that it sent to, and for each of
-    those the queue id and by how much the position of its first message there is above ``first_position``.
+    those the queue id and by how much the branch's own positions begin above ``first_position``.
     """
 
     marker: Marker
@@ -149,19 +149,21 @@ class CommitSets:
         kernel = self._kernel
         counts: dict[Queue, int] = {}
         places = array("q")
-        sent_count = 0
+        begins: list[int] = []
+        size = 0
         for transaction in transactions:
             assert not transaction.unsettled, transaction.id
-            sent_count += len(transaction.sent)
-            self._place(transaction, counts, places)
+            self._place(transaction, size, counts, places)
+            begins.append(size)
+            size += transaction.places
             yield
-        first = kernel.ids.take(sent_count) if sent_count else 0
+        first = kernel.ids.take(size) if size else 0
         transaction_ids = [transaction.id for transaction in transactions]
         kernel.store.note(CommitSet(marker, first, transaction_ids, places))
         if kernel.audit is not None:
             kernel.audit.committed(transaction_ids, kernel.ids.next_id - 1)
-        if sent_count:
-            kernel.publications.add_commit(kernel.store.point(), _sent_by(transactions), counts, first)
+        if size:
+            kernel.publications.add_commit(kernel.store.point(), _sent_by(transactions, begins), counts, first)
         if kernel.events.has_followers:
             for transaction in transactions:
                 kernel.events.tell_committed(transaction)
@@ -170,15 +172,14 @@ class CommitSets:
         for transaction in transactions:
             yield from self._finish(transaction)
 
-    def _place(self, transaction: Transaction, counts: dict[Queue, int], places: array[int]) -> None:
-        """Note where its messages will stand behind those of the branches before it."""
+    def _place(self, transaction: Transaction, begin: int, counts: dict[Queue, int], places: array[int]) -> None:
+        """Note where its messages will stand, behind those of the branches before it."""
         at = len(places)
         places.extend((transaction.id, 0))
         for queue, count in transaction.counts.items():
-            before = counts.get(queue, 0)
-            counts[queue] = before + count
+            counts[queue] = counts.get(queue, 0) + count
             if queue.durable and not queue.deleted:
-                places.extend((queue.id, before))
+                places.extend((queue.id, begin))
                 places[at + 1] += 1
 
     def _finish(self, transaction: Transaction) -> Iterator[None]:
@@ -195,6 +196,7 @@ class CommitSets:
             queue.let_go()
 
 
-def _sent_by(transactions: Sequence[Transaction]) -> Iterator[tuple[Message, list[Queue]]]:
-    for transaction in transactions:
-        yield from drained(transaction.sent)
+def _sent_by(transactions: Sequence[Transaction], begins: Sequence[int]) -> Iterator[Sending]:
+    for transaction, begin in zip(transactions, begins, strict=True):
+        for message, targets, place in drained(transaction.sent):
+            yield message, targets, begin + place

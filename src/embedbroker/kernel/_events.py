@@ -82,7 +82,7 @@ class Events:
         """Everything that a transaction sent has a place, and what it was given and does not give back has left."""
 
         def events() -> Iterator[Event]:
-            for message, queues in drained(sent):
+            for message, queues, _place in drained(sent):
                 yield self.routed, (message, queues, transaction)
             for queue, references, outcome, _consumer in drained(acknowledged):
                 if outcome.leaves:

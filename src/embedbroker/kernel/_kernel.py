@@ -39,7 +39,7 @@ from ._refusal import Refused
 from ._selector import SelectorCache
 from ._settlement import Settlement
 from ._store import MemoryStore, Store
-from ._transaction import Transaction, TransactionState
+from ._transaction import Sending, Transaction, TransactionState
 from ._valve import Valve
 
 __all__ = ["Kernel"]
@@ -247,7 +247,7 @@ class Kernel:
         self.memory.hold(message_id, targets[0].definition.address, len(message.raw), len(targets))
         durable = False
         if message.durable:
-            position = 0 if transaction is not None else message_id
+            position = transaction.places if transaction is not None else message_id
             if len(targets) == 1:
                 references = [(targets[0].id, position)] if targets[0].durable else []
             else:
@@ -347,7 +347,7 @@ class Kernel:
         if transaction.identified:
             self._carry_out(self.duplicates.commit(transaction), len(transaction.identified))
         sent, counts, publications = transaction.sent, transaction.counts, self.publications
-        first = self.ids.take(len(sent)) if sent else 0
+        first = self.ids.take(transaction.places) if sent else 0
         if transaction.recorded:
             positions = [(queue.id, first) for queue in counts if queue.durable and not queue.deleted]
             self.store.commit(transaction.id, positions)
@@ -387,8 +387,8 @@ class Kernel:
         else:
             self.chores.add_holding(held, effects)
 
-    def _all_released(self, sent: list[tuple[Message, list[Queue]]]) -> Iterator[None]:
-        for message, targets in drained(sent):
+    def _all_released(self, sent: list[Sending]) -> Iterator[None]:
+        for message, targets, _place in drained(sent):
             for queue in targets:
                 self.memory.release(message.message_id, queue.definition.address, len(message.raw))
             yield

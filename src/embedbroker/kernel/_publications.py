@@ -12,26 +12,18 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
-from embedclient.model import Message
-
 from ._backlog import Reference
 from ._queue import Queue
+from ._transaction import Sending
 
 __all__ = ["Publications", "references_of"]
 
-Sending = tuple[Message, list[Queue]]
 
-
-def references_of(
-    sent: Iterable[tuple[Message, list[Queue]]], first_position: int
-) -> Iterator[tuple[Queue, Reference]]:
-    """What a committed transaction puts into queues: consecutive positions in each of them."""
-    next_position: dict[Queue, int] = {}
-    for message, targets in sent:
+def references_of(sent: Iterable[Sending], first_position: int) -> Iterator[tuple[Queue, Reference]]:
+    """What a committed transaction puts into queues, each message at the place that its record names."""
+    for message, targets, place in sent:
         for queue in targets:
-            position = next_position.get(queue, first_position)
-            next_position[queue] = position + 1
-            yield queue, Reference(message, position)
+            yield queue, Reference(message, first_position + place)
 
 
 class Publications:

@@ -195,11 +195,17 @@ class Recovery:
         stored, transaction = self._sending[-1]
         messages = stored.take_adds(limit)
         for message in messages:
-            targets = [self._queues[queue_id] for queue_id, _ordinal, _count in message.references]
-            if targets:
-                address, raw = targets[0].definition.address, message.raw
-                self._kernel.memory.hold(message.message_id, address, len(raw), len(targets))
-                transaction.add(self._kernel.catalog.restore(message.encoding, raw), targets)
+            if not message.references:
+                continue
+            # One place for all queues; journals of earlier versions counted in each queue.
+            targets: dict[int, list[Queue]] = {}
+            for queue_id, place, _count in message.references:
+                targets.setdefault(place, []).append(self._queues[queue_id])
+            address, raw = self._address_names[message.references[0][0]], message.raw
+            self._kernel.memory.hold(message.message_id, address, len(raw), len(message.references))
+            restored = self._kernel.catalog.restore(message.encoding, raw)
+            for place, queues in targets.items():
+                transaction.add(restored, queues, place)
         if not messages:
             self._sending.pop()
         return True

@@ -33,7 +33,10 @@ class Store(Protocol):
         """Return the durability point that covers everything appended so far."""
 
     def add_message(self, message: Message, transaction_id: int, references: Sequence[tuple[int, int]]) -> None:
-        """A message went to queues: (queue id, position); in a transaction positions are 0 and come with the commit."""
+        """A message went to queues: (queue id, position).
+
+        In a transaction that is how far the position will be above the one that the commit names for the queue.
+        """
 
     def add_message_once(self, message: Message, references: Sequence[tuple[int, int]], entry: DuplicateId) -> None:
         """`add_message` and `add_duplicate_id` without a transaction: both become durable, or none."""

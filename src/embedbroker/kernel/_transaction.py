@@ -20,7 +20,10 @@ from ._queue import Queue
 if TYPE_CHECKING:
     from ._duplicate_ids import Identified
 
-__all__ = ["Taken", "Transaction", "TransactionState"]
+__all__ = ["Sending", "Taken", "Transaction", "TransactionState"]
+
+Sending: TypeAlias = tuple[Message, list[Queue], int]
+"""A message, the queues it goes to, and its place: how far its position is above that of the transaction's first."""
 
 Taken: TypeAlias = tuple[Queue, Collection[Reference], Outcome, Consumer | None]
 """Deliveries of one queue, and the consumer for which they are undeliverable if that is their outcome."""
@@ -48,6 +51,7 @@ class Transaction:
         "holds_ids",
         "id",
         "identified",
+        "places",
         "recorded",
         "returning",
         "rivals",
@@ -61,7 +65,10 @@ class Transaction:
     def __init__(self, transaction_id: int) -> None:
         self.id = transaction_id
         self.state = TransactionState.ACTIVE
-        self.sent: list[tuple[Message, list[Queue]]] = []
+        self.sent: list[Sending] = []
+        # How many positions it takes at its commit. After a restart they may be more than what it sent: places are
+        # recorded, and those of messages that were not durable stay empty.
+        self.places = 0
         # How many messages it sent to each queue.
         self.counts: dict[Queue, int] = {}
         # The deliveries it decides about, and what is to become of them; nobody changes their collections.
@@ -81,9 +88,16 @@ class Transaction:
         self.failure: str | None = None
         self.failure_code: int = ErrorCode.TRANSACTION_ROLLED_BACK
 
-    def add(self, message: Message, targets: list[Queue]) -> None:
-        """Send a message to queues when this is committed; until then they are not taken for unused."""
-        self.sent.append((message, targets))
+    def add(self, message: Message, targets: list[Queue], place: int | None = None) -> None:
+        """Send a message to queues when this is committed; until then they are not taken for unused.
+
+        ``place`` is for those that had theirs before a restart: it grows from one to the next in each queue.
+        """
+        if place is None:
+            place = self.places
+        if place >= self.places:
+            self.places = place + 1
+        self.sent.append((message, targets, place))
         counts = self.counts
         for queue in targets:
             counts[queue] = counts.get(queue, 0) + 1

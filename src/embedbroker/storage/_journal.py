@@ -178,7 +178,7 @@ class Journal:
         self._liveness.prepare(transaction_id, xid, self._segment)
 
     def commit(self, transaction_id: int, positions: Sequence[tuple[int, int]]) -> None:
-        """Append a commit. The transaction's messages for a queue get consecutive positions in the order they came."""
+        """Append a commit: what its messages have as positions counts from these, in each queue."""
         self._append(codec.encode_commit(transaction_id, positions))
         self._liveness.commit(transaction_id, self._segment)
 
@@ -246,21 +246,14 @@ class Journal:
         self._room -= size
         queues = [queue_id for queue_id, _position in references]
         if transaction_id:
-            transaction = self._liveness.add_in_transaction(message_id, queues, transaction_id, self._segment)
-            ordinals = transaction.ordinals
-            pairs = []
-            for queue_id in queues:
-                ordinal = ordinals.get(queue_id, 0)
-                ordinals[queue_id] = ordinal + 1
-                pairs.append(_pack_pair(queue_id, ordinal))
+            self._liveness.add_in_transaction(message_id, queues, transaction_id, self._segment)
         else:
             self._liveness.add(message_id, queues, self._segment)
-            pairs = [_pack_pair(queue_id, position) for queue_id, position in references]
         self._parts.append(_pack_add(
             size, _ADD, DURABLE if message.durable else 0, message.encoding, message.priority, message_id,
             transaction_id, message.expiration, message.timestamp, self.wall_ms, 0, len(references), len(raw),
         ))  # fmt: skip
-        self._parts += pairs
+        self._parts += [_pack_pair(queue_id, position) for queue_id, position in references]
         self._parts.append(raw)
 
     def _make_room(self, size: int) -> None:

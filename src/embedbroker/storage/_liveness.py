@@ -41,8 +41,6 @@ class OpenTransaction:
 
     adds: list[int] = Factory(list)
     acknowledgements: list[tuple[int, int]] = Factory(list)
-    # Messages sent so far, per queue: the position a record of a transaction carries.
-    ordinals: dict[int, int] = Factory(dict)
     # Where its records stand; the value counts those that pin the segment while the transaction is open.
     segments: dict[Segment, int] = Factory(dict)
     xid: bytes | None = None
@@ -78,15 +76,12 @@ class Liveness:
         placement.count += 1
         self.index[message_id] = placement
 
-    def add_in_transaction(
-        self, message_id: int, queues: Sequence[int], transaction_id: int, segment: Segment
-    ) -> OpenTransaction:
+    def add_in_transaction(self, message_id: int, queues: Sequence[int], transaction_id: int, segment: Segment) -> None:
         """A message in a transaction; it lives at least as long as the transaction is open."""
         self.add(message_id, queues, segment)
         transaction = self._transaction(transaction_id)
         transaction.adds.append(message_id)
         transaction.segments.setdefault(segment, 0)
-        return transaction
 
     def add_duplicate_id(self, entry: DuplicateId, transaction_id: int, segment: Segment) -> None:
         """An id that an address keeps, much as a queue keeps a message: it lives until that forgets it or is gone."""

@@ -21,9 +21,10 @@ ADD_MESSAGE, hot, every field at a fixed offset::
     64  per reference: queue id i64 | position i64
         raw bytes of the message, in the encoding that the tag names
 
-In a transaction the position of a reference is its ordinal among the transaction's messages for that queue (0, 1, ...);
-COMMIT brings the first position for each queue, and the sum is the message's position. A record of a transaction thus
-keeps its position when compaction drops its neighbours.
+In a transaction the position of a reference is an ordinal, which grows from each of the transaction's messages to the
+next one for the same queue; COMMIT brings what to add for each queue, and the sum is the message's position. A record
+of a transaction thus keeps its position when compaction drops its neighbours. There are gaps: the kernel gives ordinals
+to messages that are not recorded, too, so that positions are the same after a restart.
 
 DUPLICATE_ID: an id with which no second message may come to an address, until it is one of the oldest there or the
 address is removed. It has a number of its own, from the counter of message ids. Outside a transaction it stands in the

@@ -94,8 +94,8 @@ class RecoveredTransaction:
     def take_adds(self, limit: int) -> list[RecoveredMessage]:
         """Take up to ``limit`` of the messages it sent, in order; an empty list means that all are taken.
 
-        Their positions are ordinals per queue, as they were before the commit. A message whose queues are all gone has
-        no references.
+        Their positions are ordinals, as they were before the commit. A message whose queues are all gone has no
+        references.
         """
         return [
             restore(message_id, self._adds.pop(message_id), self._counts, self._queue_ids)

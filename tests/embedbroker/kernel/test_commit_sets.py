@@ -89,7 +89,7 @@ def test_branches_are_committed_in_the_order_of_the_set_with_one_record(stage: S
     ((_, record),) = stage.store.of_kind("fact")
     assert isinstance(record, CommitSet) and record.marker == Marker(record.marker.id, "m", 5)
     assert list(record.transaction_ids) == [ids[2], ids[0], ids[1]]
-    assert list(record.places) == [ids[2], 1, q.id, 0, ids[0], 1, q.id, 1, ids[1], 1, other.id, 0]
+    assert list(record.places) == [ids[2], 1, q.id, 0, ids[0], 1, q.id, 1, ids[1], 1, other.id, 3]
     positions = [reference.position for reference in q.backlog]
     assert positions == [record.first_position + ordinal for ordinal in range(3)]
     assert not stage.store.of_kind("commit", "rollback") and not stage.kernel.branches.in_doubt()

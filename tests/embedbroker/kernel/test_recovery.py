@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from embedbroker.kernel import AddressDefinition, QueueDefinition, Recovery
+from embedbroker.kernel import AddressDefinition, DuplicateId, QueueDefinition, Recovery, xid_bytes
 from embedbroker.kernel._memory import REFERENCE_BYTES
+from embedclient.model import Xid
 
 from .letters import letter
 from .stage import ANYCAST, MULTICAST, Stage
@@ -90,3 +91,42 @@ def test_a_queue_whose_address_is_missing_brings_it_along() -> None:
     stage = Stage()
     stage.kernel.catalog.restore_queue(QueueDefinition(1_002, "q", "a", ANYCAST))
     assert stage.kernel.catalog.addresses["a"].definition.anycast
+
+
+@frozen
+class InDoubt:
+    transaction_id: int
+    xid: bytes
+    adds: list[Kept]
+    acknowledgements: tuple[tuple[int, int], ...] = ()
+    duplicate_ids: tuple[DuplicateId, ...] = ()
+
+    def take_adds(self, limit: int) -> list[Kept]:
+        taken = self.adds[:limit]
+        del self.adds[:limit]
+        return taken
+
+
+def test_a_branch_of_a_journal_that_counted_in_each_queue_keeps_the_positions_that_it_recorded() -> None:
+    stage = stage_with_queues()
+    xid = Xid(7, b"b", b"t")
+    sent = [
+        kept(20, "x only", (1_002, 0, 0)),
+        kept(21, "both", (1_002, 1, 0), (1_003, 0, 0)),
+        kept(22, "y only", (1_003, 1, 0)),
+    ]
+    recovery = Recovery(stage.kernel, [InDoubt(19, xid_bytes(xid), sent)])
+    while recovery.send_some(2):
+        pass
+    recovery.finish()
+    stage.kernel.ids.next_id = 100
+    assert stage.kernel.branches.commit(stage.session(transacted=True), xid, one_phase=False) is None
+    stage.run_all()
+    assert stage.store.of_kind("commit") == [("commit", 19, [(1_002, 100), (1_003, 100)])]
+    queues = stage.kernel.catalog.queues
+    assert [each.position for each in queues["x"].backlog] == [100, 101]
+    assert [each.position for each in queues["y"].backlog] == [100, 101]
+    assert stage.kernel.ids.next_id >= 102
+    for name in ("x", "y"):
+        stage.consumer(stage.session(pre_acknowledge=True), name)
+    stage.assert_empty()

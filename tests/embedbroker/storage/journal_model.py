@@ -127,14 +127,14 @@ class ModelState:
 
     def commit(self, transaction_id: int, positions: Sequence[tuple[int, int]]) -> None:
         self.prepared.pop(transaction_id, None)
-        following = dict(positions)
+        first = dict(positions)
         for name, arguments in self.transactions.pop(transaction_id, []):
             if name == "add_message":
                 message, _, references = arguments
-                placed = []
-                for queue, _ in references:  # type: ignore[attr-defined]  # as add_message made it
-                    placed.append((queue, following[queue]))
-                    following[queue] += 1
+                placed = [
+                    (queue, first[queue] + ordinal)
+                    for queue, ordinal in references  # type: ignore[attr-defined]  # as add_message made it
+                ]
                 self.apply((name, (message, 0, placed)))
             else:
                 self.apply((name, arguments))

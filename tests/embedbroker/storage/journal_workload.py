@@ -173,7 +173,9 @@ class Workload:
         transaction_id, queues = self._unprepared(), self._some_queues()
         if transaction_id is None or not queues:
             return None
-        return "add_message", (self._message(), transaction_id, [(queue, 0) for queue in queues])
+        # With gaps, as a kernel leaves them that sends what is not recorded in between.
+        ordinal = 2 * len(self.state.transactions.get(transaction_id, []))
+        return "add_message", (self._message(), transaction_id, [(queue, ordinal) for queue in queues])
 
     def _acknowledge_in_transaction(self) -> Call | None:
         transaction_id, reference = self._unprepared(), self._reference()
@@ -193,20 +195,17 @@ class Workload:
         self.taken -= set(self.state.taken(transaction_id))
         if self.random.random() < 0.3:
             return "rollback", (transaction_id,)
-        positions = []
-        for queue, count in self._sent_to(transaction_id).items():
-            positions.append((queue, self.next_id))
-            self.next_id += count
-        return "commit", (transaction_id, positions)
+        first = self.next_id
+        self.next_id += 2 * len(calls)
+        return "commit", (transaction_id, [(queue, first) for queue in self._sent_to(transaction_id)])
 
-    def _sent_to(self, transaction_id: int) -> dict[int, int]:
-        """How many messages each queue will get from a transaction."""
-        queues: dict[int, int] = {}
+    def _sent_to(self, transaction_id: int) -> list[int]:
+        """Which queues get messages from a transaction."""
+        queues: dict[int, None] = {}
         for name, arguments in self.state.transactions[transaction_id]:
             if name == "add_message":
-                for queue, _ in arguments[2]:  # type: ignore[attr-defined]  # as this class made it
-                    queues[queue] = queues.get(queue, 0) + 1
-        return queues
+                queues.update((queue, None) for queue, _ in arguments[2])  # type: ignore[attr-defined]  # as made above
+        return list(queues)
 
     def _prepare(self) -> Call | None:
         transaction_id = self._unprepared()
@@ -259,17 +258,15 @@ class Workload:
         members = self.random.sample(prepared, self.random.randrange(len(prepared) + 1))
         marker = self._new_marker() if not self.state.markers else self.random.choice(list(self.state.markers.values()))
         places: list[int] = []
-        counts: dict[int, int] = {}
+        size = 0
         for transaction_id in members:
             self.open.remove(transaction_id)
             self.taken -= set(self.state.taken(transaction_id))
             sent = self._sent_to(transaction_id)
-            places += [transaction_id, len(sent)]
-            for queue, count in sent.items():
-                places += [queue, counts.get(queue, 0)]
-                counts[queue] = counts.get(queue, 0) + count
+            places += [transaction_id, len(sent), *[number for queue in sent for number in (queue, size)]]
+            size += 2 * len(self.state.transactions[transaction_id])
         first = self.next_id
-        self.next_id += sum(counts.values())
+        self.next_id += size
         return "note", (CommitSet(evolve(marker, value=marker.value + 1), first, members, places),)
 
     def _add_queue(self) -> Call | None:

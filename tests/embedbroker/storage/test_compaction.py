@@ -166,8 +166,8 @@ def test_positions_of_a_transaction_do_not_change_when_its_first_messages_are_go
     traffic = Traffic()
     transaction_id = traffic.take_id()
     messages = [traffic.message() for _ in range(5)]
-    for message in messages:
-        traffic.recorded.call("add_message", message, transaction_id, [(2, 0)])
+    for ordinal, message in enumerate(messages):
+        traffic.recorded.call("add_message", message, transaction_id, [(2, ordinal)])
     traffic.recorded.call("commit", transaction_id, [(2, 5000)])
     for message in messages[:3]:
         traffic.recorded.call("acknowledge", message.message_id, 2, 0)

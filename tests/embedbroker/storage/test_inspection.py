@@ -188,7 +188,7 @@ def test_looking_changes_nothing() -> None:
 
 
 def test_damage_is_found_with_file_and_offset_and_everything_else_is_still_read() -> None:
-    disk, _ = worked(3, 120)
+    disk, _ = worked(4, 120)
     whole = [row for row in journal_rows(disk) if isinstance(row, RecordRow)]
     victim = whole[len(whole) // 2]
     disk.flip(victim.file, victim.offset, 4)

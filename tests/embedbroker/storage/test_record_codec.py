@@ -60,12 +60,12 @@ def test_a_message_of_several_queues_that_is_not_durable() -> None:
     )  # fmt: skip
 
 
-def test_messages_of_a_transaction_carry_their_ordinal_and_the_commit_the_first_position() -> None:
+def test_messages_of_a_transaction_carry_the_ordinals_they_are_given_and_the_commit_the_first_position() -> None:
     message = StoredMessage(5, b"", timestamp=0)
     head = pack("<IBBBB", 80, 1, 1, 1, 4) + pack("<qqqqqq", 5, 8, 0, 0, NOW.wall_ms, 0) + pack("<II", 1, 0)
-    add = ("add_message", message, 8, [(3, 0)])
-    assert records_of(add, add, ("commit", 8, [(3, 40)])) == (
-        head + pack("<qq", 3, 0) + head + pack("<qq", 3, 1) + pack("<IBBHqqq", 32, 5, 0, 0, 8, 3, 40)
+    first, second = ("add_message", message, 8, [(3, 0)]), ("add_message", message, 8, [(3, 2)])
+    assert records_of(first, second, ("commit", 8, [(3, 40)])) == (
+        head + pack("<qq", 3, 0) + head + pack("<qq", 3, 2) + pack("<IBBHqqq", 32, 5, 0, 0, 8, 3, 40)
     )
 
 
