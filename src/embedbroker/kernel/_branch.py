@@ -87,6 +87,7 @@ class Branch:
         "deadline",
         "is_over",
         "is_prepared",
+        "is_recorded",
         "left_by",
         "suspensions",
         "transaction",
@@ -108,6 +109,8 @@ class Branch:
         # Sessions that suspended their work in it. Any session may take it up again.
         self.suspensions = 0
         self.is_prepared = False
+        # Whether the journal knows that it is prepared: the record comes behind those of what was acknowledged in it.
+        self.is_recorded = False
         self.is_over = False
 
     @property

@@ -198,7 +198,7 @@ class BranchTable:
 
         def record() -> None:
             if transaction.state is TransactionState.PREPARED:
-                transaction.recorded = True
+                transaction.recorded = branch.is_recorded = True
                 self._kernel.store.prepare(transaction.id, xid_bytes(xid))
 
         self._when_settled(branch, record, session)
@@ -326,7 +326,7 @@ class BranchTable:
         transaction.state = TransactionState.PREPARED
         transaction.recorded = True
         branch = Branch(xid, transaction, self._kernel.monotonic, _NEVER)
-        branch.is_prepared = True
+        branch.is_prepared = branch.is_recorded = True
         self._branches[xid] = branch
         self._kernel.duplicates.hold(transaction)
 

@@ -125,7 +125,8 @@ class CommitSets:
             return MarkerMoved(current)
         prepared: list[Branch] = []
         for xid, branch in zip(xids, found, strict=True):
-            if branch is None or branch.state is not BranchState.PREPARED:
+            # Behind a record that is still to come, those of its acknowledgements may be, too.
+            if branch is None or branch.state is not BranchState.PREPARED or not branch.is_recorded:
                 return self._missing(xid)
             prepared.append(branch)
         marker = kernel.markers.move(name, expected, value)
@@ -137,7 +138,8 @@ class CommitSets:
         branch = self._kernel.branches.find(xid)
         if branch is None:
             return BranchMissing(xid, False, self._kernel.branches.why_gone(xid))
-        return BranchMissing(xid, True, f"{name_of(xid)} is {branch.state.value}, not prepared")
+        where = branch.state.value if branch.state is not BranchState.PREPARED else "being prepared"
+        return BranchMissing(xid, True, f"{name_of(xid)} is {where}, not prepared")
 
     def _undo(self, xids: Sequence[Xid], result: SetDone, done: Done) -> Iterator[None]:
         for xid in xids:

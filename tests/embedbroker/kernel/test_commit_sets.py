@@ -203,6 +203,31 @@ def test_a_branch_that_is_not_prepared_is_named_with_where_it_stands(stage: Stag
     assert refused(stage, 1, 1, 2) == BranchMissing(xid(2), True, f"{name_of(xid(2))} is {state}, not prepared")
 
 
+@pytest.mark.parametrize("settles_first", [False, True])
+def test_a_branch_whose_prepare_is_not_recorded_yet_is_not_prepared(stage: Stage, settles_first: bool) -> None:
+    stage.send(*(letter(str(number), "q", durable=True) for number in range(300)))
+    session = stage.session(transacted=True)
+    consumer, taker = stage.consumer(session, "q")
+    stage.run_all()
+    assert stage.kernel.branches.start(session, xid(1)) is None
+    last = taker.messages[-1].message_id
+    if settles_first:
+        session.settle(consumer.key, last, through=True)
+        done = put(stage, 1, 1)
+    else:
+        done = put(stage, 1, 1)
+        session.settle(consumer.key, last, through=True)
+    # All of it is asked for behind the set, which finds the branch as it is by then.
+    prepare(stage, 1, session)
+    stage.run_all(budget=9)
+    assert done == [BranchMissing(xid(1), True, f"{name_of(xid(1))} is being prepared, not prepared")]
+    assert stage.kernel.markers.get("m") is None and stage.kernel.branches.in_doubt() == [xid(1)]
+    assert commit(stage, 1, 1) == SetDone(1)
+    kinds = [record[0] for record in stage.store.of_kind("acknowledge", "prepare", "fact")]
+    assert kinds == ["acknowledge"] * 300 + ["prepare", "fact"]
+    stage.assert_empty()
+
+
 def test_a_branch_that_an_operator_decided_is_named(stage: Stage) -> None:
     prepared(stage, 1, "a")
     prepared(stage, 2, "b")
