@@ -186,7 +186,7 @@ class Backlog:
         expired_before: int | None = None,
         exempt_through: Callable[[], int] = _nothing_exempt,
     ) -> Iterator[Reference | None]:
-        """Remove every message for which ``doomed`` is true, yielding it; None between chunks, for a pause.
+        """Remove every message for which ``doomed`` is true, yielding it; None between chunks. Either may be a pause.
 
         ``expired_before`` (wall ms) narrows the search: sealed chunks without an expiration up to it stay sealed.
         Nothing happens to positions up to the one that ``exempt_through`` says, which may change during a pause.
@@ -198,7 +198,7 @@ class Backlog:
             number = level.base
             # Chunks may go while this waits for its next turn.
             while (number := max(number, level.base)) < level.base + len(level.chunks):
-                yield from self._remove_in_chunk(level, number, doomed, expired_before, exempt_through())
+                yield from self._remove_in_chunk(level, number, doomed, expired_before, exempt_through)
                 yield None
                 number += 1
 
@@ -206,15 +206,16 @@ class Backlog:
         self, level: Level, doomed: Callable[[Reference], bool], exempt_through: Callable[[], int]
     ) -> Iterator[Reference | None]:
         # Messages may come and go while this waits for its next turn.
-        position = -1
-        while behind := level.returned.chunk_behind(max(position, exempt_through())):
+        position, exempt = -1, exempt_through()
+        while behind := level.returned.chunk_behind(max(position, exempt)):
             for entry in behind:
-                if doomed(entry) and level.returned.remove(entry):
+                if entry.position > exempt and doomed(entry) and level.returned.remove(entry):
                     level.live -= 1
                     self.size -= 1
                     yield entry
+                    exempt = exempt_through()
             yield None
-            position = behind[-1].position
+            position, exempt = behind[-1].position, exempt_through()
 
     # -- ranges of positions -------------------------------------------------------------------------------------
 
@@ -402,8 +403,14 @@ class Backlog:
         chunk[cursor.offset[priority]] = None
 
     def _remove_in_chunk(
-        self, level: Level, number: int, doomed: Callable[[Reference], bool], expired_before: int | None, exempt: int
+        self,
+        level: Level,
+        number: int,
+        doomed: Callable[[Reference], bool],
+        expired_before: int | None,
+        exempt_through: Callable[[], int],
     ) -> Iterator[Reference]:
+        exempt = exempt_through()
         if level.lasts[number - level.base] <= exempt:
             return
         chunk = level.chunks[number - level.base]
@@ -420,6 +427,7 @@ class Backlog:
                 level.live -= 1
                 self.size -= 1
                 yield entry
+                exempt = exempt_through()
         if level.live == level.returned.count:
             # Nothing is left in any chunk, and cursors find their way by the base.
             level.base += len(level.chunks)

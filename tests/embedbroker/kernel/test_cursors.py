@@ -272,6 +272,52 @@ def test_another_owner_waits_or_takes_over(stage: Stage) -> None:
     opened(stage)
 
 
+@pytest.mark.parametrize("returned", [False, True])
+@pytest.mark.parametrize("way", ["a range is pinned", "a lease is taken up again", "a range is acknowledged"])
+def test_a_range_that_its_reader_may_rely_on_is_left_alone_by_an_expiry_scan_that_is_under_way(
+    way: str, returned: bool
+) -> None:
+    stage = Stage(
+        {"#": AddressSettings(expiry_address="expired")}, message_expiry_scan_period_ms=1000, work_per_step_max=320
+    )
+    stage.queue("q")
+    soon = stage.kernel.now_ms + 500
+    send(stage, *map(str, range(400)), expiration=soon)
+    if returned:
+        session = stage.session()
+        stage.consumer(session, "q")
+        stage.run_all()
+        session.close(failed=False)
+        stage.run_all()
+    kernel, housekeeping = stage.kernel, stage.kernel.housekeeping
+    if way != "a range is pinned":
+        opened(stage)
+        end = pinned(stage).end
+        # The lease runs out, and nobody else comes.
+        kernel.monotonic = 20.0
+    kernel.now_ms += 2000
+    housekeeping.run(20.0)
+    assert kernel.catalog.queues["expired"].message_count == 10
+    if way == "a range is pinned":
+        opened(stage)
+        end = pinned(stage).end
+    elif way == "a lease is taken up again":
+        assert isinstance(cursors(stage).renew("q", "c", "job"), int)
+    else:
+        cursors(stage).acknowledge("q", "c", "job", end)
+        cursors(stage).release("q", "c", "job")
+        # What is acknowledged leaves as a chore, which has its turn behind the scan.
+        assert kernel.chores.waiting
+    while housekeeping.next_deadline(20.0) <= 20.0:
+        housekeeping.run(20.0)
+    assert kernel.catalog.queues["expired"].message_count == 10
+    if way != "a range is acknowledged":
+        assert len(read(stage, 0, end)[0]) == 390
+        cursors(stage).acknowledge("q", "c", "job", end)
+    stage.run_all()
+    assert stage.waiting("q") == []
+
+
 def test_a_pinned_range_does_not_expire_while_the_lease_is_in_force() -> None:
     stage = Stage(message_expiry_scan_period_ms=1000)
     stage.queue("q")
