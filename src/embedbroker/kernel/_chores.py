@@ -45,6 +45,13 @@ class Chores:
 
         self.waiting.append(once())
 
+    def in_turn(self, action: Callable[[], None]) -> None:
+        """The same, at once if nothing came before."""
+        if self.waiting:
+            self.add_action(action)
+        else:
+            action()
+
     def add_holding(self, queues: Collection[Queue], chore: Iterator[None]) -> None:
         """The same; the queues deliver nothing until it is done, so that order is kept."""
         for queue in queues:

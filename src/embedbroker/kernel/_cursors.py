@@ -256,10 +256,7 @@ class Cursors:
                 queue.idle_since_ms = self._kernel.now_ms
             finished(cursor.definition.position)
 
-        if self._kernel.chores.waiting:
-            self._kernel.chores.add_action(remove)
-        else:
-            remove()
+        self._kernel.chores.in_turn(remove)
         return None
 
     def _find(self, queue_name: str, name: str) -> tuple[Queue, Cursor] | CursorRefused:

@@ -3,8 +3,14 @@
 Responsible for compare and set, and for what is recorded of it. Refuses to know what the numbers mean: they say how far
 somebody's work has come, such as the last batch that was published.
 
-What is decided here holds at once for whoever comes next; its record is appended as a chore, behind what came before,
-so that records stand in the order of decisions. An answer about a marker has to wait for that.
+What is decided here is recorded at once, so records stand in the order of decisions. Who asks on behalf of a client
+does so in its turn (`Chores.in_turn`), or a marker could say that something is done whose records are still to come.
+
+History of the fault that this avoids: decisions were made at once, and their records were chores.
+
+1. A marker is 3. A commit set waits among the chores; it will expect 4.
+2. A client sets the marker to 4. That holds, and its record stands behind the set.
+3. The set finds 4, and is recorded with 5. Behind it stands the record that says 4, which is what a restart finds.
 """
 
 from __future__ import annotations
@@ -77,7 +83,7 @@ class Markers:
         marker = self.move(name, expected, value)
         if not isinstance(marker, Marker):
             return marker
-        self._record(marker)
+        self._kernel.store.note(marker)
         return None
 
     def move(self, name: str, expected: int | None, value: int) -> Marker | MarkerMoved | Refused:
@@ -100,12 +106,9 @@ class Markers:
         marker = self._by_name.pop(name, None)
         if marker is None:
             return None
-        self._record(MarkerRemoved(marker.id))
+        self._kernel.store.note(MarkerRemoved(marker.id))
         return marker.value
 
     def restore(self, markers: Iterable[Marker]) -> None:
         """Bring them back after a restart, without writing them again."""
         self._by_name.update((marker.name, marker) for marker in markers)
-
-    def _record(self, fact: Marker | MarkerRemoved) -> None:
-        self._kernel.chores.add_action(lambda: self._kernel.store.note(fact))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from embedbroker.kernel import (
     COMMIT_SET_BRANCHES_MAX,
@@ -15,7 +15,7 @@ from embedbroker.kernel import (
 )
 from embedclient.model import Xid
 
-from ._request import BAD_REQUEST, OK, Answer, Operation, Request, RequestRefused, refusal
+from ._request import BAD_REQUEST, OK, Answer, Handler, Operation, Request, RequestRefused, refusal
 
 __all__ = ["OPERATIONS"]
 
@@ -43,6 +43,22 @@ def _remove(kernel: Kernel, request: Request) -> Answer:
 def _list(kernel: Kernel, request: Request) -> Answer:
     prefix = request.text("prefix", bytes_max=MARKER_NAME_BYTES_MAX, may_be_empty=True)
     return Answer(OK, {"markers": kernel.markers.list(prefix)})
+
+
+def _in_turn(decide: Callable[[Kernel, Request], Answer]) -> Handler:
+    """Markers change, and are looked at, behind what large requests left to be recorded, and commit sets are such."""
+
+    def handle(kernel: Kernel, request: Request) -> None:
+        def answer() -> None:
+            try:
+                given = decide(kernel, request)
+            except RequestRefused as refused:
+                given = refusal(refused)
+            request.respond(given)
+
+        kernel.chores.in_turn(answer)
+
+    return handle
 
 
 def _commit_set(kernel: Kernel, request: Request) -> None:
@@ -124,9 +140,9 @@ def _shown(xid: Xid) -> dict[str, object]:
 
 
 OPERATIONS = (
-    Operation("marker.get", _get, required=("name",)),
-    Operation("marker.set", _set, required=("name", "expected", "value")),
-    Operation("marker.remove", _remove, required=("name",)),
-    Operation("marker.list", _list, required=("prefix",)),
+    Operation("marker.get", _in_turn(_get), required=("name",)),
+    Operation("marker.set", _in_turn(_set), required=("name", "expected", "value")),
+    Operation("marker.remove", _in_turn(_remove), required=("name",)),
+    Operation("marker.list", _in_turn(_list), required=("prefix",)),
     Operation("commit-set", _commit_set, required=("marker", "expected", "value", "branches")),
 )

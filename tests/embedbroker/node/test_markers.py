@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from embedbroker.kernel import MarkerMoved
 from embedclient.model import XaCode
 from embedclient.wire.core import SessionAcknowledge, SessionReceiveMessage, SessionXaEnd
 
@@ -192,6 +193,20 @@ def test_a_set_is_refused_with_the_marker_or_the_branch_that_is_wrong(stage: Sta
     )
     assert in_doubt(worker) == {xid(1)} and query_count(worker) == 0
     assert committed(worker, 1) == XaCode.XA_OK
+
+
+def test_a_marker_is_set_behind_a_commit_set_that_came_before_and_is_that_in_a_later_life(stage: Stage) -> None:
+    prepare(another(stage), 1, "a")
+    asker = asker_of(stage)
+    assert settled(asker, "marker.set", name="m", expected=None, value=3)[0] == "ok"
+    done: list[object] = []
+    stage.node.kernel.commit_sets.commit("m", 4, 5, [xid(1)], done.append)
+    number = asker.put("marker.set", name="m", expected=3, value=4)
+    stage.settle_disk()
+    assert done == [MarkerMoved(3)]
+    assert asker.answer(number) == ("ok", {"value": 4})
+    stage.boot()
+    assert asker_of(stage).ask("marker.get", name="m") == ("ok", {"value": 4})
 
 
 def test_a_branch_that_was_prepared_in_an_earlier_life_is_committed_with_what_it_took(stage: Stage) -> None:
