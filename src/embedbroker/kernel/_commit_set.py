@@ -4,14 +4,15 @@ Responsible for all or nothing: one record says that every branch is committed a
 again, because its answer was lost, finds the marker where it would have moved it: it changes nothing, and branches of
 another attempt at the same work are rolled back. Refuses to know what a branch did.
 
-A set may have many branches, and a branch may be large. So all of it is one chore:
+A set may have many branches, and a branch may be large. So it is a chore:
 
 1. Branches are looked up, some in each step.
 2. In one step the set is decided: branches leave the table, the marker moves.
 3. What the record has to say of each branch is gathered, some branches in each step.
 4. In one step positions are taken, the record is appended, and everything that was sent stands in the publications. So
    nothing that is sent later can be seen before it.
-5. What the branches acknowledged leaves its queues, some messages in each step.
+5. What the branches acknowledged leaves its queues, some messages in each step: a chore of its own, behind those in
+   which followers are told of the set.
 
 A crash before the record is durable leaves the branches prepared and the marker where it was; nobody was told anything.
 """
@@ -170,9 +171,9 @@ class CommitSets:
             for transaction in transactions:
                 kernel.events.tell_committed(transaction)
         done(SetDone(marker.value))
+        # Behind what followers are told of it: they hear of deliveries that are let go here.
+        kernel.chores.add(self._finish(transactions))
         yield
-        for transaction in transactions:
-            yield from self._finish(transaction)
 
     def _place(self, transaction: Transaction, begin: int, counts: dict[Queue, int], places: array[int]) -> None:
         """Note where its messages will stand, behind those of the branches before it."""
@@ -184,18 +185,19 @@ class CommitSets:
                 places.extend((queue.id, begin))
                 places[at + 1] += 1
 
-    def _finish(self, transaction: Transaction) -> Iterator[None]:
-        """What follows from its commit, apart from what it sent."""
-        transaction.end()
-        yield
-        if transaction.identified:
-            yield from self._kernel.duplicates.commit(transaction)
-        returning = list(transaction.returning)
-        for queue in returning:
-            queue.hold()
-        yield from self._kernel.settlement.committed(transaction)
-        for queue in returning:
-            queue.let_go()
+    def _finish(self, transactions: Sequence[Transaction]) -> Iterator[None]:
+        """What follows from their commit, apart from what they sent."""
+        for transaction in transactions:
+            transaction.end()
+            yield
+            if transaction.identified:
+                yield from self._kernel.duplicates.commit(transaction)
+            returning = list(transaction.returning)
+            for queue in returning:
+                queue.hold()
+            yield from self._kernel.settlement.committed(transaction)
+            for queue in returning:
+                queue.let_go()
 
 
 def _sent_by(transactions: Sequence[Transaction], begins: Sequence[int]) -> Iterator[Sending]:

@@ -334,3 +334,23 @@ def test_transactions_of_a_set_are_over_and_hold_no_queue(stage: Stage) -> None:
     assert queue.pledged == 1
     commit(stage, 1, 1)
     assert queue.pledged == 0 and branch.transaction.state is TransactionState.ENDED
+
+
+def test_followers_hear_of_all_that_a_set_acknowledged_behind_what_it_sent(stage: Stage) -> None:
+    stage.send(*(letter(str(number), "q", durable=True) for number in range(300)))
+    session = stage.session(transacted=True)
+    consumer, taker = stage.consumer(session, "q")
+    stage.run_all()
+    heard: list[str] = []
+    stage.kernel.events.routed.append(lambda message, _queues, _transaction: heard.append(text_of(message)))
+    stage.kernel.events.settled.append(lambda _queue, reference, *_: heard.append(text_of(reference.message)))
+    stage.queue("r")
+    send_in(stage, 1, "sent", address="r", session=session)
+    session.settle(consumer.key, taker.messages[-1].message_id, through=True)
+    prepare(stage, 1, session)
+    stage.run_all()
+    done = put(stage, 1, 1)
+    stage.run_all(budget=9)
+    assert done == [SetDone(1)]
+    assert heard == ["sent", *map(str, range(300))]
+    assert stage.kernel.catalog.queues["q"].message_count == 0
