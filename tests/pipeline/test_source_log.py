@@ -98,9 +98,11 @@ def test_a_selector_takes_its_part_and_says_in_the_log_what_that_means(
     )
     reader = StreamReader(options, pa.schema([("body", pa.binary())]))
     start = reader.initialOffset()
-    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    first = reader.latestOffset(start, reader.getDefaultReadLimit())
     assert "orders is read at least once" in caplog.text
-    batches = [batch for part in reader.partitions(start, end) for batch in reader.read(part)]
+    assert reader.partitions(start, first) == []
+    end = reader.latestOffset(first, reader.getDefaultReadLimit())
+    batches = [batch for part in reader.partitions(first, end) for batch in reader.read(part)]
     rows = [row["body"] for batch in batches for row in batch.to_pylist()]
     assert rows == [b"4", b"5"]
     assert len(left_in(broker.url, "orders")) == 4

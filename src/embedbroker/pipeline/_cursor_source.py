@@ -171,6 +171,9 @@ class CursorSource:
         """Where reading a queue begins that no offset has."""
         starting = self._options.starting
         wanted = starting.get(queue, "earliest") if isinstance(starting, dict) else starting
+        if self._subscription is not None and self._options.subscription is None:
+            # It was made for this query: all that is in it came since then.
+            wanted = "earliest"
         position = self._open(queue, wanted)
         if isinstance(wanted, int) and wanted > position:
             position = min(wanted, self._pin(queue, position, 0, 0)[0])

@@ -9,7 +9,8 @@ blocks. This is
    why it is at least once; message ids tell.
 3. It dies behind the acknowledgement, and Spark has noted no batch: the next run finds the block in the log, and it
 becomes part of
-   the next batch.
+   the next batch. It finds the log by the id of the query, so nothing is received before that is in the checkpoint:
+   batch 0 is empty.
 """
 
 from __future__ import annotations
@@ -70,7 +71,8 @@ class LogSource:
         """Where a new query begins: the log is empty."""
         if self._options.starting != "earliest":
             raise OptionError("option 'startingOffsets': reading at least once begins with the first message delivered")
-        matching_queues(self._options)
+        if self._subscription is None:  # which is made when Spark has noted this
+            matching_queues(self._options)
         return Offset(BY_LOG, self._query, self._subscription, {_KEY: Range(0, 0, 0)})
 
     def fix_targets(self) -> None:

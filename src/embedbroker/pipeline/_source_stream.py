@@ -74,14 +74,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, object], limit: ReadLimit) -> dict[str, object]:
         """The end of the next batch; everything up to `start` is acknowledged."""
-        before = self._begun() if start == NOTHING_YET else Offset.parse(start)
+        if start == NOTHING_YET:
+            before = self._begun()
+            if self._source is None:
+                return before.value
+        else:
+            before = Offset.parse(start)
         rows, size = 0, 0
         if not isinstance(limit, ReadAllAvailable):
             rows, size = self._options.rows_per_trigger or 0, self._options.bytes_per_trigger or 0
         return self._of(before).latest(before, rows, size).value
 
     def partitions(self, start: dict[str, object], end: dict[str, object]) -> Sequence[InputPartition]:
-        """The parts of a batch; none where there is nothing between its ends."""
+        """The parts of a batch; none where there is nothing between its ends.
+
+        This is the first call behind Spark's note of a new query's id: its subscription is made here.
+        """
         if start == end:
             return []
         last = Offset.parse(end)
@@ -99,16 +107,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._source.close()
 
     def _begun(self) -> Offset:
-        """Where a new query begins."""
-        query = str(uuid4())
-        subscription = subscription_name(self._options, query)
-        ensure_subscription(self._options, subscription)
-        return self._opened(self._chosen_mode(), query, subscription).initial()
+        """Where a new query begins.
+
+        A run that dies before Spark has noted this is followed by one with another id, which finds nothing of it: so
+        nothing is received by then, and no subscription made that is called after the id. Batch 0 is empty there.
+        """
+        options, query, mode = self._options, str(uuid4()), self._chosen_mode()
+        subscription = subscription_name(options, query)
+        if mode == BY_LOG:
+            return LogSource(options, query, subscription).initial()
+        if options.topic is not None and options.subscription is None:
+            return Offset(BY_CURSOR, query, subscription, {})
+        ensure_subscription(options, subscription)
+        return self._opened(mode, query, subscription).initial()
 
     def _of(self, offset: Offset) -> CursorSource | LogSource:
         if self._source is None:
-            ensure_subscription(self._options, offset.subscription)
             self._check_mode(offset)
+            ensure_subscription(self._options, offset.subscription)
             self._opened(offset.mode, offset.query, offset.subscription)
         assert self._source is not None
         return self._source

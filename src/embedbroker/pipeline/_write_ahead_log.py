@@ -31,17 +31,17 @@ class LogFile:
 
 
 class WriteAheadLog:
-    """The log of one query below a folder."""
+    """The log of one query in a folder of its own, which is made for the first block."""
 
     def __init__(self, location: str, query: str) -> None:
         self._files, folder = _file_system(location)
         self._folder = f"{folder.rstrip('/')}/{query}"
-        self._files.create_dir(self._folder, recursive=True)
+        self._has_folder = False
 
     def files(self, after: int) -> list[LogFile]:
         """What is there behind a number, in order."""
         found: list[LogFile] = []
-        for info in self._files.get_file_info(fs.FileSelector(self._folder)):
+        for info in self._files.get_file_info(fs.FileSelector(self._folder, allow_not_found=True)):
             name = _NAME.fullmatch(info.base_name)
             if name is not None and int(name[1]) > after:
                 found.append(LogFile(int(name[1]), int(name[2]), info.path))
@@ -49,6 +49,11 @@ class WriteAheadLog:
 
     def append(self, number: int, queue: str, block: Block) -> LogFile:
         """Write a block. It is on the disk when this returns."""
+        if not self._has_folder:
+            self._files.create_dir(self._folder, recursive=True)
+            if isinstance(self._files, fs.LocalFileSystem):
+                _sync_folder(os.path.dirname(self._folder))
+            self._has_folder = True
         path = f"{self._folder}/{number:020d}-{block.count:010d}.block"
         name = queue.encode()
         data = _QUEUE.pack(len(name)) + name + block.data
@@ -90,7 +95,11 @@ def _write_durably(path: str, data: bytes) -> None:
         stream.flush()
         os.fsync(stream.fileno())
     os.rename(f"{path}.new", path)
-    folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
+    _sync_folder(os.path.dirname(path))
+
+
+def _sync_folder(path: str) -> None:
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)
     finally:
