@@ -12,6 +12,7 @@ from embedbroker.pipeline._options import SourceOptions
 from embedbroker.pipeline._services import ServiceRefused, Services
 from embedclient.blocking import ServerLocator
 from embedclient.errors import JMSException
+from embedclient.wire.core import CoreMessage
 from tests.pipeline.queues import create, fill, left_in, numbered
 
 QUERY = "a-query"
@@ -89,6 +90,23 @@ def test_another_query_waits_for_the_end_of_a_lease_that_nobody_renews(broker: T
     first.close()
     other = source(broker, "another")
     assert bodies(broker, other, other.latest(other.initial(), 0, 0)) == expected(3)
+
+
+@pytest.mark.parametrize("limits", [(10, 0), (0, 1_000)])
+def test_limits_hold_behind_a_restart_in_the_middle_of_a_batch(broker: ThreadedBroker, limits: tuple[int, int]) -> None:
+    fill(broker.url, "orders", numbered("orders", range(100), size=60))
+    first = source(broker)
+    offset = first.latest(first.initial(), *limits)
+    size = offset.ranges["orders"].rows
+    assert 5 <= size <= 10
+    second = source(broker)
+    assert bodies(broker, second, offset) == expected(size)
+    sizes = []
+    while (end := second.latest(offset, *limits)) is not offset:
+        sizes.append(end.ranges["orders"].rows)
+        offset = end
+    assert sizes[:3] == [size] * 3
+    assert (max(sizes), sum(sizes)) == (size, 100 - size)
 
 
 def test_another_query_is_refused_while_the_lease_is_renewed(broker: ThreadedBroker) -> None:
@@ -196,6 +214,15 @@ def expire(broker: ThreadedBroker, stream: CursorSource) -> None:
     ask(broker, "cursor.release", queue="orders", cursor=CURSOR, owner=stream._owner)
 
 
+def make_again(broker: ThreadedBroker, stream: CursorSource, messages: list[CoreMessage]) -> None:
+    """The queue is deleted when nobody's lease is in force any more, and made again."""
+    expire(broker, stream)
+    with ServerLocator(broker.url).create_session_factory() as factory, factory.create_session() as session:
+        session.delete_queue("orders")
+        session.create_queue("orders")
+    fill(broker.url, "orders", messages)
+
+
 def test_messages_that_others_took_after_the_lease_are_lost_and_said_so(broker: ThreadedBroker) -> None:
     fill(broker.url, "orders", numbered("orders", range(10)))
     stream = source(broker)
@@ -217,6 +244,7 @@ def test_a_lease_that_was_lost_ends_the_query_or_is_taken_again(broker: Threaded
     with pytest.raises(DataLost, match="the lease was given back"):
         stream.latest(end, 0, 0)
     tolerant._positions.update(stream._positions)
+    tolerant._ends.update(stream._ends)
     assert bodies(broker, tolerant, tolerant.latest(end, 0, 0)) == expected(6, 10)
 
 
@@ -260,6 +288,22 @@ def test_a_batch_of_which_another_query_took_a_part_has_the_rest_after_a_restart
     tolerant = source(broker, failOnDataLoss="false")
     assert bodies(broker, tolerant, end) == expected(taken, 40)
     assert bodies(broker, tolerant, tolerant.latest(end, 0, 0)) == expected(max(taken, 40), 100)
+
+
+@pytest.mark.parametrize("count", [0, 2, 30])
+def test_a_batch_whose_queue_was_made_again_goes_on_with_what_is_there(broker: ThreadedBroker, count: int) -> None:
+    fill(broker.url, "orders", numbered("orders", range(20)))
+    stream = source(broker)
+    end = stream.latest(stream.initial(), 10, 0)
+    make_again(broker, stream, numbered("orders", range(100, 100 + count)))
+    tolerant = source(broker, failOnDataLoss="false")
+    assert bodies(broker, tolerant, end) == []
+    offset, found = end, []
+    while (after := tolerant.latest(offset, 10, 0)) is not offset:
+        assert after.ranges["orders"].rows <= 10
+        found += bodies(broker, tolerant, after)
+        offset = after
+    assert found == expected(100, 100 + count)
 
 
 def test_a_deleted_queue_is_a_loss(broker: ThreadedBroker) -> None:

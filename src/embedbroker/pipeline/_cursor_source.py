@@ -70,6 +70,8 @@ class CursorSource:
         self._services = Services(Link.shared(options.connection))
         # Queue: the position up to which everything is acknowledged.
         self._positions: dict[str, int] = {}
+        # Queue: how far it is pinned. That is short of an offset where the queue was made again.
+        self._ends: dict[str, int] = {}
         self._targets: dict[str, int] | None = None
         self._turn = 0
         self._stopped = threading.Event()
@@ -121,12 +123,12 @@ class CursorSource:
         parts = -(-self._options.partitions // max(1, len(ranges)))
         found: list[CursorPartition] = []
         for queue, each in ranges.items():
-            self._ensure_pinned(queue, each)
+            until = self._pinned_again(queue, each)
             # Others may have acknowledged a part of it, or all, while nobody held the lease.
             after, bounds, rows = max(each.after, self._positions[queue]), [0], [0]
-            if after < each.until:
+            if after < until:
                 split = self._services.ask(
-                    "cursor.split", queue=queue, cursor=CURSOR, after=after, until=each.until, parts=parts
+                    "cursor.split", queue=queue, cursor=CURSOR, after=after, until=until, parts=parts
                 )
                 bounds, rows = _numbers(split, "bounds"), _numbers(split, "rows")
             if sum(rows) != each.rows:
@@ -197,7 +199,7 @@ class CursorSource:
                 if not is_own:
                     self._outwait(queue, refused)
                 found = self._services.ask("cursor.open", **fields, take_over=is_own)
-            self._positions[queue] = _number(found, "position")
+            self._positions[queue], self._ends[queue] = _number(found, "position"), _number(found, "end")
             self._keep_renewing()
         return self._positions[queue]
 
@@ -213,7 +215,7 @@ class CursorSource:
         if position > after:
             self._lost(queue, f"messages were acknowledged up to {position}, and the checkpoint stands at {after}")
             after = position
-        until, rows, size, lost = self._pin(queue, after, rows_max, bytes_max)
+        until, rows, size, lost = self._pin(queue, min(after, self._ends[queue]), rows_max, bytes_max)
         after = self._positions[queue]
         if lost:
             self._lost(queue, f"{lost} messages are gone that nobody acknowledged")
@@ -232,20 +234,26 @@ class CursorSource:
         found, self._positions[queue] = self._held(
             queue, "cursor.pin", "start", start, max_rows=rows_max, max_bytes=bytes_max
         )
-        return _number(found, "end"), _number(found, "rows"), _number(found, "bytes"), _number(found, "lost")
+        self._ends[queue] = _number(found, "end")
+        return self._ends[queue], _number(found, "rows"), _number(found, "bytes"), _number(found, "lost")
 
-    def _ensure_pinned(self, queue: str, each: Range) -> None:
-        """For a batch of the run before: its range is pinned still, or again if messages may have got lost."""
+    def _pinned_again(self, queue: str, each: Range) -> int:
+        """For a batch of the run before: its range is pinned still, or again if messages may have got lost.
+
+        Returns how far, which is short of the batch's end only where nothing is left behind it. What is pinned never
+        shrinks and is in the next batch whatever its limit: so this pins no more messages than the batch has.
+        """
         if queue in self._positions:
-            return
+            return each.until
         position = self._open(queue, each.after)
         if position > each.after:
             self._lost(queue, f"messages were acknowledged up to {position}, and a batch begins at {each.after}")
-        self._pin(queue, max(position, each.after), 0, 0)
+        end, _, _, _ = self._pin(queue, max(position, each.after), max(each.rows, 1), 0)
+        return min(each.until, end)
 
     def _acknowledge(self, queue: str, until: int) -> None:
-        if self._open(queue, until) < until:
-            found, _ = self._held(queue, "cursor.acknowledge", "until", until)
+        if self._open(queue, until) < (place := min(until, self._ends[queue])):
+            found, _ = self._held(queue, "cursor.acknowledge", "until", place)
             self._positions[queue] = _number(found, "position")
 
     def _held(
