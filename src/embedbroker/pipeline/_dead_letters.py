@@ -1,6 +1,7 @@
 """Messages that cannot be parsed, sent on to a dead letter address by the task that found them.
 
 Responsible for each of them arriving once, however often a task is run: a copy has a duplicate id made of its place.
+And for there being a queue in which it arrives: a broker confirms what it routes nowhere, and the original leaves.
 Refuses to take the original out of its queue; it goes with its range.
 """
 
@@ -11,11 +12,15 @@ from typing import Self
 
 from embedclient.blocking import ClientSession
 from embedclient.errors import DuplicateIDException, JMSException
+from embedclient.model import PropertyType, PropertyValue, RoutingType, TypedValue
+from embedclient.wire.core import CoreMessage
 
 from ._frames import Block
 from ._link import Link
 from ._options import SourceOptions
 from ._rows import Poison
+from ._sink_broker import Destinations
+from ._sink_values import Target
 
 __all__ = ["DeadLetters"]
 
@@ -23,6 +28,8 @@ __all__ = ["DeadLetters"]
 _ORIGINAL_ADDRESS = "_AMQ_ORIG_ADDRESS"
 _ORIGINAL_QUEUE = "_AMQ_ORIG_QUEUE"
 _ORIGINAL_MESSAGE_ID = "_AMQ_ORIG_MESSAGE_ID"
+_ORIGINAL_ROUTING_TYPE = "_AMQ_ORIG_ROUTING_TYPE"
+_ROUTING_TYPE = "_AMQ_ROUTING_TYPE"
 _DUPLICATE_ID = "_AMQ_DUPL_ID"
 _REASON = "embedbroker_reason"
 _REASON_CHARACTERS_MAX = 1_000
@@ -36,31 +43,22 @@ class DeadLetters:
         self._session: ClientSession | None = None
 
     def send(self, queue: str, block: Block, poison: list[Poison]) -> None:
-        """Send a copy of each, and wait until the broker has them."""
+        """Send a copy of each, and wait until the broker has them.
+
+        Raises:
+            InvalidDestinationException: the address has no queue, and none is created automatically.
+        """
         if not poison:
             return
+        address = self._options.dead_letter_address
         if self._session is None:
             self._session = Link.shared(self._options.connection).session()
-        address = self._options.dead_letter_address
-        copies = []
-        for each in poison:
-            message = block.message(each.place)
-            copies.append(
-                message.copy_for(
-                    address,
-                    changes={
-                        _ORIGINAL_ADDRESS: message.address,
-                        _ORIGINAL_QUEUE: queue,
-                        _ORIGINAL_MESSAGE_ID: each.place.message_id,
-                        _DUPLICATE_ID: f"embedbroker:{queue}:{each.place.position or each.place.message_id}",
-                        _REASON: each.reason[:_REASON_CHARACTERS_MAX],
-                    },
-                    removals=(),
-                    expiration=0,
-                ).raw
-            )
+            # Whatever is bound there is meant to have them, under any name; only where nothing is, a queue is made.
+            if not self._session.query_address(address).queue_names:
+                Destinations(self._session).prepare(Target(address, RoutingType.ANYCAST))
+        copies = [_copy(block.message(each.place), address, queue, each) for each in poison]
         with self._session.create_producer(address) as producer:
-            for _, error in producer.send_encoded(copies, confirmed=True):
+            for _, error in producer.send_encoded([copy.raw for copy in copies], confirmed=True):
                 if not isinstance(error, DuplicateIDException):
                     raise error
 
@@ -76,3 +74,19 @@ class DeadLetters:
                 session.close()
             except JMSException:  # it was lost with its connection
                 pass
+
+
+def _copy(message: CoreMessage, address: str, queue: str, poison: Poison) -> CoreMessage:
+    place = poison.place
+    changes: dict[str, PropertyValue | TypedValue] = {
+        _ORIGINAL_ADDRESS: message.address,
+        _ORIGINAL_QUEUE: queue,
+        _ORIGINAL_MESSAGE_ID: place.message_id,
+        _DUPLICATE_ID: f"embedbroker:{queue}:{place.position or place.message_id}",
+        _REASON: poison.reason[:_REASON_CHARACTERS_MAX],
+    }
+    routing = message.property(_ROUTING_TYPE)
+    if routing in tuple(RoutingType):  # peers may have put anything under a reserved name
+        changes[_ORIGINAL_ROUTING_TYPE] = TypedValue(int(routing), PropertyType.BYTE)
+    # With it a topic's message would be routed to queues of topics alone.
+    return message.copy_for(address, changes=changes, removals=(_ROUTING_TYPE,), expiration=0)
