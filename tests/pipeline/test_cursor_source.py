@@ -236,6 +236,53 @@ def test_messages_that_others_took_after_the_lease_are_lost_and_said_so(broker: 
     assert bodies(broker, tolerant, tolerant.latest(end, 0, 0)) == expected(6, 10)
 
 
+def test_messages_behind_a_finished_batch_that_others_took_after_the_lease_are_a_loss(broker: ThreadedBroker) -> None:
+    fill(broker.url, "orders", numbered("orders", range(10)))
+    stream = source(broker)
+    end = stream.latest(stream.initial(), 6, 0)
+    stream.commit(end)
+    expire(broker, stream)
+    consume(broker, "orders", 2)
+    with pytest.raises(DataLost, match=r"queue 'orders': consumers were let in after the lease had run out"):
+        source(broker).latest(end, 0, 0)
+    # What has ended a run is not told again.
+    again = source(broker)
+    assert bodies(broker, again, again.latest(end, 0, 0)) == expected(8, 10)
+
+
+@pytest.mark.parametrize("is_finished", [False, True])
+def test_a_lease_that_another_query_had_is_a_loss(broker: ThreadedBroker, is_finished: bool) -> None:
+    fill(broker.url, "orders", numbered("orders", range(10)))
+    stream = source(broker)
+    end = stream.latest(stream.initial(), 6, 0)
+    expire(broker, stream)
+    other = source(broker, "another")
+    other.initial()
+    ask(broker, "cursor.open", queue="orders", cursor=CURSOR, owner=other._owner, lease_ms=1)
+    other.close()
+    restarted = source(broker)
+    with pytest.raises(DataLost, match=r"queue 'orders': another query had the lease in between: 'another/"):
+        restarted.latest(end, 0, 0) if is_finished else restarted.partitions(end)
+
+
+@pytest.mark.parametrize("is_finished", [False, True])
+@pytest.mark.parametrize("count", [0, 3])
+def test_a_queue_that_was_deleted_and_made_again_is_a_loss(
+    broker: ThreadedBroker, count: int, is_finished: bool
+) -> None:
+    fill(broker.url, "orders", numbered("orders", range(10)))
+    stream = source(broker)
+    end = stream.latest(stream.initial(), 6, 0)
+    make_again(broker, stream, numbered("orders", range(100, 100 + count)))
+    restarted = source(broker)
+    error = "the queue was deleted, and made again" if is_finished else "6 of 6 messages of a batch are gone"
+    with pytest.raises(DataLost, match=error):
+        restarted.latest(end, 0, 0) if is_finished else restarted.partitions(end)
+    again = source(broker)
+    after = again.latest(end, 0, 0)
+    assert after is end if not count else bodies(broker, again, after) == expected(100, 100 + count)
+
+
 def test_a_lease_that_was_lost_ends_the_query_or_is_taken_again(broker: ThreadedBroker) -> None:
     fill(broker.url, "orders", numbered("orders", range(10)))
     stream, tolerant = source(broker), source(broker, failOnDataLoss="false")

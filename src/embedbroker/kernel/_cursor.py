@@ -11,13 +11,17 @@ __all__ = ["Cursor"]
 
 
 class Cursor:
-    """``definition`` is what the journal has of it; the lease is in force until ``lease_until``, monotonic seconds."""
+    """``definition`` is what the journal has of it; the lease is in force until ``lease_until``, monotonic seconds.
 
-    __slots__ = ("definition", "lease_until")
+    ``before`` is whose lease it was in front of its owner's, empty for nobody's; None where the cursor was made for it.
+    """
+
+    __slots__ = ("before", "definition", "lease_until")
 
     def __init__(self, definition: CursorDefinition) -> None:
         self.definition = definition
         self.lease_until = 0.0
+        self.before: str | None = definition.owner
 
     def is_held(self, now: float) -> bool:
         """Whether somebody's lease is in force."""

@@ -75,11 +75,15 @@ class CursorRefused:
 
 @frozen
 class Standing:
-    """Everything up to ``position`` is acknowledged, ``(position, end]`` is pinned for ``lease_ms`` milliseconds."""
+    """Everything up to ``position`` is acknowledged, ``(position, end]`` is pinned for ``lease_ms`` milliseconds.
+
+    ``before`` is as in `Cursor`, and the same for an owner that asks again.
+    """
 
     position: int
     end: int
     lease_ms: int
+    before: str | None = None
 
 
 @frozen
@@ -196,14 +200,17 @@ class Cursors:
                 return CursorRefused("bad-request", f"from: position {begin} was not given to any message yet")
             definition = CursorDefinition(kernel.ids.take(), queue.id, name, begin, begin, 0, owner, lease_ms)
             cursor = queue.cursor = Cursor(definition)
+            cursor.before = None
             self._change(queue, cursor, definition)
             self._let_leave(queue, begin)
         else:
+            if owner != cursor.definition.owner:
+                cursor.before = cursor.definition.owner
             definition = evolve(cursor.definition, owner=owner, lease_ms=lease_ms)
             if definition != cursor.definition:
                 self._change(queue, cursor, definition)
         self._renew(queue, cursor)
-        return Standing(definition.position, definition.end, lease_ms)
+        return Standing(definition.position, definition.end, lease_ms, cursor.before)
 
     def _refuse_to_open(self, queue: Queue, name: str, owner: str, *, take_over: bool) -> CursorRefused | None:
         cursor, now = queue.cursor, self._kernel.monotonic

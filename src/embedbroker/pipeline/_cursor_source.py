@@ -72,6 +72,8 @@ class CursorSource:
         self._positions: dict[str, int] = {}
         # Queue: how far it is pinned. That is short of an offset where the queue was made again.
         self._ends: dict[str, int] = {}
+        # Queue: why messages may be gone of which the broker does not know that they were to be read.
+        self._interruptions: dict[str, str] = {}
         self._targets: dict[str, int] | None = None
         self._turn = 0
         self._stopped = threading.Event()
@@ -133,6 +135,7 @@ class CursorSource:
                 bounds, rows = _numbers(split, "bounds"), _numbers(split, "rows")
             if sum(rows) != each.rows:
                 self._lost(queue, f"{each.rows - sum(rows)} of {each.rows} messages of a batch are gone")
+            self._tell_interruption(queue)
             found += [
                 CursorPartition(queue, lower, upper, count)
                 for lower, upper, count in zip(bounds, bounds[1:], rows, strict=False)
@@ -177,6 +180,7 @@ class CursorSource:
             # It was made for this query: all that is in it came since then.
             wanted = "earliest"
         position = self._open(queue, wanted)
+        self._interruptions.pop(queue, None)
         if isinstance(wanted, int) and wanted > position:
             position = min(wanted, self._pin(queue, position, 0, 0)[0])
         if wanted == "latest":
@@ -200,8 +204,25 @@ class CursorSource:
                     self._outwait(queue, refused)
                 found = self._services.ask("cursor.open", **fields, take_over=is_own)
             self._positions[queue], self._ends[queue] = _number(found, "position"), _number(found, "end")
+            self._note_interruption(queue, found)
             self._keep_renewing()
         return self._positions[queue]
+
+    def _note_interruption(self, queue: str, found: Mapping[str, object]) -> None:
+        """What is pinned is counted by the broker. Of what is behind it nobody knows whether others took it."""
+        before = found.get("before", self._owner)  # a broker that does not say it has nothing to tell
+        if before is None:
+            self._interruptions[queue] = "the cursor was not there any more: the queue was deleted, and made again"
+        elif not before:
+            self._interruptions[queue] = (
+                "consumers were let in after the lease had run out, and may have taken messages"
+            )
+        elif not str(before).startswith(f"{self._query}/"):
+            self._interruptions[queue] = f"another query had the lease in between: {before!r}"
+
+    def _tell_interruption(self, queue: str) -> None:
+        if queue in self._interruptions:
+            self._lost(queue, self._interruptions[queue])
 
     def _outwait(self, queue: str, refused: ServiceRefused) -> None:
         """Wait until a lease is over that nobody renews: of a query that died before it had noted its first offset."""
@@ -219,6 +240,7 @@ class CursorSource:
         after = self._positions[queue]
         if lost:
             self._lost(queue, f"{lost} messages are gone that nobody acknowledged")
+        self._tell_interruption(queue)
         target = until if self._targets is None else max(after, self._targets.get(queue, after))
         if target < until:
             until, rows = target, sum(_numbers(self._split_in_one(queue, after, target), "rows"))
@@ -244,7 +266,7 @@ class CursorSource:
         shrinks and is in the next batch whatever its limit: so this pins no more messages than the batch has.
         """
         if queue in self._positions:
-            return each.until
+            return min(each.until, self._ends[queue])
         position = self._open(queue, each.after)
         if position > each.after:
             self._lost(queue, f"messages were acknowledged up to {position}, and a batch begins at {each.after}")
@@ -255,6 +277,7 @@ class CursorSource:
         if self._open(queue, until) < (place := min(until, self._ends[queue])):
             found, _ = self._held(queue, "cursor.acknowledge", "until", place)
             self._positions[queue] = _number(found, "position")
+        self._tell_interruption(queue)
 
     def _held(
         self, queue: str, operation: str, bound: str, place: int, **numbers: int
@@ -270,9 +293,11 @@ class CursorSource:
             self._lost(queue, str(refused))
             del self._positions[queue]
             place = max(place, self._open(queue, place))
+            self._interruptions.pop(queue, None)  # it was told above
             return self._services.ask(operation, **{**fields, bound: place}), place
 
     def _lost(self, queue: str, text: str) -> None:
+        self._interruptions.pop(queue, None)
         if self._options.fail_on_data_loss:
             raise DataLost(f"queue {queue!r}: {text}; failOnDataLoss=false goes on with what is there")
         _log.warning("queue %r: %s; failOnDataLoss is false, so the query goes on", queue, text)

@@ -71,7 +71,8 @@ def _open(kernel: Kernel, request: Request) -> Answer:
     result = kernel.cursors.open(queue, cursor, owner, lease_ms, take_over=take_over, start=start)
     if isinstance(result, CursorRefused):
         raise _refusal(result)
-    return Answer(OK, {"position": result.position, "end": result.end, "lease_ms": result.lease_ms})
+    body = {"position": result.position, "end": result.end, "lease_ms": result.lease_ms, "before": result.before}
+    return Answer(OK, body)
 
 
 def _pin(kernel: Kernel, request: Request) -> None:

@@ -83,6 +83,18 @@ def test_a_range_is_pinned_read_twice_and_acknowledged(stage: Stage) -> None:
     stage.assert_empty()
 
 
+def test_an_owner_is_told_whose_the_lease_was_before_as_often_as_it_asks(stage: Stage) -> None:
+    assert [opened(stage).before for _ in range(2)] == [None, None]
+    assert [opened(stage, "other", take_over=True).before for _ in range(2)] == ["job", "job"]
+    cursors(stage).release("q", "c", "other")
+    assert [opened(stage).before for _ in range(2)] == ["", ""]
+    cursor = stage.kernel.catalog.queues["q"].cursor
+    assert cursor is not None
+    cursor.lease_until = 0.0
+    assert cursors(stage).give_way(stage.kernel.catalog.queues["q"]) is None
+    assert [opened(stage).before for _ in range(2)] == ["", ""]
+
+
 def test_rows_of_all_priorities_come_by_position(stage: Stage) -> None:
     for text, priority in (("a", 4), ("b", 9), ("c", 0), ("d", 9)):
         send(stage, text, priority=priority)

@@ -93,7 +93,7 @@ def texts(asker: Asker, after: int, until: int, **more: object) -> list[str]:
 def test_rows_are_read_twice_and_acknowledged(stage: Stage) -> None:
     asker = asker_on(stage)
     post(asker, "a", "b", "c")
-    assert opened(asker) == {"position": 0, "end": 0, "lease_ms": 10_000}
+    assert opened(asker) == {"position": 0, "end": 0, "lease_ms": 10_000, "before": None}
     pin = pinned(asker, 0, rows=2)
     assert (pin["rows"], pin["lost"]) == (2, 0) and pin["bytes"] > 0
     body = ask(asker, "cursor.read", **ONE, after=0, until=pin["end"])
@@ -213,7 +213,7 @@ def test_a_cursor_survives_and_its_lease_begins_anew(stage: Stage) -> None:
     stage.advance(9)
     assert texts(asker, first, end) == ["b", "c"]
     assert refused(asker, "cursor.open", **{**MINE, "owner": "x"}, lease_ms=1)[0] == "held"
-    assert opened(asker) == {"position": first, "end": end, "lease_ms": 10_000}
+    assert opened(asker) == {"position": first, "end": end, "lease_ms": 10_000, "before": "job"}
     again = pinned(asker, first)
     assert (again["end"], again["rows"], again["lost"]) == (end, 2, 1)
     ask(asker, "cursor.remove", **MINE)
