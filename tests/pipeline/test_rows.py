@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from embedbroker.pipeline._frames import Block, pack_block
+from embedbroker.pipeline._options import SourceOptions
 from embedbroker.pipeline._rows import ParseError, RowConverter, Rows
 from embedbroker.pipeline._schema import COLUMNS
 from embedclient.errors import RemoteProtocolError
@@ -279,6 +280,32 @@ def test_json_that_is_none_is_null_on_request_and_its_neighbours_are_read() -> N
     rows = rows_of(parsed("json", "null", text('{"id": 0}'), *BROKEN, text('{"id": 9}')))
     values = [row["value"] for row in rows]
     assert values == [{"id": 0, "at": None}, *[None] * len(BROKEN), {"id": 9, "at": None}]
+
+
+def malformed_bodies() -> list[CoreMessage]:
+    """A text that ends in the middle of a character, and a compressed body that is none."""
+    compressed = Properties()
+    compressed["_AMQ_LARGE_COMPRESSED"] = True
+    build = CoreMessage.build
+    return [
+        build(type=MessageType.TEXT, address="orders", body=b"\x01\x00\x00\x00\x03abc"),
+        build(type=MessageType.BYTES, address="orders", body=b"no zlib", properties=compressed),
+    ]
+
+
+@pytest.mark.parametrize("columns", [["body"], ["bodyText", "body"]])
+def test_malformed_bodies_are_null_or_dead_letters_also_where_bytes_are_wanted(columns: list[str]) -> None:
+    block = block_of(*malformed_bodies(), raw(b"good"))
+    options = SourceOptions.parse({"url": "tcp://host:1", "queue": "orders", "onParseError": "null"})
+    assert (options.format, options.on_parse_error) == ("bytes", "null")
+    converter = RowConverter(schema(*columns), form="bytes", on_parse_error="null")
+    assert [row["body"] for row in rows_of(converter.convert(block, "orders"))] == [None, None, b"good"]
+    converted = RowConverter(schema(*columns), on_parse_error="dead-letter").convert(block, "orders")
+    assert [row["body"] for row in rows_of(converted)] == [b"good"]
+    assert [poison.reason.split(":")[0] for poison in converted.poison] == [
+        "the text is malformed",
+        "the compressed body is malformed",
+    ]
 
 
 def test_dead_letters_are_not_among_the_rows() -> None:

@@ -199,6 +199,10 @@ def test_duplicate_ids_name_query_sink_batch_partition_and_row() -> None:
         ({"messageId": pa.array([None, "ID:x"])}, "column 'messageId': a message id is ID: and a UUID, not 'ID:x'"),
         ({"destination": pa.array(["a", None])}, "column 'destination': it is null or empty"),
         ({"destination": pa.array(["a", "temp-queue://x"])}, "column 'destination': 'temp-queue://x' is neither"),
+        (
+            {"groupSequence": pa.array([-(2**31), 2**31])},
+            "column 'groupSequence': a group sequence is from -2147483648 ",
+        ),
         ({"bodyType": pa.array([None, "texts"])}, "column 'bodyType': there is no type 'texts'; there are default, "),
         ({"bodyType": pa.array(["text", "text"])}, "column 'body': a text has to be UTF-8"),
         (

@@ -4,12 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from embedbroker import ThreadedBroker
+from embedbroker.pipeline._option_reader import OptionError
+from embedbroker.pipeline._options import SourceOptions
+from embedbroker.pipeline._source_batch import BatchReader
 from embedclient.wire.core import CoreMessage
 from tests.pipeline.queues import fill, left_in, numbered, properties_of, text_message
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("startingOffsets", "latest"),
+        ("maxRowsPerTrigger", "10"),
+        ("maxBytesPerTrigger", "1m"),
+        ("minPartitions", "2"),
+        ("leaseMs", "5000"),
+        ("guarantee", "exactly-once"),
+        ("failOnDataLoss", "false"),
+        ("logLocation", "/log"),
+    ],
+)
+def test_a_batch_refuses_what_only_streams_have(name: str, value: str) -> None:
+    options = SourceOptions.parse({"url": "tcp://localhost:61616", "queue": "orders", name: value})
+    with pytest.raises(OptionError, match=f"option '{name}' is for streams"):
+        BatchReader(options, pa.schema([]))
 
 
 @pytest.fixture

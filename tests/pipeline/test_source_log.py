@@ -139,9 +139,10 @@ def test_a_checkpoint_keeps_its_way_of_reading(broker: ThreadedBroker, tmp_path:
 
 
 def test_a_log_needs_a_place(broker: ThreadedBroker) -> None:
-    options = SourceOptions.parse({"url": broker.url, "queue": "orders", "guarantee": "at-least-once"})
-    with pytest.raises(OptionError, match="'logLocation' is missing"):
-        LogSource(options, "q", None)
+    options = SourceOptions.parse({"url": broker.url, "queue": "orders", "selector": "number > 3"})
+    for make in (lambda: LogSource(options, "q", None), lambda: StreamReader(options, pa.schema([]))):
+        with pytest.raises(OptionError, match="'logLocation' is missing"):
+            make()
 
 
 def test_a_stream_at_least_once_through_spark(spark: SparkSession, broker: ThreadedBroker, tmp_path: Path) -> None:

@@ -51,7 +51,10 @@ class Bodies:
         self._is_plain = block.data.find(_COMPRESSED) < 0
 
     def column(self) -> pa.Array:
-        """As bytes: texts as UTF-8, a text that is null as null, and every other body as it is."""
+        """As bytes: texts as UTF-8, a text that is null as null, and every other body as it is.
+
+        Null, too, where a body can be read in no way. What `texts` finds strictly has to be asked for behind this.
+        """
         if not self._is_text.any() and self._is_plain:
             starts, ends = self._places.start + _SIZE_BYTES, self._places.body_end
             return binaries(pieces(self._block.buffer, starts, ends), ends - starts, pa.binary())
@@ -97,17 +100,20 @@ class Bodies:
                     raw[row] = inflater.decompress(raw[row], INFLATED_BYTES_MAX)
                 except zlib.error as error:
                     self.errors[row] = f"the compressed body is malformed: {error}"
+                    continue
                 if inflater.unconsumed_tail:
                     self.errors[row] = f"the compressed body holds more than {INFLATED_BYTES_MAX} bytes"
 
     @property
     def _bytes(self) -> list[bytes | None]:
-        if not self._is_text.any():
-            return list(self._raw)
-        return [
-            (None if text is None else text.encode("utf-8", "surrogatepass")) if is_text else raw
-            for is_text, raw, text in zip(self._is_text.tolist(), self._raw, self._texts, strict=True)
-        ]
+        found: list[bytes | None] = list(self._raw)
+        if self._is_text.any():
+            for row, text in enumerate(self._texts):
+                if self._is_text[row]:
+                    found[row] = None if text is None else text.encode("utf-8", "surrogatepass")
+        for row in self.errors:
+            found[row] = None
+        return found
 
     @cached_property
     def _texts(self) -> list[str | None]:

@@ -28,7 +28,6 @@ from embedclient.wire.core import CoreMessage
 from ._frames import Block, pack_block
 from ._link import Link
 from ._offsets import BY_LOG, Offset, Range
-from ._option_reader import OptionError
 from ._options import SourceOptions
 from ._queues import matching_queues
 from ._write_ahead_log import LogFile, WriteAheadLog, read_log_file
@@ -54,12 +53,9 @@ class LogSource:
     """One run of one query, in the process that plans it."""
 
     def __init__(self, options: SourceOptions, query: str, subscription: str | None) -> None:
-        """Raises OptionError: the option `logLocation` is missing."""
-        if options.log_location is None:
-            raise OptionError(
-                "option 'logLocation' is missing: reading at least once needs a folder beside the checkpoint, which "
-                "each executor reaches"
-            )
+        """Raises OptionError: the option `logLocation` is missing, or it says where to begin."""
+        options.check_log()
+        assert options.log_location is not None
         self._options = options if subscription is None else options.with_queue(subscription)
         self._query = query
         self._subscription = subscription
@@ -69,8 +65,6 @@ class LogSource:
 
     def initial(self) -> Offset:
         """Where a new query begins: the log is empty."""
-        if self._options.starting != "earliest":
-            raise OptionError("option 'startingOffsets': reading at least once begins with the first message delivered")
         if self._subscription is None:  # which is made when Spark has noted this
             matching_queues(self._options)
         return Offset(BY_LOG, self._query, self._subscription, {_KEY: Range(0, 0, 0)})

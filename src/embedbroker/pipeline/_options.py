@@ -6,6 +6,7 @@ Responsible for names, defaults, and what contradicts what. Refuses to know what
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 
 from attrs import evolve, frozen
@@ -21,6 +22,12 @@ SOURCE_OPTIONS = (
     *("queue", "topic", "subscription", "selector", "startingOffsets", "guarantee", "leaseMs", "logLocation"),
     *("maxRowsPerTrigger", "maxBytesPerTrigger", "minPartitions", "failOnDataLoss", "pushFilters"),
     *("includeProperties", "columns", "format", "jsonSchema", "onParseError", "deadLetterAddress"),
+)
+
+# What a look at queues has no use for.
+STREAM_OPTIONS = (
+    *("maxRowsPerTrigger", "maxBytesPerTrigger", "minPartitions", "leaseMs", "guarantee", "logLocation"),
+    "failOnDataLoss",
 )
 
 ROWS_MAX = 1_000_000_000
@@ -81,6 +88,8 @@ class SourceOptions:
     push_filters: bool
     # A folder for the log of a source that reads at least once.
     log_location: str | None
+    # Those of `STREAM_OPTIONS` that were given.
+    of_streams: tuple[str, ...]
 
     @property
     def has_pattern(self) -> bool:
@@ -132,6 +141,7 @@ class SourceOptions:
             lease_ms=options.whole("leaseMs", 1_000, 86_400_000) or LEASE_MS_DEFAULT,
             push_filters=options.boolean("pushFilters", False),
             log_location=options.text("logLocation"),
+            of_streams=tuple(name for name in STREAM_OPTIONS if name in options),
         ).checked()
 
     def checked(self) -> SourceOptions:
@@ -145,7 +155,33 @@ class SourceOptions:
             raise OptionError("option 'deadLetterAddress' needs onParseError=dead-letter")
         if self.log_location is not None and self.guarantee == "exactly-once":
             raise OptionError("options 'logLocation' and 'guarantee' contradict each other: nothing is logged")
+        if self.guarantee == "at-least-once":
+            self.check_log()
+        if isinstance(self.starting, dict):
+            self._check_positions(self.starting)
         return self
+
+    def check_log(self) -> None:
+        """Raises OptionError: a source that reads at least once lacks a place for its log, or is to begin elsewhere."""
+        if self.log_location is None:
+            raise OptionError(
+                "option 'logLocation' is missing: reading at least once needs a folder beside the checkpoint, which "
+                "each executor reaches"
+            )
+        if self.starting != "earliest":
+            raise OptionError("option 'startingOffsets': reading at least once begins with the first message delivered")
+
+    def _check_positions(self, positions: Mapping[str, int]) -> None:
+        name = self.queue or self.subscription
+        if name is None:
+            raise OptionError("option 'startingOffsets': positions of a topic need option 'subscription'")
+        # As brokers list queues: both stand for any text.
+        fits = re.compile(".*".join(map(re.escape, re.split(r"[*#]+", name))) if self.has_pattern else re.escape(name))
+        for queue, position in positions.items():
+            if fits.fullmatch(queue) is None:
+                raise OptionError(f"option 'startingOffsets' names {queue!r}, and the source reads {name!r}")
+            if position < 0:
+                raise OptionError(f"option 'startingOffsets': positions are from 0 on, not {position} of {queue!r}")
 
 
 def _check_destination(options: OptionReader) -> None:
@@ -160,8 +196,6 @@ def _check_format(options: OptionReader, form: str) -> None:
         raise OptionError("format=json needs option 'jsonSchema': the type of the bodies, as in 'struct<id: bigint>'")
     if form != "json" and "jsonSchema" in options:
         raise OptionError(f"option 'jsonSchema' needs format=json, not {form}")
-    if form == "bytes" and "onParseError" in options:
-        raise OptionError("option 'onParseError' needs format=text or format=json: bytes are not parsed")
 
 
 def _starting(options: OptionReader) -> str | dict[str, int]:

@@ -42,6 +42,10 @@ _HEADERS = {
     "groupSequence": ("_AMQ_GROUP_SEQUENCE", PropertyType.INT),
     "duplicateId": ("_AMQ_DUPL_ID", PropertyType.BYTES),
 }
+_CHECKS: dict[str, Callable[..., PropertyValue]] = {
+    "replyTo": _sink_values.reply_to,
+    "groupSequence": _sink_values.group_sequence,
+}
 _ROUTING_TYPES = {kind: TypedValue(int(kind), PropertyType.BYTE) for kind in RoutingType}
 
 
@@ -184,7 +188,9 @@ class RowEncoder:
             value = columns[column][index]
             if value is not None:
                 assert not isinstance(value, list)
-                entries[name] = TypedValue(_sink_values.reply_to(str(value)) if column == "replyTo" else value, kind)
+                if column in _CHECKS:
+                    value = self._checked(columns, column, index, number, _CHECKS[column])
+                entries[name] = TypedValue(value, kind)
         if not self._options.is_exactly_once:
             entries["_AMQ_DUPL_ID"] = TypedValue(self._task.duplicate_id(number), PropertyType.BYTES)
         if not entries:

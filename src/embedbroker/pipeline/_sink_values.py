@@ -24,7 +24,7 @@ from embedclient.model import (
 
 from ._property_columns import NOT_IN_MAPS
 
-__all__ = ["Target", "message_id", "priority", "properties", "reply_to", "target_of"]
+__all__ = ["Target", "group_sequence", "message_id", "priority", "properties", "reply_to", "target_of"]
 
 _ROUTING = {"anycast": RoutingType.ANYCAST, "multicast": RoutingType.MULTICAST}
 # What brokers write for themselves, and what no longer holds of a body that was read.
@@ -62,6 +62,13 @@ def priority(value: int) -> int:
     """From 0 to 9."""
     if not 0 <= value <= 9:
         raise ValueError(f"a priority is from 0 to 9, not {value}")
+    return value
+
+
+def group_sequence(value: int) -> int:
+    """A whole number of 32 bits, as it is sent."""
+    if not -(2**31) <= value < 2**31:
+        raise ValueError(f"a group sequence is from {-(2**31)} to {2**31 - 1}, not {value}")
     return value
 
 

@@ -41,8 +41,9 @@ class BatchReader(DataSourceReader):
 
     def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
         """Raises OptionError for options that only a stream has."""
-        if options.starting != "earliest":
-            raise OptionError("option 'startingOffsets' is for streams: a batch reads what is there")
+        of_streams = options.of_streams if options.starting == "earliest" else ("startingOffsets",)
+        if of_streams:
+            raise OptionError(f"option {of_streams[0]!r} is for streams: a batch reads what is there")
         if options.topic is not None and options.subscription is None:
             raise OptionError("a batch of a topic needs option 'subscription': a topic itself keeps no messages")
         if options.on_parse_error == "dead-letter":

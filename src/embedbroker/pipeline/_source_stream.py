@@ -44,9 +44,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads queues as a stream."""
 
     def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
-        """Raises OptionError for options that only a batch has."""
+        """Raises OptionError for options that only a batch has, and for what reading at least once lacks."""
         if options.push_filters:
             raise OptionError("option 'pushFilters' is for a batch: Spark hands filters to no stream")
+        if options.selector is not None and options.queue is not None:
+            options.check_log()
         self._options = options
         self._schema = schema
         self._source: CursorSource | LogSource | None = None

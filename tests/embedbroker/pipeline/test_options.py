@@ -43,6 +43,8 @@ def test_json_has_a_column_of_its_own() -> None:
 
 def test_positions_are_given_by_queue() -> None:
     assert parse(queue="orders", startingOffsets='{"orders": 17}').starting == {"orders": 17}
+    assert parse(queue="a.*.c", startingOffsets='{"a.b.c": 0}').starting == {"a.b.c": 0}
+    assert parse(topic="a", subscription="s", startingOffsets='{"s": 5}').starting == {"s": 5}
 
 
 @pytest.mark.parametrize(
@@ -59,10 +61,19 @@ def test_positions_are_given_by_queue() -> None:
         ({"queue": "a", "failOnDataLoss": "yes"}, "'failOnDataLoss' is true or false, not 'yes'"),
         ({"queue": "a", "startingOffsets": "noon"}, "'startingOffsets' is earliest, latest or positions"),
         ({"queue": "a", "startingOffsets": '{"a": true}'}, "'startingOffsets' is earliest, latest or positions"),
+        ({"queue": "orders", "startingOffsets": '{"ordres": 17}'}, "names 'ordres', and the source reads 'orders'"),
+        ({"queue": "a.*", "startingOffsets": '{"a.b": 1, "b.a": 1}'}, "names 'b.a', and the source reads 'a.*'"),
+        ({"topic": "a", "subscription": "s", "startingOffsets": '{"a": 1}'}, "names 'a', and the source reads 's'"),
+        ({"topic": "a", "startingOffsets": '{"a": 1}'}, "positions of a topic need option 'subscription'"),
+        ({"queue": "a", "startingOffsets": '{"a": -4}'}, "positions are from 0 on, not -4 of 'a'"),
+        ({"queue": "a", "guarantee": "at-least-once"}, "'logLocation' is missing"),
+        (
+            {"queue": "a", "guarantee": "at-least-once", "logLocation": "/x", "startingOffsets": "latest"},
+            "'startingOffsets': reading at least once begins with the first message delivered",
+        ),
         ({"queue": "a", "format": "xml"}, "'format' is one of bytes, text, json"),
         ({"queue": "a", "format": "json"}, "needs option 'jsonSchema'"),
         ({"queue": "a", "jsonSchema": "int"}, "'jsonSchema' needs format=json"),
-        ({"queue": "a", "onParseError": "null"}, "'onParseError' needs format=text or format=json"),
         ({"queue": "a", "deadLetterAddress": "x"}, "'deadLetterAddress' needs onParseError=dead-letter"),
         ({"queue": "a", "columns": "bodi"}, "no column 'bodi'; did you mean 'body'"),
         ({"queue": "a", "columns": "body,BODY"}, "has 'body' twice"),
