@@ -52,13 +52,20 @@ class Rows:
 
 
 class RowConverter:
-    """Makes batches of blocks. `schema` has the columns, in order, with the types that Spark expects."""
+    """Makes batches of blocks. `schema` has the columns, in order, with the types that Spark expects.
 
-    def __init__(self, schema: pa.Schema, *, form: str = "bytes", on_parse_error: str = "fail") -> None:
+    `deliveries_ahead` is what delivery counts lack: a consumer's counts have its own delivery, and where messages are
+    looked at and not received, that of the next consumer is 1 more.
+    """
+
+    def __init__(
+        self, schema: pa.Schema, *, form: str = "bytes", on_parse_error: str = "fail", deliveries_ahead: int = 0
+    ) -> None:
         self._schema = schema
         self._columns = set(schema.names)
         self._is_strict = form in ("text", "json")
         self._on_parse_error = on_parse_error
+        self._deliveries_ahead = deliveries_ahead
         self._properties = PropertyArrays(schema)
 
     def convert(self, block: Block, queue: str) -> Rows:
@@ -75,7 +82,7 @@ class RowConverter:
         if bodies is not None:
             self._add_bodies(bodies, arrays)
         for name in self._columns - set(arrays):
-            arrays[name] = _plain(name, block, places, queue)
+            arrays[name] = _plain(name, block, places, queue, self._deliveries_ahead)
         batch = pa.RecordBatch.from_arrays([arrays[name] for name in self._schema.names], schema=self._schema)
         errors = {} if bodies is None else bodies.errors
         return self._without_poison(batch, places, errors, queue) if errors else Rows(batch, [])
@@ -106,7 +113,7 @@ class RowConverter:
             bodies.texts(strict=True)  # nobody wants them, and those that are none are errors
 
 
-def _plain(name: str, block: Block, places: Places, queue: str) -> pa.Array:
+def _plain(name: str, block: Block, places: Places, queue: str, deliveries_ahead: int) -> pa.Array:
     """A column that needs neither body nor properties."""
     match name:
         case "messageId":
@@ -127,9 +134,9 @@ def _plain(name: str, block: Block, places: Places, queue: str) -> pa.Array:
         case "priority":
             return pa.array(places.priority).cast(pa.int32())
         case "deliveryCount":
-            return pa.array(places.deliveries).cast(pa.int32())
+            return pa.array(places.deliveries + deliveries_ahead).cast(pa.int32())
         case "redelivered":
-            return pa.array(places.deliveries > 1)
+            return pa.array(places.deliveries + deliveries_ahead > 1)
         case "timestamp":
             return _times(places.timestamp)
         case _:

@@ -68,7 +68,9 @@ class BatchReader(DataSourceReader):
         if not partition.queue:
             return
         options = self._options
-        converter = RowConverter(self._schema, form=options.format, on_parse_error=options.on_parse_error)
+        converter = RowConverter(
+            self._schema, form=options.format, on_parse_error=options.on_parse_error, deliveries_ahead=1
+        )
         selector = " AND ".join(self._selectors) or None
         session = Link.shared(options.connection).session()
         try:

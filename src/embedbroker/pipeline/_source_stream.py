@@ -174,7 +174,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a partition, as batches. Raises ParseError as `onParseError` says."""
         options = self._options
-        converter = RowConverter(self._schema, form=options.format, on_parse_error=options.on_parse_error)
+        form, way = options.format, options.on_parse_error
+        # What is in a log was received.
+        ahead = 0 if isinstance(partition, LogPartition) else 1
+        converter = RowConverter(self._schema, form=form, on_parse_error=way, deliveries_ahead=ahead)
         with DeadLetters(options) as dead_letters:
             blocks: Iterator[tuple[str, Block]]
             if isinstance(partition, CursorPartition):
