@@ -18,7 +18,6 @@ from pyspark.sql import functions as F
 
 from embedbroker.storage import RecordKind
 from embedclient.model import RoutingType
-from embedclient.wire.core import CoreMessage
 
 from ._audit import JournalMoved, furthest, queue_names, transaction_ends
 from ._journal_files import JournalSource, journal_sources
@@ -26,6 +25,7 @@ from ._journal_records import CUT, END, content_digest, message_key
 from ._journals import Selection, each_of, rows_of, spark_schema
 from ._link import Link
 from ._options import ConnectionOptions, SourceOptions
+from ._queue_view import queue_view
 from ._queues import matching_queues
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ _READ = ("journal", "source", "generation", "batch", "offset", "kind", "queue_id
          "text", "key", "digest")  # fmt: skip
 _KINDS = frozenset(RecordKind) - {RecordKind.DUPLICATE_ID, RecordKind.UPDATE_DELIVERY_COUNT, RecordKind.RESERVE_IDS}
 _ADD, _ACKNOWLEDGE = int(RecordKind.ADD_MESSAGE), int(RecordKind.ACKNOWLEDGE)
-_ROWS_PER_READ, _BYTES_PER_READ, _LISTINGS = 10_000, 4 << 20, 8
+_LISTINGS = 8
 # What makes the second site like the first.
 _ACTIONS = {"missing": ("resend",), "extra": ("remove",), "different": ("remove", "resend"),
             "acknowledged at the first only": ("remove",)}  # fmt: skip
@@ -248,6 +248,7 @@ def _listed(site: Site) -> list[str]:
 
 
 def _browse(connection: ConnectionOptions, queue: str, with_raw: bool) -> Iterator[pa.RecordBatch]:
+    """Raises ConnectionLostException when the look began again: rows that a task has given away count for once."""
     link = Link(connection)
     try:
         with link.session() as session:
@@ -255,21 +256,19 @@ def _browse(connection: ConnectionOptions, queue: str, with_raw: bool) -> Iterat
             if not state.exists:
                 return  # all of it is missing here
             routing = int(RoutingType.ANYCAST if state.routing_type is None else state.routing_type)
-            with session.create_consumer(queue, browse_only=True) as consumer:
-                while received := consumer.receive_encoded(_ROWS_PER_READ, bytes_max=_BYTES_PER_READ):
-                    messages = [CoreMessage.parse(raw) for raw, _ in received]
-                    rows = [
-                        {
-                            "queue": queue,
-                            "address": state.address,
-                            "routing": routing,
-                            "key": message_key(message),
-                            "digest": content_digest(message),
-                            "acknowledged": False,
-                            "raw": bytes(message.raw) if with_raw else None,
-                        }
-                        for message in messages
-                    ]
-                    yield pa.RecordBatch.from_pylist(rows, pa.schema(list(_SITE_TYPES.items())))
+            for messages in queue_view(session, queue):
+                rows = [
+                    {
+                        "queue": queue,
+                        "address": state.address,
+                        "routing": routing,
+                        "key": message_key(message),
+                        "digest": content_digest(message),
+                        "acknowledged": False,
+                        "raw": bytes(message.raw) if with_raw else None,
+                    }
+                    for message in messages
+                ]
+                yield pa.RecordBatch.from_pylist(rows, pa.schema(list(_SITE_TYPES.items())))
     finally:
         link.close()

@@ -16,16 +16,15 @@ from attrs import frozen
 
 from embedclient.blocking import ClientSession
 from embedclient.model import RoutingType
-from embedclient.wire.core import CoreMessage
 
 from ._journal_records import content_digest, message_key
 from ._link import Link
 from ._options import ConnectionOptions
+from ._queue_view import queue_view
 from ._sending import SentMessage, queue_sender
 
 __all__ = ["RepairStep", "repair"]
 
-_ROWS_PER_READ, _BYTES_PER_READ = 10_000, 4 << 20
 Row = dict[str, Any]
 
 
@@ -86,11 +85,8 @@ def _keys(session: ClientSession, queue: str) -> dict[str, bytes]:
 def _browse(session: ClientSession, queue: str, selector: str | None) -> Iterator[tuple[str, bytes]]:
     if not session.query_queue(queue).exists:
         return
-    with session.create_consumer(queue, filter=selector, browse_only=True) as consumer:
-        while received := consumer.receive_encoded(_ROWS_PER_READ, bytes_max=_BYTES_PER_READ):
-            for raw, _ in received:
-                message = CoreMessage.parse(raw)
-                yield message_key(message), content_digest(message)
+    for messages in queue_view(session, queue, selector=selector):
+        yield from ((message_key(message), content_digest(message)) for message in messages)
 
 
 def _removed(session: ClientSession, row: Row, *, apply: bool) -> str:
