@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from embedbroker import BrokerConfig, EmbeddedBroker, ThreadedBroker
-from embedbroker.pipeline import Site, reconcile, repair, write_plan
+from embedbroker.pipeline import Site, left_out, reconcile, repair, write_plan
 from embedbroker.pipeline._options import ConnectionOptions
 from embedbroker.pipeline._sending import SentMessage, queue_sender
-from embedclient.blocking import ServerLocator
+from embedclient.blocking import ConnectionFactory, ServerLocator
 from embedclient.model import RoutingType
 from embedclient.wire.core import CoreMessage
 from tests.pipeline.journals import crash_image, running, send, take
@@ -110,6 +110,22 @@ def test_a_repair_from_a_journal_brings_back_what_a_broker_lost(
     write_plan(spark, differences, site, tmp_path / "plan")
     assert [step.outcome for step in repair(tmp_path / "plan", url=broker.url, apply=True)] == ["sent (1)"] * 5
     assert reconcile(spark, site, Site.of(broker.url, queues=["orders"])).count() == 0
+
+
+def test_what_the_first_site_lost_since_the_comparison_is_left_out_of_the_plan(
+    spark: SparkSession, broker: ThreadedBroker, other: ThreadedBroker, tmp_path: Path
+) -> None:
+    put(broker.url, [1, 2, 3, 4])
+    put(other.url, [1, 2, 9], changed=(1, 2))
+    first, second = Site.of(broker.url), Site.of(other.url)
+    differences = reconcile(spark, first, second)
+    with ConnectionFactory(f"{broker.url}?blockOnAcknowledge=true").connect() as connection:
+        take(connection, "orders", 1)
+    plan = write_plan(spark, differences, first, tmp_path / "plan")
+    assert sorted((int(row["key"][3:], 16), row["action"]) for row in plan.collect()) == [
+        (2, "remove"), (2, "resend"), (3, "resend"), (4, "resend"), (9, "remove"),
+    ]  # fmt: skip
+    assert verdicts(left_out(differences, plan)) == {1: "different"}
 
 
 def test_a_site_is_a_broker_or_journals() -> None:

@@ -232,7 +232,7 @@ def reconcile(
     The exit code is 1 when they differ.
     """
     with extra_spark():
-        from embedbroker.pipeline import Site, write_plan
+        from embedbroker.pipeline import Site, left_out, write_plan
         from embedbroker.pipeline import reconcile as run
     if plan is not None and plan.exists():
         raise WrongInput(f"{plan} is there already")
@@ -248,7 +248,11 @@ def reconcile(
         if not counts:
             click.echo("the sites do not differ")
         elif plan is not None:
-            click.echo(f"plan: {plan}, {write_plan(spark, differences, sites[0], plan).count():,} steps")
+            steps = write_plan(spark, differences, sites[0], plan)
+            click.echo(f"plan: {plan}, {steps.count():,} steps")
+            gone = left_out(differences, steps).count()
+            if gone:
+                click.echo(f"left out of the plan: {gone:,} messages that {first} does not have any more")
     if counts:
         sys.exit(1)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ._data_source import EmbedbrokerDataSource
     from ._java import java_home
     from ._journal_frames import JournalFrames, journal_frames, producer_order
-    from ._reconcile import Site, reconcile, write_plan
+    from ._reconcile import Site, left_out, reconcile, write_plan
     from ._repair import RepairStep, repair
     from ._subscription import remove_subscription
     from ._transfer import export_queues, exported_queues, import_queues
@@ -35,6 +35,7 @@ __all__ = [
     "import_queues",
     "java_home",
     "journal_frames",
+    "left_out",
     "producer_order",
     "reconcile",
     "remove_subscription",
@@ -58,6 +59,7 @@ _HOMES = {
     "import_queues": "._transfer",
     "java_home": "._java",
     "journal_frames": "._journal_frames",
+    "left_out": "._reconcile",
     "producer_order": "._journal_frames",
     "reconcile": "._reconcile",
     "remove_subscription": "._subscription",

@@ -30,7 +30,17 @@ from embedbroker.storage import (
 from embedclient.errors import RemoteProtocolError
 from embedclient.wire.core import CoreMessage
 
-__all__ = ["ARROW_TYPES", "CUT", "END", "FINDING", "MESSAGE_COLUMNS", "Reader", "content_digest", "message_key"]
+__all__ = [
+    "ARROW_TYPES",
+    "CUT",
+    "END",
+    "FINDING",
+    "KEPT_KEY",
+    "MESSAGE_COLUMNS",
+    "Reader",
+    "content_digest",
+    "message_key",
+]
 
 # Kinds of rows that are no records: damage, the end of a segment, a segment that went while it was read.
 FINDING, END, CUT = 0, -1, -2
@@ -66,6 +76,8 @@ ARROW_TYPES: dict[str, pa.DataType] = {
 # What has to be read out of each message.
 MESSAGE_COLUMNS = ("key", "digest", "producer", "sequence", "raw")
 _CORE = CoreMessage.encoding
+# What a message was found by before a repair gave it another duplicate id.
+KEPT_KEY = "_AMQ_REPAIRED_KEY"
 # Properties that a broker or a bridge adds on the way: no part of what was sent.
 _ON_THE_WAY = ("_AMQ_", "__AMQ")
 _DEFINITIONS = (RecordKind.QUEUE, RecordKind.ADDRESS)
@@ -355,5 +367,8 @@ def message_key(message: CoreMessage) -> str:
     user_id = message.user_id
     if user_id is not None:
         return f"ID:{user_id.hex()}"
+    kept = message.property(KEPT_KEY)
+    if isinstance(kept, str):
+        return kept
     duplicate_id = message.duplicate_id
     return f"DUPLICATE:{duplicate_id.hex()}" if duplicate_id is not None else f"CONTENT:{content_digest(message).hex()}"

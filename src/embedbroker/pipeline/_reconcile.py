@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from attrs import frozen
+from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from embedbroker.storage import RecordKind
@@ -27,14 +28,14 @@ from ._link import Link
 from ._options import ConnectionOptions, SourceOptions
 from ._queue_view import queue_view
 from ._queues import matching_queues
+from ._repair import PLAN_TYPES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["PLAN_COLUMNS", "Site", "reconcile", "write_plan"]
+__all__ = ["Site", "left_out", "reconcile", "write_plan"]
 
 Place = str | PathLike[str]
-PLAN_COLUMNS = ("action", "queue", "address", "routing", "key", "digest", "messages", "raw")
 _SITE_TYPES = {
     "queue": pa.string(),
     "address": pa.string(),
@@ -148,7 +149,8 @@ def reconcile(spark: SparkSession, first: Site, second: Site) -> DataFrame:
 def write_plan(spark: SparkSession, differences: DataFrame, first: Site, directory: str | PathLike[str]) -> DataFrame:
     """Write the repair of the second site as Parquet, with the messages that it lacks; the plan as a DataFrame.
 
-    Messages that only the second site acknowledged ask for nothing there.
+    Messages that only the second site acknowledged ask for nothing there. What the first site does not have any more is
+    left out with all its steps: `left_out` names it.
 
     Raises:
         AnalysisException: the directory is there already.
@@ -157,22 +159,30 @@ def write_plan(spark: SparkSession, differences: DataFrame, first: Site, directo
     wanted = differences.withColumn("action", F.explode(F.split(actions[F.col("verdict")], " ")))
     digest = F.when(F.col("action") == "resend", F.col("digest_first")).otherwise(F.col("digest_second"))
     wanted = wanted.withColumn("digest", digest)
-    resent = wanted.where("action = 'resend'").select("queue", "key")
+    place = ["queue", "key", "digest"]
+    resent = wanted.where("action = 'resend'").select(*place)
     kept: list[DataFrame] = []
+    # With the digest: by now the first site may have another message with this key.
     raw = (
         _site(spark, first, kept, with_raw=True)
         .where("not acknowledged")
-        .join(resent, ["queue", "key"], "left_semi")
-        .groupBy("queue", "key")
+        .join(resent, place, "left_semi")
+        .groupBy(*place)
         .agg(F.first("raw").alias("content"))
     )
-    plan = wanted.join(raw, ["queue", "key"], "left").withColumn(
-        "raw", F.when(F.col("action") == "resend", F.col("content"))
-    )
-    plan.select(*PLAN_COLUMNS).orderBy("queue", "key", "action").write.parquet(str(directory))
+    plan = wanted.join(raw, place, "left").withColumn("raw", F.when(F.col("action") == "resend", F.col("content")))
+    # What cannot be sent is not removed either.
+    lost = F.max((F.col("action") == "resend") & F.col("raw").isNull())
+    whole = plan.withColumn("lost", lost.over(Window.partitionBy("queue", "key"))).where("not lost")
+    whole.select(*PLAN_TYPES).orderBy("queue", "key", "action").write.parquet(str(directory))
     for frame in kept:
         frame.unpersist()
     return spark.read.parquet(str(directory))
+
+
+def left_out(differences: DataFrame, plan: DataFrame) -> DataFrame:
+    """The differences that ask for a step and have none: the first site did not have the message any more."""
+    return differences.where(F.col("verdict").isin(*_ACTIONS)).join(plan, ["queue", "key"], "left_anti")
 
 
 def _sums(site: DataFrame, suffix: str) -> DataFrame:

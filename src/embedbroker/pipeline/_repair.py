@@ -11,6 +11,7 @@ from hashlib import blake2b
 from os import PathLike
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from attrs import frozen
 
@@ -23,7 +24,18 @@ from ._options import ConnectionOptions
 from ._queue_view import queue_view
 from ._sending import SentMessage, queue_sender
 
-__all__ = ["RepairStep", "repair"]
+__all__ = ["PLAN_TYPES", "RepairStep", "repair"]
+
+PLAN_TYPES = {
+    "action": pa.string(),
+    "queue": pa.string(),
+    "address": pa.string(),
+    "routing": pa.int32(),
+    "key": pa.string(),
+    "digest": pa.binary(),
+    "messages": pa.int64(),
+    "raw": pa.binary(),
+}
 
 Row = dict[str, Any]
 
@@ -61,12 +73,19 @@ def repair(
     try:
         for queue in sorted({row["queue"] for row in rows}):
             ours = [row for row in rows if row["queue"] == queue]
+            # Said of both steps before anything is removed: nothing could take its place.
+            lacking = {row["key"] for row in ours if row["action"] == "resend" and row["raw"] is None}
             with link.session() as session:
                 for row in [each for each in ours if each["action"] == "remove"]:
+                    if row["key"] in lacking:
+                        yield _step(row, "left alone: the plan lacks the message that takes its place")
+                        continue
                     yield _step(row, _removed(session, row, apply=apply))
                 there = _keys(session, queue)
-            resent = [row for row in ours if row["action"] == "resend"]
+            resent = [row for row in ours if row["action"] == "resend" and row["raw"] is not None]
             replaced = {row["key"] for row in ours if row["action"] == "remove"}
+            for row in [each for each in ours if each["action"] == "resend" and each["raw"] is None]:
+                yield _step(row, "not sent: the plan lacks the message")
             if resent:
                 yield from _resent(connection, resent, there, replaced, apply=apply)
     finally:
@@ -127,8 +146,11 @@ def _resent(
                 continue
             identity = blake2b(f"{row['queue']}\0{row['key']}\0".encode("utf-8", "surrogatepass"), digest_size=24)
             identity.update(row["digest"])
+            key = None if row["key"].startswith("ID:") else row["key"]
             sent = sum(
-                sender.send_once([SentMessage(row["raw"], identity.digest() + bytes([number & 255]))])
+                sender.send_once(
+                    [SentMessage(row["raw"], identity.digest() + bytes([number & 255]), key)], replacing=True
+                )
                 for number in range(row["messages"])
             )
             yield _step(row, f"sent ({sent})" if sent else "known to the broker: sent before")

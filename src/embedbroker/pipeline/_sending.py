@@ -19,9 +19,10 @@ from embedclient.errors import (
     TransactionRolledBackException,
     UnblockedException,
 )
-from embedclient.model import RoutingType
+from embedclient.model import PropertyValue, RoutingType
 from embedclient.wire.core import CoreMessage
 
+from ._journal_records import KEPT_KEY
 from ._link import Link
 from ._options import ConnectionOptions
 
@@ -34,10 +35,14 @@ TRANSACTION_ATTEMPTS_MAX = 10
 
 @define(frozen=True)
 class SentMessage:
-    """A message as it is stored, in the CORE encoding, and the duplicate id it gets if it has none."""
+    """A message as it is stored, in the CORE encoding, and the duplicate id it gets if it has none.
+
+    ``key`` goes along for `message_key`, where the duplicate id would change what the message is found again by.
+    """
 
     raw: bytes
     duplicate_id: bytes
+    key: str | None = None
 
 
 @define(eq=False)
@@ -48,12 +53,15 @@ class QueueSender:
     _session: ClientSession
     _producer: ClientProducer
 
-    def send_once(self, messages: Sequence[SentMessage]) -> int:
+    def send_once(self, messages: Sequence[SentMessage], *, replacing: bool = False) -> int:
         """Send all of these in one transaction, unless they were sent before; how many were sent.
 
         Messages that bring a duplicate id of their own go one by one: the broker may know some of them. The others were
         sent all or none, so the first that the broker knows says that it knows all. A transaction that was lost with
         its connection, or perhaps not, is done again: its ids keep it from being there twice.
+
+        ``replacing``: ours take the place of the messages' own duplicate ids, which the broker may know from another
+        message, as from the one that this one is sent instead of.
 
         Raises:
             JMSException: the broker refused, and nothing of what was under way was sent; or it is not there any more.
@@ -62,8 +70,10 @@ class QueueSender:
         together: list[CoreMessage] = []
         for message in messages:
             core = CoreMessage.parse(bytearray(message.raw))
-            own = core.duplicate_id is not None
-            changes = {} if own else {DUPLICATE_ID: message.duplicate_id}
+            own = core.duplicate_id is not None and not replacing
+            changes: dict[str, PropertyValue] = {} if own else {DUPLICATE_ID: message.duplicate_id}
+            if message.key is not None:
+                changes[KEPT_KEY] = message.key
             copy = core.copy_for(self.target, changes=changes, removals=(), expiration=core.expiration)
             if own:
                 sent += self._transaction(together) + self._transaction([copy])
