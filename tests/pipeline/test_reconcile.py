@@ -16,6 +16,7 @@ from embedclient.blocking import ConnectionFactory, ServerLocator
 from embedclient.model import RoutingType
 from embedclient.wire.core import CoreMessage
 from tests.pipeline.journals import crash_image, running, send, take
+from tests.pipeline.queues import fill
 
 
 @pytest.fixture
@@ -69,7 +70,7 @@ def test_sites_that_drifted_apart_are_made_alike(
     ]  # fmt: skip
 
     tried = [step.outcome for step in repair(plan, url=other.url)]
-    assert sorted(tried) == ["would be removed (1)"] * 2 + ["would be sent"] * 3
+    assert sorted(tried) == ["would be removed (1)"] * 2 + ["would be sent (1)"] * 3
     assert bodies(other.url) == {1: "body 1", 3: "body 3", 4: "changed 4", 9: "body 9"}
 
     done = [step.outcome for step in repair(plan, url=other.url, apply=True)]
@@ -110,6 +111,33 @@ def test_a_repair_from_a_journal_brings_back_what_a_broker_lost(
     write_plan(spark, differences, site, tmp_path / "plan")
     assert [step.outcome for step in repair(tmp_path / "plan", url=broker.url, apply=True)] == ["sent (1)"] * 5
     assert reconcile(spark, site, Site.of(broker.url, queues=["orders"])).count() == 0
+
+
+def test_copies_of_a_message_are_counted(
+    spark: SparkSession, broker: ThreadedBroker, other: ThreadedBroker, tmp_path: Path
+) -> None:
+    """One key several times: too few, too many, and as many of another content."""
+
+    def copies(url: str, counts: dict[int, int], text: str) -> None:
+        numbers = [number for number, count in counts.items() for _ in range(count)]
+        fill(url, "orders", [
+            CoreMessage.build(
+                address="orders", user_id=number.to_bytes(16, "big"), body=(text if number == 3 else "").encode()
+            )
+            for number in numbers
+        ])  # fmt: skip
+
+    copies(broker.url, {1: 3, 2: 1, 3: 2}, "right")
+    copies(other.url, {1: 1, 2: 4, 3: 2}, "wrong")
+    first, second = Site.of(broker.url), Site.of(other.url)
+    differences = reconcile(spark, first, second)
+    plan = write_plan(spark, differences, first, tmp_path / "plan").collect()
+    assert sorted((int(row["key"][3:], 16), row["action"], row["messages"], row["target"]) for row in plan) == [
+        (1, "resend", 2, 3), (2, "remove", 3, 1), (3, "remove", 2, 0), (3, "resend", 2, 2),
+    ]  # fmt: skip
+    for _ in range(2):
+        assert len(list(repair(tmp_path / "plan", url=other.url, apply=True))) == 4
+        assert reconcile(spark, first, second).count() == 0
 
 
 def test_what_the_first_site_lost_since_the_comparison_is_left_out_of_the_plan(

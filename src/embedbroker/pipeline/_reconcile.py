@@ -103,7 +103,7 @@ def reconcile(spark: SparkSession, first: Site, second: Site) -> DataFrame:
     ``missing``: the second lacks it; ``extra``: the second has it besides; ``different``: it has another content there;
     ``acknowledged at the first only`` and ``acknowledged at the second only``: it is still present at the other
     (journals know that while the message's own record is there, brokers do not). ``messages`` is by how many they
-    differ.
+    differ; ``present_first`` and ``present_second`` are how many there are.
 
     Raises:
         FileNotFoundError: there is no journal.
@@ -133,6 +133,8 @@ def reconcile(spark: SparkSession, first: Site, second: Site) -> DataFrame:
             "key",
             "verdict",
             F.greatest(F.lit(1), F.abs(F.col("present_first") - F.col("present_second"))).alias("messages"),
+            "present_first",
+            "present_second",
             "digest_first",
             "digest_second",
             F.coalesce("address_first", "address_second").alias("address"),
@@ -157,8 +159,13 @@ def write_plan(spark: SparkSession, differences: DataFrame, first: Site, directo
     """
     actions = F.create_map(*[F.lit(each) for name, done in _ACTIONS.items() for each in (name, " ".join(done))])
     wanted = differences.withColumn("action", F.explode(F.split(actions[F.col("verdict")], " ")))
-    digest = F.when(F.col("action") == "resend", F.col("digest_first")).otherwise(F.col("digest_second"))
-    wanted = wanted.withColumn("digest", digest)
+    is_sent, is_replaced = F.col("action") == "resend", F.col("verdict") == "different"
+    wanted = (
+        wanted.withColumn("digest", F.when(is_sent, F.col("digest_first")).otherwise(F.col("digest_second")))
+        .withColumn("target", F.when(is_replaced & ~is_sent, 0).otherwise(F.col("present_first")))
+        # All copies of a message that is replaced go, whatever their number.
+        .withColumn("messages", F.when(is_replaced, F.col("present_first")).otherwise(F.col("messages")))
+    )
     place = ["queue", "key", "digest"]
     resent = wanted.where("action = 'resend'").select(*place)
     kept: list[DataFrame] = []

@@ -6,6 +6,7 @@ what the plan says, is not removed. Refuses to know how the plan came about. Nee
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from hashlib import blake2b
 from os import PathLike
@@ -16,13 +17,14 @@ import pyarrow.parquet as pq
 from attrs import frozen
 
 from embedclient.blocking import ClientSession
+from embedclient.errors import ConnectionLostException
 from embedclient.model import RoutingType
 
 from ._journal_records import content_digest, message_key
 from ._link import Link
 from ._options import ConnectionOptions
 from ._queue_view import queue_view
-from ._sending import SentMessage, queue_sender
+from ._sending import QueueSender, SentMessage, queue_sender
 
 __all__ = ["PLAN_TYPES", "RepairStep", "repair"]
 
@@ -33,7 +35,9 @@ PLAN_TYPES = {
     "routing": pa.int32(),
     "key": pa.string(),
     "digest": pa.binary(),
+    # By how many messages the second site is changed at most, and how many there are to be in the end.
     "messages": pa.int64(),
+    "target": pa.int64(),
     "raw": pa.binary(),
 }
 
@@ -61,7 +65,8 @@ def repair(
     """Go through a plan of `write_plan`, queue by queue; without ``apply`` nothing is changed.
 
     Removals come first. A message is removed by its JMSMessageID alone, and only while its content is what the plan
-    saw; others are left to people. A plan may be carried out again after an interruption.
+    saw; others are left to people. A plan may be carried out again after an interruption: it says how many messages
+    there are to be in the end.
 
     Raises:
         FileNotFoundError: there is no plan.
@@ -76,18 +81,25 @@ def repair(
             # Said of both steps before anything is removed: nothing could take its place.
             lacking = {row["key"] for row in ours if row["action"] == "resend" and row["raw"] is None}
             with link.session() as session:
+                expected: Counter[tuple[str, bytes]] = Counter()
                 for row in [each for each in ours if each["action"] == "remove"]:
                     if row["key"] in lacking:
                         yield _step(row, "left alone: the plan lacks the message that takes its place")
                         continue
-                    yield _step(row, _removed(session, row, apply=apply))
-                there = _keys(session, queue)
+                    count, outcome = _too_many(session, row)
+                    if count and apply:
+                        count = _removed(session, row, count)
+                        outcome = f"removed ({count})" if count else "not there any more"
+                    elif count:
+                        expected[row["key"], row["digest"]] = count
+                    yield _step(row, outcome)
+                # In a dry run what it would have removed is there still.
+                there = Counter(_browse(session, queue, None)) - expected
             resent = [row for row in ours if row["action"] == "resend" and row["raw"] is not None]
-            replaced = {row["key"] for row in ours if row["action"] == "remove"}
             for row in [each for each in ours if each["action"] == "resend" and each["raw"] is None]:
                 yield _step(row, "not sent: the plan lacks the message")
             if resent:
-                yield from _resent(connection, resent, there, replaced, apply=apply)
+                yield from _resent(connection, resent, there, apply=apply)
     finally:
         link.close()
 
@@ -96,61 +108,86 @@ def _step(row: Row, outcome: str) -> RepairStep:
     return RepairStep(row["action"], row["queue"], row["key"], outcome)
 
 
-def _keys(session: ClientSession, queue: str) -> dict[str, bytes]:
-    """What is in the queue, by key: the digest of each."""
-    return dict(_browse(session, queue, None))
-
-
 def _browse(session: ClientSession, queue: str, selector: str | None) -> Iterator[tuple[str, bytes]]:
+    """Key and digest of each message; nothing of a queue that is not there."""
     if not session.query_queue(queue).exists:
         return
     for messages in queue_view(session, queue, selector=selector):
         yield from ((message_key(message), content_digest(message)) for message in messages)
 
 
-def _removed(session: ClientSession, row: Row, *, apply: bool) -> str:
+def _selector(key: str) -> str:
+    digits = key.removeprefix("ID:")
+    return f"AMQUserID = 'ID:{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}'"
+
+
+def _too_many(session: ClientSession, row: Row) -> tuple[int, str]:
+    """How many messages are to be removed, and what a dry run says."""
     if not row["key"].startswith("ID:"):
-        return "left to people: the message has no JMSMessageID"
-    digits = row["key"].removeprefix("ID:")
-    uuid = "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
-    selector = f"AMQUserID = 'ID:{uuid}'"
-    found = list(_browse(session, row["queue"], selector))
+        return 0, "left to people: the message has no JMSMessageID"
+    found = list(_browse(session, row["queue"], _selector(row["key"])))
     if not found:
-        return "not there any more"
+        return 0, "not there any more"
     if any(digest != row["digest"] for _, digest in found):
-        return "left alone: its content is not what the plan saw"
-    count = min(row["messages"], len(found))
-    if not apply:
-        return f"would be removed ({count})"
-    removed = 0
-    with session.create_consumer(row["queue"], filter=selector) as consumer:
+        return 0, "left alone: its content is not what the plan saw"
+    # Never more than the plan saw: what came later is not its business.
+    count = min(row["messages"], len(found) - row["target"])
+    if count <= 0:
+        return 0, f"left alone: {len(found)} are there, as many as there should be"
+    return count, f"would be removed ({count})"
+
+
+def _removed(session: ClientSession, row: Row, count: int) -> int:
+    """Remove so many; how many that were. Raises ConnectionLostException when nobody can say."""
+    name, removed = session.name, 0
+    with session.create_consumer(row["queue"], filter=_selector(row["key"])) as consumer:
         while removed < count and (message := consumer.receive_nowait()) is not None:
             message.acknowledge_individually()
             removed += 1
-    return f"removed ({removed})" if removed else "not there any more"
+    if session.name != name:
+        raise ConnectionLostException(f"the connection was lost while {row['key']} was removed: start again")
+    return removed
 
 
 def _resent(
-    connection: ConnectionOptions, rows: list[Row], there: dict[str, bytes], replaced: set[str], *, apply: bool
+    connection: ConnectionOptions, rows: list[Row], there: Counter[tuple[str, bytes]], *, apply: bool
 ) -> Iterator[RepairStep]:
-    if not apply:
-        for row in rows:
-            present = row["key"] in there and row["key"] not in replaced
-            yield _step(row, "there already" if present else "would be sent")
+    contents: dict[str, set[bytes]] = {}
+    for key, digest in there:
+        contents.setdefault(key, set()).add(digest)
+    outcomes: dict[int, str] = {}
+    wanted: dict[int, int] = {}
+    for at, row in enumerate(rows):
+        count = min(row["messages"], row["target"] - there[row["key"], row["digest"]])
+        if contents.get(row["key"], set()) - {row["digest"]}:
+            outcomes[at] = "not sent: one with this id and another content is there"
+        elif count <= 0:
+            outcomes[at] = "there already"
+        else:
+            outcomes[at], wanted[at] = f"would be sent ({count})", count
+    if not apply or not wanted:
+        yield from (_step(row, outcomes[at]) for at, row in enumerate(rows))
         return
     with queue_sender(connection, rows[0]["address"], rows[0]["queue"], RoutingType(rows[0]["routing"])) as sender:
-        for row in rows:
-            if row["key"] in there:
-                same = there[row["key"]] == row["digest"]
-                yield _step(row, "there already" if same else "not sent: one with this id and another content is there")
-                continue
-            identity = blake2b(f"{row['queue']}\0{row['key']}\0".encode("utf-8", "surrogatepass"), digest_size=24)
-            identity.update(row["digest"])
-            key = None if row["key"].startswith("ID:") else row["key"]
-            sent = sum(
-                sender.send_once(
-                    [SentMessage(row["raw"], identity.digest() + bytes([number & 255]), key)], replacing=True
-                )
-                for number in range(row["messages"])
-            )
-            yield _step(row, f"sent ({sent})" if sent else "known to the broker: sent before")
+        for at, row in enumerate(rows):
+            sent = _sent(sender, row, wanted[at]) if at in wanted else 0
+            known = "known to the broker: sent before" if at in wanted else outcomes[at]
+            yield _step(row, f"sent ({sent})" if sent else known)
+
+
+def _sent(sender: QueueSender, row: Row, wanted: int) -> int:
+    """Send so many copies; how many that were.
+
+    Each copy has an id with its number, and the broker knows those of an earlier attempt, which may be gone from the
+    queue by now: so it is asked for one after the other, until there are enough.
+    """
+    identity = blake2b(f"{row['queue']}\0{row['key']}\0".encode("utf-8", "surrogatepass"), digest_size=24)
+    identity.update(row["digest"])
+    key = None if row["key"].startswith("ID:") else row["key"]
+    sent = 0
+    for number in range(row["messages"]):
+        if sent == wanted:
+            break
+        message = SentMessage(row["raw"], identity.digest() + number.to_bytes(4, "big"), key)
+        sent += sender.send_once([message], replacing=True)
+    return sent
