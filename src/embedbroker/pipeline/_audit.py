@@ -25,6 +25,7 @@ from ._audit_log_files import LogFolder, confirmed_now, log_places, log_sources
 from ._audit_problems import messages_behind
 from ._audit_verdict import PROBLEMS, VERDICT_TYPES, JournalEvidence, judge
 from ._journal_files import JournalSource, journal_sources
+from ._journal_forks import forks
 from ._journal_records import CUT, END, FINDING
 from ._journals import spark_schema, summaries_of
 
@@ -38,8 +39,16 @@ _SEGMENTS_PER_PART = 64
 _ADD, _ACKNOWLEDGE = int(RecordKind.ADD_MESSAGE), int(RecordKind.ACKNOWLEDGE)
 _PREPARE, _ROLLBACK = int(RecordKind.PREPARE), int(RecordKind.ROLLBACK)
 _COMMITS = (int(RecordKind.COMMIT), int(RecordKind.COMMIT_SET))
-_COUNTS = ("stored", "acknowledged", "present", "lost", "unaccounted", "acknowledged twice", "acknowledged, not stored")
-_WRONG = {"lost": "LOST", "unaccounted": "unaccounted for", "acknowledged_twice": "ACKNOWLEDGED TWICE"}
+_COUNTS = ("stored", "acknowledged", "present", "lost", "unaccounted", "acknowledged twice", "acknowledged, not stored",
+           "left behind")  # fmt: skip
+_SOMETHING = "stored + acknowledged_twice + acknowledged_not_stored + left_behind > 0"
+_NEVER = 1 << 63  # no batch has such a number
+_WRONG = {
+    "lost": "LOST",
+    "unaccounted": "unaccounted for",
+    "left_behind": "left behind",
+    "acknowledged_twice": "ACKNOWLEDGED TWICE",
+}
 Row = dict[str, Any]
 
 
@@ -63,8 +72,9 @@ class Audit:
     """The result. Its DataFrames stand on what was read once; `close` lets go of that.
 
     ``queues``: per journal and queue, messages stored, acknowledged, present, lost, unaccounted for, acknowledged
-    twice. ``problems``: the messages behind the last four of these. ``transactions``: each that is not over, with its
-    branch. ``traffic``: messages, bytes and acknowledgements per queue and second. ``segments``: what was read.
+    twice, left behind. ``problems``: the messages behind the last four of these. ``transactions``: each that is not
+    over, with its branch. ``traffic``: messages, bytes and acknowledgements per queue and second. ``segments``: what
+    was read.
     """
 
     sources: list[JournalSource]
@@ -102,7 +112,7 @@ class Audit:
 
     def lines(self) -> Iterator[str]:
         """The verdict for people: queues with what is wrong, damage, transactions, limits."""
-        for row in self.queues.where("stored + acknowledged_twice + acknowledged_not_stored > 0").toLocalIterator():
+        for row in self.queues.where(_SOMETHING).toLocalIterator():
             name = row["queue"] if row["queue"] is not None else f"queue {row['queue_id']}, which is not defined"
             gone = "" if row["exists"] else ", queue removed"
             wrong = ", ".join(f"{row[key]:,} {text}" for key, text in _WRONG.items() if row[key])
@@ -152,13 +162,35 @@ def audit(spark: SparkSession, places: Sequence[str | PathLike[str]]) -> Audit:
     journals = [place for place in places if Path(place).resolve() not in alone]
     for _ in range(_LISTINGS):
         sources = journal_sources(journals)
-        rows = summaries_of(spark, sources).persist()
-        notes = [row.asDict() for row in rows.where(F.col("kind").isin(CUT, END, FINDING)).collect()]
-        moved = next((note["text"] for note in notes if note["kind"] == CUT), "")
+        rows, notes, moved = _summed_up(spark, sources, {})
+        apart: dict[int, int] = {}
+        try:
+            apart = {} if moved else _forks(sources, notes)
+        except FileNotFoundError as error:
+            moved = str(error)
+        if apart:
+            # Which records are behind a fork is seen while they are read. It is rare: a primary that died.
+            rows.unpersist()
+            rows, notes, moved = _summed_up(spark, sources, apart)
         if not moved:
-            return _audit(spark, sources, rows, notes, logs, confirmed)
+            return _audit(spark, sources, rows, notes, apart, logs, confirmed)
         rows.unpersist()
     raise JournalMoved(f"the segments changed while they were read, {_LISTINGS} times: {moved}; audit a copy")
+
+
+def _summed_up(
+    spark: SparkSession, sources: list[JournalSource], apart: Mapping[int, int]
+) -> tuple[DataFrame, list[Row], str]:
+    """The rows, which Spark keeps; those that say how the reading ended; and what went while it was read."""
+    rows = summaries_of(spark, sources, apart).persist()
+    notes = [row.asDict() for row in rows.where(F.col("kind").isin(CUT, END, FINDING)).collect()]
+    return rows, notes, next((note["text"] for note in notes if note["kind"] == CUT), "")
+
+
+def _forks(sources: list[JournalSource], notes: list[Row]) -> dict[int, int]:
+    last = {(note["source"], note["generation"]): note["count"] for note in notes if note["kind"] == END}
+    groups = [group for group in _journals(sources).values() if len(group) > 1]
+    return {number: fork for group in groups for number, fork in forks(group, furthest(group, last), last).items()}
 
 
 def _audit(
@@ -166,14 +198,16 @@ def _audit(
     sources: list[JournalSource],
     rows: DataFrame,
     notes: list[Row],
+    apart: Mapping[int, int],
     logs: list[LogFolder],
     confirmed: Mapping[str, int],
 ) -> Audit:
     findings = _findings(sources, notes) + _missing(sources, rows)
-    evidence = {identity: _evidence(group, notes) for identity, group in _journals(sources).items()}
-    ends = transaction_ends(rows)
+    evidence = {identity: _evidence(group, notes, apart) for identity, group in _journals(sources).items()}
+    # An end behind a fork was told to nobody; what took over may have ended the transaction otherwise.
+    ends = transaction_ends(rows.where("not left_behind"))
     blocks = rows.where(F.col("kind").isin(_ADD, _ACKNOWLEDGE, AGAIN))
-    pending = blocks.where("transaction_id <> 0").join(ends, ["journal", "transaction_id"], "left")
+    pending = blocks.where("transaction_id <> 0 and not left_behind").join(ends, ["journal", "transaction_id"], "left")
     effective = blocks.where("transaction_id = 0").unionByName(
         pending.where("committed").drop("committed", "rolled_back", "branch").withColumn("transaction_id", F.lit(0))
     )
@@ -187,12 +221,16 @@ def _audit(
     parts = max(spark.sparkContext.defaultParallelism, segments // _SEGMENTS_PER_PART)
     shuffled = effective.repartition(parts, *keys)
     verdicts = shuffled.groupBy(*keys).applyInArrow(judged, spark_schema(VERDICT_TYPES)).persist()
-    named = queue_names(spark, rows, {journal: each.current for journal, each in evidence.items()})
+    named = queue_names(
+        spark, rows.where("not left_behind"), {journal: each.current for journal, each in evidence.items()}
+    )
     current = named
     log = None
     if logs:
         present = {journal: each.current for journal, each in evidence.items()}
-        log = log_audit(spark, log_sources(logs), effective, present, confirmed, parts)
+        log = log_audit(
+            spark, log_sources(logs), effective.where("not left_behind"), present, confirmed, parts
+        )  # which knows itself what was confirmed
     return Audit(
         sources,
         evidence,
@@ -259,8 +297,11 @@ def _missing(sources: list[JournalSource], rows: DataFrame) -> list[AuditFinding
     return found
 
 
-def _evidence(sources: list[JournalSource], notes: list[Row]) -> JournalEvidence:
-    """How far back the records of one journal are complete, and which source is its present."""
+def _evidence(sources: list[JournalSource], notes: list[Row], apart: Mapping[int, int]) -> JournalEvidence:
+    """How far back the records of one journal are complete, and which source is its present.
+
+    A segment in which a copy went its own way does not stand for that of the present.
+    """
     ends = {(note["source"], note["generation"]): note for note in notes if note["kind"] == END}
     damaged = {(note["source"], note["generation"]) for note in notes if note["kind"] == FINDING}
 
@@ -271,18 +312,24 @@ def _evidence(sources: list[JournalSource], notes: list[Row]) -> JournalEvidence
         for source in sources
         for each in source.segments
         if not each.header.compacted
+        and ends[source.number, each.header.generation]["count"] <= apart.get(source.number, _NEVER)
         and ((source.number, each.header.generation) not in damaged or each.header.generation == newest)
     }
     complete_from = newest + 1
     while complete_from - 1 in whole:
         complete_from -= 1
-    limited = None
+    limits = [
+        f"{source.name} went on behind batch {apart[source.number]} when it was cut off from {current.name}: what it "
+        "alone stored there was left behind, and is lost only if an audit log says that it was confirmed"
+        for source in sources
+        if source.number in apart
+    ]
     if complete_from > 1:
-        limited = (
+        limits.append(
             f"records are complete from segment {complete_from} on; what is older was compacted, is damaged or is not "
             "there, so a message of that time that is gone may have been acknowledged"
         )
-    return JournalEvidence(current.number, complete_from, limited)
+    return JournalEvidence(current.number, complete_from, "; ".join(limits) or None)
 
 
 def furthest(sources: Iterable[JournalSource], last_batches: Mapping[tuple[int, int], int]) -> JournalSource:
@@ -352,6 +399,7 @@ def _queues(verdicts: DataFrame, named: DataFrame) -> DataFrame:
         F.when(exists, number("unaccounted")).otherwise(0).alias("unaccounted"),
         number("acknowledged twice").alias("acknowledged_twice"),
         number("acknowledged, not stored").alias("acknowledged_not_stored"),
+        number("left behind").alias("left_behind"),
     ).orderBy("journal", "queue", "queue_id")
 
 

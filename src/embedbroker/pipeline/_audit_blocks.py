@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from attrs import define
 
 from embedbroker.storage import RecordKind
@@ -40,6 +41,8 @@ SUMMARY_TYPES: dict[str, Any] = {
     "second": pa.int64(),
     "offset": pa.int64(),
     "text": pa.string(),
+    # Whether it stands where a copy went its own way.
+    "left_behind": pa.bool_(),
 }
 _BLOCK_BITS = 16
 _BITMAP_BYTES = (1 << _BLOCK_BITS) // 8
@@ -101,12 +104,26 @@ def joined(rows: Sequence[Row]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, names=list(SUMMARY_TYPES))
 
 
-def summary(batches: Sequence[pa.RecordBatch]) -> Iterator[Row]:
-    """The summary of one segment, of which ``batches`` are the rows with `COLUMNS`."""
+def summary(batches: Sequence[pa.RecordBatch], fork: int | None = None) -> Iterator[Row]:
+    """The summary of one segment, of which ``batches`` are the rows with `COLUMNS`.
+
+    With a ``fork``, what stands in later batches is summed up for itself.
+    """
     table = pa.Table.from_batches(batches)
+    if fork is None:
+        yield from _summary(table, left_behind=False)
+        return
+    behind = pc.greater(table.column("batch"), fork)
+    for part, left_behind in ((table.filter(pc.invert(behind)), False), (table.filter(behind), True)):
+        if part.num_rows:
+            yield from _summary(part, left_behind=left_behind)
+
+
+def _summary(table: pa.Table, *, left_behind: bool) -> Iterator[Row]:
     columns = {name: table.column(name).to_numpy() for name in COLUMNS if name != "text"}
     kind = columns["kind"]
     common = {name: table.column(name)[0].as_py() for name in ("journal", "source", "generation", "written")}
+    common["left_behind"] = left_behind
     few = np.flatnonzero((kind != _ADD) & (kind != _ACKNOWLEDGE))
     # A commit is one row for each queue it knows; one of them is enough here.
     seen: set[tuple[int, int]] = set()

@@ -36,7 +36,7 @@ polyline { fill: none; stroke-width: 1.6; } .a { stroke: var(--a); } .b { stroke
 p.soft { color: var(--soft); }
 """
 _QUEUE_COLUMNS = ("queue", "stored", "acknowledged", "present", "removed_with_queue", "lost", "unaccounted",
-                  "acknowledged_twice", "acknowledged_not_stored")  # fmt: skip
+                  "acknowledged_twice", "acknowledged_not_stored", "left_behind")  # fmt: skip
 _LOG_COLUMNS = ("queue", "sent", "confirmed", "delivered", "acknowledged", "rejected", "expired", "removed", "read",
                 "present", "outstanding", "never_delivered", "delivered_twice", "never_acknowledged", "delivered_again",
                 "not_logged", "p50_ms", "p90_ms", "p99_ms", "max_ms")  # fmt: skip

@@ -25,7 +25,7 @@ VERDICT_TYPES = {
     "ids": pa.binary(),
 }
 # Verdicts whose messages are named one by one.
-PROBLEMS = ("lost", "unaccounted", "acknowledged twice")
+PROBLEMS = ("lost", "unaccounted", "acknowledged twice", "left behind")
 _ADD, _ACKNOWLEDGE = int(RecordKind.ADD_MESSAGE), int(RecordKind.ACKNOWLEDGE)
 
 
@@ -47,7 +47,8 @@ class Verdicts:
     """Sets of one queue and block. What is stored is acknowledged, present, lost or unaccounted for.
 
     ``lost``: stored, not acknowledged, not present, and every record since is there. ``unaccounted``: the same, but
-    compaction or damage took records that may hold the acknowledgement.
+    compaction or damage took records that may hold the acknowledgement. ``left_behind`` stands apart from all of these:
+    a copy had it on its disk when it died, and the one that took over did not, so nobody was told that it is safe.
     """
 
     stored: IdSet = Factory(IdSet.none)
@@ -55,6 +56,7 @@ class Verdicts:
     current: IdSet = Factory(IdSet.none)
     provable: IdSet = Factory(IdSet.none)
     twice: IdSet = Factory(IdSet.none)
+    left_behind: IdSet = Factory(IdSet.none)
 
     def named(self) -> dict[str, IdSet]:
         """The sets by the names of verdicts."""
@@ -67,6 +69,7 @@ class Verdicts:
             "lost": IdSet(missing & self.provable.bits),
             "unaccounted": IdSet(missing & ~self.provable.bits),
             "acknowledged twice": self.twice,
+            "left behind": self.left_behind,
             "acknowledged, not stored": IdSet(self.acknowledged.bits & ~self.stored.bits),
         }
 
@@ -86,6 +89,11 @@ def judge(table: pa.Table, evidence: Mapping[int, JournalEvidence]) -> Iterator[
     of_source: dict[int, dict[int, IdSet]] = {}
     for row in rows:
         ids = IdSet.of(row["ids"])
+        if row["left_behind"]:
+            # Its ids may be those of other messages where the journal went on.
+            if row["kind"] == _ADD:
+                verdicts.left_behind.bits |= ids.bits
+            continue
         if row["kind"] == AGAIN:
             verdicts.twice.bits |= ids.bits
             continue

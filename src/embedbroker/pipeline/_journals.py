@@ -84,12 +84,15 @@ def rows_of(spark: SparkSession, sources: Sequence[JournalSource], selection: Se
     return each_of(spark, len(tasks), lambda number: segment_rows(tasks[number], selection), selection.schema)
 
 
-def summaries_of(spark: SparkSession, sources: Sequence[JournalSource]) -> DataFrame:
-    """What an audit needs of each segment."""
+def summaries_of(
+    spark: SparkSession, sources: Sequence[JournalSource], forks: Mapping[int, int] | None = None
+) -> DataFrame:
+    """What an audit needs of each segment; ``forks`` are the last batches that copies share with another one."""
     tasks, selection = _tasks(sources), Selection(COLUMNS, _AUDITED)
 
     def summarised(number: int) -> Iterator[pa.RecordBatch]:
-        yield joined(list(summary(list(segment_rows(tasks[number], selection)))))
+        fork = None if forks is None else forks.get(tasks[number].source)
+        yield joined(list(summary(list(segment_rows(tasks[number], selection)), fork)))
 
     return each_of(spark, len(tasks), summarised, spark_schema(SUMMARY_TYPES))
 
