@@ -30,6 +30,10 @@ from ._seal import sealed
 
 __all__ = ["Outflow"]
 
+# What a slow disk may need to make room for a file of a copy and sync it, and for its bytes where that writes them.
+_ROOM_S_PER_FILE = 0.05
+_ROOM_BYTES_PER_S = 50 * 1024 * 1024
+
 
 @define(eq=False)
 class _Flow:
@@ -63,6 +67,8 @@ class Outflow:
     _flows: dict[Lane, _Flow] = Factory(lambda: {lane: _Flow() for lane in Lane})
     # Of all lanes: asked for with each step.
     _unanswered: int = 0
+    # How long the backup may take to make room for all files of the copy.
+    _room_s: float = 0.0
 
     def send(self, packet: Packet) -> None:
         """A packet that is not answered by number."""
@@ -84,6 +90,8 @@ class Outflow:
 
     def send_begin(self, begin: CopyBegin, now: float) -> None:
         self._add(Lane.COPY, 0, now)
+        size = sum([file.size for file in begin.files])
+        self._room_s = _ROOM_S_PER_FILE * len(begin.files) + size / _ROOM_BYTES_PER_S
         self.send(begin)
 
     def send_chunk(self, file: int, offset: int, data: bytes, now: float) -> None:
@@ -109,6 +117,13 @@ class Outflow:
         flow.answer(number)
         self._unanswered -= number - before
         self.quiet_since = now
+        if lane == Lane.COPY:
+            self._room_s = 0.0
+
+    @property
+    def extra_s(self) -> float:
+        """How much longer than usual an answer may take: the first of a copy comes when there is room for all of it."""
+        return self._room_s
 
     def answered(self, lane: Lane) -> int:
         return self._flows[lane].answered

@@ -56,8 +56,10 @@ __all__ = ["Duplication"]
 BACKLOG_BYTES_MAX = 16 * 1024 * 1024
 # The same once everything is copied: a hand-over waits for it.
 LAST_BACKLOG_BYTES_MAX = 1024 * 1024
-# A backup looks through what it has before it says so, and reads all of it: so many call time-outs.
+# A backup looks through what it has before it says so, and reads all of it: so many call time-outs. How much that is
+# nobody knows here, and it begins anew with each attempt: so the next one may take twice as long, so often.
 _JOIN_CALLS_MAX = 20
+_DOUBLED_MAX = 6
 _ANSWER = int(StreamType.ANSWER)
 
 
@@ -102,6 +104,8 @@ class Duplication:
         # Behind this number of the copy lane the backup is in sync; 0 before the hand-over.
         self._hand_over = 0
         self._due: float | None = None
+        # How often in a row, without a backup in sync, one took too long to say what it has.
+        self._slow_joins = 0
 
     @property
     def replica_name(self) -> str:
@@ -147,7 +151,7 @@ class Duplication:
         self._identity = standing.journal_identity
         self._flow = Outflow(line, self.now.monotonic)
         self._done = {Lane.JOURNAL: 0, Lane.BACKGROUND: 0}
-        self._due = self.now.monotonic + _JOIN_CALLS_MAX * self._call_timeout_s
+        self._due = self.now.monotonic + (_JOIN_CALLS_MAX << self._slow_joins) * self._call_timeout_s
         line.on_frame = self._on_frame
         line.on_gone = lambda: self._lose("the connection is gone")
         accepted = ReplicaAccepted(
@@ -358,6 +362,7 @@ class Duplication:
         self._hand_over = 0
         self._copying = None
         self._due = None
+        self._slow_joins = 0
         self._log(f"backup {self.replica_name} is in sync")
         if self.on_synchronised is not None:
             self.on_synchronised()
@@ -441,7 +446,7 @@ class Duplication:
         flow = self._flow
         if flow is None or not flow.owes:
             return self._due
-        due = flow.quiet_since + self._call_timeout_s
+        due = flow.quiet_since + self._call_timeout_s + flow.extra_s
         return due if self._due is None else min(due, self._due)
 
     def on_time(self, now: Instant) -> None:
@@ -451,7 +456,10 @@ class Duplication:
         if flow is None:
             return
         if self._due is not None and now.monotonic >= self._due:
-            what = f"the hand-over took {self._sync_timeout_s:g} s" if self._hand_over else "it did not say what it has"
-            self._give_up(what)
-        elif flow.owes and now.monotonic >= flow.quiet_since + self._call_timeout_s:
-            self._give_up(f"it did not answer for {self._call_timeout_s:g} s")
+            if self._hand_over:
+                self._give_up(f"the hand-over took {self._sync_timeout_s:g} s")
+            else:
+                self._slow_joins = min(self._slow_joins + 1, _DOUBLED_MAX)
+                self._give_up("it did not say what it has; the next time it may take twice as long")
+        elif flow.owes and now.monotonic >= flow.quiet_since + self._call_timeout_s + flow.extra_s:
+            self._give_up(f"it did not answer for {self._call_timeout_s + flow.extra_s:g} s")
