@@ -34,13 +34,14 @@ class Publications:
     there is any.
     """
 
-    __slots__ = ("_dropped", "last_point", "next_point", "pending")
+    __slots__ = ("_dropped", "_is_publishing", "last_point", "next_point", "pending")
 
     def __init__(self, dropped: Callable[[Queue, Reference], None]) -> None:
         self.pending: deque[tuple[int, Queue, Reference] | tuple[int, Iterator[tuple[Queue, Reference]], None]] = (
             deque()
         )
         self._dropped = dropped
+        self._is_publishing = False
         self.last_point = 0
         self.next_point: float = math.inf
 
@@ -64,7 +65,14 @@ class Publications:
         self.pending.append((self.last_point, references_of(sent, first_position), None))
 
     def publish(self, reached: int, budget: int) -> int:
-        """Show what is durable; returns what is left of the budget."""
+        """Show what is durable; returns what is left of the budget.
+
+        Whoever is shown something may send at once. What comes of that is added meanwhile, and shown in its turn by the
+        call that is under way, or by the next one.
+        """
+        if self._is_publishing:
+            return budget
+        self._is_publishing = True
         pending = self.pending
         while pending and budget > 0 and pending[0][0] <= reached:
             _point, first, reference = pending[0]
@@ -84,6 +92,7 @@ class Publications:
                 budget -= 1
             if before == budget or budget > 0:
                 pending.popleft()
+        self._is_publishing = False
         self.next_point = pending[0][0] if pending else math.inf
         return budget
 

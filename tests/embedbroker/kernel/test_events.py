@@ -201,6 +201,36 @@ def test_a_large_commit_is_told_over_several_steps_and_what_follows_stays_behind
     stage.assert_empty()
 
 
+def test_a_mirror_may_send_while_a_commit_is_shown() -> None:
+    stage = Stage(lags=True)
+    for name in ("q", "copies", "r"):
+        stage.queue(name)
+
+    def send_copy(queue: Queue, reference: Reference, _outcome: Outcome, _transaction: Transaction | None) -> None:
+        if queue.name == "q":
+            stage.kernel.send(letter("copy of " + text_of(reference.message), "copies"), None, None)
+
+    stage.kernel.events.settled.append(send_copy)
+    Follower(stage.kernel.events)
+    # They settle while they are shown something.
+    _consumer, taker = stage.consumer(stage.session(pre_acknowledge=True), "q")
+    transacted = stage.session(transacted=True)
+    # So few that followers are told at once.
+    texts = [str(number) for number in range(30)]
+    stage.send(*[letter(text, "q", durable=True) for text in texts], session=transacted)
+    transacted.commit()
+    stage.send(*[letter(text, "r", durable=True) for text in texts])
+    stage.store.sync()
+    stage.run_all()
+    assert taker.texts == texts
+    assert stage.waiting("copies") == [f"copy of {text}" for text in texts]
+    assert stage.waiting("r") == texts
+    for name in ("copies", "r"):
+        stage.consumer(stage.session(pre_acknowledge=True), name)
+    stage.store.sync()
+    stage.assert_empty()
+
+
 def test_a_mirror_may_send_what_it_hears(stage: Stage) -> None:
     stage.queue("mirror")
 
