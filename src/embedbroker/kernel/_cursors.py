@@ -198,6 +198,10 @@ class Cursors:
             begin = last if start is None else start
             if begin >= max(kernel.ids.next_id, 1):
                 return CursorRefused("bad-request", f"from: position {begin} was not given to any message yet")
+            if begin > last and queue.waiting_visible:
+                # Some of them may stand up to there, and would become visible behind the back of this cursor.
+                text = f"from: messages of queue {queue.name!r} up to position {begin} may not be durable yet"
+                return CursorRefused("in-use", text)
             definition = CursorDefinition(kernel.ids.take(), queue.id, name, begin, begin, 0, owner, lease_ms)
             cursor = queue.cursor = Cursor(definition)
             cursor.before = None

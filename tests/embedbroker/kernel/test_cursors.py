@@ -428,3 +428,26 @@ def test_a_consumer_is_a_consumer_again_after_release(stage: Stage) -> None:
     session = stage.session()
     consumer = session.create_consumer(1, "q", None, Taker(), browse=False, priority=0)
     assert isinstance(consumer, Consumer)
+
+
+def test_a_cursor_begins_behind_nothing_that_is_still_to_become_visible() -> None:
+    stage = Stage(lags=True)
+    stage.queue("q")
+    stage.store.sync()
+    stage.send(letter("seen", "q", durable=True))
+    seen = stage.kernel.ids.next_id - 1
+    stage.store.sync()
+    stage.run_all()
+    stage.send(letter("unseen", "q", durable=True))
+    position = stage.kernel.ids.next_id - 1
+    refused = cursors(stage).open("q", "c", "job", 10_000, take_over=False, start=position)
+    assert isinstance(refused, CursorRefused) and refused.reason == "in-use"
+    assert "may not be durable yet" in refused.text and stage.kernel.catalog.queues["q"].cursor is None
+    # What is visible stays a place to begin at.
+    assert opened(stage, start=seen).position == seen
+    cursors(stage).remove("q", "c", "job", lambda _position: None)
+    stage.store.sync()
+    stage.run_all()
+    assert opened(stage, start=position).position == position
+    stage.store.sync()
+    stage.assert_empty()
