@@ -76,7 +76,11 @@ def test_records_stand_behind_what_large_requests_left_to_be_recorded() -> None:
     consumer, taker = stage.consumer(session, "q")
     stage.run_all()
     session.settle(consumer.key, taker.messages[-1].message_id, through=True)
-    stage.kernel.chores.in_turn(lambda: stage.kernel.markers.set("m", None, 1))
+
+    def decide() -> None:
+        assert stage.kernel.markers.set("m", None, 1) is None
+
+    stage.kernel.chores.in_turn(decide)
     assert stage.kernel.markers.get("m") is None
     stage.run_all(budget=50)
     kinds = [record[0] for record in stage.store.of_kind("acknowledge", "fact")]
