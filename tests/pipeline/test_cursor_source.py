@@ -209,6 +209,26 @@ def test_a_new_query_begins_at_a_position(broker: ThreadedBroker) -> None:
     assert bodies(broker, stream, stream.latest(stream.initial(), 0, 0)) == expected(3, 5)
 
 
+@pytest.mark.parametrize("limit", [{"maxRowsPerTrigger": "10"}, {"maxBytesPerTrigger": "1000"}])
+def test_limits_hold_for_a_new_query_at_a_position_behind_the_cursor_of_another(
+    broker: ThreadedBroker, limit: dict[str, str]
+) -> None:
+    fill(broker.url, "orders", numbered("orders", range(100), size=60))
+    other = source(broker, "another")
+    tenth = other.latest(other.initial(), 10, 0).ranges["orders"].until
+    expire(broker, other)
+    # Positions of messages that were sent at once follow each other.
+    stream = source(broker, startingOffsets=f'{{"orders": {tenth + 24}}}', **limit)
+    limits = [int(limit.get(name, "0")) for name in ("maxRowsPerTrigger", "maxBytesPerTrigger")]
+    offset, sizes, found = stream.initial(), [], []
+    while (end := stream.latest(offset, *limits)) is not offset:
+        sizes.append(end.ranges["orders"].rows)
+        found += bodies(broker, stream, end)
+        offset = end
+    assert found == expected(34, 100)
+    assert max(sizes) <= 10
+
+
 def expire(broker: ThreadedBroker, stream: CursorSource) -> None:
     """The lease is over at once, as if nobody had renewed it: it is given back in its owner's name."""
     ask(broker, "cursor.release", queue="orders", cursor=CURSOR, owner=stream._owner)

@@ -182,10 +182,23 @@ class CursorSource:
         position = self._open(queue, wanted)
         self._interruptions.pop(queue, None)
         if isinstance(wanted, int) and wanted > position:
-            position = min(wanted, self._pin(queue, position, 0, 0)[0])
+            position = self._skipped(queue, position, wanted)
         if wanted == "latest":
             position = self._pin(queue, position, 0, 0)[0]
         return Range(position, position, 0)
+
+    def _skipped(self, queue: str, position: int, wanted: int) -> int:
+        """For a cursor that stood earlier than this query begins: where it stands now.
+
+        It goes on in steps of a batch, because what is pinned behind that place is in the first batch, whatever limit.
+        """
+        rows_max, bytes_max = self._options.rows_per_trigger or 0, self._options.bytes_per_trigger or 0
+        while position < wanted:
+            end, _, _, _ = self._pin(queue, position, rows_max, bytes_max)
+            if end == position:
+                break
+            position = min(end, wanted)
+        return position
 
     def _open(self, queue: str, wanted: str | int = "earliest") -> int:
         """Hold the lease; the position up to which everything is acknowledged."""
