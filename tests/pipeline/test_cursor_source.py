@@ -152,6 +152,16 @@ def test_queues_are_found_by_a_pattern_also_later(broker: ThreadedBroker) -> Non
     assert left_in(broker.url, "orders.a") == []
 
 
+def test_a_queue_that_appears_later_has_nothing_that_came_before_the_latest(broker: ThreadedBroker) -> None:
+    fill(broker.url, "orders.a", numbered("orders.a", range(5)))
+    stream = source(broker, queue="orders.*", startingOffsets="latest")
+    start = stream.initial()
+    assert stream.latest(start, 0, 0) is start
+    fill(broker.url, "orders.b", numbered("orders.b", range(3)))
+    end = stream.latest(start, 0, 0)
+    assert [(part.queue, part.rows) for part in stream.partitions(end)] == [("orders.b", 3)]
+
+
 def test_a_limit_is_shared_by_queues_and_none_waits_for_ever(broker: ThreadedBroker) -> None:
     for queue in ("orders.a", "orders.b", "orders.c"):
         fill(broker.url, queue, numbered(queue, range(10)))

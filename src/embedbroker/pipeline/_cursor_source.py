@@ -81,7 +81,8 @@ class CursorSource:
 
     def initial(self) -> Offset:
         """Where a new query begins. Raises ServiceRefused: a queue is not there, is consumed, or is another query's."""
-        ranges = {queue: self._first(queue) for queue in self._queues()}
+        is_latest = self._options.starting == "latest"
+        ranges = {queue: self._first(queue, is_latest=is_latest) for queue in self._queues()}
         return Offset(BY_CURSOR, self._query, self._subscription, ranges)
 
     def fix_targets(self) -> None:
@@ -100,7 +101,7 @@ class CursorSource:
         ranges: dict[str, Range] = {}
         for index, queue in enumerate(queues):
             left = len(queues) - index
-            before = start.ranges.get(queue) or self._first(queue)
+            before = start.ranges.get(queue) or self._first(queue, is_latest=False)
             is_used_up = (rows_max and rows_left <= 0) or (bytes_max and bytes_left <= 0)
             if is_used_up:
                 self._acknowledge(queue, before.until)
@@ -172,13 +173,13 @@ class CursorSource:
 
     # Cursors
 
-    def _first(self, queue: str) -> Range:
-        """Where reading a queue begins that no offset has."""
+    def _first(self, queue: str, *, is_latest: bool) -> Range:
+        """Where reading a queue begins that no offset has. One that appears behind the first offset was made since
+        then, and so all that is in it came behind what was the latest."""
         starting = self._options.starting
-        wanted = starting.get(queue, "earliest") if isinstance(starting, dict) else starting
-        if self._subscription is not None and self._options.subscription is None:
-            # It was made for this query: all that is in it came since then.
-            wanted = "earliest"
+        wanted: str | int = "latest" if is_latest else "earliest"
+        if isinstance(starting, dict):
+            wanted = starting.get(queue, wanted)
         position = self._open(queue, wanted)
         self._interruptions.pop(queue, None)
         if isinstance(wanted, int) and wanted > position:
