@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
-from embedbroker import ThreadedBroker
+from embedbroker import BrokerConfig, EmbeddedBroker, ThreadedBroker
 from embedbroker.cli import _pipeline
 from embedbroker.cli._commands import commands
 from embedclient.blocking import ConnectionFactory
@@ -47,6 +47,26 @@ def test_an_audit_is_printed_and_written(tmp_path: Path) -> None:
     assert (report / "report.html").exists()
     again = pipeline("audit", tmp_path / "live", "--output", report)
     assert (again.exit_code, again.stderr) == (2, f"embedbroker: {report} is not empty\n")
+
+
+@pytest.mark.usefixtures("at_hand")
+def test_an_audit_takes_logs_that_stand_elsewhere(tmp_path: Path) -> None:
+    config = BrokerConfig(data_directory=str(tmp_path / "journal"), audit_directory=str(tmp_path / "logs" / "live"))
+    with (
+        EmbeddedBroker.in_thread(config) as broker,
+        ConnectionFactory(f"{broker.url}?blockOnAcknowledge=true").connect() as connection,
+    ):
+        send(connection, "orders", 9)
+        take(connection, "orders", 4)
+    places = (tmp_path / "journal", tmp_path / "logs" / "live")
+    result = pipeline("audit", *places, "--producer", "producer", "--sequence", "number")
+    assert result.exit_code == 0, result.output
+    assert "orders, producer a: 9 messages, 0 out of order, 0 repeated" in result.stdout
+    assert "orders: 9 stored, 4 acknowledged, 5 present" in result.stdout
+    assert "orders: log: 9 sent, 9 confirmed" in result.stdout
+    alone = pipeline("audit", places[1])
+    assert alone.exit_code == 0, alone.output
+    assert "orders: log: 9 sent, 9 confirmed" in alone.stdout and "was not read" in alone.stdout
 
 
 @pytest.mark.usefixtures("at_hand")

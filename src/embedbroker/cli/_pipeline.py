@@ -163,15 +163,16 @@ def audit(
     if (producer is None) != (sequence is None):
         raise WrongInput("--producer and --sequence belong together")
     with extra_spark():
-        from embedbroker.pipeline import Site, producer_order, write_audit
+        from embedbroker.pipeline import Site, journal_places, producer_order, write_audit
         from embedbroker.pipeline import audit as run
     with _explained():
-        Site(places=places).check()
+        journals = tuple(journal_places(places))
+        Site(places=journals).check()
     with spark_session(master, settings) as spark, _explained():
         result = run(spark, places)
         sound = True
         if producer is not None and sequence is not None:
-            for row in producer_order(spark, places, producer=producer, sequence=sequence).collect():
+            for row in producer_order(spark, journals, producer=producer, sequence=sequence).collect():
                 sound = sound and not row["out_of_order"]
                 click.echo(
                     f"{row['queue']}, producer {row['producer']}: {row['messages']:,} messages, "

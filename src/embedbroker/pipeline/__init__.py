@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ._audit import Audit, AuditFinding, JournalMoved, audit
+    from ._audit import Audit, AuditFinding, JournalMoved, audit, journal_places
     from ._audit_page import write_audit
     from ._data_source import EmbedbrokerDataSource
     from ._java import java_home
@@ -35,6 +35,7 @@ __all__ = [
     "import_queues",
     "java_home",
     "journal_frames",
+    "journal_places",
     "left_out",
     "producer_order",
     "reconcile",
@@ -59,6 +60,7 @@ _HOMES = {
     "import_queues": "._transfer",
     "java_home": "._java",
     "journal_frames": "._journal_frames",
+    "journal_places": "._audit",
     "left_out": "._reconcile",
     "producer_order": "._journal_frames",
     "reconcile": "._reconcile",

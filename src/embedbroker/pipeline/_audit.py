@@ -32,7 +32,16 @@ from ._journals import spark_schema, summaries_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Audit", "AuditFinding", "JournalMoved", "audit", "furthest", "queue_names", "transaction_ends"]
+__all__ = [
+    "Audit",
+    "AuditFinding",
+    "JournalMoved",
+    "audit",
+    "furthest",
+    "journal_places",
+    "queue_names",
+    "transaction_ends",
+]
 
 _LISTINGS = 8
 _SEGMENTS_PER_PART = 64
@@ -142,6 +151,16 @@ class Audit:
             frame.unpersist()
 
 
+def journal_places(places: Sequence[str | PathLike[str]]) -> list[Path]:
+    """Those of the places of an audit that are to have journals: all but the ones with an audit log alone.
+
+    Raises:
+        ValueError: an archive of a kind that is not known.
+    """
+    alone = log_places(places)[1]
+    return [Path(place) for place in places if Path(place).resolve() not in alone]
+
+
 def audit(spark: SparkSession, places: Sequence[str | PathLike[str]]) -> Audit:
     """Read journals in directories and archives, in parallel by segment, and judge what they say of each message.
 
@@ -156,10 +175,10 @@ def audit(spark: SparkSession, places: Sequence[str | PathLike[str]]) -> Audit:
         JournalMoved: compaction was always faster.
     """
     moved = ""
-    logs, alone = log_places(places)
+    logs, _ = log_places(places)
     # Before the journals: what was confirmed by now is in them, unless it left its queue.
     confirmed = confirmed_now(log_sources(logs))
-    journals = [place for place in places if Path(place).resolve() not in alone]
+    journals = journal_places(places)
     for _ in range(_LISTINGS):
         sources = journal_sources(journals)
         rows, notes, moved = _summed_up(spark, sources, {})
