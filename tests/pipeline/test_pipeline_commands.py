@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
@@ -15,6 +17,7 @@ from pyspark.sql import SparkSession
 from embedbroker import BrokerConfig, EmbeddedBroker, ThreadedBroker
 from embedbroker.cli import _pipeline
 from embedbroker.cli._commands import commands
+from embedbroker.pipeline._repair import PLAN_TYPES
 from embedclient.blocking import ConnectionFactory
 from tests.pipeline.journals import running, send, take
 
@@ -140,6 +143,22 @@ REFUSED = {
     "export from nobody": (["export", "new", "--queue", "q", "--url", NOBODY], 5, "127.0.0.1:1"),
     "export from no URL": (["export", "new", "--queue", "q", "--url", "here"], 5, "here"),
     "import of no export": (["import", "empty", "--url", NOBODY], 2, "there is no export in"),
+    "import of another JSON": (["import", "foreign", "--url", NOBODY], 2, "foreign/q/queue.json is not of an export"),
+    "import of a torn JSON": (["import", "torn", "--url", NOBODY], 2, "torn/q/queue.json is damaged"),
+    "import of a torn note": (["import", "noted", "--url", NOBODY], 2, "noted/q/imported-1.json is damaged"),
+    "repair with a text": (["repair", "file", "--url", NOBODY], 2, "file is no plan of reconcile"),
+    "repair with other columns": (["repair", "other.parquet", "--url", NOBODY], 2, "no column action, queue"),
+    "repair with other actions": (["repair", "steps.parquet", "--url", NOBODY], 2, "it has the action 'keep'"),
+    "repair with an empty folder": (["repair", "empty", "--url", NOBODY], 2, "written to its end"),
+    "repair with half of a plan": (["repair", "half", "--url", NOBODY], 2, "written to its end"),
+}
+FILES = {
+    "foreign/q/queue.json": "{}",
+    "torn/q/queue.json": '{"queue": "q", "addr',
+    "noted/q/queue.json": '{"queue": "q", "address": "q", "routing": "ANYCAST"}',
+    "noted/q/complete.json": '{"messages": 1}',
+    "noted/q/imported-1.json": '{"mess',
+    "half/_temporary/0/part-0.parquet": "",
 }
 
 
@@ -151,6 +170,12 @@ def test_wrong_places_and_urls_are_refused_before_spark_starts(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("no journal")
+    for path, content in FILES.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(content)
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "other.parquet")
+    steps = {column: pa.array([None], kind) for column, kind in PLAN_TYPES.items()} | {"action": pa.array(["keep"])}
+    pq.write_table(pa.table(steps), tmp_path / "steps.parquet")
     arguments, code, reason = REFUSED[name]
     result = pipeline(*arguments)
     assert (result.exit_code, result.stdout) == (code, "")

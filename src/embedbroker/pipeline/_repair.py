@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from hashlib import blake2b
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -70,9 +71,10 @@ def repair(
 
     Raises:
         FileNotFoundError: there is no plan.
+        ValueError: it is no plan, or one that was not written to its end.
         JMSException: the broker cannot be reached, or refuses.
     """
-    rows: list[Row] = pq.read_table(str(plan)).to_pylist()
+    rows = _plan_rows(Path(plan))
     connection = ConnectionOptions(url, user, password)
     link = Link(connection)
     try:
@@ -102,6 +104,26 @@ def repair(
                 yield from _resent(connection, resent, there, apply=apply)
     finally:
         link.close()
+
+
+def _plan_rows(plan: Path) -> list[Row]:
+    # What Spark writes is in `_temporary` until all of it is there.
+    if plan.is_dir() and ((plan / "_temporary").exists() or not any(plan.glob("*.parquet"))):
+        raise ValueError(f"{plan} is no plan that was written to its end; let reconcile write it again")
+    try:
+        table = pq.read_table(str(plan))
+        missing = [name for name in PLAN_TYPES if name not in table.column_names]
+        if missing:
+            raise ValueError(f"{plan} is no plan of reconcile: it has no column {', '.join(missing)}")
+        rows: list[Row] = table.select(list(PLAN_TYPES)).cast(pa.schema(list(PLAN_TYPES.items()))).to_pylist()
+    except pa.ArrowException as error:
+        raise ValueError(f"{plan} is no plan of reconcile: {error}") from None
+    for row in rows:
+        empty = [name for name in PLAN_TYPES if name != "raw" and row[name] is None]
+        if empty or row["action"] not in ("remove", "resend"):
+            lacks = f", without {', '.join(empty)}" if empty else ""
+            raise ValueError(f"{plan} is no plan of reconcile: it has the action {row['action']!r}{lacks}")
+    return rows
 
 
 def _step(row: Row, outcome: str) -> RepairStep:

@@ -112,6 +112,7 @@ def import_queues(
     brings a duplicate id of its own keeps it, and is left out where the broker has seen that id.
 
     Raises:
+        ValueError: a file beside the parts is not what an export or an import wrote.
         FileNotFoundError: there is no complete export of one of the queues (all that are there, by default).
     """
     connection = ConnectionOptions(url, user, password)
@@ -123,14 +124,17 @@ def exported_queues(directory: str | PathLike[str], queues: Sequence[str] | None
     """The queues whose export in ``directory`` is complete, with their folders: these, or all. Needs no Spark.
 
     Raises:
+        ValueError: a file beside the parts is not what an export or an import wrote.
         FileNotFoundError: there is no complete export of one of the queues (all that are there, by default).
     """
     root = Path(directory).absolute()
-    folders = {json.loads(path.read_text())["queue"]: path.parent for path in sorted(root.glob("*/queue.json"))}
+    folders = {_about(path.parent)["queue"]: path.parent for path in sorted(root.glob("*/queue.json"))}
     names = sorted(folders) if queues is None else list(queues)
     for name in names:
         if name not in folders or not (folders[name] / "complete.json").exists():
             raise FileNotFoundError(f"there is no complete export of queue {name!r} in {root}")
+        for path in folders[name].glob("imported-*.json"):
+            _sent_before(path)
     if not names:
         raise FileNotFoundError(f"there is no export in {root}")
     return {name: folders[name] for name in names}
@@ -238,10 +242,37 @@ def _synced_rename(unfinished: Path, path: Path) -> None:
     unfinished.replace(path)
 
 
+def _noted(path: Path) -> dict[str, object]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}") from None
+    return found if isinstance(found, dict) else {}
+
+
+def _about(folder: Path) -> dict[str, str]:
+    """What an export says of its queue."""
+    path = folder / "queue.json"
+    found = {name: value for name, value in _noted(path).items() if isinstance(value, str)}
+    missing = [name for name in ("queue", "address", "routing") if name not in found]
+    if missing:
+        raise ValueError(f"{path} is not of an export: it does not say {', '.join(missing)}")
+    if found["routing"] not in RoutingType.__members__:
+        raise ValueError(f"{path}: {found['routing']!r} is no routing type")
+    return found
+
+
+def _sent_before(path: Path) -> int:
+    count = _noted(path).get("messages")
+    if not isinstance(count, int):
+        raise ValueError(f"{path} is not of an import: it does not say how many messages were sent")
+    return count
+
+
 def _import(connection: ConnectionOptions, queue: str, folder: Path) -> TransferResult:
-    about = json.loads((folder / "queue.json").read_text())
+    about = _about(folder)
     progress = folder / f"imported-{blake2b(connection.url.encode(), digest_size=8).hexdigest()}.json"
-    before: int = json.loads(progress.read_text())["messages"] if progress.exists() else 0
+    before = _sent_before(progress) if progress.exists() else 0
     sent = size = at = 0
     routing = RoutingType[about["routing"]]
     with queue_sender(connection, about["address"], queue, routing) as sender:
