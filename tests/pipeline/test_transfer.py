@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -118,6 +119,26 @@ def test_an_export_that_is_started_again_writes_nothing_twice(
     rows = spark.read.parquet(str(folder / "orders" / "part-*.parquet")).select("sequenceId").collect()
     assert len(rows) == len({row[0] for row in rows}) == 31
     assert moved(export_queues(spark, ["orders"], folder, url=broker.url)) == (0, 31)
+
+
+def test_what_an_export_names_is_on_the_disk_with_its_name(
+    broker: ThreadedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a power failure takes parts that `complete.json` counts."""
+    fill(broker.url, 20)
+    root = tmp_path / "export"
+    synced: set[str] = set()
+    sync = os.fsync
+
+    def noted(descriptor: int) -> None:
+        path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        sync(descriptor)
+        if path.is_dir() and path.is_relative_to(root):
+            synced.update(each.name for each in path.iterdir())
+
+    monkeypatch.setattr(os, "fsync", noted)
+    _export(ConnectionOptions(broker.url), "orders", str(root), 10)
+    assert synced == {"orders", "queue.json", "part-000000.parquet", "part-000001.parquet", "complete.json"}
 
 
 def test_messages_with_duplicate_ids_of_their_own_keep_them(broker: ThreadedBroker) -> None:

@@ -156,6 +156,7 @@ def _per_queue(spark: SparkSession, queues: list[str], work: Callable[[str], Tra
 def _export(connection: ConnectionOptions, queue: str, root: str, messages_per_part: int) -> TransferResult:
     folder = Path(root) / quote(queue, safe="")
     folder.mkdir(parents=True, exist_ok=True)
+    _sync_folder(folder.parent)
     writing = _Parts(folder, queue)
     before = len(writing.done)
     if not (folder / "complete.json").exists():
@@ -240,6 +241,16 @@ def _synced_rename(unfinished: Path, path: Path) -> None:
     with unfinished.open("rb") as file:
         os.fsync(file.fileno())
     unfinished.replace(path)
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Names outlive a power failure only with their folder."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _noted(path: Path) -> dict[str, object]:
