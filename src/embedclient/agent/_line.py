@@ -11,10 +11,10 @@ no longer exist. A session that is back speaks at once, even while others are st
 messages already, and their credits and acknowledgements must not be lost.
 """
 
-from collections import deque
 from typing import Final
 
 from embedclient.agent._async_sends import AsyncSends
+from embedclient.agent._backlog import Backlog
 from embedclient.agent._call import DONE, Call, DueCallbacks, failed_call
 from embedclient.agent._connection import Connection
 from embedclient.agent._deadlines import Deadlines
@@ -30,7 +30,6 @@ from embedclient.wire.core import (
     Packet,
     PacketsConfirmed,
     SessionCommit,
-    SessionConsumerClose,
     encode_packet,
     encode_send,
 )
@@ -65,9 +64,8 @@ class SessionLine:
         self._settings = settings
         self._due = due
         self._deadlines = deadlines
-        self._failover_deadlines = failover_deadlines
         self._timers = timers
-        self._backlog: deque[Request | Send] = deque()
+        self._backlog = Backlog(failover_deadlines, settings.call_failover_timeout_ms)
         self._pumping = False
         self._in_flight: Request | None = None
         # The session has to be made again: its count is in doubt, what it holds here is not what the broker knows, or
@@ -90,8 +88,7 @@ class SessionLine:
         if self.locked:
             return
         self.locked = True
-        for entry in self._backlog:
-            self._wait_for_failover(entry)
+        self._backlog.lock()
 
     def speak(self) -> None:
         """The broker knows the session again."""
@@ -102,21 +99,8 @@ class SessionLine:
         """All sessions are back: what waits may leave."""
         self.speak()
         self.locked = False
-        for entry in self._backlog:
-            self._failover_deadlines.stop(entry)
+        self._backlog.unlock()
         self.pump()
-
-    def _wait_for_failover(self, entry: Request | Send) -> None:
-        self._failover_deadlines.start(entry, lambda: self._on_failover_timeout(entry))
-
-    def _on_failover_timeout(self, entry: Request | Send) -> None:
-        # A session that is reattached later still has the consumer there, and would be sent messages for nobody: only
-        # the caller of the close goes on.
-        if not (isinstance(entry, Request) and isinstance(entry.packet, SessionConsumerClose)):
-            self._backlog.remove(entry)
-        milliseconds = self._settings.call_failover_timeout_ms
-        text = f"no connection came back within {milliseconds} ms"
-        entry.call.fail(exception_for(ErrorCode.CONNECTION_TIMEDOUT, text))
 
     @property
     def last_received(self) -> int:
@@ -186,25 +170,15 @@ class SessionLine:
         self.speaking = False
         self.connection = None
         self.restart(cause or error)
-        backlog, self._backlog = self._backlog, deque()
-        for entry in backlog:
-            self._failover_deadlines.stop(entry)
-            entry.call.fail(error)
+        self._backlog.fail_all(error)
 
     def abandon_backlog(self, error: JMSException) -> None:
         """Fails what has not left yet; calls in flight go on."""
-        backlog, self._backlog = self._backlog, deque()
-        for entry in backlog:
-            self._failover_deadlines.stop(entry)
-            entry.call.fail(error)
+        self._backlog.fail_all(error)
 
     def fail_waiting(self, packet_type: type[Packet], error: JMSException) -> None:
         """Fails requests of one kind that have not left yet."""
-        for entry in list(self._backlog):
-            if isinstance(entry, Request) and isinstance(entry.packet, packet_type):
-                self._backlog.remove(entry)
-                self._failover_deadlines.stop(entry)
-                entry.call.fail(error)
+        self._backlog.fail_kind(packet_type, error)
 
     # --- packets that need no reply ---
 
@@ -287,15 +261,13 @@ class SessionLine:
         if not entry.call.done and backlog and backlog[-1] is entry:
             entry.call.withdraw_with(lambda: self._withdraw(entry))
             if self.locked:
-                self._wait_for_failover(entry)
+                backlog.wait_for_failover(entry)
 
     def _withdraw(self, entry: Request | Send) -> bool:
-        if entry not in self._backlog:
-            return False
-        self._backlog.remove(entry)
-        self._failover_deadlines.stop(entry)
-        self.pump()
-        return True
+        withdrawn = self._backlog.withdraw(entry)
+        if withdrawn:
+            self.pump()
+        return withdrawn
 
     def pump(self) -> None:
         """Lets leave what can leave, in order."""
@@ -309,10 +281,9 @@ class SessionLine:
                 if not (self._issue_request(entry) if isinstance(entry, Request) else self._issue_send(entry)):
                     return
                 entry.call.withdraw_with(None)
-                # Closing in a follower of the call replaces the backlog.
-                if self._backlog is not backlog:
-                    return
-                backlog.popleft()
+                # Closing in a follower of the call empties the backlog.
+                if backlog and backlog[0] is entry:
+                    backlog.popleft()
         finally:
             self._pumping = False
 

@@ -1,0 +1,68 @@
+"""What waits in a session's line until it may leave, in order, and how long it waits for a connection.
+
+Responsible for the failover time-out of each entry, for what still has to leave when its caller has gone, and for
+failing what waits. Refuses to know what holds the line up.
+"""
+
+from collections import deque
+from typing import Final
+
+from embedclient.agent._deadlines import Deadlines
+from embedclient.agent._outgoing import Request, Send
+from embedclient.errors import ErrorCode, JMSException, exception_for
+from embedclient.wire.core import Packet, SessionConsumerClose
+
+# A session that is reattached late is still what it was at the broker: its consumers would be sent messages for nobody.
+_OUTLIVES_ITS_CALLER: Final = (SessionConsumerClose,)
+
+
+class Backlog(deque[Request | Send]):
+    """The entries of one line, the oldest first. A deque, because each send asks whether it is empty."""
+
+    __slots__ = ("_deadlines", "_timeout_ms")
+
+    def __init__(self, deadlines: Deadlines, timeout_ms: int) -> None:
+        super().__init__()
+        self._deadlines = deadlines
+        self._timeout_ms = timeout_ms
+
+    def wait_for_failover(self, entry: Request | Send) -> None:
+        self._deadlines.start(entry, lambda: self._on_timeout(entry))
+
+    def _on_timeout(self, entry: Request | Send) -> None:
+        if not (isinstance(entry, Request) and isinstance(entry.packet, _OUTLIVES_ITS_CALLER)):
+            self.remove(entry)
+        text = f"no connection came back within {self._timeout_ms} ms"
+        entry.call.fail(exception_for(ErrorCode.CONNECTION_TIMEDOUT, text))
+
+    def lock(self) -> None:
+        """Everything begins to wait for the failover."""
+        for entry in self:
+            self.wait_for_failover(entry)
+
+    def unlock(self) -> None:
+        """The failover is over."""
+        for entry in self:
+            self._deadlines.stop(entry)
+
+    def withdraw(self, entry: Request | Send) -> bool:
+        """Takes an entry out, True if it was there."""
+        if entry not in self:
+            return False
+        self.remove(entry)
+        self._deadlines.stop(entry)
+        return True
+
+    def fail_kind(self, packet_type: type[Packet], error: JMSException) -> None:
+        """Fails requests of one kind."""
+        for entry in list(self):
+            if isinstance(entry, Request) and isinstance(entry.packet, packet_type) and self.withdraw(entry):
+                entry.call.fail(error)
+
+    def fail_all(self, error: JMSException) -> None:
+        """Fails what waits now; a follower of a call may let more wait."""
+        entries = list(self)
+        self.clear()
+        for entry in entries:
+            self._deadlines.stop(entry)
+            entry.call.fail(error)
