@@ -186,6 +186,12 @@ def rollback_steps(session: "Session", last_message_as_delivered: bool, asked: i
     2. The broker repeats the delivery and the reply, then rolls back; the delivery has gone back with all others.
     3. Nothing new has come since, because the session does not deliver before the SESS_START that follows here.
 
+    And of a stop that waits for a connection longer than it may, which is why it leaves all the same (see Backlog):
+
+    1. SESS_STOP is given up, SESS_ROLLBACK waits; the session is reattached in time for that, and still delivers.
+    2. The broker delivers again what it has rolled back; its answer waits for the disk, and comes behind that.
+    3. The buffer is emptied, and the next acknowledgement takes what nobody has seen.
+
     And of a rollback that never left, after which the session is made again and not reattached:
 
     1. The connection is lost; the buffer is emptied, and SESS_ROLLBACK waits for a new one longer than it may.
