@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from embedclient._client._inbox import Inbox
 from embedclient._client._session_context import SessionContext
-from embedclient.agent import Call, Delivery, SessionMode, from_core
+from embedclient.agent import CONNECTION_ERRORS, Call, Delivery, SessionMode, from_core
 from embedclient.agent import Consumer as AgentConsumer
 from embedclient.errors import ConnectionClosedException, IllegalStateException, MessageFormatException
 from embedclient.model import Destination, JMSMessage
@@ -88,10 +88,15 @@ class Intake:
         return call
 
     async def settle(self, call: Call[None]) -> None:
-        """The message is the caller's already: a cancellation waits until the acknowledgement was answered."""
+        """The message is the caller's already: a cancellation waits until the acknowledgement was answered.
+
+        So it stays his when the connection is lost and nobody knows what became of the acknowledgement: kept back, the
+        message may have been seen by nobody, and acknowledged all the same. If it was not, it comes again; whoever says
+        later what was received hears from the commit.
+        """
         if not call.done:
             await self._context.edge.settle(call, self._context.call_timeout_s)
-        if call.error is not None:
+        if call.error is not None and call.error.error_code not in CONNECTION_ERRORS:
             raise call.error
 
     # For the session's listener task

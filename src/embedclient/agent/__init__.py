@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from embedclient.agent._agent import Agent
 from embedclient.agent._call import DONE, Call, done_call, failed_call
-from embedclient.agent._consumer import Consumer
+from embedclient.agent._consumer import CONNECTION_ERRORS, Consumer
 from embedclient.agent._conversion import INFLATED_BYTES_MAX, Envelope, from_core
 from embedclient.agent._inputs import BytesReceived, Dialed, DialFailed, Input, PeerClosed, Tick, Written
 from embedclient.agent._lifeline import AgentState
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from embedclient.agent._xa import Branches
 
 __all__ = [
+    "CONNECTION_ERRORS",
     "DONE",
     "INFLATED_BYTES_MAX",
     "AddressState",

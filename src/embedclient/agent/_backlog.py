@@ -10,11 +10,18 @@ from typing import Final
 from embedclient.agent._deadlines import Deadlines
 from embedclient.agent._outgoing import Request, Send
 from embedclient.errors import ErrorCode, JMSException, exception_for
-from embedclient.wire.core import Packet, SessionConsumerClose, SessionStop
+from embedclient.wire.core import (
+    Packet,
+    SessionAcknowledge,
+    SessionConsumerClose,
+    SessionIndividualAcknowledge,
+    SessionStop,
+)
 
 # A session that is reattached late is still what it was at the broker. Its consumers would be sent messages for nobody,
-# and a rollback would give back what a session that still delivers is sent again at once.
-_OUTLIVES_ITS_CALLER: Final = (SessionConsumerClose, SessionStop)
+# a rollback would give back what a session that still delivers is sent again at once, and a commit would leave out what
+# the program has acknowledged.
+_OUTLIVES_ITS_CALLER: Final = (SessionConsumerClose, SessionStop, SessionAcknowledge, SessionIndividualAcknowledge)
 
 
 class Backlog(deque[Request | Send]):

@@ -59,6 +59,7 @@ class Consumer:
         "_due",
         "_forced",
         "_forced_count",
+        "_in_turn",
         "_individual",
         "_large",
         "_large_bytes_max",
@@ -128,6 +129,8 @@ class Consumer:
         self._acknowledges = not browse_only and not flags.pre_acknowledge
         self._ack_batch_size = flags.ack_batch_size
         self._blocks_on_acknowledge = blocks_on_acknowledge
+        # Behind those that wait: of two cumulative ones the first may say nothing new when it comes second.
+        self._in_turn = blocks_on_acknowledge
         self._prefetch = Prefetch()
         self._large: LargeDelivery | None = None
         self._large_bytes_max = large_bytes_max
@@ -353,7 +356,10 @@ class Consumer:
 
     def _post_acknowledgement(self, message_id: int, *, individual: bool) -> None:
         line = self._line
-        if line.closed_error is None:
+        if self._in_turn and line.waiting:
+            kind = SessionIndividualAcknowledge if individual else SessionAcknowledge
+            line.post_in_turn(kind(self.consumer_id, message_id, False))
+        elif line.closed_error is None:
             line.post_frame(encode_acknowledge(line.channel_id, self.consumer_id, message_id, False, individual))
 
     def _answered(self, packet: SessionAcknowledge | SessionIndividualAcknowledge) -> Call[None]:

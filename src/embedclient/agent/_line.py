@@ -173,7 +173,10 @@ class SessionLine:
         self._backlog.fail_all(error)
 
     def abandon_backlog(self, error: JMSException) -> None:
-        """Fails what has not left yet; calls in flight go on."""
+        """Fails what has not left yet; calls in flight go on. Packets that need no reply still leave."""
+        for entry in list(self._backlog):
+            if isinstance(entry, Request) and entry.packet is not None and not entry.expected:
+                self.post(entry.packet)
         self._backlog.fail_all(error)
 
     def fail_waiting(self, packet_type: type[Packet], error: JMSException) -> None:
@@ -193,6 +196,14 @@ class SessionLine:
         if self.speaking:
             assert self.connection is not None
             self.connection.write(frame)
+
+    def post_in_turn(self, packet: Packet) -> None:
+        """Sends a packet behind whatever waits."""
+        if self._backlog and self.closed_error is None:
+            # However many wait already: nobody would hear that it was refused.
+            self._backlog.append(Request(Call(self._due), packet, ()))
+        else:
+            self.post(packet)
 
     def post_rebuilding(self, packet: Packet) -> None:
         """Sends a packet that rebuilds the session, before it speaks.
@@ -214,6 +225,11 @@ class SessionLine:
         self.connection.write(frame)
 
     # --- requests and sends ---
+
+    @property
+    def waiting(self) -> bool:
+        """Something has not left yet."""
+        return bool(self._backlog)
 
     @property
     def clear(self) -> bool:
@@ -288,10 +304,13 @@ class SessionLine:
             self._pumping = False
 
     def _issue_request(self, request: Request) -> bool:
-        if self._in_flight is not None:
-            return False
         packet = request.packet
         assert packet is not None
+        if not request.expected:
+            self.post(packet)
+            return True
+        if self._in_flight is not None:
+            return False
         correlation_id = self._take_blocking_id()
         if isinstance(packet, SessionCommit) and self.version >= VERSION_WITH_COMMIT_CORRELATION:
             request.correlation_id = correlation_id

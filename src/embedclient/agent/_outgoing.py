@@ -16,7 +16,10 @@ from embedclient.wire.core import (
 
 
 class Request:
-    """A blocking call: waiting for its turn, or in flight when `number` is set."""
+    """A blocking call: waiting for its turn, or in flight when `number` is set.
+
+    A packet that needs no reply expects nothing: it is one only where it must not overtake what waits.
+    """
 
     __slots__ = ("call", "correlation_id", "expected", "number", "packet")
 

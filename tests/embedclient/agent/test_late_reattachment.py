@@ -9,8 +9,8 @@ from embedbroker.testing._scripts import Steps
 from embedclient.agent import Consumer, LocatorSettings, Producer, Session, SessionMode
 from embedclient.errors import ErrorCode
 from embedclient.model import Instant, RoutingType
-from embedclient.wire.core import SessionRollback, SessionStop, SessionXaRollback
-from tests.embedclient.agent.node_pair import NodePair, open_queue, open_session, take, text_message, text_of
+from embedclient.wire.core import SessionAcknowledge, SessionRollback, SessionStop, SessionXaRollback
+from tests.embedclient.agent.node_pair import NodePair, count_of, open_queue, open_session, take, text_message, text_of
 from tests.embedclient.agent.simulated_pair import FAILING_OVER, PairClient, SimulatedPair
 from tests.embedclient.agent.test_waiting_for_failover import sent_kinds
 from tests.embedclient.agent.test_xa_with_node import open_xa_session, xid_of
@@ -137,3 +137,60 @@ def test_nothing_is_lost_when_the_answer_to_a_rollback_comes_behind_what_is_deli
     pair.run_out(feeder)
     pair.run(0.5)
     assert again + received(pair, session, consumer) == ["one", "two", "repeated", "new"]
+
+
+def test_a_blocking_acknowledgement_that_waited_too_long_is_made_in_front_of_the_next_one() -> None:
+    pair = NodePair(evolve(REATTACHING, block_on_acknowledge=True))
+    session = open_session(pair)
+    producer, consumer = open_queue(pair, session)
+    for text in ("one", "two", "three"):
+        pair.finish(producer.send(text_message(text, "q")))
+    lose_connection(pair)
+    first = consumer.next(pair.now)
+    assert first is not None
+    acknowledgement = session.consumed(first)
+    pair.advance(1.5)
+    assert pair.error_code(acknowledgement) == ErrorCode.CONNECTION_TIMEDOUT
+    second = consumer.next(pair.now)
+    assert second is not None
+    behind = session.consumed(second)
+    find_connection(pair)
+    pair.finish(behind)
+    kinds = [kind for kind in sent_kinds(pair) if kind == SessionAcknowledge.TYPE]
+    assert len(kinds) == 2
+    assert count_of(pair, session) == 1
+
+
+def test_no_commit_leaves_out_a_full_batch_whose_acknowledgement_waited_too_long() -> None:
+    pair = NodePair(evolve(REATTACHING, block_on_acknowledge=True, transaction_batch_size=1))
+    session = open_session(pair, SessionMode.TRANSACTED)
+    _, consumer = open_queue(pair, session)
+    pair.finish(open_session(pair).create_producer("q").send(text_message("one", "q")))
+    lose_connection(pair)
+    delivery = consumer.next(pair.now)
+    assert delivery is not None
+    acknowledgement = session.consumed(delivery)
+    pair.advance(1.5)
+    assert pair.error_code(acknowledgement) == ErrorCode.CONNECTION_TIMEDOUT
+    find_connection(pair)
+    pair.finish(session.commit())
+    assert count_of(pair, session) == 0
+
+
+def test_a_flushed_batch_stays_behind_a_blocking_acknowledgement_that_waits() -> None:
+    """A cumulative acknowledgement of what a later one has taken already would be refused, or take everything."""
+    pair = NodePair(evolve(REATTACHING, block_on_acknowledge=True, transaction_batch_size=400))
+    session = open_session(pair, SessionMode.TRANSACTED)
+    _, consumer = open_queue(pair, session)
+    feeder = open_session(pair).create_producer("q")
+    for text in ("one" * 200, "two", "three"):
+        pair.finish(feeder.send(text_message(text, "q")))
+    lose_connection(pair)
+    for _ in range(2):
+        delivery = consumer.next(pair.now)
+        assert delivery is not None
+        session.consumed(delivery)
+    commit = session.commit()
+    find_connection(pair)
+    pair.finish(commit)
+    assert count_of(pair, session) == 1
