@@ -211,10 +211,12 @@ class ClientSession:
             await self._endings.commit(self._agent_session.commit)
 
     async def rollback(self, *, last_message_as_delivered: bool = False) -> None:
-        """Undo the transaction. The flag keeps the delivery count of the first message of each consumer."""
+        """Undo the transaction. The flag keeps the delivery count of the first message of each consumer.
+
+        It takes its course even if its caller was cancelled before; only the wait for its end is cancelled.
+        """
         self._check_own_transactions()
         with self._one_task:
-            await self._edge.pause()
             await self._endings.roll_back(
                 partial(self._agent_session.rollback, last_message_as_delivered=last_message_as_delivered)
             )

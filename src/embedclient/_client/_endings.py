@@ -36,12 +36,19 @@ class Endings:
             return
         try:
             await self._edge.wait(call)
-        finally:
-            if not call.done:
+        except JMSException:
+            raise
+        except BaseException:
+            # A cancellation may arrive behind the answer, and hide it.
+            if not call.done or (call.error is not None and not call.withdrawn):
                 self._commit = call
+            raise
 
     async def roll_back(self, ask: Callable[[], Call[None]]) -> None:
-        """Make a request that rolls back, and wait for it."""
+        """Make a request that rolls back, and wait for it.
+
+        The request is made even for a caller that is cancelled already: rolling back is what it does then.
+        """
         call = ask()
         try:
             await self._edge.wait(call)

@@ -209,23 +209,22 @@ class Session:
             IllegalStateException: the session is not transacted.
         """
         self._check_transacted("commit")
-        with self._context.one_task:
-            await self._context.edge.pause()
-            await self._context.endings.commit(self._context.agent_session.commit)
+        await self._commit(self._context.agent_session.commit)
 
     async def rollback(self) -> None:
         """Undo what was sent and received since the last commit; messages received will come again.
+
+        It takes its course even if its caller was cancelled before; only the wait for its end is cancelled.
 
         Raises:
             IllegalStateException: the session is not transacted.
         """
         self._check_transacted("roll back")
         with self._context.one_task:
-            await self._context.edge.pause()
             await self._context.endings.roll_back(self._context.agent_session.rollback)
 
     async def recover(self) -> None:
-        """Have every unacknowledged message delivered again.
+        """Have every unacknowledged message delivered again. It takes its course as `rollback` does.
 
         Raises:
             IllegalStateException: the session is transacted; roll it back.
@@ -233,13 +232,12 @@ class Session:
         if self.transacted:
             raise IllegalStateException("a transacted session cannot recover; roll it back")
         with self._context.one_task:
-            await self._context.edge.pause()
             await self._context.endings.roll_back(
                 partial(self._context.agent_session.rollback, last_message_as_delivered=True)
             )
 
     def transaction(self) -> AbstractAsyncContextManager[None]:
-        """A block that commits at its end, and rolls back if an exception leaves it.
+        """A block that commits at its end, and rolls back if an exception leaves it or comes before the commit is sent.
 
         It begins when an earlier commit or rollback, whose caller did not wait for it, has ended.
 
@@ -256,13 +254,18 @@ class Session:
         with self._context.one_task:
             await self._context.edge.pause()
             await self._context.endings.begin()
-        committing = False
+        commits: list[Call[None]] = []
+
+        def ask() -> Call[None]:
+            commits.append(self._context.agent_session.commit())
+            return commits[0]
+
         try:
             yield
-            committing = True
-            await self.commit()
+            await self._commit(ask)
         finally:
-            if not committing and not self.closed:
+            # Whatever ends the block before the broker was asked leaves work that the next commit would take along.
+            if not self.closed and (not commits or commits[0].withdrawn):
                 # Bounded and not cancelled: the exception that got us here goes on in any case.
                 await self._context.endings.roll_back_in_time(self._context.agent_session.rollback())
 
@@ -280,9 +283,7 @@ class Session:
 
     async def _acknowledge_received(self) -> None:
         if self._context.mode is SessionMode.CLIENT:
-            with self._context.one_task:
-                await self._context.edge.pause()
-                await self._context.endings.commit(self._context.agent_session.commit)
+            await self._commit(self._context.agent_session.commit)
         else:
             await self._context.edge.pause()
 
@@ -298,6 +299,11 @@ class Session:
         await self._listeners.close(self._context.settings.on_message_close_timeout_ms / 1000)
 
     # Inside
+
+    async def _commit(self, ask: Callable[[], Call[None]]) -> None:
+        with self._context.one_task:
+            await self._context.edge.pause()
+            await self._context.endings.commit(ask)
 
     def _subscribe(
         self,

@@ -83,7 +83,14 @@ class Call(Generic[T]):
             return False
         self.on_done = None
         self.fail(JMSException("the request was withdrawn"))
+        # Every other end has cleared this.
+        self._withdraw = _was_withdrawn
         return True
+
+    @property
+    def withdrawn(self) -> bool:
+        """Whether `cancel` took it back: then it is done with an error, and nothing was sent."""
+        return self._withdraw is _was_withdrawn
 
     def withdraw_with(self, withdraw: Callable[[], bool] | None) -> None:
         """Says how the request can be taken back while it waits; None once it has left."""
@@ -123,6 +130,10 @@ class Call(Generic[T]):
         on_done, self.on_done = self.on_done, None
         if on_done is not None:
             on_done(self)
+
+
+def _was_withdrawn() -> bool:
+    return False
 
 
 def done_call(result: T) -> Call[T]:

@@ -117,7 +117,10 @@ class ClientSession:
         self._portal.call(self._inner.commit)
 
     def rollback(self, *, last_message_as_delivered: bool = False) -> None:
-        """Undo the transaction. The flag keeps the delivery count of the first message of each consumer."""
+        """Undo the transaction. The flag keeps the delivery count of the first message of each consumer.
+
+        It takes its course even if its caller was cancelled before; only the wait for its end is cancelled.
+        """
         self._portal.call(self._inner.rollback, last_message_as_delivered=last_message_as_delivered)
 
     def query_queue(self, name: str) -> QueueState:

@@ -156,13 +156,15 @@ class Session:
     def rollback(self) -> None:
         """Undo what was sent and received since the last commit; messages received will come again.
 
+        It takes its course even if its caller was cancelled before; only the wait for its end is cancelled.
+
         Raises:
             IllegalStateException: the session is not transacted.
         """
         self._portal.call(self._inner.rollback)
 
     def recover(self) -> None:
-        """Have every unacknowledged message delivered again.
+        """Have every unacknowledged message delivered again. It takes its course as `rollback` does.
 
         Raises:
             IllegalStateException: the session is transacted; roll it back.
@@ -170,7 +172,7 @@ class Session:
         self._portal.call(self._inner.recover)
 
     def transaction(self) -> AbstractContextManager[None]:
-        """A block that commits at its end, and rolls back if an exception leaves it.
+        """A block that commits at its end, and rolls back if an exception leaves it or comes before the commit is sent.
 
         It begins when an earlier commit or rollback, whose caller did not wait for it, has ended.
 

@@ -367,7 +367,6 @@ async def test_every_waiting_method_lets_a_cancellation_in_before_it_does_anythi
                 consumer.receive,
                 consumer.receive_nowait,
                 session.commit,
-                session.rollback,
                 session.create_temporary_queue,
                 partial(session.create_consumer, "q"),
                 connection.session,

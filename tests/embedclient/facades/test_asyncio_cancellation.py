@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from embedclient import AcknowledgeMode, Connection, DeliveryMode
+from embedclient import AcknowledgeMode, Connection, DeliveryMode, TextMessage
+from embedclient.agent import Call
 from embedclient.asyncio import ConnectionFactory
-from embedclient.errors import TransactionOutcomeUnknownException
+from embedclient.errors import DuplicateIDException, TransactionOutcomeUnknownException
 
 
 class AsyncioRelay:
@@ -184,6 +185,78 @@ def test_a_commit_cancelled_before_it_left_changes_nothing(broker: Any) -> None:
                 await cancelled_at_once(session.commit())
                 await session.commit()
             assert await everything_in(connection) == ["kept"]
+
+    run(main())
+
+
+def test_a_block_that_is_cancelled_while_it_ends_gives_nothing_to_the_next(broker: Any) -> None:
+    async def main() -> None:
+        async with ConnectionFactory(broker.url).connect() as connection:
+            async with connection.session(transacted=True) as session:
+                producer = session.create_producer("q")
+
+                async def cancelled() -> None:
+                    async with session.transaction():
+                        await producer.send("of the cancelled block")
+                        current = asyncio.current_task()
+                        assert current is not None
+                        current.cancel()
+
+                with pytest.raises(asyncio.CancelledError):
+                    await asyncio.create_task(cancelled())
+                async with session.transaction():
+                    await producer.send("next")
+            assert await everything_in(connection) == ["next"]
+
+    run(main())
+
+
+def test_a_rollback_whose_caller_is_cancelled_already_takes_its_course(broker: Any) -> None:
+    async def main() -> None:
+        async with ConnectionFactory(broker.url).connect() as connection:
+            async with connection.session(transacted=True) as session:
+                producer = session.create_producer("q")
+                await producer.send("taken back")
+                await cancelled_at_once(session.rollback())
+                async with session.transaction():
+                    await producer.send("next")
+            assert await everything_in(connection) == ["next"]
+
+    run(main())
+
+
+def test_a_commit_that_fails_while_its_caller_is_cancelled_is_reported_by_the_next(
+    broker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with (
+            ConnectionFactory(broker.url).connect() as connection,
+            connection.session(transacted=True) as session,
+        ):
+            producer = session.create_producer("q")
+            await producer.send(TextMessage("once", properties={"_AMQ_DUPL_ID": "the same"}))
+            await session.commit()
+            await producer.send(TextMessage("twice", properties={"_AMQ_DUPL_ID": "the same"}))
+            agent_session = session._context.agent_session
+            commit = agent_session.commit
+
+            def cancel() -> None:
+                committing.cancel()
+
+            def cancelled_by_its_answer() -> Call[None]:
+                call = commit()
+                call.when_done(cancel)
+                return call
+
+            monkeypatch.setattr(agent_session, "commit", cancelled_by_its_answer)
+            committing = asyncio.create_task(session.commit())
+            with pytest.raises(asyncio.CancelledError):
+                await committing
+            monkeypatch.undo()
+            with pytest.raises(TransactionOutcomeUnknownException) as unknown:
+                await session.commit()
+            assert isinstance(unknown.value.linked_exception, DuplicateIDException)
+            await session.commit()
 
     run(main())
 
