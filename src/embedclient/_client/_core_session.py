@@ -19,7 +19,7 @@ from embedclient._client._ownership import own
 from embedclient._client._receive_many import take_many
 from embedclient._client._send_many import post_all
 from embedclient._client._xa_resource import XAResource, xa_resource_of
-from embedclient.agent import AddressState, Call, Delivery, QueueAttributes, QueueState
+from embedclient.agent import AddressState, Call, Delivery, QueueAttributes, QueueState, Received
 from embedclient.agent import Consumer as AgentConsumer
 from embedclient.agent import Producer as AgentProducer
 from embedclient.agent import Session as AgentSession
@@ -37,8 +37,7 @@ class ClientConsumer:
         self._edge = session._edge
         self._agent_consumer = agent_consumer
         self._inbox = Inbox(session._edge, session._agent_session, agent_consumer, session._one_task)
-        # Of what `receive_encoded` gave out and nobody acknowledged.
-        self._last: Delivery | None = None
+        self._received = Received(agent_consumer)
 
     @property
     def queue(self) -> str:
@@ -58,14 +57,12 @@ class ClientConsumer:
             ConnectionLostException: the connection is lost for good.
         """
         self._check_open()
-        delivery = await self._inbox.take(timeout)
-        return None if delivery is None else ClientMessage.received(delivery, self._acknowledge)
+        return self._hand_over(await self._inbox.take(timeout))
 
     async def receive_nowait(self) -> ClientMessage | None:
         """A message that is there now, None if the broker has none for this consumer."""
         self._check_open()
-        delivery = await self._inbox.take_now()
-        return None if delivery is None else ClientMessage.received(delivery, self._acknowledge)
+        return self._hand_over(await self._inbox.take_now())
 
     async def receive_encoded(
         self, messages_max: int = 1000, *, bytes_max: int = 1048576, timeout: float | None = None
@@ -80,14 +77,12 @@ class ClientConsumer:
         self._check_open()
         deliveries = await take_many(self._inbox, messages_max, bytes_max, timeout)
         if deliveries:
-            self._last = deliveries[-1]
+            self._received.note(deliveries)
         return [(delivery.message.raw, delivery.delivery_count) for delivery in deliveries]
 
     async def acknowledge_received(self) -> None:
         """Acknowledge everything that this consumer has received. In a transacted session the commit makes it final."""
-        last, self._last = self._last, None
-        if last is not None:
-            await self._acknowledge(last, individually=False)
+        await self._settle(self._received.acknowledge_all())
 
     def __aiter__(self) -> ClientConsumer:
         return self
@@ -106,10 +101,19 @@ class ClientConsumer:
         if not self._agent_consumer.closed:
             await self._inbox.close()
 
+    def _hand_over(self, delivery: Delivery | None) -> ClientMessage | None:
+        if delivery is None:
+            return None
+        self._received.note((delivery,))
+        return ClientMessage.received(delivery, self._acknowledge)
+
     async def _acknowledge(self, delivery: Delivery, *, individually: bool) -> None:
-        consumer = self._agent_consumer
-        acknowledge = consumer.acknowledge_individually if individually else consumer.acknowledge
-        call = acknowledge(delivery)
+        received = self._received
+        await self._settle(
+            received.acknowledge_individually(delivery) if individually else received.acknowledge(delivery)
+        )
+
+    async def _settle(self, call: Call[None]) -> None:
         if call.done and call.error is None:
             self._edge.flush_soon()
             await self._edge.pause()

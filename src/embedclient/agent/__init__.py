@@ -30,6 +30,7 @@ from embedclient.agent._policies import (
 from embedclient.agent._prefetch import Delivery
 from embedclient.agent._producer import Producer
 from embedclient.agent._queue_state import AddressState, QueueAttributes, QueueState
+from embedclient.agent._received import Received
 from embedclient.agent._session import Session
 from embedclient.agent._settings import LocatorSettings, SessionFlags, SessionMode
 from embedclient.agent._topology import Topology, TopologyNode
@@ -72,6 +73,7 @@ __all__ = [
     "QueueState",
     "RandomPolicy",
     "RandomStickyPolicy",
+    "Received",
     "RoundRobinPolicy",
     "SendBytes",
     "SendRefused",

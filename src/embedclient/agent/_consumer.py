@@ -7,7 +7,7 @@ session and its user, and how credits are counted.
 Acknowledgements and credits are packets without a reply and may overtake requests that wait in the session's line.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from embedclient.agent._call import DONE, Call, DueCallbacks, Steps, failed_call, run_sequence, wait
@@ -152,6 +152,21 @@ class Consumer:
     # --- deliveries ---
 
     @property
+    def acknowledges(self) -> bool:
+        """Whether the broker waits for acknowledgements of what it delivers."""
+        return self._acknowledges
+
+    @property
+    def mixes_priorities(self) -> bool:
+        """Whether messages may be given out in another order than they came."""
+        return self._individual
+
+    @property
+    def valid_from(self) -> int:
+        """Deliveries before this one need no acknowledgement any more: it was sent, or they went back."""
+        return self._valid_from
+
+    @property
     def buffered(self) -> int:
         """How many messages `next` has at hand, expired ones included."""
         return len(self._prefetch)
@@ -288,7 +303,7 @@ class Consumer:
     # --- acknowledgement ---
 
     def acknowledge(self, delivery: Delivery) -> Call[None]:
-        """Acknowledges this delivery and all before it, in batches; each one alone once priorities are mixed.
+        """Acknowledges this delivery and all before it, in batches; this one alone once priorities are mixed.
 
         Without a batch size an acknowledgement leaves with the next output. The packet is cumulative, so of all that
         would leave together only the last one is made.
@@ -296,7 +311,7 @@ class Consumer:
         if not self._has_effect(delivery):
             return DONE
         if self._individual:
-            return self._acknowledge_alone(delivery)
+            return self._acknowledge_alone(delivery.message.message_id)
         pending = self._pending_ack
         if pending is None or delivery.sequence > pending.sequence:
             self._pending_ack = delivery
@@ -314,10 +329,31 @@ class Consumer:
         """Acknowledges this delivery only."""
         if not self._has_effect(delivery):
             return DONE
-        return self._acknowledge_alone(delivery)
+        return self._acknowledge_alone(delivery.message.message_id)
 
-    def _acknowledge_alone(self, delivery: Delivery) -> Call[None]:
-        message_id = delivery.message.message_id
+    def acknowledge_received(
+        self, delivery: Delivery, in_order: Delivery | None, message_ids: Sequence[int]
+    ) -> Call[None]:
+        """Acknowledges this delivery with others that its program got, although priorities are mixed.
+
+        `in_order` and all before it were given out in the order in which they came; of the others each is named.
+        """
+        if not self._has_effect(delivery):
+            return DONE
+        calls = []
+        if in_order is not None and in_order.sequence >= self._valid_from:
+            calls.append(self._acknowledge_up_to(in_order, self._blocks_on_acknowledge))
+        calls += [self._acknowledge_alone(message_id) for message_id in message_ids]
+        return self._all_of(calls) if self._blocks_on_acknowledge else DONE
+
+    def _all_of(self, calls: Sequence[Call[None]]) -> Call[None]:
+        def steps() -> Steps[None]:
+            for call in calls:
+                yield from wait(call)
+
+        return run_sequence(steps(), self._due)
+
+    def _acknowledge_alone(self, message_id: int) -> Call[None]:
         if self._blocks_on_acknowledge:
             return self._answered(SessionIndividualAcknowledge(self.consumer_id, message_id, True))
         self._post_acknowledgement(message_id, individual=True)

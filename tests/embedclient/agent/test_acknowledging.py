@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from embedclient.agent import Consumer, Delivery, LocatorSettings, Session, SessionMode
-from embedclient.errors import ConnectionClosedException
+import pytest
+
+from embedclient.agent import Consumer, Delivery, LocatorSettings, Received, Session, SessionMode
+from embedclient.errors import ConnectionClosedException, TransactionRolledBackException
 from embedclient.wire.core import (
     ACKNOWLEDGE_BODY,
     FRAME_HEADER,
@@ -11,7 +13,7 @@ from embedclient.wire.core import (
     FrameSplitter,
     PacketType,
 )
-from tests.embedclient.agent.node_pair import NodePair, count_of, open_queue, open_session, text_message
+from tests.embedclient.agent.node_pair import NodePair, count_of, open_queue, open_session, text_message, text_of
 
 
 class Acknowledged:
@@ -131,3 +133,91 @@ def test_batches_leave_when_they_are_large_enough() -> None:
     assert seen.cumulative == [deliveries[1].message.message_id]
     pair.finish(session.close())
     assert seen.cumulative == [deliveries[1].message.message_id, deliveries[2].message.message_id]
+
+
+def _five_of_two_priorities(pair: NodePair, session: Session) -> tuple[Received, list[Delivery]]:
+    """Two are received before the first one of another priority comes, which is given out first then."""
+    _, consumer = open_queue(pair, session)
+    producer = open_session(pair).create_producer("q")
+    received, deliveries = Received(consumer), list[Delivery]()
+
+    def take(count: int) -> None:
+        pair.settle()
+        for _ in range(count):
+            delivery = consumer.next(pair.now)
+            assert delivery is not None
+            received.note([delivery])
+            deliveries.append(delivery)
+
+    for text in ("0", "1"):
+        pair.finish(producer.send(text_message(text, "q")))
+    take(2)
+    for text, priority in (("2", 4), ("3", 9), ("4", 4)):
+        pair.finish(producer.send(text_message(text, "q", priority=priority)))
+    take(3)
+    assert [text_of(delivery) for delivery in deliveries] == ["0", "1", "3", "2", "4"]
+    return received, deliveries
+
+
+def ids_of(deliveries: list[Delivery]) -> list[int]:
+    return [delivery.message.message_id for delivery in deliveries]
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+def test_one_acknowledgement_covers_what_came_before_priorities_were_mixed_and_one_each_of_the_others(
+    blocks: bool,
+) -> None:
+    pair = NodePair(LocatorSettings(block_on_acknowledge=blocks))
+    session = open_session(pair, SessionMode.TRANSACTED)
+    received, deliveries = _five_of_two_priorities(pair, session)
+    seen = Acknowledged(pair)
+    call = received.acknowledge(deliveries[3])
+    assert call.done is not blocks
+    pair.finish(call)
+    assert (seen.cumulative, seen.individual) == (ids_of(deliveries[1:2]), ids_of(deliveries[2:4]))
+    pair.finish(received.acknowledge(deliveries[3]))
+    pair.finish(received.acknowledge_all())
+    assert (seen.cumulative, seen.individual) == (ids_of(deliveries[1:2]), ids_of(deliveries[2:]))
+    pair.finish(received.acknowledge_all())
+    pair.finish(session.commit())
+    assert len(seen.individual) == 3
+    assert count_of(pair, session) == 0
+
+
+def test_an_acknowledgement_of_what_came_before_priorities_were_mixed_covers_what_came_before_it() -> None:
+    pair = NodePair()
+    session = open_session(pair, SessionMode.TRANSACTED)
+    received, deliveries = _five_of_two_priorities(pair, session)
+    seen = Acknowledged(pair)
+    pair.finish(received.acknowledge(deliveries[1]))
+    pair.finish(received.acknowledge_individually(deliveries[3]))
+    assert (seen.cumulative, seen.individual) == (ids_of(deliveries[1:2]), ids_of(deliveries[3:4]))
+    pair.finish(received.acknowledge(deliveries[4]))
+    assert (seen.cumulative, seen.individual) == (
+        ids_of(deliveries[1:2]),
+        ids_of([deliveries[index] for index in (3, 2, 4)]),
+    )
+    pair.finish(session.commit())
+    assert count_of(pair, session) == 0
+
+
+def test_what_went_back_with_its_session_is_not_acknowledged_with_what_came_since() -> None:
+    pair = NodePair(LocatorSettings(reconnect_attempts=-1, retry_interval_ms=100))
+    session = open_session(pair, SessionMode.TRANSACTED)
+    received, deliveries = _five_of_two_priorities(pair, session)
+    consumer = deliveries[0].consumer
+    pair.cut()
+    pair.advance(1)
+    assert session.rebuilds == 1
+    seen = Acknowledged(pair)
+    again = consumer.next(pair.now)
+    assert again is not None
+    received.note([again])
+    pair.finish(received.acknowledge_all())
+    assert (seen.cumulative, seen.individual) == ([], ids_of([again]))
+    pair.finish(session.commit())
+    assert count_of(pair, session) == 4
+    pair.finish(received.acknowledge(deliveries[4]))
+    with pytest.raises(TransactionRolledBackException):
+        pair.finish(session.commit())
+    assert count_of(pair, session) == 4
