@@ -17,9 +17,10 @@ from pyspark.sql import SparkSession
 from embedbroker import BrokerConfig, EmbeddedBroker, ThreadedBroker
 from embedbroker.cli import _pipeline
 from embedbroker.cli._commands import commands
+from embedbroker.cli._failure import Refused
 from embedbroker.pipeline._repair import PLAN_TYPES
 from embedclient.blocking import ConnectionFactory
-from tests.pipeline.journals import running, send, take
+from tests.pipeline.journals import received, running, send, take
 
 
 @pytest.fixture
@@ -108,6 +109,23 @@ def test_a_queue_travels_and_sites_are_compared(broker: ThreadedBroker, tmp_path
         assert (same.exit_code, same.stdout) == (0, "the sites do not differ\n")
     imported = pipeline("import", tmp_path / "export", "--url", broker.url)
     assert imported.stdout == "orders: 6 messages sent, 0 were there\n"
+
+
+def test_a_comparison_says_where_messages_may_be_in_delivery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker does not show them to who browses."""
+
+    def refused(_master: str, _settings: tuple[str, ...]) -> None:
+        raise Refused("far enough")
+
+    monkeypatch.setattr(_pipeline, "spark_session", refused)
+    with running(tmp_path / "live") as (source, connection):
+        send(connection, "orders", 3)
+        send(connection, "prices", 3)
+        url = source.url
+        with connection.session() as session, session.create_consumer("orders") as consumer:
+            assert received(consumer) is not None
+            compared = pipeline("reconcile", url, tmp_path / "live")
+    assert compared.stdout == (f"orders at {url}: 1 consumers; what is being delivered to them is not seen\n")
 
 
 @pytest.mark.usefixtures("at_hand")

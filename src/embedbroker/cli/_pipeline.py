@@ -230,6 +230,7 @@ def reconcile(
 ) -> None:
     """Compare FIRST and SECOND, each the URL of a broker or a directory or archive with a journal.
 
+    A broker does not show what it is delivering to consumers: stop those before a plan is made, or compare journals.
     The exit code is 1 when they differ.
     """
     with extra_spark():
@@ -239,8 +240,10 @@ def reconcile(
         raise WrongInput(f"{plan} is there already")
     with _explained():
         sites = [Site.of(place, queues=queues, user=user, password=password) for place in (first, second)]
-        for site in sites:
+        for site, place in zip(sites, (first, second), strict=True):
             site.check()
+            for queue, count in sorted(site.consumers().items()):
+                click.echo(f"{queue} at {place}: {count:,} consumers; what is being delivered to them is not seen")
     with spark_session(master, settings) as spark, _explained():
         differences = run(spark, *sites)
         counts = differences.groupBy("queue", "verdict").count().orderBy("queue", "verdict").collect()

@@ -96,13 +96,34 @@ class Site:
         finally:
             link.close()
 
+    def consumers(self) -> dict[str, int]:
+        """Queues with consumers now, and how many: what is being delivered to them is not shown to who browses.
+
+        Empty for journals, which have those messages.
+
+        Raises:
+            OptionError: the broker does not list its queues, and none were named.
+            JMSException: no broker answers there, or it refuses the user.
+        """
+        if self.url is None:
+            return {}
+        queues = list(self.queues) or _listed(self)
+        link = Link(ConnectionOptions(self.url, self.user, self.password))
+        try:
+            with link.session() as session:
+                found = {queue: session.query_queue(queue).consumer_count for queue in queues}
+        finally:
+            link.close()
+        return {queue: count for queue, count in found.items() if count}
+
 
 def reconcile(spark: SparkSession, first: Site, second: Site) -> DataFrame:
     """What the two sites do not have in common: a row per queue and message, with its ``verdict``.
 
     ``missing``: the second lacks it; ``extra``: the second has it besides; ``different``: it has another content there;
     ``acknowledged at the first only`` and ``acknowledged at the second only``: it is still present at the other
-    (journals know that while the message's own record is there, brokers do not). ``messages`` is by how many they
+    (journals know that while the message's own record is there, brokers do not). A message that a broker is delivering
+    is not shown, and so not counted: `Site.consumers` says where that may be. ``messages`` is by how many they
     differ; ``present_first`` and ``present_second`` are how many there are.
 
     Raises:
