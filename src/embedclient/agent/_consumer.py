@@ -4,7 +4,12 @@ Responsible for core-protocol 7.6 (forced delivery) and 7.7 (batched and individ
 side, what a close or a rollback gives back). Refuses to know session modes, for who acknowledges when is decided by the
 session and its user, and how credits are counted.
 
-Acknowledgements and credits are packets without a reply and may overtake requests that wait in the session's line.
+Credits are packets without a reply and overtake requests that wait in the session's line. So do acknowledgements, but
+not those of a transaction. History of the fault that this avoids:
+
+1. The connection is lost. A commit waits for the next one; its caller does not.
+2. The program receives another message. Its acknowledgement goes into the resend cache, in front of the commit.
+3. The session is reattached; the commit takes that message along, and the rollback that follows brings nothing back.
 """
 
 from collections.abc import Callable, Sequence
@@ -129,8 +134,8 @@ class Consumer:
         self._acknowledges = not browse_only and not flags.pre_acknowledge
         self._ack_batch_size = flags.ack_batch_size
         self._blocks_on_acknowledge = blocks_on_acknowledge
-        # Behind those that wait: of two cumulative ones the first may say nothing new when it comes second.
-        self._in_turn = blocks_on_acknowledge
+        # Behind a commit that waits, and behind others: of two the first says nothing new when it comes second.
+        self._in_turn = on_work is not None or blocks_on_acknowledge
         self._prefetch = Prefetch()
         self._large: LargeDelivery | None = None
         self._large_bytes_max = large_bytes_max

@@ -308,6 +308,8 @@ class Session:
 
     def _on_acknowledgement(self, too_late: bool) -> None:
         self.transaction.work += 1
+        if self.xa is not None:
+            self.xa.on_acknowledgement()
         if too_late:
             # Its message comes again: a commit must not say that it was consumed.
             self.transaction.doom(self.transaction.work)

@@ -19,6 +19,7 @@ from embedclient.agent._xa_operations import (
     AFTER_LOSS,
     COMMIT,
     COMMIT_ONE_PHASE,
+    END,
     ENDS,
     FORGET,
     LEFT,
@@ -105,10 +106,13 @@ class Branches:
             # The packet names no branch: the broker would suspend whichever the session works in.
             return failed_call(failure(XaCode.XAER_PROTO, "the session does not work in this branch"))
         packet = SessionXaSuspend() if operation is SUSPEND else SessionXaEnd(xid, flags == XaFlag.TMFAIL)
-        return self._in_turn(self._end_steps(operation, xid, packet))
+        return self._in_turn(self._end_steps(operation, xid, packet, self._session.transaction.work))
 
-    def _end_steps(self, operation: Operation, xid: Xid, packet: Packet) -> Steps[XaCode]:
+    def _end_steps(self, operation: Operation, xid: Xid, packet: Packet, asked: int) -> Steps[XaCode]:
         self._session.flush_acknowledgements()
+        if self._session.transaction.work > asked:
+            # Done while the end waited for its turn, it is in the branch by now, where it does not belong.
+            self.on_work_lost()
         try:
             return (yield from self._ask(operation, xid, packet))
         except XAException:
@@ -203,7 +207,7 @@ class Branches:
         attempts = operation.attempts
         while True:
             if operation.lost is not None and self._is_lost(xid):
-                text = "its session was lost in a reconnect, and its work with it"
+                text = "work of it was lost with a connection, or is mixed with what followed its end"
                 raise (yield from self._failing(operation, xid, operation.lost, text, sent=False))
             call = self._line.request(packet, SessionXaResponse)
             self._under_way[call] = _Asked(operation, xid, sent)
@@ -309,9 +313,31 @@ class Branches:
         for xid, state in self._states.items():
             if not (state is BranchState.ENDED and xid in doubtful):
                 self._states[xid] = AFTER_LOSS[state]
-        for call, each in list(asked.items()):
+        self._cancel_lost()
+
+    def _cancel_lost(self) -> None:
+        for call, each in list(self._under_way.items()):
             if each.operation.lost is not None and self._is_lost(each.xid):
                 call.cancel()  # True for what waits; it must not reach the broker that would let it pass
+
+    # --- loss of work ---
+
+    def on_work_lost(self) -> None:
+        """The branch that the session works in is without something that was done in it, or would be with too much."""
+        for xid, state in self._states.items():
+            if state is BranchState.ACTIVE:
+                self._states[xid] = BranchState.FAILED
+        self._cancel_lost()
+
+    def on_acknowledgement(self) -> None:
+        """In front of an end that waits it would belong to a branch that the program has left, behind it to none.
+
+        A broker makes what belongs to none final at once. So the branch is lost, and all of it comes again.
+        """
+        for call, each in self._under_way.items():
+            if each.operation in (END, SUSPEND) and not call.sent:
+                self.on_work_lost()
+                return
 
     def rebuilding_packets(self) -> list[Packet]:
         """What the new session has to know before it is started (core-protocol 7.3)."""
