@@ -5,6 +5,7 @@ failing what waits. Refuses to know what holds the line up.
 """
 
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from embedclient.agent._deadlines import Deadlines
@@ -27,10 +28,12 @@ _OUTLIVES_ITS_CALLER: Final = (SessionConsumerClose, SessionStop, SessionAcknowl
 class Backlog(deque[Request | Send]):
     """The entries of one line, the oldest first. A deque, because each send asks whether it is empty."""
 
-    __slots__ = ("_deadlines", "_timeout_ms")
+    __slots__ = ("_deadlines", "_timeout_ms", "on_dropped")
 
     def __init__(self, deadlines: Deadlines, timeout_ms: int) -> None:
         super().__init__()
+        # Told of a message that does not leave while nobody waits for it.
+        self.on_dropped: Callable[[JMSException], None] | None = None
         self._deadlines = deadlines
         self._timeout_ms = timeout_ms
 
@@ -38,10 +41,16 @@ class Backlog(deque[Request | Send]):
         self._deadlines.start(entry, lambda: self._on_timeout(entry))
 
     def _on_timeout(self, entry: Request | Send) -> None:
+        text = f"no connection came back within {self._timeout_ms} ms"
         if not (isinstance(entry, Request) and isinstance(entry.packet, _OUTLIVES_ITS_CALLER)):
             self.remove(entry)
-        text = f"no connection came back within {self._timeout_ms} ms"
-        entry.call.fail(exception_for(ErrorCode.CONNECTION_TIMEDOUT, text))
+        self.drop(entry, exception_for(ErrorCode.CONNECTION_TIMEDOUT, text))
+
+    def drop(self, entry: Request | Send, error: JMSException) -> None:
+        """Fails the call of an entry; who sent a message without waiting for it may not look at that."""
+        if isinstance(entry, Send) and entry.confirmed and self.on_dropped is not None:
+            self.on_dropped(error)
+        entry.call.fail(error)
 
     def lock(self) -> None:
         """Everything begins to wait for the failover."""

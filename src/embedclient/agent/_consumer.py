@@ -397,7 +397,7 @@ class Consumer:
 
     def _post_acknowledgement(self, message_id: int, *, individual: bool) -> None:
         line = self._line
-        if self._in_turn and line.waiting:
+        if self._in_turn and line.backlog:
             kind = SessionIndividualAcknowledge if individual else SessionAcknowledge
             line.post_in_turn(kind(self.consumer_id, message_id, False))
         elif line.closed_error is None:

@@ -65,7 +65,7 @@ class SessionLine:
         self._due = due
         self._deadlines = deadlines
         self._timers = timers
-        self._backlog = Backlog(failover_deadlines, settings.call_failover_timeout_ms)
+        self.backlog = Backlog(failover_deadlines, settings.call_failover_timeout_ms)
         self._pumping = False
         self._in_flight: Request | None = None
         # The session has to be made again: its count is in doubt, what it holds here is not what the broker knows, or
@@ -88,7 +88,7 @@ class SessionLine:
         if self.locked:
             return
         self.locked = True
-        self._backlog.lock()
+        self.backlog.lock()
 
     def speak(self) -> None:
         """The broker knows the session again."""
@@ -99,7 +99,7 @@ class SessionLine:
         """All sessions are back: what waits may leave."""
         self.speak()
         self.locked = False
-        self._backlog.unlock()
+        self.backlog.unlock()
         self.pump()
 
     @property
@@ -170,18 +170,18 @@ class SessionLine:
         self.speaking = False
         self.connection = None
         self.restart(cause or error)
-        self._backlog.fail_all(error)
+        self.backlog.fail_all(error)
 
     def abandon_backlog(self, error: JMSException) -> None:
         """Fails what has not left yet; calls in flight go on. Packets that need no reply still leave."""
-        for entry in list(self._backlog):
+        for entry in list(self.backlog):
             if isinstance(entry, Request) and entry.packet is not None and not entry.expected:
                 self.post(entry.packet)
-        self._backlog.fail_all(error)
+        self.backlog.fail_all(error)
 
     def fail_waiting(self, packet_type: type[Packet], error: JMSException) -> None:
         """Fails requests of one kind that have not left yet."""
-        self._backlog.fail_kind(packet_type, error)
+        self.backlog.fail_kind(packet_type, error)
 
     # --- packets that need no reply ---
 
@@ -199,9 +199,9 @@ class SessionLine:
 
     def post_in_turn(self, packet: Packet) -> None:
         """Sends a packet behind whatever waits."""
-        if self._backlog and self.closed_error is None:
+        if self.backlog and self.closed_error is None:
             # However many wait already: nobody would hear that it was refused.
-            self._backlog.append(Request(Call(self._due), packet, ()))
+            self.backlog.append(Request(Call(self._due), packet, ()))
         else:
             self.post(packet)
 
@@ -227,14 +227,9 @@ class SessionLine:
     # --- requests and sends ---
 
     @property
-    def waiting(self) -> bool:
-        """Something has not left yet."""
-        return bool(self._backlog)
-
-    @property
     def clear(self) -> bool:
         """A non-blocking send may leave at once: nothing is in front of it."""
-        return not self.locked and not self._backlog and not (self.numbered and self._channel.over_limit)
+        return not self.locked and not self.backlog and not (self.numbered and self._channel.over_limit)
 
     def request(self, packet: Packet, *expected: type[Packet]) -> Call[Packet]:
         """Sends a request and waits for one of the expected packets; EXCEPTION fails the call."""
@@ -267,9 +262,10 @@ class SessionLine:
         return call
 
     def _enter(self, entry: Request | Send) -> None:
-        backlog = self._backlog
+        backlog = self.backlog
         if len(backlog) >= self._settings.pending_requests_max:
-            entry.call.fail(exception_for(ErrorCode.GENERIC_EXCEPTION, f"{len(backlog)} requests are waiting already"))
+            error = exception_for(ErrorCode.GENERIC_EXCEPTION, f"{len(backlog)} requests are waiting already")
+            backlog.drop(entry, error)
             return
         backlog.append(entry)
         if len(backlog) == 1:
@@ -280,7 +276,7 @@ class SessionLine:
                 backlog.wait_for_failover(entry)
 
     def _withdraw(self, entry: Request | Send) -> bool:
-        withdrawn = self._backlog.withdraw(entry)
+        withdrawn = self.backlog.withdraw(entry)
         if withdrawn:
             self.pump()
         return withdrawn
@@ -290,7 +286,7 @@ class SessionLine:
         if self._pumping:
             return
         self._pumping = True
-        backlog = self._backlog
+        backlog = self.backlog
         try:
             while backlog and not self.locked:
                 entry = backlog[0]
@@ -342,7 +338,7 @@ class SessionLine:
             if send.credits is not None and not send.credits.take(send.message.size):
                 return False
         except JMSException as error:
-            send.call.fail(error)
+            self.backlog.drop(send, error)
             return True
         connection = self.connection
         assert connection is not None

@@ -105,6 +105,8 @@ class Session:
         self._next_producer_id = 1
         window = settings.producer_window_size
         self.xa = self._new_branches() if flags.xa else None
+        if not flags.auto_commit_sends:
+            line.backlog.on_dropped = self._on_dropped
         self._metadata = Metadata(line, due)
         addressing = Addressing(line, due)
         self._offer_requests(addressing, DestinationRequests(self, due))
@@ -312,7 +314,18 @@ class Session:
             self.xa.on_acknowledgement()
         if too_late:
             # Its message comes again: a commit must not say that it was consumed.
-            self.transaction.doom(self.transaction.work)
+            self._lose_work()
+
+    def _on_dropped(self, error: JMSException) -> None:
+        """A message did not leave, and who sent it may not look: a commit must not say that it was sent."""
+        self._lose_work()
+        # It would have been in front of those that wait.
+        self.line.fail_waiting(SessionCommit, rolled_back(error))
+
+    def _lose_work(self) -> None:
+        self.transaction.doom(self.transaction.work)
+        if self.xa is not None:
+            self.xa.on_work_lost()
 
     # --- transactions and acknowledgement by mode ---
 
