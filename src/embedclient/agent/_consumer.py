@@ -369,7 +369,9 @@ class Consumer:
         if not self._acknowledges:
             return False
         if self._on_work is not None:
-            self._on_work(delivery.sequence < self._rebuilt_from)
+            # What a closed consumer had not acknowledged is back in its queue.
+            unknown = self.closed and delivery.sequence >= self._valid_from
+            self._on_work(unknown or delivery.sequence < self._rebuilt_from)
         return delivery.sequence >= self._valid_from
 
     def gave_back(self, delivery: Delivery) -> bool:
@@ -462,6 +464,8 @@ class Consumer:
     def on_disconnected(self, error: JMSException) -> None:
         """The broker closed the consumer, because its queue was deleted or by management."""
         if not self.closed:
+            # The broker may know the consumer until it is closed from here. If it does not, no commit of it succeeds.
+            self.flush_acknowledgements()
             self._end(error)
             self._line.request(SessionConsumerClose(self.consumer_id), NullResponse)
 

@@ -155,7 +155,7 @@ def commit_steps(session: "Session", asked: int) -> Steps[None]:
 
 def rolled_back(cause: JMSException | None = None) -> JMSException:
     """For a transaction that was lost with its session, or whose commit was never sent because of `cause`."""
-    reason = "its session was lost in a reconnect, or it began while the one before it was still ending"
+    reason = "work of it was lost with a connection, or it began while the one before it was still ending"
     if cause is not None:
         reason = f"the commit was not sent: {cause}"
     error = exception_for(ErrorCode.TRANSACTION_ROLLED_BACK, f"the transaction was rolled back because {reason}")

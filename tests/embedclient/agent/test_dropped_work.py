@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from attrs import evolve
 
-from embedclient.agent import LocatorSettings, SessionMode
+from embedclient.agent import Consumer, LocatorSettings, Session, SessionMode
 from embedclient.errors import ErrorCode
 from embedclient.model import XaCode
+from embedclient.wire.core import DisconnectConsumer, encode_packet
 from tests.embedclient.agent.node_pair import NodePair, count_of, open_queue, open_session, text_message
 from tests.embedclient.agent.test_xa_with_node import code_of, open_xa_session, xid_of
 
@@ -110,3 +111,57 @@ def test_a_branch_without_a_message_that_waited_too_long_is_not_prepared(waits: 
     assert code_of(pair, xa.end(xid_of(2))) == XaCode.XA_OK
     assert code_of(pair, xa.commit(xid_of(2), True)) == XaCode.XA_OK
     assert count_of(pair, session) == 1
+
+
+def disconnect(session: Session, consumer: Consumer) -> None:
+    """What the broker says to a consumer that it wants to be closed, and that it knows until it is."""
+    packet = DisconnectConsumer(consumer.consumer_id)
+    frame = encode_packet(packet, session.channel_id, session.line.version)
+    session.receive(frame, 0, len(frame), packet.TYPE)
+
+
+def test_what_was_acknowledged_before_the_broker_closes_the_consumer_is_committed() -> None:
+    pair = NodePair()
+    session = open_session(pair, SessionMode.TRANSACTED)
+    _, consumer = open_queue(pair, session)
+    pair.finish(open_session(pair).create_producer("q").send(text_message("one", "q")))
+    delivery = consumer.next(pair.now)
+    assert delivery is not None
+    session.consumed(delivery)
+    disconnect(session, consumer)
+    assert consumer.closed
+    pair.finish(session.commit())
+    assert count_of(pair, session) == 0
+
+
+@pytest.mark.parametrize("individually", [False, True])
+def test_what_is_acknowledged_behind_the_close_of_its_consumer_is_not_committed(individually: bool) -> None:
+    """It is back in its queue by then; not every broker says so to an acknowledgement that nobody waits for."""
+    pair = NodePair()
+    session = open_session(pair, SessionMode.TRANSACTED)
+    _, consumer = open_queue(pair, session)
+    pair.finish(open_session(pair).create_producer("q").send(text_message("one", "q")))
+    delivery = consumer.next(pair.now)
+    assert delivery is not None
+    pair.finish(consumer.close())
+    if individually:
+        consumer.acknowledge_individually(delivery)
+    else:
+        consumer.acknowledge(delivery)
+    assert session.rollback_only
+    assert pair.error_code(session.commit()) == ErrorCode.TRANSACTION_ROLLED_BACK
+    assert count_of(pair, session) == 1
+
+
+def test_what_was_acknowledged_before_the_close_may_be_acknowledged_once_more() -> None:
+    pair = NodePair()
+    session = open_session(pair, SessionMode.TRANSACTED)
+    _, consumer = open_queue(pair, session)
+    pair.finish(open_session(pair).create_producer("q").send(text_message("one", "q")))
+    delivery = consumer.next(pair.now)
+    assert delivery is not None
+    consumer.acknowledge(delivery)
+    pair.finish(consumer.close())
+    consumer.acknowledge(delivery)
+    pair.finish(session.commit())
+    assert count_of(pair, session) == 0
