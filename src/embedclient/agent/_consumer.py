@@ -1,8 +1,8 @@
 """A consumer: its buffer and its acknowledgements.
 
-Responsible for core-protocol 7.6 (forced delivery) and 7.7 (batched and individual acknowledgement, expiry on this
-side, what a close or a rollback gives back). Refuses to know session modes, for who acknowledges when is decided by the
-session and its user, and how credits are counted.
+Responsible for core-protocol 7.7 (batched and individual acknowledgement, expiry on this side, what a close or a
+rollback gives back). Refuses to know session modes, for who acknowledges when is decided by the session and its user,
+and how credits are counted.
 
 Credits are packets without a reply and overtake requests that wait in the session's line. So do acknowledgements, but
 not those of a transaction. History of the fault that this avoids:
@@ -17,6 +17,7 @@ from typing import Final
 
 from embedclient.agent._call import DONE, Call, DueCallbacks, Steps, failed_call, run_sequence, wait
 from embedclient.agent._consumer_credits import ConsumerCredits
+from embedclient.agent._forced_delivery import ForcedDelivery
 from embedclient.agent._large import LargeDelivery
 from embedclient.agent._line import SessionLine
 from embedclient.agent._prefetch import Delivery, Prefetch
@@ -34,7 +35,6 @@ from embedclient.wire.core import (
     SessionConsumerClose,
     SessionCreateConsumer,
     SessionExpire,
-    SessionForceConsumerDelivery,
     SessionIndividualAcknowledge,
     encode_acknowledge,
 )
@@ -63,7 +63,6 @@ class Consumer:
         "_credits",
         "_due",
         "_forced",
-        "_forced_count",
         "_in_turn",
         "_individual",
         "_large",
@@ -151,8 +150,7 @@ class Consumer:
         self._pending_ack: Delivery | None = None
         self._pending_ack_bytes = 0
         self._credits = ConsumerCredits(consumer_id, line, window)
-        self._forced: Call[None] | None = None
-        self._forced_count = 0
+        self._forced = ForcedDelivery(consumer_id, line, due, self._become_ready)
 
     # --- deliveries ---
 
@@ -182,7 +180,7 @@ class Consumer:
         if delivery_count == 0:
             marker = message.property(FORCED_DELIVERY_PROPERTY)
             if isinstance(marker, int):
-                self._on_forced_delivery(marker)
+                self._forced.on_arrived(marker)
                 return
         sequence = self._sequence
         self._sequence = sequence + 1
@@ -288,22 +286,7 @@ class Consumer:
         """Asks for everything that can be delivered now; done when the broker has nothing more."""
         if self.closed:
             return failed_call(self._closed_failure())
-        if self._forced is None:
-            self._forced = Call(self._due)
-            self._request_forced_delivery()
-        return self._forced
-
-    def _request_forced_delivery(self) -> None:
-        sequence = self._forced_count
-        self._forced_count = sequence + 1
-        self._line.post(SessionForceConsumerDelivery(self.consumer_id, sequence))
-
-    def _on_forced_delivery(self, sequence: int) -> None:
-        # Markers of earlier requests, which a rebuilt session asks for again, mean nothing.
-        if self._forced is not None and sequence == self._forced_count - 1:
-            forced, self._forced = self._forced, None
-            forced.succeed(None)
-            self._become_ready()
+        return self._forced.ask()
 
     # --- acknowledgement ---
 
@@ -415,19 +398,34 @@ class Consumer:
 
     def stop(self) -> None:
         """Gives nothing out from now on; a browser goes on."""
-        self._stopped = not self.browse_only
+        if not self.browse_only:
+            self._stopped = True
 
     def start(self) -> None:
         """Gives out what is there."""
         self._stopped = False
         if self._prefetch.highest >= 0:
             self._become_ready()
+        self._forced.release()
+
+    def hold(self) -> None:
+        """In a session that is going to be made again: what it holds is given to nobody."""
+        self.stop()
+        self._forced.hold()
+
+    def release(self) -> None:
+        """A reconnect or a rollback is over in a session that is stopped; a browser goes on."""
+        if self.browse_only:
+            self.start()
+        else:
+            self._forced.release()
 
     def roll_back(self) -> None:
         """The broker will deliver again what was not committed: forgets it and returns the credits it holds.
 
         Browsers keep their buffer, nothing of theirs comes back; so do consumers of pre-acknowledged messages.
         """
+        self._forced.hold(again=True)
         if not self._acknowledges:
             return
         # Each on its own: with window 0 every message cost a credit beyond its size.
@@ -453,8 +451,7 @@ class Consumer:
             SessionCreateConsumer(self.consumer_id, self.queue, self.filter, self.browse_only, False, self.priority)
         )
         self._credits.rebuild()
-        if self._forced is not None or (started and self._forced_count):
-            line.post_rebuilding(SessionForceConsumerDelivery(self.consumer_id, self._forced_count - 1))
+        self._forced.rebuild(started)
 
     def _forget_deliveries(self) -> None:
         for _ in self._prefetch.clear():
@@ -497,9 +494,7 @@ class Consumer:
         self.closed_error = error
         self._forget_deliveries()
         self._on_end(self)
-        forced, self._forced = self._forced, None
-        if forced is not None:
-            forced.fail(error)
+        self._forced.fail(error)
         self._become_ready()
 
     def _closed_failure(self) -> JMSException:

@@ -75,12 +75,21 @@ class DeliveryFlow:
         self._suspended = False
         if self.started:
             self._run()
+        elif not self._rebuilding:
+            self._release()
+
+    def _release(self) -> None:
+        for consumer in self._open_consumers():
+            if self.started:
+                consumer.start()
+            else:
+                consumer.release()
 
     def hold(self) -> None:
         """In a session that is going to be made again: what consumers hold is given to nobody."""
         self._rebuilding = True
         for consumer in self._open_consumers():
-            consumer.stop()
+            consumer.hold()
 
     def rebuild(self) -> None:
         """In a session that is made again: deliveries begin, unless a rollback is under way."""
@@ -91,9 +100,5 @@ class DeliveryFlow:
     def resume(self) -> None:
         """The reconnect is complete: rebuilt consumers may give out what came meanwhile."""
         self._rebuilding = False
-        if not self._suspended:
-            for consumer in self._open_consumers():
-                if self.started:
-                    consumer.start()
-                else:
-                    consumer.stop()
+        if not self._suspended:  # the rollback under way does it in the end
+            self._release()

@@ -162,3 +162,19 @@ async def _send_twice(session: Session) -> None:
     await producer.send(TextMessage("once", properties={"_AMQ_DUPL_ID": "the same"}))
     await session.commit()
     await producer.send(TextMessage("twice", properties={"_AMQ_DUPL_ID": "the same"}))
+
+
+async def test_who_receives_what_is_there_behind_a_cancelled_rollback_gets_what_comes_again() -> None:
+    async with (
+        connected_in_vm() as connection,
+        connection.session(transacted=True) as session,
+        session.create_consumer("q") as consumer,
+    ):
+        await session.create_producer("q").send("x")
+        await session.commit()
+        assert await consumer.receive(timeout=1) is not None
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await session.rollback()
+        again = await consumer.receive_nowait()
+        assert again is not None and again.redelivered
