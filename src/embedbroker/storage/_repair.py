@@ -10,13 +10,13 @@ from attrs import frozen
 
 from embedclient.model import Instant
 
-from ._disk import Disk, Remove, Sync, SyncDirectory, WriteAt
+from ._disk import Disk, ListFiles, Remove, Sync, SyncDirectory, WriteAt
 from ._inspection import find_refusal, salvage
 from ._journal import Journal
 from ._journal_state import JournalState
 from ._recovered import RecoveredMessage, RecoveredTransaction
 from ._salvage import Finding
-from ._segments import UNFINISHED_COPY, holds_journal
+from ._segments import UNFINISHED_COPY, holds_journal, segment_range
 from ._settings import JournalSettings
 
 __all__ = ["RepairReport", "repair_journal"]
@@ -47,11 +47,7 @@ def repair_journal(damaged: Disk, copy: Disk, settings: JournalSettings, now: In
     if holds_journal(copy):
         raise ValueError("the directory for the copy holds a journal already, or the beginning of one")
     salvaged = salvage(damaged)
-    findings = salvaged.findings
-    refusal = find_refusal(damaged)
-    if refusal is not None and all(known.file != refusal.file for known in findings):
-        # What is not there shows in nothing that can be read.
-        findings = (*findings, Finding(refusal.file, refusal.offset, refusal.text))
+    findings = salvaged.findings + _missing(damaged, {finding.file for finding in salvaged.findings})
     state = salvaged.replay.finish(())
     journal = Journal(settings)
     journal.open(now)
@@ -87,6 +83,22 @@ def repair_journal(damaged: Disk, copy: Disk, settings: JournalSettings, now: In
     assert journal.state is JournalState.CLOSED
     copy.run((Remove(UNFINISHED_COPY), SyncDirectory()))
     return RepairReport(messages, len(state.queues), len(state.transactions), findings)
+
+
+def _missing(damaged: Disk, known: set[str]) -> tuple[Finding, ...]:
+    """What is not there shows in nothing that can be read, but in what a broker says.
+
+    It names the end of a segment, too, when the beginning of the next one is damaged, which is known.
+    """
+    refusal = find_refusal(damaged)
+    if refusal is None:
+        return ()
+    (names,) = damaged.run((ListFiles(),))
+    assert isinstance(names, tuple)
+    behind = min([name for name in names if segment_range(name) is not None and name > refusal.file], default="")
+    if refusal.file in known or behind in known:
+        return ()
+    return (Finding(refusal.file, refusal.offset, refusal.text),)
 
 
 def _add(journal: Journal, message: RecoveredMessage, transaction_id: int) -> None:
