@@ -6,8 +6,8 @@ XA loads with the first session that has it.
 from typing import TYPE_CHECKING
 
 from embedclient.agent._agent import Agent
-from embedclient.agent._call import DONE, Call, done_call, failed_call
-from embedclient.agent._consumer import CONNECTION_ERRORS, Consumer
+from embedclient.agent._call import CONNECTION_ERRORS, DONE, Call, done_call, failed_call
+from embedclient.agent._consumer import Consumer
 from embedclient.agent._conversion import INFLATED_BYTES_MAX, Envelope, from_core
 from embedclient.agent._inputs import BytesReceived, Dialed, DialFailed, Input, PeerClosed, Tick, Written
 from embedclient.agent._lifeline import AgentState

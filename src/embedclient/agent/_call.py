@@ -11,9 +11,20 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import Final, Generic, TypeVar
 
-from embedclient.errors import JMSException
+from embedclient.errors import ErrorCode, JMSException
 
 T = TypeVar("T")
+
+CONNECTION_ERRORS: Final = frozenset(
+    (
+        ErrorCode.NOT_CONNECTED,
+        ErrorCode.CONNECTION_TIMEDOUT,
+        ErrorCode.DISCONNECTED,
+        ErrorCode.UNBLOCKED,
+        ErrorCode.OBJECT_CLOSED,
+    )
+)
+"""Codes of calls that ended because the connection or the session did, not because the broker refused."""
 
 Continuation = Callable[[], None]
 Steps = Generator[Callable[[Continuation], None], None, T]

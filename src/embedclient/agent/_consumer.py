@@ -15,7 +15,7 @@ not those of a transaction. History of the fault that this avoids:
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from embedclient.agent._call import DONE, Call, DueCallbacks, Steps, failed_call, run_sequence, wait
+from embedclient.agent._call import CONNECTION_ERRORS, DONE, Call, DueCallbacks, Steps, failed_call, run_sequence, wait
 from embedclient.agent._consumer_credits import ConsumerCredits
 from embedclient.agent._forced_delivery import ForcedDelivery
 from embedclient.agent._large import LargeDelivery
@@ -25,7 +25,7 @@ from embedclient.agent._queue_state import QueueState
 from embedclient.agent._rate import RateLimit, rate_limit
 from embedclient.agent._settings import SessionFlags
 from embedclient.agent._timers import Timers
-from embedclient.errors import ConnectionClosedException, ErrorCode, JMSException
+from embedclient.errors import ConnectionClosedException, JMSException
 from embedclient.model import Instant
 from embedclient.wire.core import (
     CoreMessage,
@@ -41,16 +41,6 @@ from embedclient.wire.core import (
 
 FORCED_DELIVERY_PROPERTY: Final = "_hornetq.forced.delivery.seq"
 DEFAULT_PRIORITY: Final = 4
-CONNECTION_ERRORS: Final = frozenset(
-    (
-        ErrorCode.NOT_CONNECTED,
-        ErrorCode.CONNECTION_TIMEDOUT,
-        ErrorCode.DISCONNECTED,
-        ErrorCode.UNBLOCKED,
-        ErrorCode.OBJECT_CLOSED,
-    )
-)
-"""Codes of calls that ended because the connection or the session did, not because the broker refused."""
 
 
 class Consumer:
