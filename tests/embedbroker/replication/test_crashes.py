@@ -76,7 +76,7 @@ class History:
                 if pair.ends is not None:
                     pair.cut()
                 pair.join()
-        elif random.random() < 0.012:
+        elif random.random() < (0.2 if self.state is DuplicationState.HANDING_OVER else 0.012):
             self.hits[f"cut {'in sync' if pair.backup.in_sync else 'while ' + self.phase()}"] += 1
             pair.cut()
         elif random.random() < 0.008:
