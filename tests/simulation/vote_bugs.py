@@ -58,6 +58,11 @@ def give_one_word_to_several(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Words, "may_have", generous)
 
 
+def forget_words_in_a_restart(patch: pytest.MonkeyPatch) -> None:
+    on_read = Voter._on_read
+    patch.setattr(Voter, "_on_read", lambda self, text: on_read(self, None))
+
+
 def say_yes_although_it_sees_the_live_broker(patch: pytest.MonkeyPatch) -> None:
     """To a backup that lost it, as if that were no question of words."""
     view = Voter._view
@@ -91,6 +96,7 @@ VOTE_BUGS: list[Bug] = [
     go_on_whatever_the_others_say,
     go_on_without_asking,
     give_one_word_to_several,
+    forget_words_in_a_restart,
     say_yes_although_it_sees_the_live_broker,
     say_yes_without_giving_a_word,
 ]

@@ -21,7 +21,7 @@ from embedbroker.testing._node_host import NodeHost
 from embedbroker.testing._rivalry import Rivalry
 from embedbroker.testing._scene import Moment, Scene
 from embedbroker.testing._vote_group import VoteGroup
-from embedbroker.testing._vote_watch import is_voting
+from embedbroker.testing._vote_watch import has_given_words, is_voting
 
 __all__ = ["VoteFaults"]
 
@@ -126,7 +126,10 @@ class VoteFaults:
         live = rivalry.live or rivalry.hosts[0]
         match kind:
             case FaultKind.CRASH_VOTER:
-                self.members.crash(live)
+                # All of them at once, too: who has the words of some is stopped by those of the others.
+                lives = [each.live for each in self.group.rivalries[1:]] if has_given_words(live) else [live]
+                for voter in [each for each in lives if each is not None]:
+                    self.members.crash(voter)
                 self.agenda.healed()
             case FaultKind.STOP_VOTER:
                 self.members.stop(live, fails_over=self.scene.chance(0.5))
