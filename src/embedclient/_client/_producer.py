@@ -216,7 +216,7 @@ class MessageProducer:
             durable=is_durable,
             priority=rank,
             timestamp=0 if self.disable_message_timestamp else now_ms,
-            expiration=now_ms + round((lifetime + delay) * 1000) if lifetime else 0,
+            expiration=now_ms + round(lifetime * 1000) if lifetime else 0,
             delivery_time=now_ms + round(delay * 1000) if delay else 0,
             user_id=None if self.disable_message_id else context.message_ids.next(now_ms),
         )
