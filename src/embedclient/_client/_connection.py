@@ -10,10 +10,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from enum import Enum
 from functools import partial
-from inspect import isawaitable
 from typing import TypeVar
 
-import outcome
 from attrs import frozen
 
 from embedclient._client._edge import Edge
@@ -24,6 +22,7 @@ from embedclient._client._opening import Opening
 from embedclient._client._ownership import own
 from embedclient._client._session import Session
 from embedclient._client._session_context import SessionContext
+from embedclient._client._user_code import succeeds
 from embedclient.agent import (
     ConnectionFailed,
     FailoverCompleted,
@@ -48,6 +47,7 @@ _log = logging.getLogger("embedclient")
 _NOTIFICATIONS_MAX = 1_000
 _CLIENT_ID = "jms-client-id"
 _JMS_SESSION = "jms-session"
+_LISTENER = ("a listener", "the connection")
 C = TypeVar("C", bound="Connection")
 S = TypeVar("S", bound=Session)
 
@@ -113,6 +113,7 @@ class Connection:
         self._notified = edge.signal()
         self._used = False
         self._closed = False
+        self._left = False
         edge.agent.on_notification = self._on_notification
 
     @property
@@ -162,16 +163,18 @@ class Connection:
         self._used = True
         self._check_open()
         self._started = True
-        for session in list(self._sessions):
-            await session._start()
+        await self._each_session(Session._start)
 
     async def stop(self) -> None:
-        """Hold all deliveries back until the next `start`."""
+        """Hold all deliveries back until the next `start`.
+
+        Waits for listeners that are running, as long as closing would; not for the one that calls this.
+        """
         self._used = True
         self._check_open()
         self._started = False
-        for session in list(self._sessions):
-            await session._stop()
+        await self._each_session(Session._stop)
+        await self._finish_listeners()
 
     def add_failure_listener(self, listener: FailureListener) -> None:
         """Have `listener(error, failed_over)` called whenever the connection was lost."""
@@ -196,11 +199,23 @@ class Connection:
         """Close everything now, and not only at the end of the block. Closing twice is fine."""
         self._closed = True
         try:
-            for session in list(self._sessions):
-                await session._finish_listeners()
+            for session in self._sessions:
+                session._call_no_more_listeners()
+            await self._finish_listeners()
         finally:
+            for session in self._sessions:
+                session._end_listeners()
+            # The end of the scope has nobody to wait for then: not even the listener that called this.
+            self._sessions.clear()
             # One call closes every session in order, so that the time-out holds for all of them together.
             await self._edge.settle(self._edge.agent.close(), CLOSE_TIMEOUT_S)
+
+    # For the factory
+
+    async def _leave(self) -> None:
+        """Close at the end of the connection's scope, after which nobody is told of anything."""
+        self._left = True
+        await self.close()
 
     # Inside
 
@@ -244,10 +259,26 @@ class Connection:
         connection_id = self._client_id or self._uid
         context = SessionContext(self._edge, agent_session, mode, self._settings, self._entropy, connection_id)
         session = kind(context, self._client_id, self._forget)
-        self._sessions[session] = None
         if self._started:
-            await session._start()
+            session._start_now()
+        self._sessions[session] = None
         return session
+
+    async def _each_session(self, change: Callable[[Session], Awaitable[None]]) -> None:
+        for session in list(self._sessions):
+            try:
+                await change(session)
+            except ConnectionClosedException:
+                # Closed meanwhile by another task: that one alone, or with the connection.
+                if not session.closed:
+                    raise
+        self._check_open()
+
+    async def _finish_listeners(self) -> None:
+        """The time the settings give to running listeners holds for those of all sessions together."""
+        deadline = self._edge.now().monotonic + self._settings.on_message_close_timeout_ms / 1000
+        for session in list(self._sessions):
+            await session._finish_listeners(deadline - self._edge.now().monotonic)
 
     def _check_open(self) -> None:
         """The agent would connect again, but the client id and everything else of this connection is gone."""
@@ -265,8 +296,11 @@ class Connection:
         self._notified.set()
 
     async def _tell_listeners(self) -> None:
-        """Listeners run in a task of their own: the agent must not wait for a user's code."""
-        while True:
+        """Listeners run in a task of their own: the agent must not wait for a user's code.
+
+        On asyncio a listener may swallow the cancellation with which all of this ends, and there is no second one.
+        """
+        while not self._left:
             await self._notified.wait()
             while self._notifications:
                 await self._tell(self._notifications.popleft())
@@ -285,34 +319,21 @@ class Connection:
             case SendRefused(error):
                 _log.warning("the broker refused a message that nobody waits for: %s", error)
                 if self.exception_listener is not None:
-                    await _call(self.exception_listener, error)
+                    await succeeds(*_LISTENER, self.exception_listener, error)
             case ConnectionFailed(error, failed_over):
                 if self.exception_listener is not None:
-                    await _call(self.exception_listener, _failure(error, failed_over))
+                    await succeeds(*_LISTENER, self.exception_listener, _failure(error, failed_over))
                 for listener in list(self._failure_listeners):
-                    await _call(listener, error, failed_over)
+                    await succeeds(*_LISTENER, listener, error, failed_over)
 
     async def _tell_of_failover(self, event: FailoverEventType) -> None:
         for listener in list(self._failover_listeners):
-            await _call(listener, event)
+            await succeeds(*_LISTENER, listener, event)
 
 
 def _failure(cause: JMSException, failed_over: bool) -> ConnectionFailedException:
     text = f"the connection was lost and {'its sessions live on' if failed_over else 'is closed'}: {cause}"
     return ConnectionFailedException(text, code=cause.error_code, linked_exception=cause, failed_over=failed_over)
-
-
-async def _call(listener: Callable[..., Awaitable[None] | None], *arguments: object) -> None:
-    async def invoke() -> None:
-        result = listener(*arguments)
-        if isawaitable(result):
-            await result
-
-    result = await outcome.acapture(invoke)
-    if isinstance(result, outcome.Error):
-        if not isinstance(result.error, Exception):
-            result.unwrap()  # a cancellation, which must go on
-        _log.error("a listener of the connection failed", exc_info=result.error)
 
 
 async def open_connection(

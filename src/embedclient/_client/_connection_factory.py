@@ -113,7 +113,7 @@ class ConnectionFactory:
             try:
                 yield connection
             finally:
-                await connection.close()
+                await connection._leave()
 
     @asynccontextmanager
     async def _context(

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from embedclient._client._intake import Intake, MessageListener
+from embedclient._client._intake import Intake, MessageListener, check_kind
 from embedclient._client._listener import Listeners
 from embedclient.agent import DONE, Delivery
+from embedclient.errors import IllegalStateException, MessageFormatException
 from embedclient.model import Destination, JMSMessage
 
 T = TypeVar("T")
@@ -48,13 +49,19 @@ class MessageConsumer:
             ConnectionClosedException: the consumer was closed before.
             ConnectionLostException: the connection is lost for good.
             IllegalStateException: it has a listener, or another task uses the session.
+            MessageFormatException: the message is of a kind that JMS does not have. In the modes AUTO and DUPS_OK it
+                comes again, until it is dead.
         """
         intake = self._intake
         intake.check_receiving()
         delivery = await intake.inbox.take(timeout)
         if delivery is None:
             return None
-        message, call = intake.hand_over(delivery)
+        try:
+            message, call = intake.hand_over(delivery)
+        except MessageFormatException:
+            await intake.refuse(delivery)
+            raise
         if call is not DONE:
             await intake.settle(call)
         return message
@@ -66,7 +73,11 @@ class MessageConsumer:
         delivery = await intake.inbox.take_now()
         if delivery is None:
             return None
-        message, call = intake.hand_over(delivery)
+        try:
+            message, call = intake.hand_over(delivery)
+        except MessageFormatException:
+            await intake.refuse(delivery)
+            raise
         if call is not DONE:
             await intake.settle(call)
         return message
@@ -79,15 +90,18 @@ class MessageConsumer:
 
         Raises:
             MessageFormatException: the body is of another type, or there is none.
+            TypeError: the type is nothing that `isinstance` takes.
         """
         intake = self._intake
         intake.check_receiving()
+        check_kind(kind)
         return await self._body_of(await intake.inbox.take(timeout), kind)
 
     async def receive_body_nowait(self, kind: type[T]) -> T | None:
         """The body of a message that is there now; `receive_body` says what it has to be."""
         intake = self._intake
         intake.check_receiving()
+        check_kind(kind)
         return await self._body_of(await intake.inbox.take_now(), kind)
 
     async def _body_of(self, delivery: Delivery | None, kind: type[T]) -> T | None:
@@ -124,19 +138,28 @@ class MessageConsumer:
         Raises:
             TypeError: the listener cannot be called.
             ConnectionClosedException: the consumer is closed.
+            IllegalStateException: a task is receiving from it.
         """
         self._intake.check_open()
         if listener is not None and not callable(listener):
             raise TypeError(f"a message listener is called with each message; {listener!r} cannot be called")
+        if listener is not None and self._intake.inbox.receiving:
+            raise IllegalStateException("a consumer that is receiving cannot get a message listener")
         self._intake.listener = listener
         self._listeners.changed(self._intake)
 
     async def close(self) -> None:
-        """Stop receiving. Unacknowledged messages go back to the queue. Closing twice is fine."""
+        """Stop receiving. Unacknowledged messages go back to the queue. Closing twice is fine.
+
+        Waits for its listener if that is running, as long as closing the session would; not in that listener.
+        """
         intake = self._intake
         if intake.agent_consumer.closed:
             return
         if intake.listener is not None:
             intake.listener = None
             self._listeners.changed(intake)
-        await intake.inbox.close()
+        try:
+            await self._listeners.finished(intake.listener_timeout_s, intake)
+        finally:
+            await intake.inbox.close()

@@ -45,7 +45,7 @@ class OneTask:
 class Inbox:
     """Takes messages of one agent consumer, waiting where there are none. Shared by both layers."""
 
-    __slots__ = ("_agent_session", "_closed_here", "_signal", "agent_consumer", "edge", "one_task")
+    __slots__ = ("_agent_session", "_closed_here", "_signal", "agent_consumer", "edge", "one_task", "receiving")
 
     def __init__(
         self, edge: Edge, agent_session: AgentSession, agent_consumer: AgentConsumer, one_task: OneTask
@@ -55,6 +55,8 @@ class Inbox:
         self.edge = edge
         self.agent_consumer = agent_consumer
         self.one_task = one_task
+        # Whether a task waits for a message.
+        self.receiving = False
         self._signal = edge.signal()
         self.attach()
 
@@ -94,6 +96,7 @@ class Inbox:
         if delivery is not None:
             return delivery
         with self.one_task:
+            self.receiving = True
             consumer.want()
             edge.flush_soon()
             try:
@@ -114,6 +117,7 @@ class Inbox:
         if delivery is not None:
             return delivery
         with self.one_task:
+            self.receiving = True
             consumer.want()
             try:
                 delivery = await self._ask_and_take(patient=patient)
@@ -122,6 +126,7 @@ class Inbox:
         return delivery
 
     def _give_up_without(self, delivery: Delivery | None) -> None:
+        self.receiving = False
         if delivery is None:
             self.agent_consumer.give_up()
             self.edge.flush_soon()

@@ -45,6 +45,10 @@ class Intake:
         self.inbox = Inbox(context.edge, context.agent_session, agent_consumer, context.one_task)
         self.listener: MessageListener | None = None
 
+    @property
+    def listener_timeout_s(self) -> float:
+        return self._context.listener_timeout_s
+
     def check_open(self) -> None:
         if self.agent_consumer.closed:
             raise self.agent_consumer.closed_error or ConnectionClosedException("the consumer is closed")
@@ -70,9 +74,12 @@ class Intake:
         Unless the program says later what it received (CLIENT, transacted): there JMS counts it as received.
         """
         try:
-            body = self.message(delivery).get_body(kind)
+            body = self.message(delivery).body
             if body is None:
                 raise MessageFormatException("the message has no body")
+            if not isinstance(body, kind):
+                wanted = getattr(kind, "__name__", kind)  # unions have no name
+                raise MessageFormatException(f"the body is {type(body).__name__}, not {wanted}")
         except MessageFormatException:
             if self._context.mode in (SessionMode.CLIENT, SessionMode.TRANSACTED):
                 self.consume(delivery)
@@ -80,6 +87,19 @@ class Intake:
                 self.agent_consumer.put_back(delivery)
             raise
         return body, self.consume(delivery)
+
+    async def refuse(self, delivery: Delivery) -> None:
+        """What cannot be read was received by nobody, but it must not be in everybody's way for ever.
+
+        Where a cumulative acknowledgement would take it along it goes back, counted, until it is a dead letter. The
+        program that says itself what it received says so of this one, too.
+        """
+        context = self._context
+        if context.mode in (SessionMode.CLIENT, SessionMode.TRANSACTED):
+            self.consume(delivery)
+        elif context.mode in (SessionMode.AUTO, SessionMode.DUPS_OK):
+            with context.one_task:
+                await context.endings.roll_back_in_time(context.agent_session.rollback(last_message_as_delivered=True))
 
     def consume(self, delivery: Delivery) -> Call[None]:
         call = self._consumed(delivery)
@@ -113,3 +133,8 @@ class Intake:
             self.agent_consumer.on_ready = lambda _: on_ready()
             self.agent_consumer.want()
         self._context.edge.flush_soon()
+
+
+def check_kind(kind: object) -> None:
+    """Before a message is taken: `list[str]` is nothing that a body can be compared with."""
+    isinstance(None, kind)  # type: ignore[arg-type]  # which raises the TypeError for it

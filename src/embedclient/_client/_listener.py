@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import logging
 from contextvars import ContextVar
-from inspect import isawaitable
 
-import outcome
-
-from embedclient._client._edge import SpawnedTask
+from embedclient._client._edge import Signal, SpawnedTask
 from embedclient._client._intake import Intake, MessageListener
 from embedclient._client._session_context import SessionContext
+from embedclient._client._user_code import succeeds
 from embedclient.agent import Call, Delivery, SessionMode
-from embedclient.model import JMSMessage
 
 _log = logging.getLogger("embedclient")
 # In these modes the acknowledgement follows the listener, so that a failure can give the message back.
 _CONSUMED_AFTERWARDS = (SessionMode.AUTO, SessionMode.DUPS_OK)
-# The listeners whose task this is: closing a session from its own listener must not wait for that listener.
+# The listeners whose task this is: what is called by a listener must not wait for that listener.
 _running: ContextVar[Listeners | None] = ContextVar("embedclient listeners", default=None)
 
 
@@ -32,10 +29,16 @@ class Listeners:
         self._context = context
         self._intakes: dict[Intake, None] = {}
         self._arrived = context.edge.signal()
-        self._ended = context.edge.signal()
         self._task: SpawnedTask | None = None
         self._closing = False
-        self._calling = False
+        # Whose message is with its listener, from before it is acknowledged until after that.
+        self._calling: Intake | None = None
+        self._waiting: list[Signal] = []
+
+    @property
+    def calling(self) -> bool:
+        """Whether a listener is running."""
+        return self._calling is not None
 
     def changed(self, intake: Intake) -> None:
         """A consumer got a listener or lost it."""
@@ -53,15 +56,21 @@ class Listeners:
         """Look for messages, because the session was started or a listener came."""
         self._arrived.set()
 
-    async def close(self, timeout_s: float) -> None:
-        """Let a running listener finish within the time given, then end the task."""
-        self._closing = True
-        if self._task is None or _running.get() is self:
+    async def finished(self, timeout_s: float, intake: Intake | None = None) -> None:
+        """Wait for the listener that is running, or for that of one consumer; but not in that listener."""
+        if self._calling is None or _running.get() is self or intake not in (None, self._calling):
             return
-        try:
-            if self._calling:
-                await self._ended.wait(timeout_s)
-        finally:
+        ended = self._context.edge.signal()
+        self._waiting.append(ended)
+        await ended.wait(max(0.0, timeout_s))
+
+    def begin_close(self) -> None:
+        """Call none any more; one that is running goes on."""
+        self._closing = True
+
+    def cancel(self) -> None:
+        """End the task, if a listener does not do so."""
+        if self._task is not None and _running.get() is not self:
             self._task.cancel()
 
     async def _run(self) -> None:
@@ -70,7 +79,6 @@ class Listeners:
             await self._arrived.wait()
             while await self._call_each():
                 await self._context.edge.pause()
-        self._ended.set()
 
     async def _call_each(self) -> bool:
         """One message per consumer, so that a busy one does not hold up the others."""
@@ -80,7 +88,13 @@ class Listeners:
             delivery = None if listener is None or self._closing else intake.next_delivery()
             if listener is not None and delivery is not None:
                 called = True
-                await self._call(intake, listener, delivery)
+                self._calling = intake
+                try:
+                    await self._call(intake, listener, delivery)
+                finally:
+                    self._calling = None
+                    while self._waiting:
+                        self._waiting.pop().set()
                 intake.agent_consumer.want()
                 self._context.edge.flush_soon()
         return called
@@ -88,21 +102,13 @@ class Listeners:
     async def _call(self, intake: Intake, listener: MessageListener, delivery: Delivery) -> None:
         agent_session = self._context.agent_session
         afterwards = self._context.mode in _CONSUMED_AFTERWARDS
-        message = intake.message(delivery)
         if not afterwards:
             await self._settle(agent_session.consumed(delivery))
-        self._calling = True
-        result = await outcome.acapture(_invoke, listener, message)
-        self._calling = False
-        if isinstance(result, outcome.Value):
-            if afterwards:
-                await self._settle(agent_session.consumed(delivery))
-        elif isinstance(result.error, Exception):
-            _log.error("message listener of %s failed", intake.destination, exc_info=result.error)
-            if afterwards:
-                await self._settle(agent_session.rollback(last_message_as_delivered=True))
-        else:
-            result.unwrap()  # a cancellation, which must go on
+        succeeded = await succeeds("message listener", intake.destination, _hand_over, listener, intake, delivery)
+        if afterwards and succeeded:
+            await self._settle(agent_session.consumed(delivery))
+        elif afterwards:
+            await self._settle(agent_session.rollback(last_message_as_delivered=True))
 
     async def _settle(self, call: Call[None]) -> None:
         if call.done:
@@ -113,7 +119,6 @@ class Listeners:
             _log.warning("after a message listener: %s", call.error)
 
 
-async def _invoke(listener: MessageListener, message: JMSMessage) -> None:
-    result = listener(message)
-    if isawaitable(result):
-        await result
+def _hand_over(listener: MessageListener, intake: Intake, delivery: Delivery) -> object:
+    """A message that cannot be read is as one that its listener cannot handle."""
+    return listener(intake.message(delivery))

@@ -233,7 +233,7 @@ class Session:
             raise IllegalStateException("a transacted session cannot recover; roll it back")
         with self._context.one_task:
             await self._context.endings.roll_back(
-                partial(self._context.agent_session.rollback, last_message_as_delivered=True)
+                partial(self._context.agent_session.rollback, last_message_as_delivered=self._holds_unacknowledged())
             )
 
     def transaction(self) -> AbstractAsyncContextManager[None]:
@@ -273,10 +273,13 @@ class Session:
         """Close producers, consumers and the session; an open transaction is rolled back. Closing twice is fine."""
         if self.closed:
             return
-        self._on_close(self)
         try:
-            await self._finish_listeners()
+            self._call_no_more_listeners()
+            await self._finish_listeners(self._context.listener_timeout_s)
         finally:
+            # Until here a connection that is closed waits for them, too.
+            self._on_close(self)
+            self._end_listeners()
             await self._context.edge.settle(self._context.agent_session.close(), CLOSE_TIMEOUT_S)
 
     # For the connection and the context
@@ -288,17 +291,37 @@ class Session:
             await self._context.edge.pause()
 
     async def _start(self) -> None:
-        await self._context.edge.wait(self._context.agent_session.start())
+        self._start_now()
+        await self._context.edge.pause()
+
+    def _start_now(self) -> None:
+        self._context.agent_session.start().value()
+        self._context.edge.flush_soon()
         self._listeners.wake()
 
     async def _stop(self) -> None:
         await self._context.edge.wait(self._context.agent_session.stop())
 
-    async def _finish_listeners(self) -> None:
-        """Let a running listener end, within the time the settings give it."""
-        await self._listeners.close(self._context.settings.on_message_close_timeout_ms / 1000)
+    def _call_no_more_listeners(self) -> None:
+        self._listeners.begin_close()
+
+    async def _finish_listeners(self, timeout_s: float) -> None:
+        """Let a running listener end."""
+        await self._listeners.finished(timeout_s)
+
+    def _end_listeners(self) -> None:
+        self._listeners.cancel()
 
     # Inside
+
+    def _holds_unacknowledged(self) -> bool:
+        """Whether the first message of a consumer that the broker has no acknowledgement of was seen by the program.
+
+        It is then counted as delivered. What only waits here for a receive is not: recovering again and again would
+        make a dead letter of a message that nobody ever had.
+        """
+        mode = self._context.mode
+        return mode is SessionMode.INDIVIDUAL or (mode is not SessionMode.CLIENT and self._listeners.calling)
 
     async def _commit(self, ask: Callable[[], Call[None]]) -> None:
         with self._context.one_task:

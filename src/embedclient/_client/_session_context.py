@@ -43,6 +43,7 @@ class SessionContext:
         self.entropy = entropy
         self.connection_id = connection_id
         self.call_timeout_s = settings.call_timeout_ms / 1000
+        self.listener_timeout_s = settings.on_message_close_timeout_ms / 1000
         self.endings = Endings(edge, self.call_timeout_s)
         self.one_task = OneTask("the session")
         self.message_ids = MessageIds(entropy)

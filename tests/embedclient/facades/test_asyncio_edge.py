@@ -192,3 +192,43 @@ def test_the_client_of_another_loop_says_which_one_it_needs(url: str) -> None:
 def test_a_broker_in_an_asyncio_program_says_where_it_can_live() -> None:
     with pytest.raises(IllegalStateException, match=r"use 'with EmbeddedBroker\.in_thread\(\)'"):
         asyncio.run(enter(EmbeddedBroker()))
+
+
+def test_a_scope_ends_although_a_listener_of_its_connection_swallows_the_cancellation(broker: Any) -> None:
+    async def main() -> None:
+        begun = asyncio.Event()
+
+        async def listen(_: object) -> None:
+            begun.set()
+            try:
+                await asyncio.get_running_loop().create_future()
+            except asyncio.CancelledError:
+                pass
+
+        async with ConnectionFactory(broker.url).connect() as connection:
+            connection.exception_listener = listen
+            await asyncio.to_thread(broker.stop)
+            await begun.wait()
+
+    run(main())
+
+
+def test_a_scope_ends_although_a_message_listener_swallows_the_cancellation(url: str) -> None:
+    async def main() -> None:
+        begun = asyncio.Event()
+
+        async def listen(_: object) -> None:
+            begun.set()
+            try:
+                await asyncio.get_running_loop().create_future()
+            except asyncio.CancelledError:
+                pass
+
+        async with ConnectionFactory(f"{url}?onMessageCloseTimeout=0").connect() as connection:
+            for name in ("a", "b"):
+                session = await connection.create_session()
+                await session.create_producer(name).send("x")
+                (await session.create_consumer(name)).set_message_listener(listen)
+            await begun.wait()
+
+    run(main())
