@@ -85,7 +85,10 @@ class Connection:
         self._portal.call(self._inner.start)
 
     def stop(self) -> None:
-        """Hold all deliveries back until the next `start`."""
+        """Hold all deliveries back until the next `start`.
+
+        Waits for listeners that are running, as long as closing would; not for the one that calls this.
+        """
         self._portal.call(self._inner.stop)
 
     def add_failure_listener(self, listener: Callable[[JMSException, bool], object]) -> None:
@@ -151,7 +154,7 @@ class JMSContext:
     def create_context(self, session_mode: SessionMode) -> JMSContext:
         """Another session of the same connection."""
         held = self._portal.hold(self._portal.call_now(self._inner.create_context, session_mode))
-        return JMSContext(self._portal, held.value, held.leave)
+        return JMSContext(self._portal, held.value, held.close)
 
     def create_producer(self) -> JMSProducer:
         """A producer that sends to any destination."""

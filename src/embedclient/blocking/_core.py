@@ -336,8 +336,7 @@ class ClientConsumer:
         self._portal.close_part(self._inner.close)
 
     def __iter__(self) -> Iterator[ClientMessage]:
-        while not self.closed and (message := self.receive()) is not None:
-            yield message
+        return self._portal.each(self._inner.__anext__)
 
     def __enter__(self) -> Self:
         return self

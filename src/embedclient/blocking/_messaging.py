@@ -178,6 +178,8 @@ class Receipt:
 
     def wait(self) -> None:
         """Wait for the outcome. Raises what the broker answered. Cancelling leaves the send alone."""
+        if self.done:
+            return self._inner._call.value()
         self._portal.call(self._inner.wait)
 
 
@@ -213,6 +215,8 @@ class MessageConsumer:
             ConnectionClosedException: the consumer was closed before.
             ConnectionLostException: the connection is lost for good.
             IllegalStateException: it has a listener, or another task uses the session.
+            MessageFormatException: the message is of a kind that JMS does not have. In the modes AUTO and DUPS_OK it
+                comes again, until it is dead.
         """
         message = self._portal.call(self._inner.receive, timeout)
         return None if message is None else self._portal.message(message)
@@ -230,6 +234,7 @@ class MessageConsumer:
 
         Raises:
             MessageFormatException: the body is of another type, or there is none.
+            TypeError: the type is nothing that `isinstance` takes.
         """
         return self._portal.call(self._inner.receive_body, kind, timeout)
 
@@ -250,16 +255,19 @@ class MessageConsumer:
         Raises:
             TypeError: the listener cannot be called.
             ConnectionClosedException: the consumer is closed.
+            IllegalStateException: a task is receiving from it.
         """
         self._portal.call_now(self._inner.set_message_listener, self._portal.listener(listener))
 
     def close(self) -> None:
-        """Stop receiving. Unacknowledged messages go back to the queue. Closing twice is fine."""
+        """Stop receiving. Unacknowledged messages go back to the queue. Closing twice is fine.
+
+        Waits for its listener if that is running, as long as closing the session would; not in that listener.
+        """
         self._portal.close_part(self._inner.close)
 
     def __iter__(self) -> Iterator[JMSMessage]:
-        while not self.closed and (message := self.receive()) is not None:
-            yield message
+        return self._portal.each(self._inner.__anext__)
 
     def __enter__(self) -> Self:
         return self

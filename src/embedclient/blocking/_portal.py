@@ -9,13 +9,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
+from contextvars import ContextVar, copy_context
 from functools import partial
+from inspect import iscoroutinefunction
 from typing import Any, Generic, ParamSpec, TypeVar
 
 import outcome
 import trio
 
-from embedclient._client import ClientMessage, Closeable, Opening
+from embedclient._client import ClientMessage, Closeable, Connection, JMSContext, Opening
 from embedclient.errors import ConnectionClosedException, IllegalStateException, ResourceAllocationException
 from embedclient.model import JMSMessage
 
@@ -27,6 +29,10 @@ M = TypeVar("M", bound=JMSMessage | ClientMessage)
 _CLOSED = "the connection is closed"
 # Only to notice a thread that ended without a word; results wake their waiters at once.
 _ALIVE_CHECK_S = 1.0
+# What waits for listeners when its scope is left.
+_SCOPED = (Connection, JMSContext)
+# In the thread of a listener: what it closes must not wait for it.
+_listening: ContextVar[bool] = ContextVar("embedclient listening", default=False)
 
 
 class _Job(Generic[T]):
@@ -35,11 +41,13 @@ class _Job(Generic[T]):
     The waiting thread may be interrupted between any two of its steps, so nothing here can be waited for only once.
     """
 
-    __slots__ = ("_done", "_has_begun", "_has_ended", "_outcome", "_scope", "_work")
+    __slots__ = ("_context", "_done", "_has_begun", "_has_ended", "_outcome", "_scope", "_work")
 
     def __init__(self, work: Callable[[], Awaitable[T]] | None = None) -> None:
         self._work = work
         self._scope = trio.CancelScope()
+        # A call from a listener's thread is made by that listener, also in the portal's thread.
+        self._context = copy_context()
         self._outcome: outcome.Value[T] | outcome.Error | None = None
         self._has_begun = False
         self._has_ended = False
@@ -50,7 +58,7 @@ class _Job(Generic[T]):
 
     def begin(self, nursery: trio.Nursery) -> None:
         self._has_begun = True
-        nursery.start_soon(self._run)
+        self._context.run(nursery.start_soon, self._run)
 
     async def _run(self) -> None:
         assert self._work is not None
@@ -115,12 +123,22 @@ class Held(Generic[T]):
     def leave(self, failure: BaseException | None = None) -> None:
         """End the scope, with the exception that leaves the block, if one does."""
         self._failure = failure
-        self._portal.call_now(self._leave.set)
         try:
+            if _listening.get():
+                self._portal.call(self._close_value)
+            self._portal.call_now(self._leave.set)
             self._portal.wait(self._job)
+        except ConnectionClosedException:
+            if failure is None:  # else its scope ended with the connection, and the failure goes on
+                raise
         except BaseException as error:
             if error is not failure:
                 raise
+
+    def close(self) -> None:
+        """End the scope, unless it ended with the connection."""
+        if self._portal.is_open():
+            self.leave()
 
     async def _stay(self) -> None:
         try:
@@ -131,6 +149,11 @@ class Held(Generic[T]):
                     raise self._failure
         finally:
             self._entered.set()
+
+    async def _close_value(self) -> None:
+        """In the name of the listener that leaves the scope: the task that holds it would wait for that listener."""
+        if isinstance(self._value, _SCOPED):
+            await self._value.close()
 
     async def _until_entered(self) -> None:
         await self._entered.wait()
@@ -146,7 +169,7 @@ class Portal:
         self._token: trio.lowlevel.TrioToken | None = None
         self._nursery: trio.Nursery | None = None
         self._connection_scope: Held[object] | None = None
-        self._listeners: dict[Callable[..., object], Callable[..., Awaitable[None]]] = {}
+        self._listeners: list[Callable[..., Awaitable[None]]] = []
         # Threads that were interrupted in a call that succeeded all the same, and by what.
         self._interrupted: dict[int, BaseException] = {}
 
@@ -233,8 +256,25 @@ class Portal:
 
     def close_part(self, close: Callable[[], Awaitable[None]]) -> None:
         """Close a part of the connection, which may be closed itself already."""
-        if self._connection_scope is not None:
+        if self.is_open():
             self.call(close)
+
+    def is_open(self) -> bool:
+        """Whether nobody has closed the connection."""
+        return self._connection_scope is not None
+
+    def each(self, take: Callable[[], Awaitable[M]]) -> Iterator[M]:
+        """What an async iterator gives; that of a closed connection has ended."""
+        while self.is_open():
+            try:
+                item = self.call(take)
+            except StopAsyncIteration:
+                return
+            except ConnectionClosedException:
+                if self.is_open():
+                    raise
+                return
+            yield self.message(item)
 
     def call_now(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a function that does not wait in the portal's thread."""
@@ -299,27 +339,34 @@ class Portal:
 
     def listener(self, listener: Callable[..., object] | None) -> Callable[..., Awaitable[None]] | None:
         """The same listener for the event loop: it runs in a thread, so that it may make blocking calls."""
+        if listener is not None and not callable(listener):
+            raise TypeError(f"a listener is called; {listener!r} cannot be called")
         if listener is None:
             return None
-        if listener not in self._listeners:
-            self._listeners[listener] = partial(self._run_listener, listener)
-        return self._listeners[listener]
+        if iscoroutinefunction(listener):
+            raise TypeError(f"the listeners of blocking programs are plain functions; {listener!r} is asynchronous")
+        return partial(self._run_listener, listener)
 
     def known_listener(self, listener: Callable[..., object]) -> Callable[..., Awaitable[None]]:
-        """The same for a listener that is certain to be one."""
+        """The same for one that can be removed: always the same object for the same listener."""
+        for known in self._listeners:
+            if self.original(known) == listener:
+                return known
         adapted = self.listener(listener)
         assert adapted is not None
+        self._listeners.append(adapted)
         return adapted
 
     def original(self, adapted: Callable[..., object] | None) -> Callable[..., object] | None:
         """The listener behind what `listener` made of it."""
-        return next((listener for listener, known in self._listeners.items() if known is adapted), None)
+        return adapted.args[0] if isinstance(adapted, partial) else None
 
     async def _run_listener(self, listener: Callable[..., object], *arguments: object) -> None:
         dressed = [
             self.message(argument) if isinstance(argument, JMSMessage | ClientMessage) else argument
             for argument in arguments
         ]
+        _listening.set(True)
         await trio.to_thread.run_sync(partial(listener, *dressed), abandon_on_cancel=True)
 
     # The thread

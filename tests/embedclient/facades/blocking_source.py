@@ -77,6 +77,8 @@ LISTENERS = {
     "FailureListener": "Callable[[JMSException, bool], object]",
     "ExceptionListener": "Callable[[JMSException], object]",
 }
+# What needs no thread.
+SHORT_WAYS = {("Receipt", "wait"): ("if self.done:", "    return self._inner._call.value()")}
 # What the event loop calls, and a blocking program cannot have.
 LEFT_OUT = {("ClientSessionFactory", "on_notification")}
 
@@ -160,7 +162,7 @@ def class_lines(twin: Twin) -> Iterator[str]:
         elif member.__name__ != member_name:
             yield from ("", f"    {member_name} = {member.__name__}")
         else:
-            yield from method_lines(member_name, member)
+            yield from method_lines(member_name, member, SHORT_WAYS.get((name, member_name), ()))
     if twin.iterates:
         yield from iteration_lines(twin)
     if hasattr(twin.source, "close") and parent is None:
@@ -193,7 +195,7 @@ def property_lines(name: str, member: property) -> Iterator[str]:
         yield f"        return self._inner.{name}"
 
 
-def method_lines(name: str, function: Callable[..., object]) -> Iterator[str]:
+def method_lines(name: str, function: Callable[..., object], first: tuple[str, ...]) -> Iterator[str]:
     signature = inspect.signature(function)
     returned = str(signature.return_annotation)
     parameters = [
@@ -206,6 +208,7 @@ def method_lines(name: str, function: Callable[..., object]) -> Iterator[str]:
     yield f"    def {name}({parameters_text(parameters)}) -> {blocking_type(returned)}:"
     if function.__doc__:
         yield f'        """{blocking_text(inspect.getdoc(function) or "", 8)}"""'
+    yield from (f"        {line}" for line in first)
     yield from call_lines(name, function, signature, returned)
 
 
@@ -218,7 +221,7 @@ def call_lines(
     opening = re.fullmatch(r"Opening\[(.*)\]", returned)
     if manager is not None and manager[1] in WRAPPED:
         yield f"        held = self._portal.hold(self._portal.call_now({arguments}))"
-        yield f"        return {manager[1]}(self._portal, held.value, held.leave)"
+        yield f"        return {manager[1]}(self._portal, held.value, held.close)"
         return
     if manager is not None:
         yield f"        return self._portal.block(self._portal.call_now({arguments}))"
@@ -258,8 +261,10 @@ def iteration_lines(twin: Twin) -> Iterator[str]:
     value, method, *before = twin.iterates.split(":")
     yield from ("", f"    def __iter__(self) -> Iterator[{value}]:")
     yield from (f"        self.{first}()" for first in before)
-    condition = "" if method == "next_message" else "not self.closed and "
-    yield f"        while {condition}(message := self.{method}()) is not None:"
+    if method == "receive":  # not by calls of it: whoever looks at `closed` in between ends without the error
+        yield "        return self._portal.each(self._inner.__anext__)"
+        return
+    yield f"        while (message := self.{method}()) is not None:"
     yield "            yield message"
 
 
