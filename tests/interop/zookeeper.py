@@ -84,7 +84,8 @@ class ZooKeeper:
             "clientPortAddress=127.0.0.1\nadmin.enableServer=false\n"
         )
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        command = ["java", "-Xmx128m", "-cp", _class_path(), main, str(configuration)]
+        options = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        command = ["java", *options, "-cp", _class_path(), main, str(configuration)]
         log = self.directory / "server.log"
         with log.open("ab") as output:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, text=True)
