@@ -412,7 +412,7 @@ BUGS: list[Bug] = [
 def test_the_ordinary_seeds_find(
     bug: Bug, monkeypatch: pytest.MonkeyPatch, record_property: Callable[..., None]
 ) -> None:
-    hunt(bug, run_seed, monkeypatch, record_property)
+    hunt("ONE_BROKER", bug, run_seed, monkeypatch, record_property)
 
 
 def test_the_same_seeds_find_nothing_without_a_bug() -> None:

@@ -188,4 +188,4 @@ CASES = [
 def test_the_ordinary_seeds_find(
     mode: GroupMode, bug: Bug, monkeypatch: pytest.MonkeyPatch, record_property: Callable[..., None]
 ) -> None:
-    hunt(bug, lambda seed: run_group_seed(seed, mode), monkeypatch, record_property)
+    hunt(mode.name, bug, lambda seed: run_group_seed(seed, mode), monkeypatch, record_property)

@@ -92,16 +92,16 @@ def acknowledge_all_that_is_pinned(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Cursors, "_advance", generous)
 
 
+BUGS: list[Bug] = [
+    pin_what_is_not_visible_yet,
+    forget_to_write_where_the_reader_is,
+    leave_out_a_row,
+    acknowledge_all_that_is_pinned,
+]
+
+
 @pytest.mark.search
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(
-    "bug",
-    [
-        pin_what_is_not_visible_yet,
-        forget_to_write_where_the_reader_is,
-        leave_out_a_row,
-        acknowledge_all_that_is_pinned,
-    ],
-)
+@pytest.mark.parametrize("bug", BUGS)
 def test_a_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch, record_property: Callable[..., None]) -> None:
-    hunt(bug, run, monkeypatch, record_property)
+    hunt("READERS", bug, run, monkeypatch, record_property)

@@ -37,4 +37,4 @@ def test_sets_are_committed_doubted_and_asked_for_again() -> None:
 
 @pytest.mark.parametrize("bug", SET_BUGS)
 def test_a_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch, record_property: Callable[..., None]) -> None:
-    hunt(bug, lambda number: run_seed(seed_with_sets(number)), monkeypatch, record_property)
+    hunt("COMMIT_SETS", bug, lambda number: run_seed(seed_with_sets(number)), monkeypatch, record_property)

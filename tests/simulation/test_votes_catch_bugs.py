@@ -19,4 +19,4 @@ pytestmark = [pytest.mark.search, pytest.mark.timeout(900)]
 def test_the_ordinary_seeds_find(
     bug: Bug, monkeypatch: pytest.MonkeyPatch, record_property: Callable[..., None]
 ) -> None:
-    hunt(bug, lambda seed: run_group_seed(seed, GroupMode.VOTES), monkeypatch, record_property)
+    hunt(GroupMode.VOTES.name, bug, lambda seed: run_group_seed(seed, GroupMode.VOTES), monkeypatch, record_property)

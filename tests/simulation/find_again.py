@@ -1,0 +1,74 @@
+"""``python -m tests.simulation.find_again``: which seed finds each bug, for ``found_by``; it takes minutes.
+
+Prints a line for each bug that the first seeds do not find.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+
+import pytest
+
+from embedbroker.testing import ScenarioFailed, SeedResult, run_seed
+from embedbroker.testing._plan import GroupMode
+from embedbroker.testing._scenario import run_group_seed
+
+from . import test_checkers_catch_bugs as one_broker
+from . import test_groups_catch_bugs as groups
+from . import test_readers as readers
+from .hunting import SEEDS_MAX, Bug
+from .replica_bugs import REPLICA_BUGS
+from .set_bugs import SET_BUGS
+from .test_sets_catch_bugs import seed_with_sets
+from .vote_bugs import VOTE_BUGS
+
+Hunt = tuple[str, Bug, Callable[[int], SeedResult]]
+# One that the first few find is found in a second or two.
+_FIRST_SEEDS = 2
+
+
+def _seed_with_sets(number: int) -> SeedResult:
+    return run_seed(seed_with_sets(number))
+
+
+def hunts() -> list[Hunt]:
+    """The kind of seeds, the bug, and how one of them runs."""
+    of_groups = {GroupMode.SHARED_STORE: groups.BUGS, GroupMode.REPLICATION: REPLICA_BUGS, GroupMode.VOTES: VOTE_BUGS}
+    return [
+        *((mode.name, bug, partial(run_group_seed, mode=mode)) for mode, bugs in of_groups.items() for bug in bugs),
+        *(("ONE_BROKER", bug, run_seed) for bug in one_broker.BUGS),
+        *(("READERS", bug, readers.run) for bug in readers.BUGS),
+        *(("COMMIT_SETS", bug, _seed_with_sets) for bug in SET_BUGS),
+    ]
+
+
+def _finder(number: int) -> int | None:
+    """The first seed that finds the bug by itself: what it skips, it counts from the beginning."""
+    _, bug, run = hunts()[number]
+    for seed in range(1, SEEDS_MAX + 1):
+        with pytest.MonkeyPatch.context() as patch:
+            bug(patch)
+            try:
+                run(seed)
+            except ScenarioFailed:
+                return seed
+    return None
+
+
+def main() -> None:
+    """Hunt on all processors."""
+    every_hunt = hunts()
+    with ProcessPoolExecutor(os.cpu_count(), initializer=partial(gc.set_threshold, 50_000)) as pool:
+        for (kind, bug, _), seed in zip(every_hunt, pool.map(_finder, range(len(every_hunt))), strict=True):
+            if seed is None or seed > _FIRST_SEEDS:
+                sys.stdout.write(f"{kind}: {bug.__name__}: {seed}\n")
+                sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""A hunt begins with the seed that is known to have found the bug, and goes on with all the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from embedbroker.testing import ScenarioFailed, SeedResult
+
+from . import hunting
+from .find_again import hunts
+from .found_by import FOUND_BY
+from .hunting import SEEDS_MAX, hunt
+
+
+def a_bug(patch: pytest.MonkeyPatch) -> None:
+    """Nothing is changed: the seeds of these tests are no scenarios."""
+
+
+def seeds_run(monkeypatch: pytest.MonkeyPatch, known: int, finds: Callable[[int], bool]) -> list[int]:
+    """The seeds that a hunt runs, in their order."""
+    monkeypatch.setattr(hunting, "FOUND_BY", {"KIND": {"a_bug": known}})
+    seeds: list[int] = []
+
+    def run(seed: int) -> SeedResult:
+        seeds.append(seed)
+        if finds(seed):
+            raise ScenarioFailed(seed, "found", [])
+        return None  # type: ignore[return-value]
+
+    hunt("KIND", a_bug, run, monkeypatch, lambda name, value: None)
+    return seeds
+
+
+def test_the_known_seed_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert seeds_run(monkeypatch, 90, lambda seed: seed == 90) == [90]
+
+
+def test_when_it_finds_nothing_any_more_all_others_are_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = seeds_run(monkeypatch, 90, lambda seed: seed == SEEDS_MAX)
+    assert ran == [90, *range(1, 90), *range(91, SEEDS_MAX + 1)]
+
+
+def test_no_seed_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(pytest.fail.Exception, match="200 seeds did not find a_bug"):
+        seeds_run(monkeypatch, 90, lambda seed: False)
+
+
+def test_each_known_seed_is_an_ordinary_one_of_a_bug_that_is_hunted() -> None:
+    hunted = {(kind, bug.__name__) for kind, bug, _ in hunts()}
+    known = {(kind, name): seed for kind, seeds in FOUND_BY.items() for name, seed in seeds.items()}
+    assert known.keys() <= hunted
+    assert all(1 <= seed <= SEEDS_MAX for seed in known.values())
