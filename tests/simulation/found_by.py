@@ -9,6 +9,9 @@ __all__ = ["FOUND_BY"]
 
 #: By kind of seeds and name of the bug; the other hunts begin with seed 1.
 FOUND_BY: dict[str, dict[str, int]] = {
+    "ONE_BROKER": {
+        "give_out_in_the_middle_of_a_reconnect": 69,
+    },
     "REPLICATION": {
         "claim_no_number_when_the_backup_is_lost": 3,
         "confirm_alone_while_it_hands_over": 3,
