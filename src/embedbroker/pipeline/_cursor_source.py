@@ -14,6 +14,11 @@ force: it
 4. A stopped query does not give its lease back: the batch that was under way has to find its rows again. Without a
 restart the
    lease runs out, and the queue is a queue as any other.
+5. The broker comes back without its journal, or another one stands in its place: its positions begin anew, and those of
+   the checkpoint may be ahead of it, or amid messages that nobody has read. The node id in the offset tells, or the
+   broker, which gave no such position yet. The cursor is then opened at the beginning, and nothing is pinned before an
+   offset with the new beginning is in the checkpoint: a run that finds the cursor there, and the old offset, sees by
+   what is not pinned that they do not belong together. So the first batch behind it is empty.
 """
 
 from __future__ import annotations
@@ -70,10 +75,12 @@ class CursorSource:
         self._services = Services(Link.shared(options.connection))
         # Queue: the position up to which everything is acknowledged.
         self._positions: dict[str, int] = {}
-        # Queue: how far it is pinned. That is short of an offset where the queue was made again.
+        # Queue: how far it is pinned. That is short of an offset where the queue was made again, or the broker.
         self._ends: dict[str, int] = {}
         # Queue: why messages may be gone of which the broker does not know that they were to be read.
         self._interruptions: dict[str, str] = {}
+        # Who gives positions now, and who gave those of the offset at hand: node ids.
+        self._broker = self._origin = ""
         self._targets: dict[str, int] | None = None
         self._turn = 0
         self._stopped = threading.Event()
@@ -83,7 +90,7 @@ class CursorSource:
         """Where a new query begins. Raises ServiceRefused: a queue is not there, is consumed, or is another query's."""
         is_latest = self._options.starting == "latest"
         ranges = {queue: self._first(queue, is_latest=is_latest) for queue in self._queues()}
-        return Offset(BY_CURSOR, self._query, self._subscription, ranges)
+        return Offset(BY_CURSOR, self._query, self._subscription, ranges, self._broker)
 
     def fix_targets(self) -> None:
         """Read no further than what is there now: for the trigger availableNow."""
@@ -96,6 +103,7 @@ class CursorSource:
             DataLost: messages are gone that were pinned.
             ServiceRefused: the queue is another query's by now.
         """
+        broker, self._origin = self._broker, start.broker
         queues = self._in_turn(start)
         rows_left, bytes_left = rows_max, bytes_max
         ranges: dict[str, Range] = {}
@@ -105,23 +113,28 @@ class CursorSource:
             is_used_up = (rows_max and rows_left <= 0) or (bytes_max and bytes_left <= 0)
             if is_used_up:
                 self._acknowledge(queue, before.until)
-                ranges[queue] = before.ended()
+                ranges[queue] = self._beginning(queue) if self._is_anew(queue, before.until) else before.ended()
                 continue
             rows_share = max(1, rows_left // left) if rows_max else 0
             bytes_share = max(1, bytes_left // left) if bytes_max else 0
             found, size = self._pinned(queue, before.until, rows_share, bytes_share)
             ranges[queue] = found
             rows_left, bytes_left = rows_left - found.rows, bytes_left - size
+        if broker not in ("", self._broker):  # it was replaced meanwhile, and some of these are of the one before
+            return self.latest(start, rows_max, bytes_max)
         is_new = any(each.until > each.after for each in ranges.values())
-        return start.with_ranges(ranges) if is_new else start
+        is_new |= any(self._is_anew(queue, each.until) for queue, each in start.ranges.items() if queue in ranges)
+        return start.with_ranges(ranges, self._broker) if is_new else start
 
     def commit(self, end: Offset) -> None:
         """Acknowledge what is in the sink. Idempotent."""
+        self._origin = end.broker
         for queue, each in end.ranges.items():
             self._acknowledge(queue, each.until)
 
     def partitions(self, end: Offset) -> list[CursorPartition]:
         """The parts of the batch that ends there. Raises what `latest` does."""
+        self._origin = end.broker
         ranges = {queue: each for queue, each in end.ranges.items() if each.until > each.after}
         parts = -(-self._options.partitions // max(1, len(ranges)))
         found: list[CursorPartition] = []
@@ -180,6 +193,8 @@ class CursorSource:
         wanted: str | int = "latest" if is_latest else "earliest"
         if isinstance(starting, dict):
             wanted = starting.get(queue, wanted)
+        if not self._broker:
+            self._meet_broker()
         position = self._open(queue, wanted)
         self._interruptions.pop(queue, None)
         if isinstance(wanted, int) and wanted > position:
@@ -201,14 +216,13 @@ class CursorSource:
             position = min(end, wanted)
         return position
 
-    def _open(self, queue: str, wanted: str | int = "earliest") -> int:
+    def _open(self, queue: str, wanted: str | int) -> int:
         """Hold the lease; the position up to which everything is acknowledged."""
         if queue not in self._positions:
             fields: dict[str, object] = {"queue": queue, "cursor": CURSOR, "owner": self._owner}
             fields["lease_ms"] = self._options.lease_ms
-            fields["from"] = wanted
             try:
-                found = self._services.ask("cursor.open", **fields)
+                found = self._services.ask("cursor.open", **fields, **{"from": wanted})
             except ServiceRefused as refused:
                 if refused.status != "held":
                     raise
@@ -216,16 +230,46 @@ class CursorSource:
                 is_own = str(refused.body.get("owner")).startswith(f"{self._query}/")
                 if not is_own:
                     self._outwait(queue, refused)
-                found = self._services.ask("cursor.open", **fields, take_over=is_own)
+                found = self._services.ask("cursor.open", **fields, **{"from": wanted}, take_over=is_own)
             self._positions[queue], self._ends[queue] = _number(found, "position"), _number(found, "end")
             self._note_interruption(queue, found)
             self._keep_renewing()
         return self._positions[queue]
 
+    def _open_again(self, queue: str, place: int) -> int:
+        """The same for a place of the offset at hand, which may mean nothing to this broker."""
+        if queue in self._positions:
+            return self._positions[queue]
+        self._meet_broker()
+        try:
+            # What stands up to there is acknowledged by opening: only of the broker who gave that place.
+            return self._open(queue, place if self._origin in ("", self._broker) else "earliest")
+        except ServiceRefused as refused:
+            if refused.status != "bad-request":
+                raise
+            # Or that broker has forgotten it: it gave no such position yet.
+            return self._open(queue, "earliest")
+
+    def _meet_broker(self) -> None:
+        broker = str(self._services.ask("capabilities").get("node_id", ""))
+        if self._broker not in ("", broker):
+            self._positions.clear()
+        self._broker = broker
+
+    def _is_anew(self, queue: str, place: int) -> bool:
+        """Whether a place of the offset at hand means nothing to this cursor, which never came that far."""
+        return self._ends[queue] < place and self._origin != self._broker
+
+    def _beginning(self, queue: str) -> Range:
+        """Nothing, in front of what is there."""
+        return Range(self._positions[queue], self._positions[queue], 0)
+
     def _note_interruption(self, queue: str, found: Mapping[str, object]) -> None:
         """What is pinned is counted by the broker. Of what is behind it nobody knows whether others took it."""
         before = found.get("before", self._owner)  # a broker that does not say it has nothing to tell
-        if before is None:
+        if before is None and self._origin != self._broker:
+            self._interruptions[queue] = "this broker has lost its journal since then, or is another one"
+        elif before is None:
             self._interruptions[queue] = "the cursor was not there any more: the queue was deleted, and made again"
         elif not before:
             self._interruptions[queue] = (
@@ -246,7 +290,10 @@ class CursorSource:
 
     def _pinned(self, queue: str, after: int, rows_max: int, bytes_max: int) -> tuple[Range, int]:
         """The next range of a queue, and its bytes."""
-        position = self._open(queue, after)
+        position = self._open_again(queue, after)
+        if self._is_anew(queue, after):
+            self._tell_interruption(queue)
+            return self._beginning(queue), 0
         if position > after:
             self._lost(queue, f"messages were acknowledged up to {position}, and the checkpoint stands at {after}")
             after = position
@@ -281,14 +328,17 @@ class CursorSource:
         """
         if queue in self._positions:
             return min(each.until, self._ends[queue])
-        position = self._open(queue, each.after)
+        position = self._open_again(queue, each.after)
+        if self._is_anew(queue, each.until):
+            return each.after  # nothing of it is here
         if position > each.after:
             self._lost(queue, f"messages were acknowledged up to {position}, and a batch begins at {each.after}")
         end, _, _, _ = self._pin(queue, max(position, each.after), max(each.rows, 1), 0)
         return min(each.until, end)
 
     def _acknowledge(self, queue: str, until: int) -> None:
-        if self._open(queue, until) < (place := min(until, self._ends[queue])):
+        position = self._open_again(queue, until)
+        if not self._is_anew(queue, until) and position < (place := min(until, self._ends[queue])):
             found, _ = self._held(queue, "cursor.acknowledge", "until", place)
             self._positions[queue] = _number(found, "position")
         self._tell_interruption(queue)
@@ -306,8 +356,11 @@ class CursorSource:
                 raise
             self._lost(queue, str(refused))
             del self._positions[queue]
-            place = max(place, self._open(queue, place))
+            position = self._open_again(queue, place)
             self._interruptions.pop(queue, None)  # it was told above
+            if self._is_anew(queue, place):
+                return {"position": position, "end": position, "rows": 0, "bytes": 0, "lost": 0}, position
+            place = max(place, position)
             return self._services.ask(operation, **{**fields, bound: place}), place
 
     def _lost(self, queue: str, text: str) -> None:

@@ -38,12 +38,17 @@ class Range:
 
 @frozen
 class Offset:
-    """The end of a batch. `query` is an id of ours, made for a new checkpoint: sources are not told Spark's own."""
+    """The end of a batch. `query` is an id of ours, made for a new checkpoint: sources are not told Spark's own.
+
+    `broker` is the node id of who gave the positions, empty where they are numbers of ours. To another broker, or to
+    one that has lost its journal, they mean nothing.
+    """
 
     mode: str
     query: str
     subscription: str | None
     ranges: Mapping[str, Range]
+    broker: str = ""
 
     @property
     def value(self) -> dict[str, object]:
@@ -54,6 +59,7 @@ class Offset:
             "mode": self.mode,
             "query": self.query,
             "subscription": self.subscription or "",
+            "broker": self.broker,
             "ranges": ranges,
         }
 
@@ -64,10 +70,11 @@ class Offset:
             raise OffsetError(f"the checkpoint has the offset {value!r}, which this source did not write")
         try:
             ranges = {str(queue): Range(*map(int, numbers)) for queue, numbers in value["ranges"].items()}
-            return cls(str(value["mode"]), str(value["query"]), str(value["subscription"]) or None, ranges)
+            subscription, broker = str(value["subscription"]) or None, str(value.get("broker", ""))
+            return cls(str(value["mode"]), str(value["query"]), subscription, ranges, broker)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise OffsetError(f"the checkpoint has the malformed offset {value!r}") from error
 
-    def with_ranges(self, ranges: Mapping[str, Range]) -> Offset:
+    def with_ranges(self, ranges: Mapping[str, Range], broker: str = "") -> Offset:
         """The same for other ranges."""
-        return evolve(self, ranges=ranges)
+        return evolve(self, ranges=ranges, broker=broker)
