@@ -56,11 +56,12 @@ def test_a_checkpoint_of_a_broker_that_lost_its_journal_goes_on_with_what_is_the
     with pytest.raises(DataLost, match=rf"queue 'orders': .*{error}"):
         strict.latest(end, 0, 0) if is_finished else strict.partitions(end)
     assert left_in(wiped.url, "orders") == expected(100, 100 + count)
-    for _ in range(2):  # one that dies in front of its first offset, and the next one
-        tolerant = source(wiped, failOnDataLoss="false")
-        assert is_finished or bodies(wiped, tolerant, end) == []
-        tolerant.commit(end)
-        tolerant.latest(end, 10, 0)
+    # One that dies in front of its first offset, and the next one.
+    killed, tolerant = (source(wiped, failOnDataLoss="false") for _ in range(2))
+    for stream in (killed, tolerant):
+        assert is_finished or bodies(wiped, stream, end) == []
+        stream.commit(end)
+        stream.latest(end, 10, 0)
     assert read_on(wiped, tolerant, end) == expected(100, 100 + count)
 
 

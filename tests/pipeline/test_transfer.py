@@ -11,9 +11,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from embedbroker import BrokerConfig, EmbeddedBroker, ThreadedBroker
 from embedbroker.pipeline import export_queues, import_queues
+from embedbroker.pipeline._export import export_queue
 from embedbroker.pipeline._options import ConnectionOptions
 from embedbroker.pipeline._sending import SentMessage, queue_sender
-from embedbroker.pipeline._transfer import _duplicate_id, _export
+from embedbroker.pipeline._transfer import _duplicate_id
 from embedclient import BytesMessage, MapMessage, TextMessage
 from embedclient.blocking import ConnectionFactory, ServerLocator
 from embedclient.model import PropertyValue, RoutingType
@@ -110,7 +111,7 @@ def test_an_export_that_is_started_again_writes_nothing_twice(
     """After a kill: some parts are whole, one is not, and more messages have come."""
     fill(broker.url, 30)
     folder = tmp_path / "export"
-    _export(ConnectionOptions(broker.url), "orders", str(folder), 10)
+    export_queue(ConnectionOptions(broker.url), "orders", str(folder), 10)
     (folder / "orders" / "complete.json").unlink()
     (folder / "orders" / "part-000002.parquet").rename(folder / "orders" / "part-000002.unfinished")
     with ConnectionFactory(broker.url).connect() as connection, connection.session() as session:
@@ -137,7 +138,7 @@ def test_what_an_export_names_is_on_the_disk_with_its_name(
             synced.update(each.name for each in path.iterdir())
 
     monkeypatch.setattr(os, "fsync", noted)
-    _export(ConnectionOptions(broker.url), "orders", str(root), 10)
+    export_queue(ConnectionOptions(broker.url), "orders", str(root), 10)
     assert synced == {"orders", "queue.json", "part-000000.parquet", "part-000001.parquet", "complete.json"}
 
 

@@ -12,8 +12,10 @@ from pyspark.sql import SparkSession
 
 from embedbroker import BrokerConfig, EmbeddedBroker, ThreadedBroker
 from embedbroker.pipeline import export_queues, import_queues
+from embedbroker.pipeline._export import TransferResult, export_queue
+from embedbroker.pipeline._export_folder import ExportFolder
 from embedbroker.pipeline._options import ConnectionOptions
-from embedbroker.pipeline._transfer import _export, _import
+from embedbroker.pipeline._transfer import import_parts
 from embedclient.blocking import ConnectionFactory
 from tests.interop.frame_relay import NULL_RESPONSE, SESS_COMMIT, SESS_RECEIVE_MSG, SESS_SEND, FrameRelay
 from tests.interop.our_pair import EmbeddedPair
@@ -71,8 +73,13 @@ def through(relay: FrameRelay, parameters: str = "", backup: str = "") -> Connec
 
 def exported(url: str, folder: Path) -> Path:
     """The folder of the queue's export."""
-    assert _export(ConnectionOptions(url), "orders", str(folder), PER_PART).messages == MESSAGES
+    assert export_queue(ConnectionOptions(url), "orders", str(folder), PER_PART).messages == MESSAGES
     return folder / "orders"
+
+
+def imported(connection: ConnectionOptions, queue: str, folder: Path) -> TransferResult:
+    """All parts, in one task."""
+    return import_parts(connection, queue, folder, ExportFolder(folder).parts())
 
 
 def test_an_export_goes_on_at_the_backup_when_the_primary_is_killed(
@@ -84,10 +91,10 @@ def test_an_export_goes_on_at_the_backup_when_the_primary_is_killed(
     relay_to_primary.when(SESS_RECEIVE_MSG, from_broker=True, number=4 * PER_PART + 7, act=pair.kill)
     # Small, so that a part is written before all of the queue is under way.
     source = through(relay_to_primary, "?consumerWindowSize=3000", backup=pair.backup.url)
-    result = _export(source, "orders", str(tmp_path / "export"), PER_PART)
+    result = export_queue(source, "orders", str(tmp_path / "export"), PER_PART)
     assert (result.messages, result.before) == (MESSAGES, 0)
     assert not pair.primary.running
-    assert _import(ConnectionOptions(other.url), "orders", tmp_path / "export" / "orders").messages == MESSAGES
+    assert imported(ConnectionOptions(other.url), "orders", tmp_path / "export" / "orders").messages == MESSAGES
     assert contents(other.url) == before == contents(pair.backup.url)
 
 
@@ -98,7 +105,7 @@ def test_an_import_goes_on_at_the_backup_when_the_primary_is_killed(
     fill(other.url, MESSAGES)
     folder = exported(other.url, tmp_path / "export")
     relay_to_primary.when(kind, from_broker=False, number=number, act=pair.kill)
-    result = _import(through(relay_to_primary, backup=pair.backup.url), "orders", folder)
+    result = imported(through(relay_to_primary, backup=pair.backup.url), "orders", folder)
     assert (result.messages, result.before) == (MESSAGES, 0)
     assert not pair.primary.running
     assert contents(pair.backup.url) == contents(other.url)
@@ -110,7 +117,7 @@ def test_an_import_that_does_not_hear_of_a_commit_sends_nothing_twice(
     fill(broker.url, MESSAGES)
     folder = exported(broker.url, tmp_path / "export")
     relay.when(SESS_COMMIT, from_broker=False, number=4, act=lambda: relay.lose(NULL_RESPONSE, from_broker=True))
-    assert _import(through(relay), "orders", folder).messages == MESSAGES
+    assert imported(through(relay), "orders", folder).messages == MESSAGES
     assert relay.lost == 1
     assert contents(other.url) == contents(broker.url)
 

@@ -35,6 +35,7 @@ __all__ = [
     "CUT",
     "END",
     "FINDING",
+    "IMPORT_MARK",
     "KEPT_KEY",
     "MESSAGE_COLUMNS",
     "Reader",
@@ -78,6 +79,8 @@ MESSAGE_COLUMNS = ("key", "digest", "producer", "sequence", "raw")
 _CORE = CoreMessage.encoding
 # What a message was found by before a repair gave it another duplicate id.
 KEPT_KEY = "_AMQ_REPAIRED_KEY"
+# How the duplicate ids begin that an import gives to messages without one: no names that their sender gave.
+IMPORT_MARK = b"imported"
 # Properties that a broker or a bridge adds on the way: no part of what was sent.
 _ON_THE_WAY = ("_AMQ_", "__AMQ")
 _DEFINITIONS = (RecordKind.QUEUE, RecordKind.ADDRESS)
@@ -371,4 +374,6 @@ def message_key(message: CoreMessage) -> str:
     if isinstance(kept, str):
         return kept
     duplicate_id = message.duplicate_id
-    return f"DUPLICATE:{duplicate_id.hex()}" if duplicate_id is not None else f"CONTENT:{content_digest(message).hex()}"
+    if duplicate_id is None or duplicate_id.startswith(IMPORT_MARK):
+        return f"CONTENT:{content_digest(message).hex()}"
+    return f"DUPLICATE:{duplicate_id.hex()}"

@@ -14,7 +14,9 @@ from attrs import define
 from embedclient.blocking import ClientProducer, ClientSession
 from embedclient.errors import (
     DuplicateIDException,
+    ErrorCode,
     InvalidDestinationException,
+    JMSException,
     TransactionOutcomeUnknownException,
     TransactionRolledBackException,
     UnblockedException,
@@ -134,7 +136,11 @@ def queue_sender(
     ):
         state = session.query_queue(queue)
         if not state.exists:
-            session.create_queue(address, queue, routing)
+            try:
+                session.create_queue(address, queue, routing)
+            except JMSException as error:  # another task was faster
+                if error.error_code != ErrorCode.QUEUE_EXISTS:
+                    raise
         elif state.address != address:
             raise InvalidDestinationException(f"queue {queue!r} belongs to address {state.address!r}, not {address!r}")
         # The name of both is for addresses with several queues, because it stays in the message.

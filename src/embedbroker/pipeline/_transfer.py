@@ -2,43 +2,35 @@
 
 An export of a queue is a folder: parts of some thousand messages in the order of the queue, with the columns of the
 source and, in `raw`, the message as the broker stores it; `queue.json` says what queue it was, `complete.json` that all
-is there. A part gets its name when it is whole, so what has a name is never written again: a task that is interrupted,
-also by a failover that it outlives, shows the queue once more and leaves out what stands in a part. An import sends
-each part in transactions of fixed size with duplicate ids made of export, queue and message: one that was sent before
-is refused by the broker.
+is there. A part gets its name when it is whole, so what has a name is never written again. One task browses a queue
+(`_export`), or many read ranges of it (`_export_ranges`). An import sends each part in transactions of fixed bounds
+with duplicate ids made of export, queue and message: one that was sent before is refused by the broker.
 
-Folders have to be seen under the same path by all executors. Responsible for both; refuses to know Spark's own file
-formats, because a task has to decide when a part is whole.
+Folders have to be seen under the same path by all executors and the driver. Responsible for imports, and for the tasks
+of both; refuses to know Spark's own file formats, because a task has to decide when a part is whole.
 """
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from functools import partial
 from hashlib import blake2b
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from attrs import frozen
 
-from embedclient.blocking import ClientSession
-from embedclient.errors import ConnectionLostException, InvalidDestinationException
 from embedclient.model import RoutingType
-from embedclient.wire.core import CoreMessage
 
-from ._frames import pack_block
+from ._export import TransferResult, export_queue
+from ._export_folder import ExportFolder, Part, about, noted, write_note
+from ._export_ranges import export_range, pinned_ranges
+from ._journal_records import IMPORT_MARK
 from ._journals import each_of, spark_schema
-from ._link import Link
 from ._options import ConnectionOptions
-from ._rows import RowConverter
-from ._schema import COLUMNS
-from ._sending import SentMessage, queue_sender
+from ._sending import QueueSender, SentMessage, queue_sender
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,32 +38,8 @@ if TYPE_CHECKING:
 __all__ = ["export_queues", "exported_queues", "import_queues"]
 
 MESSAGES_PER_PART = 10_000
-MESSAGES_PER_TRANSACTION = 500
-# So often in a row a queue is shown from its beginning without that a part of it is written.
-INTERRUPTIONS_MAX = 10
-_BYTES_PER_READ = 4 << 20
-_RESULT = pa.schema([("queue", pa.string()), ("messages", pa.int64()), ("before", pa.int64()), ("bytes", pa.int64())])
-_ARROW = {
-    "string": pa.string(),
-    "bigint": pa.int64(),
-    "int": pa.int32(),
-    "boolean": pa.bool_(),
-    "binary": pa.binary(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "map<string,string>": pa.map_(pa.string(), pa.string()),
-}
-_READABLE = pa.schema([(name, _ARROW[kind]) for name, kind in COLUMNS.items() if name != "position"])
-_SCHEMA = _READABLE.append(pa.field("raw", pa.binary()))
-
-
-@frozen
-class TransferResult:
-    """What became of one queue: messages moved now and found moved before, and their bytes."""
-
-    queue: str
-    messages: int
-    before: int
-    bytes: int
+MESSAGES_PER_TRANSACTION, BYTES_PER_TRANSACTION = 500, 8 << 20
+_RESULT = {"queue": pa.string(), "messages": pa.int64(), "before": pa.int64(), "bytes": pa.int64()}
 
 
 def export_queues(
@@ -83,17 +51,45 @@ def export_queues(
     user: str | None = None,
     password: str | None = None,
     messages_per_part: int = MESSAGES_PER_PART,
+    parallel: bool = False,
 ) -> DataFrame:
-    """Write what is in these queues to Parquet, one task per queue; the messages stay in their queues.
+    """Write what is in these queues to Parquet; the messages stay in their queues.
+
+    Each queue is browsed by one task, or with ``parallel`` read by many, a part each: meanwhile consumers are refused
+    at these queues. A queue that has consumers or is read by a stream, or whose broker does not offer it, is browsed.
 
     Started again after an interruption it goes on: messages of earlier parts are not written again. A row per queue
     says how much was written now, and before.
 
     Raises:
         PySparkException: a task failed: there is no queue of this name, or its connection broke; start it again.
+        JMSException: with ``parallel``, the broker cannot be reached, or refuses.
+        ServiceRefused: a queue whose export was begun with ``parallel`` cannot be kept from others now.
     """
     root, connection = str(Path(directory).absolute()), ConnectionOptions(url, user, password)
-    return _per_queue(spark, list(queues), lambda queue: _export(connection, queue, root, messages_per_part))
+    names = list(dict.fromkeys(queues))
+    # What was begun by ranges goes on so.
+    by_ranges = [name for name in names if parallel or ExportFolder.of(root, name).ranges.exists()]
+    if not by_ranges:
+        return _as_frame(spark, _moved(spark, [_export(connection, name, root, messages_per_part) for name in names]))
+    with pinned_ranges(connection, by_ranges, root, messages_per_part) as ranges:
+        had = {name: ExportFolder.of(root, name).messages for name in ranges}
+        work: list[_Work] = []
+        for parts in ranges.values():
+            work += [partial(export_range, connection, part, root) for part in parts]
+        work += [_export(connection, name, root, messages_per_part) for name in names if name not in ranges]
+        found = {result.queue: result for result in _moved(spark, work)}
+    for name, before in had.items():
+        folder = ExportFolder.of(root, name)
+        # An attempt that was tried again may have written more than it told.
+        written = folder.messages - before
+        found[name] = TransferResult(name, written, before, found[name].bytes if name in found else 0)
+        folder.finish(before + written)
+    return _as_frame(spark, [found[name] for name in names])
+
+
+def _export(connection: ConnectionOptions, queue: str, root: str, messages_per_part: int) -> _Work:
+    return partial(export_queue, connection, queue, root, messages_per_part)
 
 
 def import_queues(
@@ -104,8 +100,11 @@ def import_queues(
     user: str | None = None,
     password: str | None = None,
     queues: Sequence[str] | None = None,
+    parallel: bool = False,
 ) -> DataFrame:
-    """Send what `export_queues` wrote, into queues of the same names and addresses, one task per queue.
+    """Send what `export_queues` wrote, into queues of the same names and addresses.
+
+    A queue is sent by one task, in its order; with ``parallel`` by many, a part each, which mixes the order of parts.
 
     Queues that are not there are made. Started again it goes on where it was, and sends nothing twice: how far it came
     is noted beside the parts, and what was sent and not noted the broker refuses by duplicate ids. A message that
@@ -116,8 +115,12 @@ def import_queues(
         FileNotFoundError: there is no complete export of one of the queues (all that are there, by default).
     """
     connection = ConnectionOptions(url, user, password)
-    folders = exported_queues(directory, queues)
-    return _per_queue(spark, list(folders), lambda queue: _import(connection, queue, folders[queue]))
+    work: list[_Work] = []
+    for queue, path in exported_queues(directory, queues).items():
+        parts = ExportFolder(path).parts()
+        each = [[part] for part in parts] if parallel and parts else [parts]
+        work += [partial(import_parts, connection, queue, path, some) for some in each]
+    return _as_frame(spark, _moved(spark, work))
 
 
 def exported_queues(directory: str | PathLike[str], queues: Sequence[str] | None = None) -> dict[str, Path]:
@@ -128,7 +131,7 @@ def exported_queues(directory: str | PathLike[str], queues: Sequence[str] | None
         FileNotFoundError: there is no complete export of one of the queues (all that are there, by default).
     """
     root = Path(directory).absolute()
-    folders = {_about(path.parent)["queue"]: path.parent for path in sorted(root.glob("*/queue.json"))}
+    folders = {about(path.parent)["queue"]: path.parent for path in sorted(root.glob("*/queue.json"))}
     names = sorted(folders) if queues is None else list(queues)
     for name in names:
         if name not in folders or not (folders[name] / "complete.json").exists():
@@ -140,176 +143,96 @@ def exported_queues(directory: str | PathLike[str], queues: Sequence[str] | None
     return {name: folders[name] for name in names}
 
 
-def _per_queue(spark: SparkSession, queues: list[str], work: Callable[[str], TransferResult]) -> DataFrame:
+_Work = Callable[[], TransferResult]
+
+
+def _moved(spark: SparkSession, work: Sequence[_Work]) -> list[TransferResult]:
+    """Do all of it, and add up by queue."""
+
     def run(number: int) -> Iterator[pa.RecordBatch]:
-        result = work(queues[number])
+        result = work[number]()
         row = {"queue": result.queue, "messages": result.messages, "before": result.before, "bytes": result.bytes}
-        yield pa.RecordBatch.from_pylist([row], _RESULT)
+        yield pa.RecordBatch.from_pylist([row], pa.schema(list(_RESULT.items())))
 
-    # At once: as a plan it would be carried out again by each action.
-    rows = each_of(
-        spark, len(queues), run, spark_schema(dict(zip(_RESULT.names, _RESULT.types, strict=True)))
-    ).collect()
-    return spark.createDataFrame(rows, spark_schema(dict(zip(_RESULT.names, _RESULT.types, strict=True))))
-
-
-def _export(connection: ConnectionOptions, queue: str, root: str, messages_per_part: int) -> TransferResult:
-    folder = Path(root) / quote(queue, safe="")
-    folder.mkdir(parents=True, exist_ok=True)
-    _sync_folder(folder.parent)
-    writing = _Parts(folder, queue)
-    before = len(writing.done)
-    if not (folder / "complete.json").exists():
-        with closing(Link(connection)) as link, link.session() as session:
-            _describe(session, queue, folder)
-            had, interruptions = before, 0
-            while not _export_parts(session, writing, messages_per_part):
-                interruptions = interruptions + 1 if had == len(writing.done) else 1
-                had = len(writing.done)
-                if interruptions > INTERRUPTIONS_MAX:
-                    raise ConnectionLostException(f"the connection was lost whenever queue {queue!r} was shown")
-        _write(folder / "complete.json", {"messages": len(writing.done)})
-    return TransferResult(queue, len(writing.done) - before, before, writing.size)
+    found: dict[str, TransferResult] = {}
+    for row in each_of(spark, len(work), run, spark_schema(_RESULT)).collect() if work else ():
+        so_far = found.get(row["queue"], TransferResult(row["queue"], 0, 0, 0))
+        messages, before = so_far.messages + row["messages"], so_far.before + row["before"]
+        found[so_far.queue] = TransferResult(so_far.queue, messages, before, so_far.bytes + row["bytes"])
+    return list(found.values())
 
 
-def _describe(session: ClientSession, queue: str, folder: Path) -> None:
-    state = session.query_queue(queue)
-    if not state.exists or state.address is None:
-        raise InvalidDestinationException(f"there is no queue {queue!r}")
-    routing = RoutingType.ANYCAST if state.routing_type is None else RoutingType(state.routing_type)
-    _write(folder / "queue.json", {"queue": queue, "address": state.address, "routing": routing.name})
+def _as_frame(spark: SparkSession, results: Sequence[TransferResult]) -> DataFrame:
+    """What was done: as a plan it would be carried out again by each action."""
+    rows = [(each.queue, each.messages, each.before, each.bytes) for each in results]
+    return spark.createDataFrame(rows, spark_schema(_RESULT))
 
 
-class _Parts:
-    """The parts of a queue that are written, and those that follow. ``done``: the numbers of their messages."""
+def import_parts(connection: ConnectionOptions, queue: str, folder: Path, parts: Sequence[Part]) -> TransferResult:
+    """Send these parts of an export, as far as they were not sent before.
 
-    def __init__(self, folder: Path, queue: str) -> None:
-        self.queue = queue
-        self.size = 0
-        self._folder = folder
-        self._converter = RowConverter(_READABLE)
-        parts = sorted(folder.glob("part-*.parquet"))
-        self._count = len(parts)
-        numbers = (pq.read_table(part, columns=["sequenceId"]).column(0).to_pylist() for part in parts)
-        self.done = {number for each in numbers for number in each}
-
-    def write(self, messages: list[tuple[bytearray, int]]) -> None:
-        """One more part, of messages with their delivery counts."""
-        parsed = [CoreMessage.parse(raw) for raw, _ in messages]
-        block = pack_block((0, count, core) for (_, count), core in zip(messages, parsed, strict=True))
-        batch = self._converter.convert(block, self.queue).batch
-        raw = pa.array([bytes(each) for each, _ in messages], pa.binary())
-        whole = pa.RecordBatch.from_arrays([*batch.columns, raw], schema=_SCHEMA)
-        path = self._folder / f"part-{self._count:06}.parquet"
-        unfinished = path.with_suffix(".unfinished")
-        pq.write_table(pa.Table.from_batches([whole]), unfinished, compression="zstd")
-        _synced_rename(unfinished, path)
-        self._count += 1
-        self.done.update(core.message_id for core in parsed)
-        self.size += sum(len(each) for each, _ in messages)
-
-
-def _export_parts(session: ClientSession, parts: _Parts, messages_per_part: int) -> bool:
-    """Browse the queue and write what is not in a part yet; False when the session was lost, and a new one browses.
-
-    That one shows the queue from its beginning. What was not written is thrown away: it is shown again, in its order.
+    Raises:
+        ValueError: a file beside the parts is not what an export or an import wrote.
+        JMSException: the broker cannot be reached, or refuses.
     """
-    name = session.name
-    pending: list[tuple[bytearray, int]] = []
-    with session.create_consumer(parts.queue, browse_only=True) as consumer:
-        while received := consumer.receive_encoded(messages_per_part, bytes_max=_BYTES_PER_READ):
-            if session.name != name:
-                return False
-            pending += [each for each in received if CoreMessage.parse(each[0]).message_id not in parts.done]
-            while len(pending) >= messages_per_part:
-                parts.write(pending[:messages_per_part])
-                del pending[:messages_per_part]
-    if session.name != name:
-        return False
-    if pending:
-        parts.write(pending)
-    return True
+    described = about(folder)
+    name = f"imported-{blake2b(connection.url.encode(), digest_size=8).hexdigest()}"
+    messages = before = size = 0
+    with queue_sender(connection, described["address"], queue, RoutingType[described["routing"]]) as sender:
+        for part in parts:
+            sent, found, sent_size = _import_part(sender, queue, part, folder / name)
+            messages, before, size = messages + sent, before + found, size + sent_size
+    return TransferResult(queue, messages, before, size)
 
 
-def _write(path: Path, value: dict[str, object]) -> None:
-    unfinished = path.with_suffix(".unfinished")
-    unfinished.write_text(json.dumps(value), encoding="utf-8")
-    _synced_rename(unfinished, path)
+def _import_part(sender: QueueSender, queue: str, part: Part, note: Path) -> tuple[int, int, int]:
+    """Messages sent, those that were there, and bytes. How far it came is noted for each part."""
+    progress = note.with_name(f"{note.name}-{part.path.stem.removeprefix('part-')}.json")
+    sent = size = at = 0
+    before = _sent_before(progress)
+    if before < part.rows:
+        for messages in _transactions(queue, part.path):
+            at += len(messages)
+            if at <= before:
+                continue
+            sent += sender.send_once(messages)
+            size += sum(len(message.raw) for message in messages)
+            # Another attempt may be ahead.
+            if _sent_before(progress) < at:
+                write_note(progress, {"messages": at})
+    return sent, part.rows - sent, size
 
 
-def _synced_rename(unfinished: Path, path: Path) -> None:
-    with unfinished.open("rb") as file:
-        os.fsync(file.fileno())
-    unfinished.replace(path)
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Names outlive a power failure only with their folder."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _noted(path: Path) -> dict[str, object]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged: {error}") from None
-    return found if isinstance(found, dict) else {}
-
-
-def _about(folder: Path) -> dict[str, str]:
-    """What an export says of its queue."""
-    path = folder / "queue.json"
-    found = {name: value for name, value in _noted(path).items() if isinstance(value, str)}
-    missing = [name for name in ("queue", "address", "routing") if name not in found]
-    if missing:
-        raise ValueError(f"{path} is not of an export: it does not say {', '.join(missing)}")
-    if found["routing"] not in RoutingType.__members__:
-        raise ValueError(f"{path}: {found['routing']!r} is no routing type")
-    return found
+def _transactions(queue: str, part: Path) -> Iterator[list[SentMessage]]:
+    """The messages of a part, a row group in memory. Transactions have the same bounds each time, so that the broker
+    knows one by its first message."""
+    messages: list[SentMessage] = []
+    size = 0
+    with pq.ParquetFile(part) as file:
+        for group in range(file.num_row_groups):
+            for row in file.read_row_group(group, columns=["sequenceId", "raw"]).to_pylist():
+                raw = row["raw"]
+                if messages and (len(messages) == MESSAGES_PER_TRANSACTION or size + len(raw) > BYTES_PER_TRANSACTION):
+                    yield messages
+                    messages, size = [], 0
+                messages.append(SentMessage(raw, _duplicate_id(queue, row["sequenceId"], raw)))
+                size += len(raw)
+    if messages:
+        yield messages
 
 
 def _sent_before(path: Path) -> int:
-    count = _noted(path).get("messages")
+    """What a note of an import says; 0 where there is none."""
+    if not path.exists():
+        return 0
+    count = noted(path).get("messages")
     if not isinstance(count, int):
         raise ValueError(f"{path} is not of an import: it does not say how many messages were sent")
     return count
 
 
-def _import(connection: ConnectionOptions, queue: str, folder: Path) -> TransferResult:
-    about = _about(folder)
-    progress = folder / f"imported-{blake2b(connection.url.encode(), digest_size=8).hexdigest()}.json"
-    before = _sent_before(progress) if progress.exists() else 0
-    sent = size = at = 0
-    routing = RoutingType[about["routing"]]
-    with queue_sender(connection, about["address"], queue, routing) as sender:
-        for part in sorted(folder.glob("part-*.parquet")):
-            rows = pq.ParquetFile(part).metadata.num_rows
-            if at + rows <= before:
-                at += rows
-                continue
-            table = pq.read_table(part, columns=["sequenceId", "raw"]).to_pylist()
-            # Transactions have the same bounds each time, so that the broker knows one by its first message.
-            for first in range(0, rows, MESSAGES_PER_TRANSACTION):
-                chunk = table[first : first + MESSAGES_PER_TRANSACTION]
-                at += len(chunk)
-                if at <= before:
-                    continue
-                messages = [
-                    SentMessage(row["raw"], _duplicate_id(queue, row["sequenceId"], row["raw"])) for row in chunk
-                ]
-                sent += sender.send_once(messages)
-                size += sum(len(message.raw) for message in messages)
-                _write(progress, {"messages": at})
-    return TransferResult(queue, sent, at - sent, size)
-
-
 def _duplicate_id(queue: str, number: int, raw: bytes) -> bytes:
     """The same for the same message of an export, whoever imports it: 24 bytes."""
-    digest = blake2b(f"{queue}\0{number}\0".encode("utf-8", "surrogatepass"), digest_size=24)
+    digest = blake2b(f"{queue}\0{number}\0".encode("utf-8", "surrogatepass"), digest_size=16)
     digest.update(raw)
-    return digest.digest()
+    return IMPORT_MARK + digest.digest()

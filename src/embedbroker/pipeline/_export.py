@@ -1,0 +1,154 @@
+"""Exporting one queue by browsing it, in one task.
+
+Responsible for a queue that is shown from its beginning again, after an interruption or a failover, and for what stands
+in a part already. Refuses to know files: `_export_folder` does.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import pyarrow.parquet as pq
+from attrs import frozen
+
+from embedclient.blocking import ClientSession
+from embedclient.errors import ConnectionLostException, InvalidDestinationException
+from embedclient.model import RoutingType
+from embedclient.wire.core import CoreMessage
+
+from ._export_folder import ExportFolder, NewPart, write_note
+from ._frames import pack_block
+from ._link import Link
+from ._options import ConnectionOptions
+
+__all__ = ["TransferResult", "describe", "export_queue"]
+
+# So often in a row a queue is shown from its beginning without that a part of it is written.
+INTERRUPTIONS_MAX = 10
+# A part ends before it has more: some times this is in memory.
+BYTES_PER_PART = 32 << 20
+_BYTES_PER_READ = 4 << 20
+
+
+@frozen
+class TransferResult:
+    """What became of one queue: messages moved now and found moved before, and their bytes."""
+
+    queue: str
+    messages: int
+    before: int
+    bytes: int
+
+
+def export_queue(connection: ConnectionOptions, queue: str, root: str, messages_per_part: int) -> TransferResult:
+    """Write what is in a queue and in no part yet.
+
+    Raises:
+        InvalidDestinationException: there is no queue of this name.
+        JMSException: the broker cannot be reached, or refuses.
+    """
+    folder = ExportFolder.of(root, queue)
+    folder.make()
+    writing = _Parts(folder, queue, messages_per_part)
+    before = len(writing.done)
+    if not folder.complete.exists():
+        with closing(Link(connection)) as link, link.session() as session:
+            describe(session, queue, folder)
+            had, interruptions = before, 0
+            while not _export_parts(session, writing):
+                interruptions = interruptions + 1 if had == len(writing.done) else 1
+                had = len(writing.done)
+                if interruptions > INTERRUPTIONS_MAX:
+                    raise ConnectionLostException(f"the connection was lost whenever queue {queue!r} was shown")
+        folder.finish(len(writing.done))
+    return TransferResult(queue, len(writing.done) - before, before, writing.size)
+
+
+def describe(session: ClientSession, queue: str, folder: ExportFolder) -> None:
+    """Write what queue it is. Raises InvalidDestinationException: it is not there."""
+    state = session.query_queue(queue)
+    if not state.exists or state.address is None:
+        raise InvalidDestinationException(f"there is no queue {queue!r}")
+    routing = RoutingType.ANYCAST if state.routing_type is None else RoutingType(state.routing_type)
+    write_note(folder.path / "queue.json", {"queue": queue, "address": state.address, "routing": routing.name})
+
+
+class _Parts:
+    """The parts of a queue that are written, and the next one. ``done``: the numbers of their messages.
+
+    The next number is behind all parts that were seen. So whoever gets it for a part has seen what is in front of it:
+    two attempts at once write each message once.
+    """
+
+    def __init__(self, folder: ExportFolder, queue: str, messages_per_part: int) -> None:
+        self.queue = queue
+        self.size = 0
+        self.done: set[int] = set()
+        self._folder = folder
+        self.messages_max = messages_per_part
+        self._seen: set[str] = set()
+        self._next = self._pending_size = 0
+        self._pending: dict[int, tuple[bytearray, int]] = {}
+        self._look()
+
+    def _look(self) -> None:
+        for path in self._folder.part_paths():
+            if path.name not in self._seen:
+                self.done.update(pq.read_table(path, columns=["sequenceId"]).column(0).to_pylist())
+                self._seen.add(path.name)
+                self._next = int(path.stem.removeprefix("part-")) + 1
+        self._pending = {number: each for number, each in self._pending.items() if number not in self.done}
+        self._pending_size = sum(len(raw) for raw, _ in self._pending.values())
+
+    def add(self, raw: bytearray, deliveries: int) -> None:
+        """A message with its delivery count, for the next part unless it is in one."""
+        number = CoreMessage.parse(raw).message_id
+        if number in self.done:
+            return
+        if self._pending and self._pending_size + len(raw) > BYTES_PER_PART:
+            self.write()
+        self._pending[number] = raw, deliveries
+        self._pending_size += len(raw)
+        if len(self._pending) >= self.messages_max:
+            self.write()
+
+    def write(self) -> None:
+        """Write what is pending, and was written by nobody else meanwhile."""
+        while self._pending:
+            part = NewPart(self._folder.part_path(self._next), self.queue)
+            try:
+                part.add(pack_block((0, count, CoreMessage.parse(raw)) for raw, count in self._pending.values()))
+            except BaseException:
+                part.discard()
+                raise
+            if part.close():
+                self._seen.add(part.name)
+                self._next += 1
+                self.size += part.size
+                self.done.update(self._pending)
+                self.forget()
+            else:
+                self._look()
+
+    def forget(self) -> None:
+        """Throw away what is pending."""
+        self._pending, self._pending_size = {}, 0
+
+
+def _export_parts(session: ClientSession, parts: _Parts) -> bool:
+    """Browse the queue and write what is not in a part yet; False when the session was lost, and a new one browses.
+
+    That one shows the queue from its beginning. What was not written is thrown away: it is shown again, in its order.
+    """
+    name = session.name
+    parts.forget()
+    with session.create_consumer(parts.queue, browse_only=True) as consumer:
+        while received := consumer.receive_encoded(parts.messages_max, bytes_max=_BYTES_PER_READ):
+            if session.name != name:
+                return False
+            for raw, deliveries in received:
+                parts.add(raw, deliveries)
+    if session.name != name:
+        return False
+    parts.write()
+    return True

@@ -1,0 +1,187 @@
+"""Exporting queues by ranges of positions, in many tasks: a part for each range.
+
+What is in a queue at the beginning is cut into ranges of about as many messages as a part has, which are noted in
+`ranges.json`. The part of a range has its number, so the order of parts is that of the queue, and a range whose part is
+there is done, whoever asks. A cursor that never acknowledges pins all of it while the job runs, and is removed then: a
+queue that has consumers, or a reader by cursor, is left alone, and has to be browsed.
+
+Responsible for cursors, ranges, and one range. Refuses to know Spark.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import pairwise
+from uuid import uuid4
+
+from attrs import frozen
+
+from embedclient.errors import IllegalStateException, JMSException
+
+from ._cursor_source import CURSOR, CursorPartition, read_range
+from ._export import TransferResult, describe
+from ._export_folder import ExportFolder, NewPart, noted, write_note
+from ._link import Link
+from ._options import ConnectionOptions, SourceOptions
+from ._services import ServiceRefused, Services
+
+__all__ = ["QueueRange", "export_range", "pinned_ranges"]
+
+LEASE_MS = 60_000
+_RENEWALS_PER_LEASE = 3
+# As many as a broker cuts a range into at most.
+_RANGES_MAX = 10_000
+_OWNER = "export/"
+_log = logging.getLogger("embedbroker.pipeline")
+
+
+@frozen
+class QueueRange:
+    """What one task exports: the messages in `(after, until]`, as the part of this number."""
+
+    queue: str
+    number: int
+    after: int
+    until: int
+
+
+@contextmanager
+def pinned_ranges(
+    connection: ConnectionOptions, queues: Sequence[str], root: str, messages_per_part: int
+) -> Iterator[dict[str, list[QueueRange]]]:
+    """The ranges of these queues, while they are pinned. Queues that have to be browsed are left out.
+
+    Raises:
+        ServiceRefused: a queue whose export was begun by ranges cannot be pinned now; the text says why.
+        IllegalStateException: such an export, and a broker that has lost its journal since then, or is another one.
+        JMSException: the broker cannot be reached, or refuses.
+    """
+    link = Link(connection)
+    pins = _Pins(link)
+    try:
+        found: dict[str, list[QueueRange]] = {}
+        for queue in queues if pins.services.can("cursor.open") else ():
+            folder = ExportFolder.of(root, queue)
+            folder.make()
+            # What was begun by browsing goes on so.
+            if not folder.complete.exists() and (folder.ranges.exists() or not folder.part_paths()):
+                ranges = pins.ranges(queue, folder, messages_per_part)
+                if ranges is not None:
+                    found[queue] = ranges
+        yield found
+    finally:
+        pins.close()
+        link.close()
+
+
+class _Pins:
+    """The cursors of one export, renewed by a thread: tasks may take longer than a lease."""
+
+    def __init__(self, link: Link) -> None:
+        self.services = Services(link)
+        self._link = link
+        self._owner = f"{_OWNER}{uuid4()}"
+        self._queues: list[str] = []
+        self._stopped = threading.Event()
+        self._renewing = threading.Thread(target=self._renew, name="embedbroker export", daemon=True)
+        self._renewing.start()
+
+    def ranges(self, queue: str, folder: ExportFolder, messages_per_part: int) -> list[QueueRange] | None:
+        """Pin what is in a queue; None if that is refused."""
+        try:
+            begin, end, rows = self._pin(queue)
+        except ServiceRefused as refused:
+            if folder.ranges.exists():
+                raise
+            _log.warning("queue %r is exported by one task: %s", queue, refused)
+            return None
+        with self._link.session() as session:
+            describe(session, queue, folder)
+        noted_bounds = self._bounds(queue, folder, begin, end, -(-rows // messages_per_part))
+        # What was noted may have left since then.
+        bounds = [min(max(begin, bound), end) for bound in noted_bounds]
+        return [QueueRange(queue, number, after, until) for number, (after, until) in enumerate(pairwise(bounds))]
+
+    def close(self) -> None:
+        """Let the queues go: they are as they were."""
+        self._stopped.set()
+        self._renewing.join()
+        for queue in self._queues:
+            with suppress(ServiceRefused, JMSException):  # the lease runs out
+                self.services.ask("cursor.remove", queue=queue, cursor=CURSOR, owner=self._owner)
+        self.services.close()
+
+    def _pin(self, queue: str) -> tuple[int, int, int]:
+        """In front of the first message, the last one's position, and how many there are.
+
+        A cursor that is somebody's is left alone: whose it is stands in the refusal. Nobody's are those of an export
+        that was killed, or of a query that has to be told of a loss anyway, because consumers were let in.
+        """
+        of_one: dict[str, object] = {"queue": queue, "cursor": CURSOR, "owner": self._owner}
+        try:
+            self.services.ask("cursor.renew", **of_one)
+        except ServiceRefused as refused:
+            owner = str(refused.body.get("owner") or "")
+            is_free = not owner or owner.startswith(_OWNER)
+            if refused.status != "no-such-cursor" and not is_free:
+                raise
+        opened = self.services.ask("cursor.open", **of_one, lease_ms=LEASE_MS, take_over=True)
+        self._queues.append(queue)
+        begin = int(str(opened["position"]))
+        pin = self.services.ask("cursor.pin", **of_one, start=begin, max_rows=0, max_bytes=0)
+        return begin, int(str(pin["end"])), int(str(pin["rows"]))
+
+    def _bounds(self, queue: str, folder: ExportFolder, begin: int, end: int, parts: int) -> list[int]:
+        """Those that were noted, or new ones."""
+        capabilities = self.services.capabilities() or {}
+        if not folder.ranges.exists():
+            bounds: object = [begin]
+            if parts:
+                fields = {"after": begin, "until": end, "parts": min(parts, _RANGES_MAX)}
+                bounds = self.services.ask("cursor.split", queue=queue, cursor=CURSOR, **fields)["bounds"]
+            write_note(folder.ranges, {"broker": capabilities.get("node_id"), "bounds": bounds})
+        note = noted(folder.ranges)
+        bounds = note.get("bounds")
+        if not isinstance(bounds, list) or not all(isinstance(each, int) for each in bounds):
+            raise ValueError(f"{folder.ranges} is not of an export: it does not say the bounds of ranges")
+        if note.get("broker") != capabilities.get("node_id"):
+            raise IllegalStateException(
+                f"the export of queue {queue!r} cannot go on: the broker has lost its journal since it began, or is "
+                f"another one; use another directory"
+            )
+        return bounds
+
+    def _renew(self) -> None:
+        while not self._stopped.wait(LEASE_MS / 1000 / _RENEWALS_PER_LEASE):
+            for queue in list(self._queues):
+                try:
+                    self.services.ask("cursor.renew", queue=queue, cursor=CURSOR, owner=self._owner)
+                except (ServiceRefused, JMSException) as error:  # tasks find out what it means
+                    _log.warning("the lease on queue %r was not renewed: %s", queue, error)
+
+
+def export_range(connection: ConnectionOptions, part: QueueRange, root: str) -> TransferResult:
+    """Write the part of a range, unless it is there. Raises what `read_range` does."""
+    path = ExportFolder.of(root, part.queue).part_path(part.number)
+    if path.exists():
+        return TransferResult(part.queue, 0, 0, 0)
+    new = NewPart(path, part.queue)
+    try:
+        if part.after < part.until:
+            for block in read_range(_options(connection, part), CursorPartition(part.queue, part.after, part.until, 0)):
+                new.add(block)
+    except BaseException:
+        new.discard()
+        raise
+    is_ours = new.close()
+    return TransferResult(part.queue, new.messages if is_ours else 0, 0, new.size if is_ours else 0)
+
+
+def _options(connection: ConnectionOptions, part: QueueRange) -> SourceOptions:
+    """What left since it was cut is not there, as in any look at a queue."""
+    values = {"url": connection.url, "user": connection.user, "password": connection.password}
+    values |= {"queue": part.queue, "failOnDataLoss": "false"}
+    return SourceOptions.parse({name: value for name, value in values.items() if value is not None})
