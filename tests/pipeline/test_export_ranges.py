@@ -18,7 +18,6 @@ from embedbroker.pipeline._export_folder import ExportFolder
 from embedbroker.pipeline._export_ranges import QueueRange, _Pins, export_range, pinned_ranges
 from embedbroker.pipeline._link import Link
 from embedbroker.pipeline._options import ConnectionOptions
-from embedbroker.pipeline._services import ServiceRefused
 from embedclient.blocking import ServerLocator
 from embedclient.errors import IllegalStateException
 from tests.pipeline.queues import create, fill, left_in, numbered
@@ -122,7 +121,7 @@ def test_queues_of_others_are_browsed(broker: ThreadedBroker, tmp_path: Path) ->
             export_queue(ConnectionOptions(broker.url), "orders", str(tmp_path / "browsed"), 10)
         found = ranges(broker, tmp_path)
         assert found is not None
-        with session.create_consumer("orders"), pytest.raises(ServiceRefused, match="has 1 consumers"):
+        with session.create_consumer("orders"), pytest.raises(IllegalStateException, match="has 1 consumers"):
             ranges(broker, tmp_path)
     (tmp_path / "browsed" / "orders" / "complete.json").unlink()
     assert ranges(broker, tmp_path / "browsed") is None

@@ -55,8 +55,8 @@ def pinned_ranges(
     """The ranges of these queues, while they are pinned. Queues that have to be browsed are left out.
 
     Raises:
-        ServiceRefused: a queue whose export was begun by ranges cannot be pinned now; the text says why.
-        IllegalStateException: such an export, and a broker that has lost its journal since then, or is another one.
+        IllegalStateException: an export was begun by ranges, and its queue cannot be pinned now; or the broker has lost
+            its journal since then, or is another one.
         JMSException: the broker cannot be reached, or refuses.
     """
     link = Link(connection)
@@ -95,7 +95,9 @@ class _Pins:
             begin, end, rows = self._pin(queue)
         except ServiceRefused as refused:
             if folder.ranges.exists():
-                raise
+                raise IllegalStateException(
+                    f"the export of queue {queue!r} was begun by ranges and cannot go on now: {refused}"
+                ) from None
             _log.warning("queue %r is exported by one task: %s", queue, refused)
             return None
         with self._link.session() as session:

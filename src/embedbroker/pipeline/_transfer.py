@@ -63,8 +63,8 @@ def export_queues(
 
     Raises:
         PySparkException: a task failed: there is no queue of this name, or its connection broke; start it again.
+        IllegalStateException: an export was begun with ``parallel``, and its queue has consumers or another broker now.
         JMSException: with ``parallel``, the broker cannot be reached, or refuses.
-        ServiceRefused: a queue whose export was begun with ``parallel`` cannot be kept from others now.
     """
     root, connection = str(Path(directory).absolute()), ConnectionOptions(url, user, password)
     names = list(dict.fromkeys(queues))
