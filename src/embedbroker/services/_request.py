@@ -121,8 +121,15 @@ class Request:
 
     def wrong(self, place: str, text: str, value: object) -> RequestRefused:
         """The refusal of a field, with what stands there."""
-        shown = json.dumps(value)[:_QUOTED_CHARACTERS_MAX]
-        return RequestRefused(BAD_REQUEST, f"{self.operation}: field {place!r} {text}, not {shown}", field=place)
+        return RequestRefused(BAD_REQUEST, f"{self.operation}: field {place!r} {text}, not {_shown(value)}", field=place)
+
+
+def _shown(value: object) -> str:
+    """The beginning of it. Of what is nested as deep as it can just be read, Python does not write the end."""
+    try:
+        return json.dumps(value)[:_QUOTED_CHARACTERS_MAX]
+    except RecursionError:
+        return "a value that is nested too deep"
 
 
 Handler: TypeAlias = Callable[[Kernel, Request], Answer | None]
@@ -165,7 +172,6 @@ def read_request(text: str | None, operations: Mapping[str, Operation]) -> tuple
     name = fields.get("operation")
     operation = operations.get(name) if isinstance(name, str) else None
     if operation is None:
-        shown = json.dumps(name)[:_QUOTED_CHARACTERS_MAX]
-        raise RequestRefused(BAD_REQUEST, f"the operation {shown} is not known", field="operation")
+        raise RequestRefused(BAD_REQUEST, f"the operation {_shown(name)} is not known", field="operation")
     operation.check(fields)
     return operation, fields
