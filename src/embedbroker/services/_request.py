@@ -121,7 +121,9 @@ class Request:
 
     def wrong(self, place: str, text: str, value: object) -> RequestRefused:
         """The refusal of a field, with what stands there."""
-        return RequestRefused(BAD_REQUEST, f"{self.operation}: field {place!r} {text}, not {_shown(value)}", field=place)
+        return RequestRefused(
+            BAD_REQUEST, f"{self.operation}: field {place!r} {text}, not {_shown(value)}", field=place
+        )
 
 
 def _shown(value: object) -> str:

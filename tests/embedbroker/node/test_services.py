@@ -87,16 +87,15 @@ def test_a_request_that_makes_no_sense_is_refused_with_what_is_wrong(asker: Aske
 
 def test_what_is_nested_as_deep_as_it_can_just_be_read_is_refused_and_no_more(asker: Asker) -> None:
     """Python writes JSON a little less deep than it reads it, and the refusal shows what was sent."""
-    said = []
+    said: list[str] = []
     depth = sys.getrecursionlimit()
     while len(said) < 10:
-        status, body = asker.ask_text('{"operation": "queue.list", "pattern": %s%s}' % ("[" * depth, "]" * depth))
+        status, body = asker.ask_text(f'{{"operation": "queue.list", "pattern": {"[" * depth}{"]" * depth}}}')
         assert status == "bad-request"
         if "is not JSON" not in body["text"]:
             said.append(body["text"])
         depth -= 1
     assert all(text.startswith("queue.list: field 'pattern' has to be a text, not ") for text in said)
-
 
 
 def test_a_request_that_nobody_would_hear_the_reply_of_is_refused_to_its_sender(peer: Peer) -> None:
