@@ -19,7 +19,7 @@ from ._group import Group
 from ._outage import NewTime, Outage
 from ._persistence import Work, work_of
 from ._plan import DrillPlan, Findings, Round
-from ._producer import KEY_PROPERTY, Producer
+from ._producer import Producer, key_of
 from ._stage import QUEUE, Stage
 
 __all__ = ["DrillFailed", "Scene", "conduct"]
@@ -28,6 +28,8 @@ __all__ = ["DrillFailed", "Scene", "conduct"]
 MOMENT_TIMEOUT_S = 10.0
 RECOVERY_TIMEOUT_S = 60.0
 DRAIN_TIMEOUT_S = 120.0
+#: Until all clients are there; and for a look at what they have left behind.
+CLIENTS_TIMEOUT_S = 120.0
 
 Watcher = Callable[[Stage, Sequence[Round]], Awaitable[None]]
 #: Makes the brokers of a drill, which tell the stage what they are.
@@ -48,6 +50,7 @@ async def conduct(
 
     Raises:
         CannotStart: a broker did not start, or nobody served after a fault.
+        BrokerStopped: a broker ended by itself.
         DrillFailed: a client gave up, or the queue could not be drained.
     """
     failure: CommandFailed | None = None
@@ -92,7 +95,7 @@ class _Conductor:
                 watching.start_soon(watch, stage, self._rounds)
                 async with trio.open_nursery() as clients:
                     self._start_clients(clients)
-                    await stage.everybody_is_ready.wait()
+                    await self._everybody()
                     began = stage.now()
                     await self._all_rounds(began)
                     load_s = stage.now() - began
@@ -105,13 +108,17 @@ class _Conductor:
                         f"the queue was not drained in {DRAIN_TIMEOUT_S:.0f} s, {stage.backlog} messages are left"
                     )
                 drain_s = stage.now() - began - load_s
-                swept = await self._sweep()
-                branches_left = await self._count_branches()
+                with trio.move_on_after(CLIENTS_TIMEOUT_S) as patience:
+                    swept = await self._sweep()
+                    branches_left = await self._count_branches()
+                if patience.cancelled_caught:
+                    stage.fail(f"no broker said in {CLIENTS_TIMEOUT_S:.0f} s what is left")
                 watching.cancel_scope.cancel()
         if stage.failure is not None:
             raise self._problem or DrillFailed(f"the drill came to no verdict: {stage.failure}")
+        self._group.check_nobody_ended()
         roles = tuple(stage.roles)
-        stop_codes = await self._group.stop()
+        stop_codes = (*stage.end_codes, *await self._group.stop())
         return Findings(
             plan,
             stage.ledger.verdict(drained=True),
@@ -135,6 +142,14 @@ class _Conductor:
         clients.start_soon(self._run_producers, producers)
         for consumer in consumers:
             clients.start_soon(consumer.run)
+
+    async def _everybody(self) -> None:
+        """Clients of a pair look for a broker for ever, and one may have ended by itself."""
+        with trio.move_on_after(CLIENTS_TIMEOUT_S) as patience:
+            await self._stage.everybody_is_ready.wait()
+        if patience.cancelled_caught:
+            self._stage.fail(f"not all clients were connected in {CLIENTS_TIMEOUT_S:.0f} s")
+            await trio.lowlevel.checkpoint()
 
     async def _run_producers(self, producers: Sequence[Producer]) -> None:
         async with trio.open_nursery() as nursery:
@@ -198,7 +213,7 @@ class _Conductor:
             for address in self._dead_letters:
                 async with session.create_consumer(address) as consumer:
                     while (message := await consumer.receive_nowait()) is not None:
-                        stage.ledger.dead_lettered(QUEUE, str(message.properties[KEY_PROPERTY]))
+                        stage.ledger.dead_lettered(QUEUE, key_of(message))
         return last.taken
 
     async def _count_branches(self) -> int:

@@ -23,7 +23,7 @@ from embedclient.errors import JMSException
 
 from ._branch import Branches
 from ._persistence import Work, on_loss, persist
-from ._producer import KEY_PROPERTY, body_of
+from ._producer import body_of, key_of
 from ._stage import QUEUE, Stage
 from ._transaction import Outcome, run_transaction
 
@@ -159,8 +159,7 @@ class Consumer:
 
     def _note(self, message: Message, transaction: str) -> None:
         stage = self._stage
-        key = message.properties[KEY_PROPERTY]
-        assert isinstance(key, str)
+        key = key_of(message)
         if message.body != body_of(key, stage.plan.size_bytes):
             key += " (with bytes that are not its own)"
         redelivered = message.redelivered

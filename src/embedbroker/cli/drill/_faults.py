@@ -6,11 +6,12 @@ then.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 
 import trio
 
-from .._failure import CannotStart
+from .._failure import BrokerStopped, CannotStart
 from ._group import Group
 from ._outage import NewTime, Outage
 from ._plan import Fault, Ha
@@ -30,6 +31,7 @@ async def carry_out(fault: Fault, stage: Stage, group: Group) -> Outage:
 
     Raises:
         CannotStart: a broker that had to end did not.
+        BrokerStopped: it had ended already.
     """
     victim = group.live
     if fault is Fault.FREEZE:
@@ -47,10 +49,15 @@ async def carry_out(fault: Fault, stage: Stage, group: Group) -> Outage:
     else:
         began, strike = NewTime.WITH_THE_LOSS, lambda: victim.limit_files(_FILE_BYTES_MAX)
     outage = stage.strike(fault.value, began, strike, ends_life=True)
+    code = 0
     with trio.move_on_after(_END_TIMEOUT_S) as patience:
-        await victim.ended()
+        code = await victim.ended()
     if patience.cancelled_caught:
         raise CannotStart(f"broker {victim.name!r} did not end {_END_TIMEOUT_S:.0f} s after the {fault.value}")
+    if fault is Fault.KILL and code != -signal.SIGKILL:
+        raise BrokerStopped(f"broker {victim.name!r} stopped by itself before the kill: {victim.last_words()}")
+    if fault is Fault.STOP:
+        stage.end_codes.append(victim.orderly(code))
     return outage
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import trio
 
-from .._failure import CannotStart
+from .._failure import BrokerStopped, CannotStart
 from ._member import Member, Standing
 from ._relay import Relay
 
@@ -76,12 +76,24 @@ class Group:
                 await member.start(self._nursery)
             await member.wait_for(Standing.BACKUP)
 
+    def check_nobody_ended(self) -> None:
+        """For moments at which all of them have to be there.
+
+        Raises:
+            BrokerStopped: one of them is not.
+        """
+        for member in self.members:
+            if member.standing is Standing.DOWN:
+                raise BrokerStopped(f"broker {member.name!r} stopped by itself: {member.last_words()}")
+
     async def ready(self) -> None:
         """Returns when all others than the first could take over.
 
         Raises:
+            BrokerStopped: one of them, or the first, stopped by itself.
             CannotStart: one of them could not in time.
         """
+        self.check_nobody_ended()
         for member in self.members[1:]:
             await member.wait_for(Standing.BACKUP)
 

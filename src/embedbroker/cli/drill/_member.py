@@ -164,7 +164,10 @@ class Member:
             await self.ended()
         if patience.cancelled_caught:
             self.kill()
-        code = await self.ended()
+        return self.orderly(await self.ended())
+
+    def orderly(self, code: int) -> int:
+        """An exit code, or 0 if it is that of a broker that stopped in an orderly way."""
         return 0 if code in self._program.orderly_codes else code
 
     async def dispose(self) -> None:

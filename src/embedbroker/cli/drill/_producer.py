@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from embedclient import BytesMessage, MessageProducer, Queue, Session, XAConnectionFactory, XASession
+from embedclient import BytesMessage, Message, MessageProducer, Queue, Session, XAConnectionFactory, XASession
 from embedclient.errors import JMSException
 
 from ._branch import Branches
@@ -18,16 +18,21 @@ from ._persistence import Work, on_loss, persist, work_of
 from ._stage import QUEUE, Stage
 from ._transaction import Outcome, run_transaction
 
-__all__ = ["KEY_PROPERTY", "Producer", "body_of"]
+__all__ = ["Producer", "body_of", "key_of"]
 
 _TRANSACTION_MAX = 10
-KEY_PROPERTY = "key"
+_KEY_PROPERTY = "key"
 
 
 def body_of(key: str, size_bytes: int) -> bytes:
     """The body that belongs to a key, so that a consumer notices bytes that are not its own."""
     pattern = key.encode() + b" "
     return (pattern * (size_bytes // len(pattern) + 1))[:size_bytes]
+
+
+def key_of(message: Message) -> str:
+    """By this the ledger knows it. What somebody else has sent has none, and is one that was never sent."""
+    return str(message.properties.get(_KEY_PROPERTY))
 
 
 class Producer:
@@ -155,4 +160,4 @@ class Producer:
         return key
 
     def _message(self, key: str) -> BytesMessage:
-        return BytesMessage(body_of(key, self._stage.plan.size_bytes), properties={KEY_PROPERTY: key})
+        return BytesMessage(body_of(key, self._stage.plan.size_bytes), properties={_KEY_PROPERTY: key})

@@ -49,6 +49,8 @@ class Stage:
         self.messages_consumed = 0
         self.everybody_is_ready = trio.Event()
         self.outage: Outage | None = None
+        #: Of brokers that were asked to stop by a fault; 0 if they did in an orderly way.
+        self.end_codes: list[int] = []
         self.roles: list[RoleChange] = []
         self.on_stale_buffers: list[Callable[[], None]] = []
         self._life_may_end = False

@@ -1,0 +1,131 @@
+"""Brokers of a drill that end when nobody struck them, or not as they were asked to, and drills that must end then."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+import attrs
+import pytest
+import trio
+import trio.testing
+
+from embedbroker.cli._failure import BrokerStopped
+from embedbroker.cli.drill import EmbeddedProgram, Group, Member, Standing
+from embedbroker.cli.drill._conductor import DrillFailed, _Conductor
+from embedbroker.cli.drill._faults import carry_out
+from embedbroker.cli.drill._pair_files import write_files
+from embedbroker.cli.drill._plan import DrillPlan, Fault, Ha, Round
+from embedbroker.cli.drill._producer import key_of
+from embedbroker.cli.drill._stage import QUEUE, Stage
+from embedbroker.ledger import Finding
+from embedclient import TextMessage
+from tests.embedbroker.cli.test_drill_verdicts import GOOD
+
+PLAN = DrillPlan(seconds=0.1, producers=1, consumers=1, size_bytes=10, rounds=0, seed=1)
+
+
+class _Member(Member):
+    """Without a process: signals end it with a code of the test's choice."""
+
+    code = 0
+
+    def _signal(self, number: signal.Signals) -> None:
+        self._become(Standing.DOWN)
+
+    async def ended(self) -> int:
+        return self.code
+
+
+def member(tmp_path: Path, name: str, standing: Standing) -> _Member:
+    (file,) = write_files(tmp_path, Ha.NONE, [1], relayed=False)
+    log = tmp_path / f"{name}.log"
+    log.write_text("the reason\n")
+    made = _Member(name, EmbeddedProgram(file, slowable=False, copying=False), log, lambda _name, _standing: None)
+    made.standing = standing
+    return made
+
+
+def group(*members: Member) -> Group:
+    return Group(members, [], cast(trio.Nursery, None))  # nobody of these is started
+
+
+async def test_no_fault_strikes_where_a_broker_ended_by_itself(tmp_path: Path) -> None:
+    """Clients wait for an answer then, too, and a transaction stays open: it would look like a fault that hit."""
+    alone = group(member(tmp_path, "primary", Standing.DOWN))
+    with pytest.raises(BrokerStopped, match="'primary' stopped by itself: the reason"):
+        await alone.ready()
+    pair = group(member(tmp_path, "primary", Standing.DOWN), member(tmp_path, "backup", Standing.LIVE))
+    with pytest.raises(BrokerStopped, match="'primary'"):
+        await pair.ready()
+
+
+async def test_a_broker_that_was_gone_before_the_kill_is_told(tmp_path: Path) -> None:
+    victim = member(tmp_path, "primary", Standing.LIVE)
+    victim.code = 1
+    with pytest.raises(BrokerStopped, match="before the kill"):
+        await carry_out(Fault.KILL, Stage(PLAN), group(victim))
+    victim.standing, victim.code = Standing.LIVE, -signal.SIGKILL
+    await carry_out(Fault.KILL, Stage(PLAN), group(victim))
+
+
+@pytest.mark.parametrize("code", [0, 1])
+async def test_how_a_broker_stopped_that_was_asked_to_is_part_of_the_verdict(tmp_path: Path, code: int) -> None:
+    stage = Stage(PLAN)
+    victim = member(tmp_path, "primary", Standing.LIVE)
+    victim.code = code
+    await carry_out(Fault.STOP, stage, group(victim))
+    objections = attrs.evolve(GOOD, stop_codes=tuple(stage.end_codes)).objections()
+    assert objections == ([] if code == 0 else ["a broker did not stop in order: exit code 1"])
+
+
+class _Conducted(_Conductor):
+    """Clients are there at once and do nothing, or never come; the sweep never ends."""
+
+    comes = True
+
+    def _start_clients(self, clients: trio.Nursery) -> None:
+        if self.comes:
+            self._stage.everybody_is_ready.set()
+            self._producers_left.set()
+
+    async def _sweep(self) -> int:
+        await trio.sleep_forever()
+
+
+async def _watch(_stage: Stage, _rounds: Sequence[Round]) -> None:
+    await trio.sleep_forever()
+
+
+@pytest.mark.parametrize(("comes", "said"), [(True, "no broker said in 120 s"), (False, "not all clients")])
+async def test_a_drill_ends_although_its_clients_wait_for_ever(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock, comes: bool, said: str
+) -> None:
+    live = group(member(tmp_path, "primary", Standing.LIVE))
+    conductor = _Conducted(PLAN, Stage(PLAN), live, "tcp://127.0.0.1:1", ())
+    conductor.comes = comes
+    with pytest.raises(DrillFailed, match=said):
+        await conductor.run(_watch)
+
+
+async def test_a_broker_that_ended_after_the_last_round_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    primary = member(tmp_path, "primary", Standing.LIVE)
+
+    async def sweep(_: object) -> int:
+        primary._become(Standing.DOWN)
+        return 0
+
+    monkeypatch.setattr(_Conducted, "_sweep", sweep)
+    monkeypatch.setattr(_Conducted, "_count_branches", sweep)
+    conductor = _Conducted(PLAN, Stage(PLAN), group(primary), "tcp://127.0.0.1:1", ())
+    with pytest.raises(BrokerStopped, match="'primary' stopped by itself"):
+        await conductor.run(_watch)
+
+
+async def test_what_somebody_else_has_sent_is_a_message_that_the_ledger_never_heard_of() -> None:
+    found = Stage(PLAN).ledger.delivered(QUEUE, key_of(TextMessage("not the drill's")), 1.0)
+    assert found is Finding.PHANTOM
