@@ -8,11 +8,13 @@ from __future__ import annotations
 import errno
 import logging
 import signal
+import sys
 from importlib import import_module
 
 import click
 
 from ._failure import Refused
+from ._output import shut_off, write_whatever_comes
 
 __all__ = ["commands"]
 
@@ -52,6 +54,11 @@ class _LazyGroup(click.Group):
         except KeyboardInterrupt:
             # While a command is imported, or in one without an event loop; click would end it with 1, a verdict's code.
             raise click.exceptions.Exit(128 + signal.SIGINT) from None
+        except BrokenPipeError:
+            # Such as `| head -1`; click would end it with 1 here, too.
+            shut_off(sys.stdout)
+            shut_off(sys.stderr)
+            raise click.exceptions.Exit(128 + signal.SIGPIPE) from None
         except OSError as error:
             if error.errno not in _CANNOT_WRITE:
                 raise
@@ -64,3 +71,4 @@ def commands() -> None:
     """A message broker in Python that speaks Apache Artemis' CORE protocol, and tools around it."""
     # What goes wrong with a connection is said once, by the command's last line; in a drill it is no news at all.
     logging.getLogger("embedclient").setLevel(logging.ERROR)
+    write_whatever_comes()

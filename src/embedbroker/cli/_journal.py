@@ -128,7 +128,7 @@ def _finding_line(finding: Finding) -> str:
 @journal.command(short_help="List its records and damage.")
 @_directory
 @click.option("--kind", callback=_kind_named, help="Only records of this kind, such as ADD_MESSAGE.")
-@click.option("--limit", type=click.IntRange(1), help="Stop after so many rows.")
+@click.option("--limit", type=click.IntRange(1, sys.maxsize), help="Stop after so many rows.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON line per record.")
 def show(directory: Path, kind: str | None, limit: int | None, as_json: bool) -> None:
     """List the records of the journal in DIRECTORY, oldest first, and damage where it turns up."""
@@ -157,7 +157,7 @@ def repair(directory: Path, copy: Path) -> None:
 
     Messages whose records are damaged are missing in the copy, and one whose acknowledgement is damaged comes again.
     """
-    if copy.exists() and copy.samefile(directory):
+    if _is_same(copy, directory):
         raise Refused(f"{copy}: the copy needs a directory of its own")
     with _journal_in(directory):
         pass  # what is not there cannot be saved, and must not leave an empty copy
@@ -174,3 +174,11 @@ def repair(directory: Path, copy: Path) -> None:
         f"saved to {copy}: {report.messages:,} messages, {report.queues:,} queues, "
         f"{report.prepared_transactions:,} prepared transactions"
     )
+
+
+def _is_same(copy: Path, directory: Path) -> bool:
+    """What cannot be looked at is told by whoever opens it."""
+    try:
+        return copy.samefile(directory)
+    except OSError:
+        return False

@@ -33,7 +33,7 @@ def property_from(text: str) -> tuple[str, Value]:
         raise click.BadParameter(f"{text!r} is not name=value")
     try:
         read = json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return name, value
     return name, read if isinstance(read, bool | int | float | str | None) else value
 
@@ -45,13 +45,13 @@ def message_from(kind: str, body: str | bytes, properties: Mapping[str, Value]) 
         click.BadParameter: the body does not fit the kind.
     """
     if kind == "bytes":
-        return BytesMessage(body if isinstance(body, bytes) else body.encode(), properties=properties)
-    text = body if isinstance(body, str) else _decoded(body)
+        return BytesMessage(_encoded(body), properties=properties)
+    text = _decoded(_encoded(body))
     if kind == "text":
         return TextMessage(text, properties=properties)
     try:
         values = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise click.BadParameter(f"the body of a {kind} message is JSON: {error}") from None
     if kind == "map":
         if not isinstance(values, dict) or not all(isinstance(value, Value) for value in values.values()):
@@ -60,6 +60,11 @@ def message_from(kind: str, body: str | bytes, properties: Mapping[str, Value]) 
     if not isinstance(values, list) or not all(isinstance(value, Value) for value in values):
         raise click.BadParameter("the body of a stream message is a JSON list of plain values")
     return StreamMessage(values, properties=properties)
+
+
+def _encoded(body: str | bytes) -> bytes:
+    """Bytes of the command line that are no UTF-8 stand in its texts as surrogates."""
+    return body if isinstance(body, bytes) else body.encode(errors="surrogateescape")
 
 
 def _decoded(body: bytes) -> str:

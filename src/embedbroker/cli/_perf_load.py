@@ -15,7 +15,7 @@ import trio
 from attrs import define, field, frozen
 
 from embedclient import BytesMessage, ConnectionFactory, DeliveryMode
-from embedclient.errors import JMSException
+from embedclient.errors import JMSException, MessageFormatException
 
 __all__ = ["Figures", "Load", "Meter", "measure"]
 
@@ -205,7 +205,8 @@ async def _consume(
         task_status.started()
         async for message in consumer:
             body = message.body
-            assert isinstance(body, bytes)
+            if not isinstance(body, bytes) or len(body) < _STAMP.size:
+                raise MessageFormatException(f"{meter.load.destination} has messages that are not of a measurement")
             meter.was_received(body)
 
 

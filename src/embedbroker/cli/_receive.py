@@ -13,6 +13,7 @@ import click
 from embedclient import AcknowledgeMode, Connection, Message, MessageConsumer, Session
 
 from ._connection_options import check_destination, connection_options, factory_for, run_client
+from ._failure import Refused
 from ._message_text import as_json_line, as_text
 from ._numbers import Number
 
@@ -20,6 +21,9 @@ __all__ = ["browse", "receive"]
 
 
 def _printer(as_json: bool, headers: bool) -> Callable[[Message], None]:
+    if sys.stdout is None:
+        raise Refused("stdout is closed: nobody would see the messages")
+
     def show(message: Message) -> None:
         click.echo(as_json_line(message) if as_json else as_text(message, with_headers=headers))
         sys.stdout.flush()

@@ -24,6 +24,7 @@ from embedclient.errors import BrokerFailed, IllegalStateException, ResourceAllo
 
 from ._failure import BrokerStopped, CannotStart, CommandFailed
 from ._interrupt import STOP_SIGNALS, let_signals_kill
+from ._output import shut_off
 from ._properties import as_properties
 
 __all__ = ["run"]
@@ -72,6 +73,8 @@ def run(
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(message)s", handlers=[handler])
     if file is None and properties:
         raise click.UsageError("-D needs --config")
+    if until_eof and sys.stdin is None:
+        raise click.UsageError("--until-eof: stdin is closed already")
     typed = [name for name in options if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
     try:
         if file is None:
@@ -200,7 +203,5 @@ def _say(line: str) -> None:
         print(line, flush=True)
     except OSError:
         # Whoever started the broker does not listen any more, or its output lies on a full disk; the broker's clients
-        # are there all the same. Python keeps the line and writes it once more when the process ends, which must not
-        # make a failure of an orderly stop.
-        with open(os.devnull, "wb") as nowhere:
-            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        # are there all the same.
+        shut_off(sys.stdout)

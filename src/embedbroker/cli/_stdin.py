@@ -58,6 +58,8 @@ def _check_size(body: bytearray, bytes_max: int) -> None:
 
 
 async def _chunks() -> AsyncGenerator[bytes, None]:
+    if sys.stdin is None:
+        raise Refused("stdin is closed: there is nothing to send")
     source = sys.stdin.buffer
     # Past the buffer: its lock would be in the hands of the thread that an interrupted command leaves behind, and
     # Python wants it when it ends.

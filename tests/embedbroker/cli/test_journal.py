@@ -208,3 +208,15 @@ def test_ctrl_c_while_a_journal_is_read_is_no_verdict(directory: Path, monkeypat
     monkeypatch.setattr("embedbroker.cli._journal.inspect_journal", interrupt)
     result = journal("verify", directory)
     assert (result.exit_code, result.output) == (128 + signal.SIGINT, "")
+
+
+def test_a_copy_of_nothing_to_a_directory_that_is_there_is_refused(tmp_path: Path) -> None:
+    refused = journal("repair", tmp_path / "nowhere", tmp_path)
+    assert (refused.exit_code, refused.stderr.count("\n")) == (3, 1)
+    assert str(tmp_path / "nowhere") in refused.stderr
+
+
+def test_more_rows_than_can_be_counted_are_refused(directory: Path) -> None:
+    refused = journal("show", directory, "--limit", str(sys.maxsize + 1))
+    assert refused.exit_code == 2
+    assert "--limit" in refused.stderr

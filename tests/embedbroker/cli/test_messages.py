@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -162,7 +163,7 @@ def test_a_reader_that_goes_ends_the_command_without_a_word(run: Command, url: s
     with started(command, "--url", url, "q", "--count", "3", "--json") as process:
         assert process.process.stdout is not None
         process.process.stdout.close()
-        assert process.exit_code() == 1
+        assert process.exit_code() == 128 + signal.SIGPIPE
         assert process.rest_of_errors() == ""
     # Nothing was printed, so nothing was acknowledged.
     assert len(received(run, "q")) == 3
@@ -198,3 +199,24 @@ def test_stdout_on_a_full_disk_is_one_line(run: Command, url: str) -> None:
     assert done.stderr.splitlines()[0] == "embedbroker: cannot write: No space left on device"
     assert "Traceback" not in done.stderr
     assert [message["body"] for message in received(run, "q")] == ["x"]
+
+
+def test_bytes_of_the_command_line_that_are_no_text_go_as_bytes_only(run: Command) -> None:
+    body = os.fsdecode(b"a\xff")
+    assert run("send", "q", body, "--type", "bytes").exit_code == 0
+    (message,) = received(run, "q")
+    assert message["body"] == {"base64": base64.b64encode(b"a\xff").decode()}
+    for kind in ("text", "map"):
+        refused = run("send", "q", body, "--type", kind)
+        assert refused.exit_code == 2
+        assert "not UTF-8 text; send it with --type bytes" in refused.stderr
+
+
+def test_json_that_is_nested_too_deep_is_refused_in_a_body_and_a_text_in_a_property(run: Command) -> None:
+    deep = "[" * 50_000
+    refused = run("send", "q", deep, "--type", "stream")
+    assert refused.exit_code == 2
+    assert "the body of a stream message is JSON" in refused.stderr
+    assert run("send", "q", "x", "-p", f"deep={deep}").exit_code == 0
+    (message,) = received(run, "q")
+    assert message["properties"]["deep"] == deep

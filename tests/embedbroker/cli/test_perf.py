@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from embedbroker import EmbeddedBroker
 from embedbroker.cli._commands import commands
 from embedbroker.cli._perf import progress_line
 from embedbroker.cli._perf_load import Load, Meter
+from embedclient import BytesMessage, TextMessage
 from embedclient.blocking import ConnectionFactory
 from tests.embedbroker.cli.command_processes import started
 
@@ -73,3 +75,15 @@ def test_a_broker_that_is_not_there_is_named() -> None:
     assert result.exit_code == 5
     assert "127.0.0.1:1" in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("body", ["hello", b"short"])
+def test_messages_that_it_did_not_send_are_refused(body: str | bytes) -> None:
+    with EmbeddedBroker.in_thread() as broker:
+        with ConnectionFactory(broker.url).connect() as connection, connection.session() as session:
+            message = TextMessage(body) if isinstance(body, str) else BytesMessage(body)
+            session.create_producer("perf").send(message)
+        url = broker.url
+        result = CliRunner().invoke(commands, [*SHORT, "--url", url])
+    assert result.exit_code == 6
+    assert result.stderr == f"embedbroker: {url}: queue://perf has messages that are not of a measurement\n"

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from embedbroker.cli._commands import commands
 from embedbroker.cli._failure import Refused
 from embedbroker.cli._stdin import lines_of_stdin, whole_stdin
 
@@ -74,3 +75,16 @@ async def test_what_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
 async def test_many_lines_may_be_more_than_one_message_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     stdin(monkeypatch, b"0123456789\n" * 100)
     assert [line async for line in lines_of_stdin(20)] == [b"0123456789"] * 100
+
+
+async def test_a_stdin_that_is_closed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(Refused, match="stdin is closed"):
+        await whole_stdin(100)
+
+
+def test_who_would_end_with_a_stdin_that_is_closed_does_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(SystemExit) as ended:
+        commands.main(["run", "--until-eof", "--port", "0"], prog_name="embedbroker")
+    assert ended.value.code == 2

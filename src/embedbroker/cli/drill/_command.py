@@ -21,6 +21,7 @@ from rich.live import Live
 
 from .._failure import Refused
 from .._interrupt import run_interruptibly
+from .._output import shut_off
 from ._conductor import conduct
 from ._options import configs_of, options, plan_of
 from ._page import page_of
@@ -34,6 +35,13 @@ __all__ = ["drill"]
 
 _REFRESH_S = 0.25
 _LINE_S = 5.0
+
+
+class _Console(Console):
+    """Without a reader, the library's own would end the process with 1: the code of a drill that is failed."""
+
+    def on_broken_pipe(self) -> None:
+        raise  # the error that it is called for
 
 
 @click.command(short_help="Let brokers fail under load and judge what that did.")
@@ -82,9 +90,11 @@ def drill(
             journals = f", their journals in {places}" if configs and served else ""
             click.echo(f"what the brokers wrote is in {directory}{journals}", err=True)
     # Whoever interrupts from here on interrupts a text: everything else has been cleared up.
-    _show(findings, json_wanted)
-    if report is not None:
-        _write(report, page_of(findings))
+    try:
+        if report is not None:
+            _write(report, page_of(findings))
+    finally:
+        _show(findings, json_wanted)
     if findings.objections():
         sys.exit(1)
 
@@ -98,7 +108,7 @@ def _write(report: Path, page: str) -> None:
 
 async def _conduct_visibly(setting: Setting, files: list[BrokerFile], served: list[Stage]) -> Findings:
     """``served`` gets the stage as soon as the brokers have started."""
-    console = Console(stderr=True)
+    console = _Console(stderr=True)
     url = setting.url(files)
     with Live(console=console, auto_refresh=False, transient=not console.is_terminal) as live:
 
@@ -106,14 +116,17 @@ async def _conduct_visibly(setting: Setting, files: list[BrokerFile], served: li
             served.append(stage)
             places = " and ".join(f"tcp://{file.host}:{file.port}" for file in files)
             who = "broker" if len(files) == 1 else "brokers"
-            console.print(f"{who} at {places}, in {setting.directory}", highlight=False, soft_wrap=True)
-            while console.is_terminal:
-                live.update(progress_line(stage, rounds, console.width), refresh=True)
-                await trio.sleep(_REFRESH_S)
-            while True:
-                # A file or a build's log gets lines, and fewer of them.
-                await trio.sleep(_LINE_S)
-                console.print(progress_line(stage, rounds), soft_wrap=True)
+            try:
+                console.print(f"{who} at {places}, in {setting.directory}", highlight=False, soft_wrap=True)
+                while console.is_terminal:
+                    live.update(progress_line(stage, rounds, console.width), refresh=True)
+                    await trio.sleep(_REFRESH_S)
+                while True:
+                    # A file or a build's log gets lines, and fewer of them.
+                    await trio.sleep(_LINE_S)
+                    console.print(progress_line(stage, rounds), soft_wrap=True)
+            except OSError:
+                shut_off(sys.stderr)  # nobody reads it any more; what the drill finds out is of use all the same
 
         dead_letters = tuple(dict.fromkeys(file.dead_letters for file in files if file.dead_letters is not None))
         return await conduct(setting.plan, partial(setting.group, files), url, watch, dead_letters)
@@ -123,7 +136,7 @@ def _show(findings: Findings, json_wanted: bool) -> None:
     if json_wanted:
         click.echo(json.dumps(as_json(findings), indent=2))
         return
-    console = Console()
+    console = _Console()
     for table in verdict_tables(findings):
         console.print(table)
     for objection in findings.objections():
