@@ -117,7 +117,7 @@ def test_a_drill_that_is_stopped_leaves_no_broker_behind(number: signal.Signals)
 
 
 def test_a_report_that_cannot_be_written_is_refused_before_the_drill(tmp_path: Path) -> None:
-    for place in (tmp_path / "nowhere" / "report.html", tmp_path):
+    for place in (tmp_path / "nowhere" / "report.html", tmp_path, ""):
         result = CliRunner().invoke(commands, ["drill", "--seconds", "600", "--report", str(place)])
         assert result.exit_code == 2
         assert "--report" in result.stderr

@@ -27,6 +27,8 @@ def _report_file(_: click.Context, __: click.Parameter, text: str | None) -> Pat
     """Known before the drill begins: whether there is a place for its report."""
     if text is None:
         return None
+    if not text:
+        raise click.BadParameter("the name of a report must not be empty")
     path = Path(text)
     if not os.access(path.absolute().parent, os.W_OK):
         raise click.BadParameter(f"{path.absolute().parent} is no directory that can be written to")
