@@ -91,7 +91,7 @@ def test_a_damaged_journal_ends_with_a_verdict(tmp_path: Path) -> None:
 def test_a_queue_travels_and_sites_are_compared(broker: ThreadedBroker, tmp_path: Path) -> None:
     with running(tmp_path / "live") as (source, connection):
         send(connection, "orders", 6)
-        exported = pipeline("export", tmp_path / "export", "--queue", "orders", "--url", source.url)
+        exported = pipeline("export", tmp_path / "export", "--queue", "orders", "--url", source.url, "--parallel")
         assert exported.stdout == "orders: 6 messages written, 0 were there\n"
         plan = tmp_path / "plan"
         with ConnectionFactory(broker.url).connect() as target:
@@ -107,7 +107,7 @@ def test_a_queue_travels_and_sites_are_compared(broker: ThreadedBroker, tmp_path
         assert (applied.stdout.count(": sent (1)"), applied.stdout.count(": removed (1)")) == (6, 1)
         same = pipeline("reconcile", source.url, broker.url, "--queue", "orders")
         assert (same.exit_code, same.stdout) == (0, "the sites do not differ\n")
-    imported = pipeline("import", tmp_path / "export", "--url", broker.url)
+    imported = pipeline("import", tmp_path / "export", "--url", broker.url, "--parallel")
     assert imported.stdout == "orders: 6 messages sent, 0 were there\n"
 
 

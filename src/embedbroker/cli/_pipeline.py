@@ -277,11 +277,13 @@ def repair(plan: Path, apply: bool, url: str, user: str | None, password: str | 
 @pipeline.command("export", short_help="Write queues to Parquet.")
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--queue", "queues", multiple=True, required=True, help="A queue to export; repeatable.")
+@click.option("--parallel", is_flag=True, help="Many tasks per queue; it refuses consumers meanwhile.")
 @broker_options
 @spark_options
 def export_command(
     directory: Path,
     queues: tuple[str, ...],
+    parallel: bool,
     url: str,
     user: str | None,
     password: str | None,
@@ -295,18 +297,21 @@ def export_command(
     with _explained():
         Site(url=url, user=user, password=password).check()
     with spark_session(master, settings) as spark, _explained():
-        for row in export_queues(spark, queues, directory, url=url, user=user, password=password).collect():
+        rows = export_queues(spark, queues, directory, url=url, user=user, password=password, parallel=parallel)
+        for row in rows.collect():
             click.echo(f"{row['queue']}: {row['messages']:,} messages written, {row['before']:,} were there")
 
 
 @pipeline.command("import", short_help="Send what an export wrote.")
 @click.argument("directory", type=click.Path(path_type=Path, exists=True))
 @click.option("--queue", "queues", multiple=True, help="Only this queue; repeatable.")
+@click.option("--parallel", is_flag=True, help="Many tasks per queue, which mixes the order of parts.")
 @broker_options
 @spark_options
 def import_command(
     directory: Path,
     queues: tuple[str, ...],
+    parallel: bool,
     url: str,
     user: str | None,
     password: str | None,
@@ -321,5 +326,8 @@ def import_command(
         exported_queues(directory, chosen)
         Site(url=url, user=user, password=password).check()
     with spark_session(master, settings) as spark, _explained():
-        for row in import_queues(spark, directory, url=url, user=user, password=password, queues=chosen).collect():
+        rows = import_queues(
+            spark, directory, url=url, user=user, password=password, queues=chosen, parallel=parallel
+        )
+        for row in rows.collect():
             click.echo(f"{row['queue']}: {row['messages']:,} messages sent, {row['before']:,} were there")
