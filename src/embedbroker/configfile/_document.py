@@ -8,6 +8,7 @@ which names there are.
 from __future__ import annotations
 
 import codecs
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -103,7 +104,7 @@ class _Reader:
 
     def read(self, path: Path, parent: Element | None = None) -> Element:
         """Raises OSError for a file that cannot be read, ConfigFileError for one that is no XML."""
-        self.including.append(path.resolve())
+        self.including.append(_resolved(path))
         text = self._substituted(path, _decoded(path))
         ((name, content),) = _parsed(path, text).items()
         place = ("", "") if parent is None else (_below(parent.path, name), _below(parent.way, name))
@@ -159,7 +160,7 @@ class _Reader:
             return
         included = Path(parent.file).parent / href
         self.includes += 1
-        if included.resolve() in self.including or self.includes > INCLUDES_MAX:
+        if _resolved(included) in self.including or self.includes > INCLUDES_MAX:
             self.findings.refuse(
                 place, f"{href!r} is included in itself, or there are more than {INCLUDES_MAX} includes"
             )
@@ -182,6 +183,11 @@ def read_document(
         ConfigFileError: it is no XML, or XML that no configuration needs.
     """
     return _Reader(properties, environment, findings).read(path)
+
+
+def _resolved(path: Path) -> Path:
+    """The file itself. Links that lead in a circle are told by whoever opens it; `Path.resolve` fails with them."""
+    return Path(os.path.realpath(path))
 
 
 def _below(way: str, name: str) -> str:

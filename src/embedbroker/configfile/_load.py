@@ -42,9 +42,13 @@ def load_config(
     Raises:
         ConfigFileError: the file is wrong; the text has a line for each error, with its path in the file.
         OSError: it cannot be read.
+        TypeError: a property is no text.
     """
     file = Path(path)
     given = {} if properties is None else dict(properties)
+    for name, value in given.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise TypeError(f"properties must map names to texts, not {name!r} to {value!r}")
     folder = file.absolute().parent
     instance = Path(given.get(_INSTANCE) or (folder.parent if folder.name == "etc" else folder)).absolute()
     known = {

@@ -11,7 +11,7 @@ from functools import cache
 
 from attrs import frozen
 
-__all__ = ["Child", "Entry", "entry", "places"]
+__all__ = ["TEXT", "Child", "Entry", "entry", "places"]
 
 # Entry -> what may stand in an element of that kind. `@name` is an attribute, `name*` may be repeated, `name:` has an
 # entry of its own name and `name:other` that of another; `name~` is not of the schema: of older releases or documents,
@@ -283,6 +283,9 @@ _ENTRIES = {
     "jms-topic": "@name",
 }
 
+# Entries of elements that hold text beside their attributes.
+_WITH_TEXT = ("transport", "journal-retention-directory")
+
 
 @frozen
 class Child:
@@ -296,10 +299,15 @@ class Child:
 
 @frozen
 class Entry:
-    """What may stand in one kind of element: nothing but ``children`` and ``attributes``."""
+    """What may stand in one kind of element: nothing but ``children`` and ``attributes``, or text beside these."""
 
     children: dict[str, Child]
     attributes: dict[str, Child]
+    holds_text: bool
+
+
+#: What may stand in an element of which the table has the name alone.
+TEXT = Entry({}, {}, holds_text=True)
 
 
 @cache
@@ -312,7 +320,7 @@ def entry(name: str) -> Entry:
         plain = text.strip("@*~")
         child = Child(plain, (kind or plain) if colon else None, "*" in text, "~" in text)
         (attributes if text.startswith("@") else children)[plain] = child
-    return Entry(children, attributes)
+    return Entry(children, attributes, holds_text=name in _WITH_TEXT)
 
 
 def places(kind: str = "configuration", path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Child]]:

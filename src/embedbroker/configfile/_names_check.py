@@ -13,7 +13,7 @@ from embedclient.model import did_you_mean
 
 from ._document import Element
 from ._findings import Findings
-from ._names import Child, Entry, entry, places
+from ._names import TEXT, Child, Entry, entry, places
 
 __all__ = ["check_names"]
 
@@ -50,7 +50,7 @@ def _check(element: Element, known: Entry, findings: Findings) -> None:
             )
         for each in children:
             _check_content(each, child, findings)
-    if element.text is not None and known.children:
+    if element.text is not None and not known.holds_text:
         findings.refuse(element.place, f"text is not expected here: {_shortened(element.text)}")
 
 
@@ -62,7 +62,7 @@ def _check_content(element: Element, child: Child, findings: Findings) -> None:
     elif child.entry is not None:
         _check(element, entry(child.entry), findings)
     else:
-        _check(element, Entry({}, {}), findings)
+        _check(element, TEXT, findings)
 
 
 def _hint(name: str, element: Element, known: Entry) -> str:
@@ -74,7 +74,7 @@ def _hint(name: str, element: Element, known: Entry) -> str:
     if near := did_you_mean(name, known.children):
         return near
     if not known.children:
-        return f"; {element.name} holds text only"
+        return f"; {element.name} holds {'text' if known.holds_text else 'attributes'} only"
     # Nothing is similar: what may stand here is more of a help, if it is not too much.
     return f"; expected one of {', '.join(known.children)}" if len(known.children) <= 8 else ""
 

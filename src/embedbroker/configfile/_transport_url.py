@@ -55,6 +55,8 @@ CONNECTOR_PARAMETERS = frozenset(
 """.split()
 )
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<place>[^?#]*)(?:\?(?P<query>[^#]*))?", re.DOTALL)
+# Leading zeros are fine; Python refuses to count thousands of digits.
+_DIGITS = re.compile(r"[0-9]{1,30}", re.ASCII)
 
 
 @frozen
@@ -82,7 +84,10 @@ def parse_transport_url(text: str, known: frozenset[str]) -> TransportURL:
             raise WrongValue("has no name; write vm://name")
         return TransportURL(scheme, unquote(place), DEFAULT_PORT, parameters)
     host, port = _host_and_port(place)
-    return TransportURL(scheme, parameters.pop("host", host), _port(parameters.pop("port", port)), parameters)
+    host = parameters.pop("host", host)
+    if not host:
+        raise WrongValue("has an empty host")
+    return TransportURL(scheme, host, _port(parameters.pop("port", port)), parameters)
 
 
 def _parameters(query: str, known: frozenset[str]) -> dict[str, str]:
@@ -117,6 +122,6 @@ def _host_and_port(place: str) -> tuple[str, str]:
 
 
 def _port(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) <= 65_535):
+    if not _DIGITS.fullmatch(text) or int(text) > 65_535:
         raise WrongValue(f"has the port {text!r}, which is no number from 0 to 65535")
     return int(text)

@@ -80,14 +80,18 @@ def whole(value: str | None) -> int:
 
 
 def seconds(value: str | None) -> int:
-    """A time that the file has in seconds, as milliseconds."""
-    return whole(value) * 1000
+    """A time that the file has in seconds, as milliseconds. -1, which is no time, stays what it is."""
+    found = whole(value)
+    return found if found < 0 else _limited(found * 1000)
 
 
 def number(value: str | None) -> float:
     """A number that may have a fraction."""
     found = _present(value, "a number")
     try:
+        # Python alone reads 1_0, and digits of other scripts.
+        if not found.isascii() or "_" in found:
+            raise ValueError
         return float(found)
     except ValueError:
         raise WrongValue(f"expected a number, not {found!r}") from None

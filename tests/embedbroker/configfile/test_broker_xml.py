@@ -48,6 +48,10 @@ from tests.embedbroker.configfile.config_files import ACCEPTOR, QUIET, document,
             "core/ha-policy/raft: unknown name; expected one of live-only, primary-only, replication, shared-store",
         ),
         ("<name><first>a</first></name>", "core/name/first: unknown name; name holds text only"),
+        (
+            "<diverts><divert><filter string='a'><string>a</string></filter></divert></diverts>",
+            "core/diverts/divert/filter/string: unknown name; filter holds attributes only",
+        ),
         ("<name id='1'>a</name>", "core/name/@id: unknown attribute"),
         ("<bridges><bridge nmae='a'/></bridges>", "core/bridges/bridge/@nmae: unknown attribute; did you mean 'name'?"),
         ("<x xmlns='urn:other'/>", "core/urn:other:x: unknown name"),
@@ -111,7 +115,13 @@ def test_what_stands_there_twice_is_refused(core: str, problem: str, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    "core", ["some text", "<acceptors>tcp://a:1</acceptors>", "<ha-policy>replication</ha-policy>"]
+    "core",
+    [
+        "some text",
+        "<acceptors>tcp://a:1</acceptors>",
+        "<ha-policy>replication</ha-policy>",
+        "<diverts><divert name='a'><filter string='a = 1'>a = 2</filter></divert></diverts>",
+    ],
 )
 def test_text_between_elements_is_refused(core: str, tmp_path: Path) -> None:
     assert any("text is not expected here: " in problem for problem in refused(tmp_path, core))

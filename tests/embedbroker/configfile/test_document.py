@@ -231,6 +231,20 @@ def test_other_includes_are_refused(include: str, problem: str, tmp_path: Path) 
     assert found.startswith(f"core/xi:include: {problem.format(tmp_path)}")
 
 
+def test_links_that_lead_in_a_circle_are_files_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "a.xml").symlink_to("a.xml")
+    (problem,) = refused(tmp_path, "<xi:include href='a.xml'/>")
+    assert problem.startswith(f"core/xi:include: cannot read {tmp_path / 'a.xml'}: ")
+    with pytest.raises(OSError, match="symbolic links"):
+        load_config(tmp_path / "a.xml")
+
+
+def test_properties_are_texts(tmp_path: Path) -> None:
+    for name in ("port", "artemis.instance"):
+        with pytest.raises(TypeError, match=f"properties must map names to texts, not '{name}' to 61616"):
+            load_config(tmp_path / "broker.xml", properties={name: 61616})  # type: ignore[dict-item]
+
+
 def test_an_included_file_that_is_no_xml_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "a.xml").write_text("<!DOCTYPE a><a/>")
     with pytest.raises(ConfigFileError, match=r"a\.xml: a document type"):

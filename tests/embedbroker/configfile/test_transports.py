@@ -105,6 +105,8 @@ def test_a_file_of_which_no_acceptor_can_be_opened_is_refused(url: str, tmp_path
         ("http://a:1", "has the scheme 'http'; tcp:// and vm:// are known"),
         ("tcp://a:port", "has the port 'port', which is no number from 0 to 65535"),
         ("tcp://a:70000", "has the port '70000', which is no number from 0 to 65535"),
+        (f"tcp://a:{'1' * 5000}", "has the port '1111"),
+        ("tcp://a:1?host=", "has an empty host"),
         ("tcp://::1:61616", "has an IPv6 address without brackets; write tcp://[::1]:61616"),
         ("tcp://[::1:61616", "has a wrong IPv6 address; write tcp://[::1]:61616"),
         ("tcp://a:1?protocol", "has a parameter 'protocol' without a value"),

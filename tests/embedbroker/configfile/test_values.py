@@ -108,6 +108,16 @@ def test_what_is_out_of_range_is_refused_by_the_name_in_the_file(
     assert refused(tmp_path, f"<{element}>{text}</{element}>") == [f"core/{element}: {said}"]
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("-1", "must be 0 or more, not -1"), (str(NUMBER_MAX), f"{NUMBER_MAX * 1000} is larger than {NUMBER_MAX}")],
+)
+def test_seconds_that_cannot_be_are_told_as_they_stand_there(text: str, said: str, tmp_path: Path) -> None:
+    core = f"<ha-policy><replication><primary><quorum-vote-wait>{text}</quorum-vote-wait></primary></replication>"
+    (problem,) = refused(tmp_path, core + "</ha-policy>")
+    assert problem == f"core/ha-policy/replication/primary/quorum-vote-wait: {said}"
+
+
 def in_setting(name: str, text: str) -> str:
     return f"<address-settings><address-setting match='a'><{name}>{text}</{name}></address-setting></address-settings>"
 
@@ -128,7 +138,7 @@ def test_other_words_are_refused(name: str, expected: str, tmp_path: Path) -> No
     ]
 
 
-@pytest.mark.parametrize("text", ["fast", "1,5", ""])
+@pytest.mark.parametrize("text", ["fast", "1,5", "", "1_0", "٣"])
 def test_wrong_numbers_with_fractions_are_refused(text: str, tmp_path: Path) -> None:
     connection = f"<retry-interval-multiplier>{text}</retry-interval-multiplier>"
     core = (
