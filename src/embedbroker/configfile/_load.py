@@ -9,6 +9,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from embedbroker.config import BrokerConfig
 
@@ -45,10 +46,7 @@ def load_config(
         TypeError: a property is no text.
     """
     file = Path(path)
-    given = {} if properties is None else dict(properties)
-    for name, value in given.items():
-        if not isinstance(name, str) or not isinstance(value, str):
-            raise TypeError(f"properties must map names to texts, not {name!r} to {value!r}")
+    given = {} if properties is None else _texts(properties)
     folder = file.absolute().parent
     instance = Path(given.get(_INSTANCE) or (folder.parent if folder.name == "etc" else folder)).absolute()
     known = {
@@ -68,3 +66,10 @@ def load_config(
     for line in findings.warnings:
         warn(line)
     return config
+
+
+def _texts(properties: Mapping[Any, Any]) -> dict[str, str]:
+    for name, value in properties.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise TypeError(f"properties must map names to texts, not {name!r} to {value!r}")
+    return dict(properties)
