@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
+import trio
 
 from embedbroker.pytest_plugin import PAIR_MODES
+from embedbroker.pytest_plugin._trace import Trace
 from tests.embedbroker.pytest_plugin.conftest import Inner
 
 
@@ -38,6 +42,23 @@ def test_a_failure_comes_with_seed_trace_ledger_and_the_messages_still_queued(in
             "  TextMessage 'two' id=ID:*",
         ]
     )
+
+
+def test_what_a_blocking_client_logs_has_the_time_of_the_test() -> None:
+    trace = Trace()
+    record = logging.makeLogRecord({"name": "embedclient", "msg": "connection lost"})
+
+    async def log() -> None:
+        trace.emit(record)
+
+    async def test() -> None:
+        trace.begin()
+        await trio.to_thread.run_sync(trio.run, log)
+        await trio.to_thread.run_sync(trace.emit, record)
+
+    trio.run(test)
+    times = [float(line.split()[0]) for line in trace.tail().splitlines()]
+    assert 0 < times[0] <= times[1] < 60
 
 
 def test_a_passing_test_says_nothing(inner: Inner) -> None:
