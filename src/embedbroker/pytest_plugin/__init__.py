@@ -139,11 +139,7 @@ def _bench_of(request: pytest.FixtureRequest) -> Bench:
     """The bench of an async test, made when its first fixture is."""
     item = request.node
     if _BENCH not in item.stash:
-        if not inspect.iscoroutinefunction(inspect.unwrap(item.obj)):
-            pytest.fail(
-                f"{request.fixturename} is for 'async def' tests; a plain one takes {request.fixturename}_blocking",
-                pytrace=False,
-            )
+        _refuse_other_tests(request)
         _refuse_other_loops(request)
         from ._bench import Surface
 
@@ -154,12 +150,35 @@ def _bench_of(request: pytest.FixtureRequest) -> Bench:
     return found
 
 
+def _refuse_other_tests(request: pytest.FixtureRequest) -> None:
+    """Tests that are not run by awaiting them once, and why."""
+    test, name, reason = inspect.unwrap(request.node.obj), request.fixturename, ""
+    if _is_of_unittest(request):
+        reason = ", and unittest runs its own"
+    elif hasattr(request.node.obj, "hypothesis"):
+        reason = ", and hypothesis makes a plain one of this"
+    elif inspect.isasyncgenfunction(test):
+        reason = ", which do not yield"
+    elif inspect.iscoroutinefunction(test):
+        return
+    pytest.fail(f"{name} is for 'async def' tests{reason}; a plain one takes {name}_blocking", pytrace=False)
+
+
+def _is_of_unittest(request: pytest.FixtureRequest) -> bool:
+    from unittest import TestCase
+
+    return request.cls is not None and issubclass(request.cls, TestCase)
+
+
 def _refuse_other_loops(request: pytest.FixtureRequest) -> None:
     """A mark that asks for asyncio is wrong here; that a plugin takes every async test for its own is not."""
     item = request.node
     parents = [*getattr(item.function, "pytestmark", []), *item.parent.iter_markers()]
-    wants = "asyncio" if any(mark.name == "asyncio" for mark in parents) else None
-    if "anyio_backend" in item.fixturenames:
+    marks = {mark.name for mark in parents}
+    wants = "asyncio" if "asyncio" in marks else None
+    # Where anyio takes every async test, each has a backend, and has not asked for it.
+    asks_anyio = "anyio" in marks or "anyio_backend" in inspect.signature(item.function).parameters
+    if asks_anyio and "anyio_backend" in item.fixturenames:
         backend = request.getfixturevalue("anyio_backend")
         name = backend if isinstance(backend, str) else backend[0]
         wants = name if name != "trio" else wants

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from enum import Enum
 from pathlib import Path
 from random import Random
+from types import TracebackType
 from typing import Any, cast
 
 import trio
@@ -20,7 +21,9 @@ from embedbroker import BrokerConfig, EmbeddedBroker, MemoryLockManager, MemoryL
 from embedbroker.locks import Lock, LockManagers
 from embedbroker.runtime import FileDisk, FileLockManager
 from embedbroker.testing import SimulatedDisk
+from embedclient.errors import IllegalStateException
 
+from ._arguments import check_broker
 from ._broker import ManagedBroker
 from ._clock import BrokerClock
 from ._disk import DiskSwitch
@@ -38,6 +41,8 @@ __all__ = ["Bench", "LeftBehind", "Surface"]
 # Of a journal file: what a start reserves is made in memory, and a test sends little.
 _SEGMENT_BYTES = 65_536
 _REPORT_WITHIN_S = 10.0
+# What a broker is told to be that is asked for more than a name before its test begins.
+_NOT_YET = "starts when the test begins; a fixture that is no 'async def' comes before that"
 
 
 class Surface(Enum):
@@ -129,6 +134,8 @@ class Bench:
         self._fabric: Fabric | None = None
         self._nursery: trio.Nursery | None = None
         self._to_start: list[ManagedBroker | BrokerPair] = []
+        #: Work beside the test that was asked for before it began.
+        self._to_run: list[Callable[[], Awaitable[None]]] = []
         self._groups: list[_Group] = []
         self._stores: list[_Store] = []
         self.brokers: list[ManagedBroker] = []
@@ -137,6 +144,7 @@ class Bench:
 
     def broker(self, name: str, settings: dict[str, Any], *, starts: bool) -> ManagedBroker:
         """A broker of its own; one that ``starts`` runs when the test's body begins."""
+        check_broker(name, settings)
         ground: list[tuple[_Group, _Store]] = []
 
         async def place() -> _Ground:
@@ -147,7 +155,7 @@ class Bench:
 
         broker = self._add(ManagedBroker(name, self, place))
         if starts:
-            self._to_start.append(broker)
+            self._start_with_test(broker, broker)
         return broker
 
     def foreign(self, url: str) -> ManagedBroker:
@@ -165,8 +173,14 @@ class Bench:
             return self._running_fabric().links.between(one, other)
 
         pair = BrokerPair(kind, members["primary"], members["backup"], self, between)
-        self._to_start.append(pair)
+        self._start_with_test(pair, *members.values())
         return pair
+
+    def _start_with_test(self, what: ManagedBroker | BrokerPair, *brokers: ManagedBroker) -> None:
+        self._to_start.append(what)
+        if self._nursery is None:
+            for broker in brokers:
+                broker._following.ended = _NOT_YET
 
     def _placing(
         self,
@@ -233,8 +247,12 @@ class Bench:
         self.trace.note(text)
 
     def start_soon(self, work: Callable[[], Awaitable[None]]) -> None:
-        assert self._nursery is not None, "nothing runs beside a test that is over"
-        self._nursery.start_soon(work)
+        if self.is_over:
+            raise IllegalStateException("nothing happens beside a test that is over")
+        if self._nursery is None:
+            self._to_run.append(work)
+        else:
+            self._nursery.start_soon(work)
 
     # -- the test ------------------------------------------------------------------------------------------------
 
@@ -272,7 +290,7 @@ class Bench:
         if isinstance(failure, trio.Cancelled) and beside is not None:
             failure = beside
         if failure is not None:
-            self.report = self.report or self.trace.tail()
+            self.report = self.report or self._heading()
             if beside is not None and beside is not failure:
                 failure.__context__ = failure.__context__ or beside
             raise failure
@@ -289,17 +307,25 @@ class Bench:
         self.clock.begin()
 
     async def _run_body(self, body: Callable[[], Awaitable[None]]) -> None:
+        where: TracebackType | None = None
         with trio.move_on_after(math.inf if self.is_watched else self.timeout_s) as scope:
             for each in self._to_start:
                 await each.start()
             self.note("the test begins")
-            await body()
+            for work in self._to_run:
+                self.start_soon(work)
+            try:
+                await body()
+            except BaseException as error:
+                if scope.cancel_called:
+                    where = error.__traceback__
+                raise
         if scope.cancelled_caught:
-            raise self.overdue()
+            raise self.overdue().with_traceback(where)
 
     def overdue(self) -> WaitTimeout:
         """Why a test is given up that takes longer than ``timeout_s``."""
-        states = ", ".join(broker._following.describe() for broker in self.brokers)
+        states = ", ".join(broker._following.describe() for broker in self.brokers) or "it has no broker"
         return WaitTimeout(
             f"the test did not end within {self.timeout_s:g} s, {self.surface.value}: something in it waits for "
             f"what does not come; {states} (the ini option embedbroker_timeout sets the limit)"
@@ -350,8 +376,7 @@ class Bench:
 
     async def describe_now(self) -> str:
         """Seed, trace, ledger, and what is in the queues."""
-        parts = [f"seed {self.seed}, {self.surface.value}; again with --embedbroker-seed={self.seed}"]
-        parts += ["-- trace", self.trace.tail()]
+        parts = [self._heading()]
         for group in self._groups:
             parts += [f"-- ledger of {group.name}", group.ledger.summary()]
         for broker in self.brokers:
@@ -359,6 +384,10 @@ class Bench:
             if broker.is_live:
                 parts += [await broker.dump()]
         return "\n".join(parts)
+
+    def _heading(self) -> str:
+        again = f"seed {self.seed}, {self.surface.value}; again with --embedbroker-seed={self.seed}"
+        return "\n".join([again, "-- trace", self.trace.tail()])
 
     async def _prove(self, tasks_before: int) -> None:
         """Raise if a task, a socket or pipe, a file or a lock is left."""

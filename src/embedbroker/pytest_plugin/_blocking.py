@@ -25,7 +25,7 @@ from ._bench import Bench
 from ._broker import ManagedBroker
 from ._deadline import Deadline, can_interrupt
 from ._disk import DiskSwitch
-from ._faults import FaultPlan
+from ._faults import FaultPlan, check_fault
 from ._link import Direction, Link
 from ._pair import BrokerPair
 from ._queues import QueueState
@@ -97,17 +97,22 @@ class BenchThread:
         try:
             self.bench.report = self.call(self.bench.describe_now)
         except IllegalStateException as error:
-            self.bench.report = str(error)
+            self.bench.report = self.bench.report or str(error)
 
     def _carried(self, call: Callable[..., T]) -> T:
         __tracebackhide__ = True
         if self._token is None or not self._thread.is_alive():
-            raise IllegalStateException("the brokers of this test have ended")
+            raise self._ended()
         try:
             return call(trio_token=self._token)
         except (trio.RunFinishedError, trio.Cancelled):
             self._thread.join()
-            raise IllegalStateException(f"the brokers of this test have ended: {self._result}") from None
+            raise self._ended() from None
+
+    def _ended(self) -> IllegalStateException:
+        """What a call is told after the end, with the reason if there is one."""
+        reason = f": {self._result.error!r}" if isinstance(self._result, outcome.Error) else ""
+        return IllegalStateException(f"the brokers of this test have ended{reason}")
 
     def _run(self) -> None:
         self._result = outcome.capture(trio.run, self.bench.run, self._stay)
@@ -327,6 +332,8 @@ class BlockingFaultPlan:
         return self._plan.pending
 
     def at(self, seconds: float, fault: Callable[..., object], *args: object) -> None:
+        check_fault(seconds, fault)
+
         async def happen() -> None:
             await trio.to_thread.run_sync(partial(fault, *args))
 
@@ -334,6 +341,7 @@ class BlockingFaultPlan:
         self._thread.call_now(self._plan.at, seconds, happen)
 
     def within(self, seconds: float, fault: Callable[..., object], *args: object) -> float:
+        check_fault(seconds, fault)
         moment = self.random.uniform(0.0, seconds)
         self.at(moment, fault, *args)
         return moment

@@ -8,6 +8,8 @@ from __future__ import annotations
 import pytest
 import trio
 
+from embedclient.errors import IllegalStateException
+
 from ._arguments import check_seconds
 
 __all__ = ["BrokerClock"]
@@ -26,8 +28,17 @@ class BrokerClock:
 
     @property
     def seconds(self) -> float:
-        """Since the test began."""
-        return trio.current_time() - self._begun
+        """Since the test began.
+
+        Raises:
+            IllegalStateException: it has not begun, or is over, as for a fixture that is no ``async def``.
+        """
+        try:
+            return trio.current_time() - self._begun
+        except RuntimeError:
+            raise IllegalStateException(
+                "the clock of a test runs while the test does, and not before or after"
+            ) from None
 
     async def advance(self, seconds: float) -> None:
         """Let that much time pass, with everything that is due in it. It costs nothing, and needs virtual time.

@@ -12,9 +12,10 @@ from random import Random
 
 import trio
 
+from ._arguments import check_seconds
 from ._broker import Around
 
-__all__ = ["FaultPlan"]
+__all__ = ["FaultPlan", "check_fault"]
 
 
 class FaultPlan:
@@ -35,13 +36,10 @@ class FaultPlan:
     def at(self, seconds: float, fault: Callable[..., object], *args: object) -> None:
         """Call ``fault(*args)`` so many seconds from now, beside the test; what it returns is awaited if need be.
 
+        Before the test begins, in a fixture that is no ``async def``, now is when it begins.
         What it raises ends the test. What has not happened when the test is over does not happen.
         """
-        if not seconds >= 0:
-            raise ValueError(f"a fault happens in zero seconds or more, not in {seconds!r}")
-        if not callable(fault):
-            raise TypeError(f"a fault is something to call, such as broker.crash, not {fault!r}")
-        self._waiting += 1
+        check_fault(seconds, fault)
 
         async def happen() -> None:
             await trio.sleep(seconds)
@@ -54,9 +52,18 @@ class FaultPlan:
                 await result
 
         self._around.start_soon(happen)
+        self._waiting += 1
 
     def within(self, seconds: float, fault: Callable[..., object], *args: object) -> float:
         """The same at a moment drawn from the seed, at most so many seconds from now; returns when that will be."""
+        check_fault(seconds, fault)
         moment = self.random.uniform(0.0, seconds)
         self.at(moment, fault, *args)
         return moment
+
+
+def check_fault(seconds: object, fault: object) -> None:
+    """Raises TypeError or ValueError for what cannot happen."""
+    check_seconds("the time until a fault", seconds)
+    if not callable(fault):
+        raise TypeError(f"a fault is something to call, such as broker.crash, not {fault!r}")

@@ -13,6 +13,7 @@ import trio
 
 from embedclient import Message, Queue, QueueState, ServerLocator
 
+from ._arguments import check_queue, check_seconds
 from ._broker import wanted_of
 from ._queues import browse, describe_message, matches
 from ._waiting import WAIT_S, WaitTimeout
@@ -65,6 +66,7 @@ class ForeignBroker:
         __tracebackhide__ = True
         wanted = wanted_of(queue, count, consumers)
         seconds = WAIT_S if timeout is None else timeout
+        check_seconds("a time-out", seconds)
         state: QueueState | None = None
         with trio.move_on_after(seconds):
             async with ServerLocator(self.url).create_session_factory() as factory, factory.create_session() as session:
@@ -81,6 +83,7 @@ class ForeignBroker:
         """`ManagedBroker.assert_message`."""
         __tracebackhide__ = True
         seconds = WAIT_S if timeout is None else timeout
+        check_seconds("a time-out", seconds)
         with trio.move_on_after(seconds):
             while True:
                 for message in await self.messages(queue):
@@ -96,6 +99,7 @@ class ForeignBroker:
 
     async def messages(self, queue: str) -> list[Message]:
         """`ManagedBroker.messages`."""
+        check_queue(queue)
         return await browse(self.url, Queue(queue), _BROWSED_MAX)
 
     async def _dump_of(self, queue: str) -> str:

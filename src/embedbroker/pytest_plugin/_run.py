@@ -25,6 +25,11 @@ def run_test(
     instruments: Sequence[trio.abc.Instrument] = (),
 ) -> None:
     """Run the test to its end. ``clock`` is the one that it asked for itself, if it did."""
+    if trio.lowlevel.in_trio_run():
+        raise RuntimeError(
+            "trio runs in this thread already: another plugin, such as anyio, keeps it running for its async fixtures. "
+            "Make these plain ones, or let pytest-trio run them"
+        )
     if bench.surface is not Surface.VIRTUAL:
         clock = None  # what happens outside of this process follows no clock of ours
     elif clock is None:

@@ -101,6 +101,24 @@ def test_a_plain_test_that_fails_reports_and_one_that_leaves_a_connection_is_tol
     result.stdout.fnmatch_lines(["seed *, sockets; again with*", "*TextMessage 'still here'*"])
 
 
+def test_a_plain_test_whose_fault_cannot_happen_is_told_why_its_brokers_ended(inner: Inner) -> None:
+    result = inner(
+        """
+        def happens():
+            raise ValueError("no such fault")
+
+        def test_it(embedded_broker_blocking, fault_plan_blocking):
+            fault_plan_blocking.at(0, happens)
+            for _ in range(2):
+                with pytest.raises(IllegalStateException, match="have ended: ValueError.'no such fault'."):
+                    embedded_broker_blocking.wait_for(queue="orders", count=1)
+            assert False
+        """
+    )
+    result.assert_outcomes(failed=1, errors=1)
+    result.stdout.fnmatch_lines(["seed *, sockets; again with --embedbroker-seed=*", "*fault: happens*"])
+
+
 def test_time_in_plain_tests_cannot_be_advanced(inner: Inner) -> None:
     result = inner("def test_it(broker_clock_blocking): broker_clock_blocking.advance(1)")
     result.assert_outcomes(skipped=1)

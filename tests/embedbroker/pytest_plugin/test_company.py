@@ -185,12 +185,30 @@ def test_a_mark_that_asks_for_asyncio_is_refused(inner: Inner) -> None:
         @pytest.mark.usefixtures("anyio_backend")
         async def test_anyio(embedded_broker):
             await trio.sleep(60)
+
+        @pytest.mark.usefixtures("anyio_backend")  # as anyio does with each where it takes all
+        async def test_not_asked_for(embedded_broker):
+            await trio.sleep(60)
         """,
         *UNKNOWN_MARKS,
     )
-    result.assert_outcomes(errors=3, passed=1)
+    result.assert_outcomes(errors=3, passed=3)
     said = "embedded_broker runs its test in trio, and this one is marked to run in asyncio: remove the mark, or make *"
     result.stdout.fnmatch_lines([f"*{said}"] * 3)
+
+
+def test_a_run_of_trio_that_another_plugin_keeps_is_told(inner: Inner) -> None:
+    result = inner(
+        """
+        @pytest.fixture
+        def kept(monkeypatch):  # as anyio keeps one for async fixtures
+            monkeypatch.setattr(trio.lowlevel, "in_trio_run", lambda: True)
+
+        async def test_it(embedded_broker, kept): pass
+        """
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*trio runs in this thread already: another plugin, such as anyio, keeps it *"])
 
 
 def test_other_async_tests_are_left_to_others(inner: Inner) -> None:

@@ -190,6 +190,9 @@ def test_a_fault_that_cannot_happen_ends_the_test(inner: Inner) -> None:
     )
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*IllegalStateException: cannot crash: broker 'broker' crashed*"])
+    result.stdout.fnmatch_lines(
+        ["seed *, virtual time; again with --embedbroker-seed=*", "*fault: ManagedBroker.crash*"]
+    )
 
 
 @SURFACES

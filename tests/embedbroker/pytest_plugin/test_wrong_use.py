@@ -27,6 +27,35 @@ def test_a_broker_that_was_not_started_says_so(inner: Inner) -> None:
     result.assert_outcomes(passed=1)
 
 
+def test_a_fixture_before_or_after_the_test_is_told_that_it_is(inner: Inner) -> None:
+    result = inner(
+        """
+        @pytest.fixture
+        def around(embedded_broker, broker_clock, fault_plan):
+            not_yet = "'broker' starts when the test begins; a fixture that is no 'async def' comes before that"
+            with pytest.raises(IllegalStateException, match=not_yet):
+                embedded_broker.url
+            with pytest.raises(IllegalStateException, match="the clock of a test runs while the test does"):
+                broker_clock.seconds
+            fault_plan.at(1.5, embedded_broker.crash)
+            yield
+            with pytest.raises(IllegalStateException, match="'broker' ended with its test"):
+                embedded_broker.queues()
+            with pytest.raises(IllegalStateException, match="nothing happens beside a test that is over"):
+                fault_plan.at(1.5, embedded_broker.crash)
+            assert fault_plan.pending == 0
+
+        async def test_it(around, embedded_broker, fault_plan):
+            assert fault_plan.pending == 1
+            await trio.sleep(1)
+            assert embedded_broker.is_running
+            await trio.sleep(1)
+            assert not embedded_broker.is_running
+        """
+    )
+    result.assert_outcomes(passed=1)
+
+
 def test_waiting_at_a_broker_that_crashed_or_crashes_says_so_at_once(inner: Inner) -> None:
     result = inner(
         """
@@ -175,7 +204,10 @@ def test_a_test_that_waits_for_what_never_comes_ends_with_a_reason(inner: Inner)
     )
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
-        ["*WaitTimeout: the test did not end within 30 s, virtual time: something*broker 'broker' is live*"]
+        [
+            ">  *await consumer.receive()",
+            "*WaitTimeout: the test did not end within 30 s, virtual time: something*broker 'broker' is live*",
+        ]
     )
 
 
@@ -191,6 +223,32 @@ def test_a_test_that_waits_for_what_never_comes_ends_with_a_reason(inner: Inner)
             "async def test_it(broker_pair_blocking): pass",
             len(PAIR_MODES),
             "*_blocking are for plain tests, which are no 'async def'",
+        ),
+        (
+            "async def test_it(embedded_broker): yield",
+            1,
+            "*embedded_broker is for 'async def' tests, which do not yield; *",
+        ),
+        (
+            """
+            from hypothesis import given, strategies
+
+            @given(number=strategies.integers())
+            async def test_it(embedded_broker, number): pass
+            """,
+            1,
+            "*embedded_broker is for 'async def' tests, and hypothesis makes a plain one of this; *",
+        ),
+        (
+            """
+            import unittest
+
+            @pytest.mark.usefixtures("embedded_broker")
+            class TestIt(unittest.IsolatedAsyncioTestCase):
+                async def test_it(self): pass
+            """,
+            1,
+            "*embedded_broker is for 'async def' tests, and unittest runs its own; *",
         ),
     ],
 )
@@ -246,6 +304,22 @@ def test_an_argument_that_makes_no_sense_is_refused_before_anything_waits(inner:
                 embedded_broker.link.drop_after(1.5)
             with pytest.raises(TypeError, match="what a disk takes longer is a number of seconds, not '1'"):
                 embedded_broker.disk.slow_down("1")
+
+        def test_faults(fault_plan_blocking):
+            with pytest.raises(TypeError, match="the time until a fault is a number of seconds, not '1'"):
+                fault_plan_blocking.at("1", print)
+            with pytest.raises(ValueError, match="the time until a fault is zero seconds or more, not -1"):
+                fault_plan_blocking.within(-1, print)
+            with pytest.raises(TypeError, match="a fault is something to call, such as broker.crash, not 'crash'"):
+                fault_plan_blocking.at(1, "crash")
+            assert fault_plan_blocking.pending == 0
+
+        async def test_brokers(broker_factory):
+            with pytest.raises(TypeError, match="named by a str, not a dict; its settings are keywords"):
+                broker_factory({"id_cache_size": 100})
+            for setting, value in (("port", 61616), ("host", "0.0.0.0"), ("data_directory", "data")):
+                with pytest.raises(TypeError, match=f"a broker of a test takes no {setting}: "):
+                    broker_factory("orders", **{setting: value})
         """
     )
-    result.assert_outcomes(passed=2)
+    result.assert_outcomes(passed=4)
