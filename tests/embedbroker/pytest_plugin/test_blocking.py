@@ -109,14 +109,15 @@ def test_a_plain_test_whose_fault_cannot_happen_is_told_why_its_brokers_ended(in
 
         def test_it(embedded_broker_blocking, fault_plan_blocking):
             fault_plan_blocking.at(0, happens)
-            for _ in range(2):
-                with pytest.raises(IllegalStateException, match="have ended: ValueError.'no such fault'."):
-                    embedded_broker_blocking.wait_for(queue="orders", count=1)
-            assert False
+            fault_plan_blocking._thread._thread.join()
+            with pytest.raises(IllegalStateException, match="have ended: ValueError.'no such fault'."):
+                embedded_broker_blocking.wait_for(queue="orders", count=1)
+            raise LookupError("both were told")
         """
     )
     result.assert_outcomes(failed=1, errors=1)
-    result.stdout.fnmatch_lines(["seed *, sockets; again with --embedbroker-seed=*", "*fault: happens*"])
+    result.stdout.fnmatch_lines(["*LookupError: both were told"])
+    result.stdout.fnmatch_lines(["seed *, sockets; again with --embedbroker-seed=*", "*fault: *happens*"])
 
 
 def test_time_in_plain_tests_cannot_be_advanced(inner: Inner) -> None:
