@@ -71,7 +71,7 @@ class DiskLanes:
         self._nursery.start_soon(self._run_background)
 
     def give_up(self) -> None:
-        """What the disk still answers is of no interest."""
+        """What the disk still answers is of no interest. It is closed by now: its refusals are no faults of a disk."""
         self._given_up = True
 
     def order(self, work: storage.DiskWork) -> None:
@@ -109,6 +109,8 @@ class DiskLanes:
                 self._is_begun = trio.Event()
                 await self._is_begun.wait()
             work = self.waiting.popleft()
+            if self._given_up:
+                return
             if self._is_quick(work):
                 self._take(self._run(work))
                 if self.waiting:
@@ -152,7 +154,9 @@ class DiskLanes:
         """In a thread; or, for a disk in memory, here when its time has passed."""
         if self._in_memory:
             await trio.sleep(storage.loop_latency_s(self._disk) or 0.0)
-            return self._take(self._run(work))
+            if not self._given_up:
+                self._take(self._run(work))
+            return
         answer = await trio.to_thread.run_sync(self._run, work, limiter=self._threads)
         if not self._given_up:
             self._take(answer)

@@ -133,3 +133,23 @@ async def test_the_average_that_moves_batches_is_0_4_ms(monkeypatch: pytest.Monk
         disk.times = [seconds] * 60
         await stored_at_once([1] * 60, disk=disk)
         assert (disk.threads[-1] != threading.get_ident()) is moved
+
+
+@pytest.mark.parametrize("latency_s", [None, 0.0, 0.01])
+async def test_a_batch_that_was_not_begun_at_a_crash_is_no_disk_that_failed(
+    latency_s: float | None, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The disk is closed with the broker. Were it asked, the node would blame it for the end in the log."""
+    node, disk = BatchPerRead(), InstantDisk()
+    if latency_s is not None:
+        disk.loop_latency_s = latency_s  # type: ignore[attr-defined]
+    async with trio.open_nursery() as nursery:
+        host = Host(cast(Node, node), nursery, disk, None, logging.getLogger("test"), lambda role, in_sync: None)
+        host.ready.set()
+        host.start()
+        await trio.testing.wait_all_tasks_blocked()
+        host.feed(BytesReceived(1, b"x"))
+        host.give_up()
+        await trio.sleep(1)
+        nursery.cancel_scope.cancel()
+    assert node.done == 0
