@@ -1,4 +1,4 @@
-"""A failover test as a user has it: pip install 'embedbroker[testing]', and pytest finds the fixtures."""
+"""A failover test as a user has it: with the extra `testing` pytest finds the fixtures."""
 
 from embedclient import ConnectionFactory, Queue
 
