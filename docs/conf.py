@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib.metadata import version as installed
 from typing import Any
 
+import attrs
+
 project = "embedbroker"
 author = "The embedbroker authors"
 project_copyright = author
@@ -41,7 +43,7 @@ NOT_CONSTRUCTED = {
     *("SeedResult", "ScenarioFailed", "ThreadedBroker", "Verdict", "Kill", "Tally", "Timeline", "TimelineBucket"),
     *("Campaign", "XAConnection", "XASession", "XAJMSContext", "XAResource"),
     *("ManagedBroker", "BrokerPair", "Link", "DiskSwitch", "FaultPlan", "BrokerClock"),
-    *("BlockingBroker", "BlockingPair", "BlockingFaultPlan", "BlockingClock"),
+    *("BlockingBroker", "BlockingPair", "BlockingFaultPlan", "BlockingClock", "Opening"),
 }
 SIGNATURES = {"SimulatedDisk": "(capacity_bytes: int | None = None)"}
 
@@ -54,9 +56,34 @@ def _choose_signature(
         return "", None
     if what == "class" and simple in SIGNATURES:
         return SIGNATURES[simple], None
+    if what == "class" and signature and attrs.has(_object):
+        signature = _as_written(_object, signature)
     return signature, returns
+
+
+def _as_written(kind: type[attrs.AttrsInstance], signature: str) -> str:
+    """A field that is converted has the type of what it becomes, and a default that is made says that there is one."""
+    for field in attrs.fields(kind):
+        if field.converter is not None:
+            signature = signature.replace(f"{field.name}: object", f"{field.name}: {field.type}")
+    return signature.replace(" = NOTHING", " = ...")
+
+
+# Of an attribute's text napoleon takes what stands in front of a colon for its type.
+_sentences: dict[str, list[str]] = {}
+
+
+def _keep(_app: Any, what: str, name: str, _object: object, _options: object, lines: list[str]) -> None:
+    if what in ("attribute", "property") and "Raises:" not in lines:
+        _sentences[name] = list(lines)
+
+
+def _restore(_app: Any, _what: str, name: str, _object: object, _options: object, lines: list[str]) -> None:
+    lines[:] = _sentences.pop(name, lines)
 
 
 def setup(app: Any) -> None:
     """Hooks of this build."""
     app.connect("autodoc-process-signature", _choose_signature)
+    app.connect("autodoc-process-docstring", _keep, priority=400)
+    app.connect("autodoc-process-docstring", _restore, priority=600)

@@ -131,7 +131,9 @@ def broker_options(command: F) -> F:
     options = (
         click.option("--password", envvar="EMBEDBROKER_PASSWORD", show_envvar=True),
         click.option("--user", envvar="EMBEDBROKER_USER", show_envvar=True),
-        click.option("--url", default="tcp://localhost:61616", show_default=True, envvar="EMBEDBROKER_URL"),
+        click.option(
+            "--url", default="tcp://localhost:61616", show_default=True, envvar="EMBEDBROKER_URL", show_envvar=True
+        ),
     )
     for option in options:
         command = option(command)

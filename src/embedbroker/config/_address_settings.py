@@ -24,7 +24,9 @@ _MERGED_MAX = 1_000
 class AddressFullPolicy(Enum):
     """What a producer meets at an address that is over its limit."""
 
+    #: It gets no credit, and waits.
     BLOCK = "BLOCK"
+    #: Its send is refused with an `AddressFullException`.
     FAIL = "FAIL"
 
 

@@ -56,7 +56,10 @@ def _properties(value: object) -> dict[str, str]:
 
 @frozen
 class ScaleDown:
-    """Where a broker that stops takes its messages: to a connector, to a discovery group, or to a group of brokers."""
+    """Where a broker that stops takes its messages: to a connector, to a discovery group, or to a group of brokers.
+
+    It has no effect yet, and the log says so.
+    """
 
     enabled: bool = field(default=True, validator=_flag)
     connectors: tuple[str, ...] = field(default=(), converter=_refs)
@@ -136,9 +139,12 @@ class ReplicationPrimary:
     ``group_name``: only backups of the same name pair with it. ``cluster_name``: the cluster connection to look for
     others on, None the first one. ``check_for_active_server``: at start, look whether a backup has taken over, and fail
     back from it. ``quorum_size`` -1 is the largest cluster that was seen; ``vote_on_replication_failure``: ask the
-    others whether it may go on when its backup is gone. ``quorum_vote_wait_ms`` is in seconds in Artemis' element.
-    ``lock_manager`` replaces votes; brokers with the same ``coordination_id`` compete for one lock as equals.
-    ``max_saved_replicated_journals_size`` -1 keeps all old journals.
+    others whether it may go on when its backup is gone. A backup asks ``vote_retries`` times, ``vote_retry_wait_ms``
+    apart, and waits ``quorum_vote_wait_ms`` for answers, 2 s at most; that one is in seconds in Artemis' element.
+    ``lock_manager`` replaces votes; brokers with the same ``coordination_id`` compete for one lock as equals. The last step of a copy
+    may take ``initial_replication_sync_timeout_ms``, and a primary that took no backup is left alone for
+    ``retry_replication_wait_ms``. ``max_saved_replicated_journals_size`` is how many journals in the way of a copy are
+    kept; -1: all.
 
     Raises:
         ValueError, TypeError: a value is out of its range; the text names the field.

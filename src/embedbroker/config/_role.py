@@ -10,7 +10,7 @@ __all__ = ["Role"]
 class Role(Enum):
     """What a broker is to its live and backup group. A primary that waits because a backup is live is a backup, too."""
 
-    #: It serves nobody and has not opened the journal: another broker is live, or has the right to be.
+    #: It serves nobody, because another broker is live or has the right to be, and has not opened the journal.
     BACKUP = "backup"
     #: It has the right to be live and reads the journal.
     ACTIVATING = "activating"

@@ -152,7 +152,12 @@ class Connection:
         transacted: bool = False,
         acknowledge_mode: AcknowledgeMode = AcknowledgeMode.AUTO,
     ) -> Opening[Session]:
-        """A session, `async with connection.create_session() as session`."""
+        """A session, `async with connection.create_session() as session`.
+
+        Raises:
+            ConnectionClosedException: this program closed the connection.
+            ConnectionLostException: it is lost for good.
+        """
         mode = SessionMode.TRANSACTED if transacted else session_mode_of("acknowledge_mode", acknowledge_mode)
         return self._opening(mode, Session)
 

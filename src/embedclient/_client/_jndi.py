@@ -110,7 +110,7 @@ class Names(Generic[F]):
 
 
 class InitialContext(Names[ConnectionFactory]):
-    """Names for connection factories and destinations, from `jndi.properties` as Java programs have it.
+    """Names for connection factories and destinations, from `jndi.properties` as Java programs have it::
 
         connectionFactory.cf = (tcp://a:61616,tcp://b:61616)?ha=true&reconnectAttempts=-1
         queue.orders = OrdersQueue

@@ -131,7 +131,11 @@ class ClientSessionFactory:
         pre_acknowledge: bool | None = None,
         ack_batch_size: int | None = None,
     ) -> Opening[ClientSession]:
-        """A core session. Both commit flags False make it transacted; with `xa` it has an `xa_resource` instead."""
+        """A core session. Both commit flags False make it transacted; with `xa` it has an `xa_resource` instead.
+
+        With `pre_acknowledge` the broker acknowledges before it sends; `ack_batch_size` is how many bytes of messages
+        share an acknowledgement. None takes what the settings say.
+        """
 
         async def open_session() -> ClientSession:
             call = self._edge.agent.create_session(

@@ -71,7 +71,12 @@ class Connection:
     def create_session(
         self, *, transacted: bool = False, acknowledge_mode: AcknowledgeMode = AcknowledgeMode.AUTO
     ) -> Session:
-        """A session, `with connection.create_session() as session`."""
+        """A session, `with connection.create_session() as session`.
+
+        Raises:
+            ConnectionClosedException: this program closed the connection.
+            ConnectionLostException: it is lost for good.
+        """
         opened = self._portal.call(
             self._portal.opening,
             lambda: self._inner.create_session(transacted=transacted, acknowledge_mode=acknowledge_mode),

@@ -176,10 +176,13 @@ class Session:
 
         It begins when an earlier commit or rollback, whose caller did not wait for it, has ended.
 
+        An earlier commit that was cancelled, and whose outcome cannot be learnt, is told before the block is run.
+
         Raises:
             TransactionRolledBackException: as `commit` does, at the end.
-            TransactionOutcomeUnknownException: as `commit` does, at the end; and in front of the block, which is not
-                run then, for an earlier commit that was cancelled.
+            TransactionOutcomeUnknownException: as `commit` does, at the end, or for that earlier commit.
+            DuplicateIDException: as `commit` does, at the end.
+            IllegalStateException: the session is not transacted.
         """
         return self._portal.block(self._portal.call_now(self._inner.transaction))
 
