@@ -206,7 +206,7 @@ def _read(path: Path, properties: Mapping[str, str]) -> BrokerConfig:
     try:
         return load_config(path, properties=properties, on_warning=lambda _: None)
     except ConfigFileError as error:
-        raise WrongInput(f"{path}: {'; '.join(error.problems)}") from error
+        raise WrongInput("; ".join(error.problems)) from error
     except OSError as error:
         raise WrongInput(f"cannot read {path}: {error.strerror}") from error
 
