@@ -40,9 +40,10 @@ class ClusterConnection:
     ``connector`` names the one of the broker's ``connectors`` by which others and clients reach it; None is where it
     listens. ``static_connectors`` name those by which it finds the others; ``allow_direct_connections_only``: it keeps
     to these and does not connect to whom it merely hears of. It pings every ``check_period_ms`` and takes a peer for
-    lost that sent nothing for ``connection_ttl_ms``; -1 is never, for both. ``call_timeout_ms`` is how long it waits for
-    the answer to the cluster password. A lost peer is tried again after ``retry_interval_ms``, which grows by
-    ``retry_interval_multiplier`` up to ``max_retry_interval_ms``. A live broker repeats its announcement ``notification_attempts`` times, ``notification_interval_ms`` apart.
+    lost that sent nothing for ``connection_ttl_ms``; -1 is never, for both. ``call_timeout_ms`` is how long it waits
+    for the answer to the cluster password. A lost peer is tried again after ``retry_interval_ms``, which grows by
+    ``retry_interval_multiplier`` up to ``max_retry_interval_ms``. A live broker repeats its announcement
+    ``notification_attempts`` times, ``notification_interval_ms`` apart.
     """
 
     name: str = field(default="cluster", validator=named)

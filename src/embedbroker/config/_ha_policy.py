@@ -141,8 +141,8 @@ class ReplicationPrimary:
     back from it. ``quorum_size`` -1 is the largest cluster that was seen; ``vote_on_replication_failure``: ask the
     others whether it may go on when its backup is gone. A backup asks ``vote_retries`` times, ``vote_retry_wait_ms``
     apart, and waits ``quorum_vote_wait_ms`` for answers, 2 s at most; that one is in seconds in Artemis' element.
-    ``lock_manager`` replaces votes; brokers with the same ``coordination_id`` compete for one lock as equals. The last step of a copy
-    may take ``initial_replication_sync_timeout_ms``, and a primary that took no backup is left alone for
+    ``lock_manager`` replaces votes; brokers with the same ``coordination_id`` compete for one lock as equals. The last
+    step of a copy may take ``initial_replication_sync_timeout_ms``, and a primary that took no backup is left alone for
     ``retry_replication_wait_ms``. ``max_saved_replicated_journals_size`` is how many journals in the way of a copy are
     kept; -1: all.
 

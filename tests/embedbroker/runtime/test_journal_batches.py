@@ -150,6 +150,8 @@ async def test_a_batch_that_was_not_begun_at_a_crash_is_no_disk_that_failed(
         await trio.testing.wait_all_tasks_blocked()
         host.feed(BytesReceived(1, b"x"))
         host.give_up()
-        await trio.sleep(1)
+        await trio.testing.wait_all_tasks_blocked()
+        autojump_clock.jump(1)
+        await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
     assert node.done == 0
