@@ -328,8 +328,6 @@ def import_command(
         exported_queues(directory, chosen)
         Site(url=url, user=user, password=password).check()
     with spark_session(master, settings) as spark, _explained():
-        rows = import_queues(
-            spark, directory, url=url, user=user, password=password, queues=chosen, parallel=parallel
-        )
+        rows = import_queues(spark, directory, url=url, user=user, password=password, queues=chosen, parallel=parallel)
         for row in rows.collect():
             click.echo(f"{row['queue']}: {row['messages']:,} messages sent, {row['before']:,} were there")
