@@ -23,6 +23,7 @@ from embedclient.model import RoutingType
 from ._frames import Block
 from ._rows import RowConverter
 from ._schema import COLUMNS
+from ._synced import sync_file, sync_folder
 
 __all__ = ["ExportFolder", "NewPart", "Part", "about", "noted", "write_note"]
 
@@ -70,7 +71,7 @@ class ExportFolder:
     def make(self) -> None:
         """Unless it is there."""
         self.path.mkdir(parents=True, exist_ok=True)
-        _sync_folder(self.path.parent)
+        sync_folder(self.path.parent)
 
     @property
     def complete(self) -> Path:
@@ -137,7 +138,7 @@ class NewPart:
     def close(self) -> bool:
         """Give it its name, for good. False: another attempt was faster, and this one is thrown away."""
         self._writer.close()
-        _sync_file(self._unfinished)
+        sync_file(self._unfinished)
         try:
             os.link(self._unfinished, self._path)
         except (FileExistsError, FileNotFoundError):
@@ -149,7 +150,7 @@ class NewPart:
                 return False
             self._unfinished.replace(self._path)
         self._unfinished.unlink(missing_ok=True)
-        _sync_folder(self._path.parent)
+        sync_folder(self._path.parent)
         return True
 
     def discard(self) -> None:
@@ -162,9 +163,9 @@ def write_note(path: Path, value: Mapping[str, object]) -> None:
     """Write a file of JSON, or replace it."""
     unfinished = path.with_suffix(f".{uuid4().hex}.unfinished")
     unfinished.write_text(json.dumps(value), encoding="utf-8")
-    _sync_file(unfinished)
+    sync_file(unfinished)
     unfinished.replace(path)
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def noted(path: Path) -> dict[str, object]:
@@ -186,17 +187,3 @@ def about(folder: Path) -> dict[str, str]:
     if found["routing"] not in RoutingType.__members__:
         raise ValueError(f"{path}: {found['routing']!r} is no routing type")
     return found
-
-
-def _sync_file(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    """Names outlive a power failure only with their folder."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

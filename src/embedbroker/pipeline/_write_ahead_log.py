@@ -14,6 +14,7 @@ from attrs import frozen
 from pyarrow import fs
 
 from ._frames import Block
+from ._synced import sync_file, sync_folder
 
 __all__ = ["LogFile", "WriteAheadLog", "read_log_file"]
 
@@ -52,7 +53,7 @@ class WriteAheadLog:
         if not self._has_folder:
             self._files.create_dir(self._folder, recursive=True)
             if isinstance(self._files, fs.LocalFileSystem):
-                _sync_folder(os.path.dirname(self._folder))
+                sync_folder(os.path.dirname(self._folder))
             self._has_folder = True
         path = f"{self._folder}/{number:020d}-{block.count:010d}.block"
         name = queue.encode()
@@ -92,15 +93,6 @@ def _file_system(location: str) -> tuple[fs.FileSystem, str]:
 def _write_durably(path: str, data: bytes) -> None:
     with open(f"{path}.new", "wb") as stream:
         stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
+    sync_file(f"{path}.new")
     os.rename(f"{path}.new", path)
-    _sync_folder(os.path.dirname(path))
-
-
-def _sync_folder(path: str) -> None:
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(os.path.dirname(path))
