@@ -1,20 +1,13 @@
-"""A consumer: its buffer and its acknowledgements.
+"""A consumer: its buffer, and what becomes of it.
 
-Responsible for core-protocol 7.7 (batched and individual acknowledgement, expiry on this side, what a close or a
-rollback gives back). Refuses to know session modes, for who acknowledges when is decided by the session and its user,
-and how credits are counted.
-
-Credits are packets without a reply and overtake requests that wait in the session's line. So do acknowledgements, but
-not those of a transaction. History of the fault that this avoids:
-
-1. The connection is lost. A commit waits for the next one; its caller does not.
-2. The program receives another message. Its acknowledgement goes into the resend cache, in front of the commit.
-3. The session is reattached; the commit takes that message along, and the rollback that follows brings nothing back.
+Responsible for what is given out (in which order, how fast, nothing that is expired), and for what a close, a rollback
+or a rebuild does to it. Refuses to know session modes, how credits are counted and how messages are acknowledged.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
+from embedclient.agent._acknowledgements import Acknowledgements
 from embedclient.agent._call import CONNECTION_ERRORS, DONE, Call, DueCallbacks, Steps, failed_call, run_sequence, wait
 from embedclient.agent._consumer_credits import ConsumerCredits
 from embedclient.agent._forced_delivery import ForcedDelivery
@@ -31,12 +24,8 @@ from embedclient.wire.core import (
     CoreMessage,
     DeleteQueue,
     NullResponse,
-    SessionAcknowledge,
     SessionConsumerClose,
     SessionCreateConsumer,
-    SessionExpire,
-    SessionIndividualAcknowledge,
-    encode_acknowledge,
 )
 
 FORCED_DELIVERY_PROPERTY: Final = "_hornetq.forced.delivery.seq"
@@ -47,34 +36,30 @@ class Consumer:
     """One consumer of a session. Create it with `Session.create_consumer`."""
 
     __slots__ = (
-        "_ack_batch_size",
-        "_acknowledges",
-        "_blocks_on_acknowledge",
+        "_acknowledgements",
         "_credits",
         "_due",
         "_forced",
-        "_in_turn",
-        "_individual",
         "_large",
         "_large_bytes_max",
         "_line",
         "_on_end",
-        "_on_work",
-        "_pending_ack",
-        "_pending_ack_bytes",
         "_prefetch",
         "_rate",
         "_ready_due",
-        "_rebuilt_from",
         "_sequence",
         "_stopped",
         "_timers",
-        "_valid_from",
+        "acknowledge",
+        "acknowledge_individually",
+        "acknowledge_received",
         "browse_only",
         "closed",
         "closed_error",
         "consumer_id",
         "filter",
+        "flush_acknowledgements",
+        "gave_back",
         "on_ready",
         "owns_queue",
         "priority",
@@ -118,13 +103,17 @@ class Consumer:
         self._due = due
         self._timers = timers
         self._rate = rate_limit(max_rate)
-        self._on_work = on_work
         self._on_end = on_end
-        self._acknowledges = not browse_only and not flags.pre_acknowledge
-        self._ack_batch_size = flags.ack_batch_size
-        self._blocks_on_acknowledge = blocks_on_acknowledge
-        # Behind a commit that waits, and behind others: of two the first says nothing new when it comes second.
-        self._in_turn = on_work is not None or blocks_on_acknowledge
+        acknowledgements = Acknowledgements(
+            consumer_id,
+            line,
+            due,
+            required=not browse_only and not flags.pre_acknowledge,
+            batch_size=flags.ack_batch_size,
+            blocks=blocks_on_acknowledge,
+            on_work=on_work,
+        )
+        self._offer(acknowledgements)
         self._prefetch = Prefetch()
         self._large: LargeDelivery | None = None
         self._large_bytes_max = large_bytes_max
@@ -132,32 +121,33 @@ class Consumer:
         # Browsers work in a session that was never started.
         self._stopped = not started and not browse_only
         self._sequence = 0
-        # Deliveries before this one belong to a session that was rebuilt, or were rolled back.
-        self._valid_from = 0
-        # Deliveries before this one came in a session that the broker forgot.
-        self._rebuilt_from = 0
-        self._individual = False
-        self._pending_ack: Delivery | None = None
-        self._pending_ack_bytes = 0
         self._credits = ConsumerCredits(consumer_id, line, window)
         self._forced = ForcedDelivery(consumer_id, line, due, self._become_ready)
+
+    def _offer(self, acknowledgements: Acknowledgements) -> None:
+        self._acknowledgements = acknowledgements
+        self.acknowledge = acknowledgements.acknowledge
+        self.acknowledge_individually = acknowledgements.acknowledge_individually
+        self.acknowledge_received = acknowledgements.acknowledge_received
+        self.flush_acknowledgements = acknowledgements.flush
+        self.gave_back = acknowledgements.gave_back
 
     # --- deliveries ---
 
     @property
     def acknowledges(self) -> bool:
         """Whether the broker waits for acknowledgements of what it delivers."""
-        return self._acknowledges
+        return self._acknowledgements.required
 
     @property
     def mixes_priorities(self) -> bool:
         """Whether messages may be given out in another order than they came."""
-        return self._individual
+        return self._acknowledgements.individual
 
     @property
     def valid_from(self) -> int:
         """Deliveries before this one need no acknowledgement any more: it was sent, or they went back."""
-        return self._valid_from
+        return self._acknowledgements.valid_from
 
     @property
     def buffered(self) -> int:
@@ -176,11 +166,8 @@ class Consumer:
         self._sequence = sequence + 1
         priority = message.priority
         if priority != DEFAULT_PRIORITY:
-            # From now on the buffer may hand out messages in another order than the broker delivered them, so that "up
-            # to this one" would acknowledge messages nobody has seen.
-            if not self._individual:
-                self.flush_acknowledgements()
-            self._individual = True
+            # From now on the buffer may hand out messages in another order than the broker delivered them.
+            self._acknowledgements.make_individual()
         if self._credits.threshold == 0:
             frame_size = self._credits.cost_of_wanted(frame_size)
         self._prefetch.put(Delivery(message, delivery_count, self, frame_size, sequence), priority)
@@ -235,7 +222,7 @@ class Consumer:
             if not expiration or expiration > now.wall_ms:
                 credits.waiting = False
                 return delivery
-            self._expire(delivery)
+            self._acknowledgements.expire(delivery.message.message_id)
             credits.want_again(prefetch.highest >= 0)
         return None
 
@@ -250,10 +237,6 @@ class Consumer:
             return True
         rate.wake(self._timers, self._become_ready)
         return False
-
-    def _expire(self, delivery: Delivery) -> None:
-        if self._acknowledges:
-            self._line.post(SessionExpire(self.consumer_id, delivery.message.message_id))
 
     # --- credits ---
 
@@ -277,112 +260,6 @@ class Consumer:
         if self.closed:
             return failed_call(self._closed_failure())
         return self._forced.ask()
-
-    # --- acknowledgement ---
-
-    def acknowledge(self, delivery: Delivery) -> Call[None]:
-        """Acknowledges this delivery and all before it, in batches; this one alone once priorities are mixed.
-
-        Without a batch size an acknowledgement leaves with the next output. The packet is cumulative, so of all that
-        would leave together only the last one is made.
-        """
-        if not self._has_effect(delivery):
-            return DONE
-        if self._individual:
-            return self._acknowledge_alone(delivery.message.message_id)
-        pending = self._pending_ack
-        if pending is None or delivery.sequence > pending.sequence:
-            self._pending_ack = delivery
-        if self._ack_batch_size:
-            self._pending_ack_bytes += delivery.message.size
-            if self._pending_ack_bytes < self._ack_batch_size:
-                return DONE
-        elif not self._blocks_on_acknowledge:
-            if pending is None:
-                self._due.add(self._flush_if_open)
-            return DONE
-        return self._acknowledge_up_to(self._pending_ack or delivery, self._blocks_on_acknowledge)
-
-    def acknowledge_individually(self, delivery: Delivery) -> Call[None]:
-        """Acknowledges this delivery only."""
-        if not self._has_effect(delivery):
-            return DONE
-        return self._acknowledge_alone(delivery.message.message_id)
-
-    def acknowledge_received(
-        self, delivery: Delivery, in_order: Delivery | None, message_ids: Sequence[int]
-    ) -> Call[None]:
-        """Acknowledges this delivery with others that its program got, although priorities are mixed.
-
-        `in_order` and all before it were given out in the order in which they came; of the others each is named.
-        """
-        if not self._has_effect(delivery):
-            return DONE
-        calls = []
-        if in_order is not None and in_order.sequence >= self._valid_from:
-            calls.append(self._acknowledge_up_to(in_order, self._blocks_on_acknowledge))
-        calls += [self._acknowledge_alone(message_id) for message_id in message_ids]
-        return self._all_of(calls) if self._blocks_on_acknowledge else DONE
-
-    def _all_of(self, calls: Sequence[Call[None]]) -> Call[None]:
-        def steps() -> Steps[None]:
-            for call in calls:
-                yield from wait(call)
-
-        return run_sequence(steps(), self._due)
-
-    def _acknowledge_alone(self, message_id: int) -> Call[None]:
-        if self._blocks_on_acknowledge:
-            return self._answered(SessionIndividualAcknowledge(self.consumer_id, message_id, True))
-        self._post_acknowledgement(message_id, individual=True)
-        return DONE
-
-    def _has_effect(self, delivery: Delivery) -> bool:
-        """Whether the broker can be told. In a transaction it is work either way, which is lost if it cannot."""
-        if not self._acknowledges:
-            return False
-        if self._on_work is not None:
-            # What a closed consumer had not acknowledged is back in its queue.
-            unknown = self.closed and delivery.sequence >= self._valid_from
-            self._on_work(unknown or delivery.sequence < self._rebuilt_from)
-        return delivery.sequence >= self._valid_from
-
-    def gave_back(self, delivery: Delivery) -> bool:
-        """Whether the broker has it back, with a session it forgot or with a rollback: it is going to come again."""
-        return self._acknowledges and delivery.sequence < self._valid_from
-
-    def flush_acknowledgements(self) -> None:
-        """Sends what the batch holds, without waiting."""
-        if self._pending_ack is not None:
-            self._acknowledge_up_to(self._pending_ack, False)
-
-    def _flush_if_open(self) -> None:
-        if not self.closed:
-            self.flush_acknowledgements()
-
-    def _acknowledge_up_to(self, delivery: Delivery, blocking: bool) -> Call[None]:
-        self._pending_ack = None
-        self._pending_ack_bytes = 0
-        # A second cumulative acknowledgement of the same message would take everything the broker has delivered.
-        self._valid_from = delivery.sequence + 1
-        if blocking:
-            return self._answered(SessionAcknowledge(self.consumer_id, delivery.message.message_id, True))
-        self._post_acknowledgement(delivery.message.message_id, individual=False)
-        return DONE
-
-    def _post_acknowledgement(self, message_id: int, *, individual: bool) -> None:
-        line = self._line
-        if self._in_turn and line.backlog:
-            kind = SessionIndividualAcknowledge if individual else SessionAcknowledge
-            line.post_in_turn(kind(self.consumer_id, message_id, False))
-        elif line.closed_error is None:
-            line.post_frame(encode_acknowledge(line.channel_id, self.consumer_id, message_id, False, individual))
-
-    def _answered(self, packet: SessionAcknowledge | SessionIndividualAcknowledge) -> Call[None]:
-        def steps() -> Steps[None]:
-            yield from wait(self._line.request(packet, NullResponse))
-
-        return run_sequence(steps(), self._due)
 
     # --- stop, rollback, rebuild, close ---
 
@@ -416,13 +293,12 @@ class Consumer:
         Browsers keep their buffer, nothing of theirs comes back; so do consumers of pre-acknowledged messages.
         """
         self._forced.hold(again=True)
-        if not self._acknowledges:
+        if not self._acknowledgements.required:
             return
         # Each on its own: with window 0 every message cost a credit beyond its size.
         for delivery in self._prefetch.clear():
             self._credits.give_back(delivery.frame_size)
-        self.flush_acknowledgements()
-        self._valid_from = self._sequence
+        self._acknowledgements.go_back(self._sequence)
         self._credits.want_again(self._prefetch.highest >= 0)
 
     def rebuild(self, started: bool) -> None:
@@ -433,9 +309,7 @@ class Consumer:
         """
         self._forget_deliveries()
         self._stopped = True
-        self._pending_ack = None
-        self._pending_ack_bytes = 0
-        self._valid_from = self._rebuilt_from = self._sequence
+        self._acknowledgements.rebuild(self._sequence)
         line = self._line
         line.post_rebuilding(
             SessionCreateConsumer(self.consumer_id, self.queue, self.filter, self.browse_only, False, self.priority)
@@ -480,7 +354,7 @@ class Consumer:
             self._end(error)
 
     def _end(self, error: JMSException) -> None:
-        self.closed = True
+        self.closed = self._acknowledgements.closed = True
         self.closed_error = error
         self._forget_deliveries()
         self._on_end(self)
