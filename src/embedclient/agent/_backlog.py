@@ -1,6 +1,6 @@
 """What waits in a session's line until it may leave, in order, and how long it waits for a connection.
 
-Responsible for the failover time-out of each entry, for what still has to leave when its caller has gone, and for
+Responsible for how many may wait, for the failover time-out of each entry, for what has to leave in any case, and for
 failing what waits. Refuses to know what holds the line up.
 """
 
@@ -16,26 +16,39 @@ from embedclient.wire.core import (
     SessionAcknowledge,
     SessionConsumerClose,
     SessionIndividualAcknowledge,
+    SessionRollback,
     SessionStop,
+    SessionXaRollback,
 )
 
 # A session that is reattached late is still what it was at the broker. Its consumers would be sent messages for nobody,
 # a rollback would give back what a session that still delivers is sent again at once, and a commit would leave out what
 # the program has acknowledged.
 _OUTLIVES_ITS_CALLER: Final = (SessionConsumerClose, SessionStop, SessionAcknowledge, SessionIndividualAcknowledge)
+# Of these the half has happened on this side: consumers are closed or stopped, what they held is forgotten, batches are
+# over. Refused, the broker would keep for a consumer what that will never give out or acknowledge. There are few of
+# them: not more than consumers and messages delivered, and one rollback of a session at a time.
+_NEVER_REFUSED: Final = (*_OUTLIVES_ITS_CALLER, SessionRollback, SessionXaRollback)
 
 
 class Backlog(deque[Request | Send]):
     """The entries of one line, the oldest first. A deque, because each send asks whether it is empty."""
 
-    __slots__ = ("_deadlines", "_timeout_ms", "on_dropped")
+    __slots__ = ("_count_max", "_deadlines", "_timeout_ms", "on_dropped")
 
-    def __init__(self, deadlines: Deadlines, timeout_ms: int) -> None:
+    def __init__(self, deadlines: Deadlines, timeout_ms: int, count_max: int) -> None:
         super().__init__()
         # Told of a message that does not leave while nobody waits for it.
         self.on_dropped: Callable[[JMSException], None] | None = None
         self._deadlines = deadlines
         self._timeout_ms = timeout_ms
+        self._count_max = count_max
+
+    def admits(self, entry: Request | Send) -> bool:
+        """Whether it may wait here, behind all that do."""
+        if len(self) < self._count_max:
+            return True
+        return isinstance(entry, Request) and isinstance(entry.packet, _NEVER_REFUSED)
 
     def wait_for_failover(self, entry: Request | Send) -> None:
         self._deadlines.start(entry, lambda: self._on_timeout(entry))

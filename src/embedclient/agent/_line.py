@@ -65,7 +65,7 @@ class SessionLine:
         self._due = due
         self._deadlines = deadlines
         self._timers = timers
-        self.backlog = Backlog(failover_deadlines, settings.call_failover_timeout_ms)
+        self.backlog = Backlog(failover_deadlines, settings.call_failover_timeout_ms, settings.pending_requests_max)
         self._pumping = False
         self._in_flight: Request | None = None
         # The session has to be made again: its count is in doubt, what it holds here is not what the broker knows, or
@@ -263,7 +263,7 @@ class SessionLine:
 
     def _enter(self, entry: Request | Send) -> None:
         backlog = self.backlog
-        if len(backlog) >= self._settings.pending_requests_max:
+        if not backlog.admits(entry):
             error = exception_for(ErrorCode.GENERIC_EXCEPTION, f"{len(backlog)} requests are waiting already")
             backlog.drop(entry, error)
             return
