@@ -82,7 +82,6 @@ class Consumer:
         browse_only: bool,
         priority: int,
         blocks_on_acknowledge: bool,
-        started: bool,
         large_bytes_max: int,
         max_rate: int,
         on_work: Callable[[bool], None] | None,
@@ -119,7 +118,7 @@ class Consumer:
         self._large_bytes_max = large_bytes_max
         self._ready_due = False
         # Browsers work in a session that was never started.
-        self._stopped = not started and not browse_only
+        self._stopped = not browse_only
         self._sequence = 0
         self._credits = ConsumerCredits(consumer_id, line, window)
         self._forced = ForcedDelivery(consumer_id, line, due, self._become_ready)
@@ -275,6 +274,11 @@ class Consumer:
             self._become_ready()
         self._forced.release()
 
+    def pause(self) -> None:
+        """A rollback begins: what comes from now on tells nothing of what there is. Ended by `start` or `release`."""
+        self.stop()
+        self._forced.hold(again=True)
+
     def hold(self) -> None:
         """In a session that is going to be made again: what it holds is given to nobody."""
         self.stop()
@@ -292,7 +296,6 @@ class Consumer:
 
         Browsers keep their buffer, nothing of theirs comes back; so do consumers of pre-acknowledged messages.
         """
-        self._forced.hold(again=True)
         if not self._acknowledgements.required:
             return
         # Each on its own: with window 0 every message cost a credit beyond its size.

@@ -1,7 +1,7 @@
 """Whether the deliveries of one session flow: start, stop, and the pause that a rollback makes.
 
-Responsible for what is said to the broker and to the consumers, and for what a reconnect takes up again. Refuses to
-know transactions: it is told when a pause begins and ends.
+Responsible for what is said to the broker and to the consumers, those that are opened meanwhile included, and for what
+a reconnect takes up again. Refuses to know transactions: it is told when a pause begins and ends.
 
 History of the fault that `_rebuilding` avoids:
 
@@ -37,6 +37,15 @@ class DeliveryFlow:
     def _open_consumers(self) -> list[Consumer]:
         return list(self._consumers.values())
 
+    def admit(self, consumer: Consumer) -> None:
+        """A consumer that has just been opened does as the others do."""
+        if self._suspended:
+            consumer.pause()
+        elif self._rebuilding:
+            consumer.hold()
+        elif self.started:
+            consumer.start()
+
     def start(self) -> None:
         """Lets deliveries flow."""
         if not self.started:
@@ -64,9 +73,9 @@ class DeliveryFlow:
     def suspend(self) -> Steps[None]:
         """Begins the pause of a rollback: done when the broker delivers nothing more."""
         self._suspended = True
+        for consumer in self._open_consumers():
+            consumer.pause()
         if self.started:
-            for consumer in self._open_consumers():
-                consumer.stop()
             # A reply that a reconnect swallows is of no interest: a suspended session does not deliver after it.
             yield from settled(self._line.request(SessionStop(), NullResponse))
 

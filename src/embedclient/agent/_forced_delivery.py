@@ -9,8 +9,8 @@ History of the fault that `hold` avoids:
 2. Messages and mark arrive while other sessions of the connection are still being made: nothing is given out yet.
 3. The program hears of the mark, finds nothing, and takes that for the end of the queue.
 
-And of the one that asking again avoids: during a rollback the mark comes at once, because its broker delivers nothing.
-What comes again comes behind the start that follows.
+And of the one that asking again avoids: during a rollback, of a branch too, the mark comes at once, because its broker
+delivers nothing. What comes again, or came in front of the mark and is forgotten, comes behind the start that follows.
 """
 
 from collections.abc import Callable

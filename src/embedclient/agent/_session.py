@@ -264,7 +264,6 @@ class Session:
                 browse_only=browse_only,
                 priority=priority,
                 blocks_on_acknowledge=self._settings.block_on_acknowledge,
-                started=self.flow.started,
                 large_bytes_max=self._settings.frame_size_bytes_max,
                 max_rate=self._settings.consumer_max_rate,
                 on_work=None if self._commits_acks else self._on_acknowledgement,
@@ -273,6 +272,7 @@ class Session:
             if self.closed:
                 raise self.closed_failure()
             self.consumers[consumer_id] = consumer
+            self.flow.admit(consumer)
             consumer.open_window()
             return consumer
 

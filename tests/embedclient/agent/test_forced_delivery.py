@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from embedclient.agent import Call, Consumer, LocatorSettings, Session, SessionMode
-from tests.embedclient.agent.node_pair import NodePair, open_queue, open_session, text_message, text_of
+from embedclient.model import XaCode
+from tests.embedclient.agent.node_pair import NodePair, open_queue, open_session, take, text_message, text_of
+from tests.embedclient.agent.test_xa_with_node import code_of, open_xa_session, xid_of
 
 RECONNECTING = LocatorSettings(reconnect_attempts=-1, retry_interval_ms=100)
 
@@ -120,6 +122,51 @@ def test_who_asks_during_a_rollback_hears_of_the_end_when_what_comes_again_is_th
     pair.finish(rollback)
     assert asking.forced.done
     assert asking.at_the_end == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("asks_first", [True, False], ids=["asks first", "rolls back first"])
+def test_who_asks_while_a_branch_is_rolled_back_hears_of_the_end_when_what_comes_again_is_there(
+    asks_first: bool,
+) -> None:
+    """1. The broker stops delivering, and answers at once that there is nothing. 2. It gives back what was received."""
+    pair = NodePair(RECONNECTING)
+    session, xa = open_xa_session(pair)
+    send_three(pair)
+    consumer = pair.finish(session.open_queue_consumer("q"))
+    pair.finish(xa.start(xid_of(1)))
+    assert take(pair, session, consumer) == ["0", "1", "2"]
+    pair.finish(xa.end(xid_of(1)))
+    asking = Asking(pair, consumer) if asks_first else None
+    rollback = xa.rollback(xid_of(1))
+    asking = asking or Asking(pair, consumer)
+    assert code_of(pair, rollback) == XaCode.XA_OK
+    assert asking.forced.done
+    assert asking.at_the_end == ["0", "1", "2"]
+
+
+def test_who_asked_before_a_rollback_hears_of_the_end_when_what_comes_again_is_there() -> None:
+    """1. Messages and mark are on their way. 2. A rollback begins. 3. They come; the messages are forgotten."""
+    pair = NodePair(RECONNECTING)
+    session = open_session(pair, SessionMode.TRANSACTED)
+    send_three(pair)
+    consumer = pair.finish(session.open_queue_consumer("q"))
+    asking = Asking(pair, consumer)
+    pair.finish(session.rollback())
+    assert asking.forced.done
+    assert asking.at_the_end == ["0", "1", "2"]
+
+
+def test_a_consumer_opened_during_a_rollback_hears_of_the_end_behind_it() -> None:
+    pair = NodePair(RECONNECTING)
+    session = open_session(pair, SessionMode.TRANSACTED)
+    send_three(pair)
+    opening = session.create_consumer("q")
+    rollback = session.rollback()
+    asking: list[Asking] = []
+    opening.on_done = lambda call: asking.append(Asking(pair, call.result))
+    pair.finish(rollback)
+    assert asking[0].forced.done
+    assert asking[0].at_the_end == ["0", "1", "2"]
 
 
 @pytest.mark.parametrize("is_closed", ["consumer", "session"])
