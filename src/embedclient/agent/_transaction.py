@@ -192,6 +192,11 @@ def rollback_steps(session: "Session", last_message_as_delivered: bool, asked: i
     2. The broker delivers again what it has rolled back; its answer waits for the disk, and comes behind that.
     3. The buffer is emptied, and the next acknowledgement takes what nobody has seen.
 
+    And of a rollback whose answer takes longer than a call may, which is why it is emptied once more then, too:
+
+    1. SESS_STOP times out behind a delivery, as before; the session is reattached, and SESS_ROLLBACK leaves.
+    2. It times out. The delivery that the broker has repeated meanwhile has gone back, or will when it is repeated.
+
     And of a rollback that never left, after which the session is made again and not reattached:
 
     1. The connection is lost; the buffer is emptied, and SESS_ROLLBACK waits for a new one longer than it may.
@@ -213,9 +218,9 @@ def rollback_steps(session: "Session", last_message_as_delivered: bool, asked: i
         call = session.line.request(SessionRollback(last_message_as_delivered), NullResponse)
         error = yield from settled(call)
         never_left = error is not None and not call.sent and error.error_code in UNSENT
-    if error is None:
-        for consumer in consumers:
-            consumer.roll_back()
+        if call.sent:
+            for consumer in consumers:
+                consumer.roll_back()
     session.flow.go_on()
     if error is not None and never_left:
         session.give_up(error)

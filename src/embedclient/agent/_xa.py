@@ -38,7 +38,7 @@ from embedclient.agent._xa_operations import (
     invalid,
     refusal,
 )
-from embedclient.errors import JMSException, XAException
+from embedclient.errors import ErrorCode, JMSException, XAException
 from embedclient.model import XaCode, XaFlag, Xid
 from embedclient.wire.core import (
     Packet,
@@ -229,6 +229,9 @@ class Branches:
         if operation.decides and sent:
             # Nobody here can say what has become of it; from now on the broker is asked.
             self._states.pop(xid, None)
+        if operation.gives_back and sent and error.error_code == ErrorCode.CONNECTION_TIMEDOUT:
+            # Nor whose the messages are that its consumers hold, in a session that may still be reattached.
+            self._session.give_up(error)
         text = "the connection was lost before the answer came" if sent else "there was no connection to send it on"
         raise (yield from self._failing(operation, xid, code, text, sent=sent, cause=error)) from error
 

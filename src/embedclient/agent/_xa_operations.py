@@ -50,6 +50,8 @@ class Operation:
     """How often it is sent when connections break; more than once only what may be done twice."""
     decides: bool = False
     """It may have taken effect when its answer is lost with the session, so the branch is not taken for lost."""
+    gives_back: bool = False
+    """With it the broker takes back what the session's consumers hold."""
     lost: XaCode | None = None
     """For a branch of a lost session, instead of asking the broker."""
     unsent: XaCode = XaCode.XAER_RMFAIL
@@ -79,7 +81,7 @@ COMMIT: Final = Operation(
     "commit", decides=True, unsent=XaCode.XA_RETRY, cut_off=XaCode.XA_RETRY, refused=XaCode.XA_RETRY
 )
 COMMIT_ONE_PHASE: Final = Operation("commit", decides=True, lost=XaCode.XA_RBCOMMFAIL, unsent=XaCode.XA_RBCOMMFAIL)
-ROLLBACK: Final = Operation("rollback", attempts=2, gone=XaCode.XA_OK)
+ROLLBACK: Final = Operation("rollback", attempts=2, gives_back=True, gone=XaCode.XA_OK)
 FORGET: Final = Operation("forget")
 QUESTION: Final = Operation("question", attempts=2)
 
