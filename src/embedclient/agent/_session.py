@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from embedclient.agent._addressing import Addressing
-from embedclient.agent._call import DONE, Call, DueCallbacks, Steps, failed_call, run_sequence, settled, wait
+from embedclient.agent._call import DONE, Call, DueCallbacks, Steps, failed_call, run_sequence, settled
 from embedclient.agent._consumer import Consumer
 from embedclient.agent._credits import CreditTable
 from embedclient.agent._delivery_flow import DeliveryFlow
@@ -27,7 +27,7 @@ from embedclient.agent._queue_state import (
 from embedclient.agent._settings import LocatorSettings, SessionFlags, SessionMode
 from embedclient.agent._timers import Timers
 from embedclient.agent._transaction import Transaction, commit_steps, given_back, rollback_steps, rolled_back
-from embedclient.errors import ConnectionClosedException, JMSException
+from embedclient.errors import ConnectionClosedException, ErrorCode, JMSException
 from embedclient.wire.core import (
     FRAME_HEADER_SIZE,
     RECEIVE_TRAILER,
@@ -250,7 +250,12 @@ class Session:
 
         def steps() -> Steps[Consumer]:
             request = SessionCreateConsumer(consumer_id, queue, filter, browse_only, True, priority)
-            state = queue_state((yield from wait(self.line.request(request, *QUEUE_ANSWERS))))
+            call = self.line.request(request, *QUEUE_ANSWERS)
+            error = yield from settled(call)
+            if error is not None and call.sent and error.error_code == ErrorCode.CONNECTION_TIMEDOUT:
+                # In a session that is reattached the broker has it, or will have it when that is sent again.
+                self.line.request(SessionConsumerClose(consumer_id), NullResponse)
+            state = queue_state(call.value())
             consumer = Consumer(
                 consumer_id,
                 queue,

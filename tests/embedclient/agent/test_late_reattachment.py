@@ -194,3 +194,23 @@ def test_a_flushed_batch_stays_behind_a_blocking_acknowledgement_that_waits() ->
     find_connection(pair)
     pair.finish(commit)
     assert count_of(pair, session) == 1
+
+
+@pytest.mark.parametrize("arrives", [True, False], ids=["opened", "not opened"])
+def test_a_consumer_whose_opening_was_answered_too_late_is_closed_at_the_broker(arrives: bool) -> None:
+    """1. SESS_CREATECONSUMER is sent, its answer takes longer than a call may; who asked hears that it failed. 2. The
+    session is reattached, and the answer comes. 3. Nobody has that consumer; who asks again may be refused for it."""
+    pair = NodePair(evolve(REATTACHING, call_timeout_ms=1000))
+    session = open_session(pair)
+    _, consumer = open_queue(pair, session)
+    pair.finish(consumer.close())
+    pair.filter = lambda sender, data: data if arrives and sender == "client" else b""
+    opening = session.create_consumer("q")
+    pair.advance(0.9)
+    pair.refuse_dials = True
+    pair.advance(0.2)
+    assert pair.error_code(opening) == ErrorCode.CONNECTION_TIMEDOUT
+    pair.filter = lambda sender, data: data
+    find_connection(pair)
+    assert session.rebuilds == 0
+    assert pair.finish(session.query_queue("q")).consumer_count == 0
