@@ -22,6 +22,7 @@ from embedclient.agent._xa_operations import (
     END,
     ENDS,
     FORGET,
+    HEURISTIC,
     LEFT,
     LEFT_BEHIND,
     OF_A_LOST_SESSION,
@@ -134,7 +135,17 @@ class Branches:
 
     def rollback(self, xid: Xid) -> Call[XaCode]:
         """Undoes the branch; what the session received and did not commit is delivered again."""
-        return self._in_turn(self._rollback_steps(xid))
+
+        def steps() -> Steps[XaCode]:
+            rollback = self._run(self._rollback_steps(xid))
+            error = yield from settled(rollback)
+            if error is not None and error.error_code in HEURISTIC:
+                # Everything goes back for certain, with the work of the branch that the session may work in by now.
+                self.on_work_lost()
+                yield from settled(self._run(rollback_steps(self._session, False, self._session.transaction.work)))
+            return rollback.value()
+
+        return self._in_turn(steps())
 
     def _rollback_steps(self, xid: Xid) -> Steps[XaCode]:
         session = self._session

@@ -93,6 +93,9 @@ STARTS: Final[dict[int, tuple[Operation, type[SessionXaStart | SessionXaJoin | S
 ENDS: Final[dict[int, Operation]] = {XaFlag.TMSUCCESS: END, XaFlag.TMFAIL: END, XaFlag.TMSUSPEND: SUSPEND}
 SCANS: Final = XaFlag.TMSTARTRSCAN | XaFlag.TMENDRSCAN
 
+# For a branch that was decided without its transaction manager. Some brokers give back with its rollback, some do not.
+HEURISTIC: Final = (XaCode.XA_HEURMIX, XaCode.XA_HEURRB, XaCode.XA_HEURCOM, XaCode.XA_HEURHAZ)
+
 # The broker answers with EXCEPTION what went wrong inside: a branch that met it has been rolled back.
 _REFUSALS: Final[dict[int, XaCode]] = {
     ErrorCode.ILLEGAL_STATE: XaCode.XAER_PROTO,

@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from embedbroker.node import Node
 from embedclient.agent import Call, LocatorSettings, Session, SessionMode
 from embedclient.agent._xa import Branches
 from embedclient.errors import XAException
@@ -162,3 +163,33 @@ def test_what_a_transaction_manager_is_told_is_what_the_queue_holds(seed: int, s
     found = take(pair, plain, consumer)
     assert len(found) == len(set(found))
     assert committed <= set(found) <= committed | unknown
+
+
+@pytest.mark.parametrize("commit", [False, True], ids=["rolled back", "committed"])
+@pytest.mark.parametrize("works", [False, True], ids=["in no branch", "in another branch"])
+def test_what_may_have_gone_back_with_a_branch_that_an_operator_has_decided_is_shown_once(
+    commit: bool, works: bool
+) -> None:
+    """Some brokers take back what the session's consumers hold when such a branch is rolled back, Artemis does not."""
+    pair = NodePair(REATTACHING)
+    session, xa = open_xa_session(pair)
+    _, consumer = open_queue(pair, session)
+    pair.finish(xa.start(xid_of(1)))
+    pair.finish(xa.end(xid_of(1)))
+    pair.finish(xa.prepare(xid_of(1)))
+    producer = open_session(pair).create_producer("q")
+    for text in ("one", "two"):
+        pair.finish(producer.send(text_message(text, "q")))
+    if works:
+        pair.finish(xa.start(xid_of(2)))
+        session.create_producer("q").send(text_message("lost", "q"))
+    assert isinstance(pair.node, Node)
+    assert pair.node.kernel.branches.decide(xid_of(1), commit=commit)
+    assert code_of(pair, xa.rollback(xid_of(1))) == (XaCode.XA_HEURCOM if commit else XaCode.XA_HEURRB)
+    if works:
+        assert code_of(pair, xa.end(xid_of(2))) == XaCode.XAER_RMFAIL
+    pair.finish(xa.start(xid_of(3)))
+    assert take(pair, session, consumer) == ["one", "two"]
+    assert code_of(pair, xa.end(xid_of(3))) == XaCode.XA_OK
+    assert code_of(pair, xa.commit(xid_of(3), True)) == XaCode.XA_OK
+    assert count_of(pair, session) == 0
