@@ -5,15 +5,12 @@ everything up to the start of a batch is acknowledged when the next one is plann
 to know Spark.
 
 1. `latestOffset(start)` is the first call for a new batch, and the first one after a restart whose last batch was
-finished. What
-   is up to `start` was processed, and nobody says so otherwise: it is acknowledged here.
+   finished. What is up to `start` was processed, and nobody says so otherwise: it is acknowledged here.
 2. `commit(end)` comes while the batch after it is planned: a second occasion, which changes nothing more.
 3. After a restart in the middle of a batch `partitions` comes first. The lease of the run before may still be in
-force: it
-   belongs to the same query, and is taken over.
+   force: it belongs to the same query, and is taken over.
 4. A stopped query does not give its lease back: the batch that was under way has to find its rows again. Without a
-restart the
-   lease runs out, and the queue is a queue as any other.
+   restart the lease runs out, and the queue is a queue as any other.
 5. The broker comes back without its journal, or another one stands in its place: its positions begin anew, and those of
    the checkpoint may be ahead of it, or amid messages that nobody has read. The node id in the offset tells, or the
    broker, which gave no such position yet. The cursor is then opened at the beginning, and nothing is pinned before an
