@@ -18,7 +18,6 @@ from embedclient.wire.core import (
     SessionIndividualAcknowledge,
     SessionRollback,
     SessionStop,
-    SessionXaRollback,
 )
 
 # A session that is reattached late is still what it was at the broker. Its consumers would be sent messages for nobody,
@@ -28,7 +27,7 @@ _OUTLIVES_ITS_CALLER: Final = (SessionConsumerClose, SessionStop, SessionAcknowl
 # Of these the half has happened on this side: consumers are closed or stopped, what they held is forgotten, batches are
 # over. Refused, the broker would keep for a consumer what that will never give out or acknowledge. There are few of
 # them: not more than consumers and messages delivered, and one rollback of a session at a time.
-_NEVER_REFUSED: Final = (*_OUTLIVES_ITS_CALLER, SessionRollback, SessionXaRollback)
+_NEVER_REFUSED: Final = (*_OUTLIVES_ITS_CALLER, SessionRollback)
 
 
 class Backlog(deque[Request | Send]):
@@ -48,7 +47,12 @@ class Backlog(deque[Request | Send]):
         """Whether it may wait here, behind all that do."""
         if len(self) < self._count_max:
             return True
-        return isinstance(entry, Request) and isinstance(entry.packet, _NEVER_REFUSED)
+        if not isinstance(entry, Request):
+            return False
+        # Loaded here: who has no branches has no need of their packets.
+        from embedclient.wire.core import SessionXaRollback
+
+        return isinstance(entry.packet, (*_NEVER_REFUSED, SessionXaRollback))
 
     def wait_for_failover(self, entry: Request | Send) -> None:
         self._deadlines.start(entry, lambda: self._on_timeout(entry))
