@@ -115,13 +115,10 @@ class _Parts:
     def write(self) -> None:
         """Write what is pending, and was written by nobody else meanwhile."""
         while self._pending:
-            part = NewPart(self._folder.part_path(self._next), self.queue)
-            try:
+            with NewPart(self._folder.part_path(self._next), self.queue) as part:
                 part.add(pack_block((0, count, CoreMessage.parse(raw)) for raw, count in self._pending.values()))
-            except BaseException:
-                part.discard()
-                raise
-            if part.close():
+                is_ours = part.close()
+            if is_ours:
                 self._seen.add(part.name)
                 self._next += 1
                 self.size += part.size

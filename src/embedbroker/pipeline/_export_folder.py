@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping
 from hashlib import blake2b
 from pathlib import Path
+from typing import Self
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -113,7 +114,7 @@ class ExportFolder:
 
 
 class NewPart:
-    """A part that is being written, block by block. Close it, or discard it."""
+    """A part that is being written, block by block. Leaving its ``with`` before `close` throws it away."""
 
     def __init__(self, path: Path, queue: str) -> None:
         self.messages = self.size = 0
@@ -153,8 +154,10 @@ class NewPart:
         sync_folder(self._path.parent)
         return True
 
-    def discard(self) -> None:
-        """Nothing is left of it."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._writer.close()
         self._unfinished.unlink(missing_ok=True)
 

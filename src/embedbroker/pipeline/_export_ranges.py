@@ -170,15 +170,11 @@ def export_range(connection: ConnectionOptions, part: QueueRange, root: str) -> 
     path = ExportFolder.of(root, part.queue).part_path(part.number)
     if path.exists():
         return TransferResult(part.queue, 0, 0, 0)
-    new = NewPart(path, part.queue)
-    try:
+    with NewPart(path, part.queue) as new:
         if part.after < part.until:
             for block in read_range(_options(connection, part), CursorPartition(part.queue, part.after, part.until, 0)):
                 new.add(block)
-    except BaseException:
-        new.discard()
-        raise
-    is_ours = new.close()
+        is_ours = new.close()
     return TransferResult(part.queue, new.messages if is_ours else 0, 0, new.size if is_ours else 0)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -194,17 +194,23 @@ def test_a_broker_in_an_asyncio_program_says_where_it_can_live() -> None:
         asyncio.run(enter(EmbeddedBroker()))
 
 
+def deaf_listener() -> tuple[Callable[[object], Awaitable[None]], asyncio.Event]:
+    """One that swallows its cancellation, and an event set when it is called."""
+    begun = asyncio.Event()
+
+    async def listen(_: object) -> None:
+        begun.set()
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            pass
+
+    return listen, begun
+
+
 def test_a_scope_ends_although_a_listener_of_its_connection_swallows_the_cancellation(broker: Any) -> None:
     async def main() -> None:
-        begun = asyncio.Event()
-
-        async def listen(_: object) -> None:
-            begun.set()
-            try:
-                await asyncio.get_running_loop().create_future()
-            except asyncio.CancelledError:
-                pass
-
+        listen, begun = deaf_listener()
         async with ConnectionFactory(broker.url).connect() as connection:
             connection.exception_listener = listen
             await asyncio.to_thread(broker.stop)
@@ -215,15 +221,7 @@ def test_a_scope_ends_although_a_listener_of_its_connection_swallows_the_cancell
 
 def test_a_scope_ends_although_a_message_listener_swallows_the_cancellation(url: str) -> None:
     async def main() -> None:
-        begun = asyncio.Event()
-
-        async def listen(_: object) -> None:
-            begun.set()
-            try:
-                await asyncio.get_running_loop().create_future()
-            except asyncio.CancelledError:
-                pass
-
+        listen, begun = deaf_listener()
         async with ConnectionFactory(f"{url}?onMessageCloseTimeout=0").connect() as connection:
             for name in ("a", "b"):
                 session = await connection.create_session()
