@@ -15,6 +15,7 @@ import errno
 import hashlib
 import os
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 from embedbroker.storage import (
@@ -105,7 +106,8 @@ class FileDisk:
             self._directory = -1
         for descriptor in descriptors:
             if descriptor >= 0:
-                os.close(descriptor)
+                with suppress(OSError):  # closed all the same: a file system may tell here what it could not write
+                    os.close(descriptor)
 
     def _do(self, operation: DiskOperation) -> object:
         match operation:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import trio
@@ -217,11 +218,10 @@ class Life:
 
     def _give_back(self) -> None:
         directory, self._directory = self._directory, None
-        if directory is not None:
-            directory.close()
         audit, self._audit = self._audit, None
-        if audit is not None:
-            audit.close()
         session, self._session = self._session, None
-        if session is not None:
-            session.close()
+        # Each of them, also when closing another one fails. The last that is entered here goes first.
+        with ExitStack() as stack:
+            for owned in (session, audit, directory):
+                if owned is not None:
+                    stack.callback(owned.close)

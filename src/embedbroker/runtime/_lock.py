@@ -14,7 +14,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ._forks import ends_in_child
@@ -104,13 +104,17 @@ class DirectoryLock:
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             # Unlocked by name as well: a child that was not forked by Python may still hold a copy of the descriptor.
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
-            os.close(descriptor)
+            # Neither may keep the broker's other locks: the system has taken this one back, or does when it is closed.
+            with suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+            with suppress(OSError):
+                os.close(descriptor)
 
     def end_in_child(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
-            os.close(descriptor)
+            with suppress(OSError):
+                os.close(descriptor)
 
 
 @contextmanager

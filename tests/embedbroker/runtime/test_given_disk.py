@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 import pytest
 import trio
 
 from embedbroker import BrokerConfig, EmbeddedBroker, MemoryLocks, SharedStorePrimary
 from embedbroker.locks import LockOperation, LockSession
-from embedbroker.runtime._directory import open_directory
+from embedbroker.runtime._directory import OpenDirectory, open_directory
 from embedbroker.storage import DiskFault, DiskOperation, Read, WriteAt
 from embedbroker.testing._disk import SimulatedDisk
 from embedclient import ConnectionFactory
@@ -92,3 +93,20 @@ async def test_a_crashed_broker_gives_its_locks_back_behind_its_last_batch_on_a_
                 await begun.wait()
             await live.crash()
     assert disk.overtaken == [False]
+
+
+async def test_what_cannot_be_given_back_keeps_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    close = OpenDirectory.close
+
+    def close_and_refuse(opened: OpenDirectory) -> None:
+        close(opened)
+        raise OSError("refused")
+
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(OpenDirectory, "close", close_and_refuse)
+    config = BrokerConfig(data_directory=str(tmp_path / "data"), audit_directory=str(tmp_path / "file"))
+    locks = WatchedLocks(threading.Event())
+    with pytest.raises(OSError, match="refused"):
+        async with EmbeddedBroker(config, locks=locks):
+            pass
+    assert locks.closed.is_set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import resource
@@ -15,6 +16,7 @@ import pytest
 from embedbroker.config import BrokerConfig
 from embedbroker.runtime._directory import open_directory
 from embedbroker.runtime._lock import LOCK_FILE, DirectoryLock, DirectoryLocked
+from embedbroker.storage import WriteAt
 from embedclient.errors import ResourceAllocationException
 
 HOLD = """
@@ -127,3 +129,25 @@ def test_a_lock_file_that_is_replaced_while_it_is_locked_does_not_let_a_second_o
     with pytest.raises(DirectoryLocked, match="is used by broker 'faster'"):
         acquire(tmp_path)
     others[0].release()
+
+
+@pytest.mark.parametrize("call", ["flock", "close"])
+def test_a_directory_is_free_although_its_file_system_refuses_at_the_end(
+    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One at the other end of a network tells at the end what it could not do before."""
+    opened = open_directory(BrokerConfig(data_directory=str(tmp_path)), None, late=False)
+    opened.disk.run((WriteAt("file", 0, (b"x",)),))
+    close = os.close
+
+    def flock(_descriptor: int, _kind: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    def close_and_refuse(descriptor: int) -> None:
+        close(descriptor)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(*(fcntl, "flock", flock) if call == "flock" else (os, "close", close_and_refuse))
+        opened.close()
+    DirectoryLock.acquire(tmp_path, "the next").release()
