@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import struct
 import threading
-import time
 import uuid
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
@@ -42,6 +41,9 @@ __all__ = ["ZooKeeperLockManager", "ZooKeeperSettings"]
 _NUMBER = struct.Struct(">q")
 # What the end of a session may take: it is asked for by whoever ends a broker, with everything else at a stop.
 _CLOSED_WITHIN_S = 1.0
+# How kazoo dials an ensemble that is away. By itself it waits twice as long each time, up to an hour and more: longer
+# than a lease lasts, and than anybody waits for a failover.
+_DIALS = {"max_tries": -1, "delay": 0.1, "max_delay": 0.5}
 T = TypeVar("T")
 
 
@@ -71,9 +73,12 @@ class ZooKeeperSettings:
         if not properties.get("connect-string"):
             raise ValueError("needs the property connect-string, such as 'host-a:2181,host-b:2181,host-c:2181'")
         numbers = {name: _number(name, properties[name]) for name in _RANGES if name in properties}
+        namespace = properties.get("namespace", "").strip("/")
+        if namespace and any(part in ("", ".", "..") for part in namespace.split("/")):
+            raise ValueError(f"property namespace cannot be the path of a node: {namespace!r}")
         return cls(
             properties["connect-string"],
-            properties.get("namespace", "").strip("/"),
+            namespace,
             **{name.replace("-", "_"): number for name, number in numbers.items()},
         )
 
@@ -93,7 +98,7 @@ _RANGES = {
 
 def _number(name: str, text: str) -> int:
     least, most = _RANGES[name]
-    if not text.lstrip("-").isdecimal() or not least <= int(text) <= most:
+    if not text.removeprefix("-").isdecimal() or not least <= int(text) <= most:
         raise ValueError(f"property {name} must be a number from {least} to {most}, not {text!r}")
     return int(text)
 
@@ -132,14 +137,21 @@ class ZooKeeperLockManager:
         """Begin a session.
 
         Raises:
-            LockFault: kazoo is not installed.
+            LockFault: kazoo is not installed, or cannot read the connect-string.
         """
         try:
-            import kazoo.client  # noqa: F401
+            from kazoo.client import KazooClient
         except ImportError:
             raise LockFault(
                 "the lock manager needs kazoo, which is not installed: pip install 'embedbroker[zookeeper]'"
             ) from None
+        try:
+            KazooClient(hosts=self.settings.connect_string)
+        except ValueError as error:
+            raise LockFault(
+                f"property connect-string must be such as 'host-a:2181,host-b:2181', not"
+                f" {self.settings.connect_string!r}: {error}"
+            ) from error
         return _ZooKeeperSession(self.settings, holder)
 
 
@@ -154,33 +166,30 @@ class _ZooKeeperSession:
         self._connection: threading.Event | None = None
         # What the ensemble granted, with the connection that is or was.
         self._granted_ms: int | None = None
-        self._closed = False
+        self._closed = threading.Event()
         self._guard = threading.Lock()
         ends_in_child(self)
 
     def run(self, operations: tuple[LeaseOperation, ...]) -> tuple[object, ...]:
-        with self._guard:
-            if self._closed:
-                raise LockFault("the session was closed")
-            try:
+        try:
+            with self._guard:
+                if self._closed.is_set():
+                    raise LockFault("the session was closed")
                 client = self._connected()
                 return tuple([self._attempt(client, operation) for operation in operations])
-            finally:
-                self._end_if_closed()
+        finally:
+            # Meanwhile, by another thread, which found the guard taken and left the rest to this one.
+            if self._closed.is_set():
+                self.close()
 
     def close(self) -> None:
         """Give everything back. A batch that is under way does so at its end, and waits for nothing any more."""
-        self._closed = True
+        self._closed.set()
         if self._guard.acquire(blocking=False):
             try:
                 self._end()
             finally:
                 self._guard.release()
-
-    def _end_if_closed(self) -> None:
-        # Meanwhile, by another thread.
-        if self._closed:
-            self._end()
 
     def _end(self) -> None:
         client, self._client = self._client, None
@@ -193,7 +202,8 @@ class _ZooKeeperSession:
     def end_in_child(self) -> None:
         # kazoo's threads are not here. The ensemble ends the session of a parent that does not say anything.
         self._guard = threading.Lock()
-        self._closed = True
+        self._closed = threading.Event()
+        self._closed.set()
         self._client = None
 
     def _connected(self) -> _Client:
@@ -202,7 +212,9 @@ class _ZooKeeperSession:
 
         settings = self._settings
         if self._client is None:
-            self._client = KazooClient(hosts=settings.connect_string, timeout=settings.session_ms / 1000)
+            self._client = KazooClient(
+                hosts=settings.connect_string, timeout=settings.session_ms / 1000, connection_retry=dict(_DIALS)
+            )
             self._granted_ms = None
             _listen_for_grants(self._client, self._on_granted)
             self._connection = self._client.start_async()
@@ -224,6 +236,15 @@ class _ZooKeeperSession:
         return self._settings.lease_of(self._granted_ms)
 
     def _attempt(self, client: _Client, operation: LeaseOperation) -> object:
+        try:
+            return self._try(client, operation)
+        except LockFault:
+            if isinstance(operation, TakeLease | GiveLease):
+                # It may be here, and nobody would give it back: a session that goes on would keep everybody else out.
+                self._end()
+            raise
+
+    def _try(self, client: _Client, operation: LeaseOperation) -> object:
         from kazoo.exceptions import ConnectionLoss, KazooException
         from kazoo.handlers.threading import KazooTimeoutError
 
@@ -237,11 +258,12 @@ class _ZooKeeperSession:
             except (ConnectionLoss, KazooTimeoutError) as error:
                 # A number that was swapped would not be found as expected the second time.
                 again = not isinstance(operation, SwapSequence) and attempts <= settings.retries
-                if not again or self._closed:
+                if not again or self._closed.is_set():
                     raise LockFault(
                         f"ZooKeeper at {settings.connect_string} was lost: {type(error).__name__}"
                     ) from error
-                time.sleep(settings.retries_ms / 1000)
+                # Whoever closes does not want the rest of this.
+                self._closed.wait(settings.retries_ms / 1000)
             except KazooException as error:
                 raise LockFault(
                     f"ZooKeeper at {settings.connect_string}: {type(error).__name__} {error}".rstrip()
@@ -252,6 +274,8 @@ class _ZooKeeperSession:
             case TakeLease(key):
                 return self._take(client, self._lease(key))
             case KeepLease(key):
+                # A server that the others have lost answers from what it knows, for as long as it does not notice.
+                self._wait(client.sync_async(self._path(key)))
                 return self._right() if self._is_mine(client, self._lease(key)) else None
             case GiveLease(key):
                 if self._is_mine(client, self._lease(key)):
@@ -288,13 +312,16 @@ class _ZooKeeperSession:
         return found
 
     def _is_mine(self, client: _Client, path: str) -> bool:
+        from kazoo.exceptions import ConnectionLoss
+
         found = self._get(client, path)
-        return (
-            found is not None
-            and client.client_id is not None
-            and found[1].ephemeralOwner == client.client_id[0]
-            and found[0] == self._data
-        )
+        if found is None:
+            return False
+        session = client.client_id
+        if session is None:
+            # The connection went behind the answer, which tells nothing about the session.
+            raise ConnectionLoss
+        return found[1].ephemeralOwner == session[0] and found[0] == self._data
 
     def _take(self, client: _Client, path: str) -> Lease | None:
         from kazoo.exceptions import NodeExistsError

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionLoss
+from kazoo.retry import ForceRetryError
 
-from embedbroker.locks import KeepLease, Lease, LeaseSession, LockFault, ReadSequence, SwapSequence, TakeLease
+from embedbroker.locks import (
+    GiveLease,
+    KeepLease,
+    Lease,
+    LeaseOperation,
+    LeaseSession,
+    LockFault,
+    ReadSequence,
+    SwapSequence,
+    TakeLease,
+)
 from embedbroker.runtime._zookeeper import ZooKeeperLockManager, ZooKeeperSettings
 
 from .zookeeper_double import ZooKeeperDouble, zookeeper_double
@@ -15,8 +30,11 @@ from .zookeeper_double import ZooKeeperDouble, zookeeper_double
 NUMBER = "/node/activation-sequence"
 
 
-def session_at(double: ZooKeeperDouble) -> LeaseSession:
-    return ZooKeeperLockManager(ZooKeeperSettings(double.connect_string)).open("mine")
+PATIENCE_S = 30.0
+
+
+def session_at(double: ZooKeeperDouble, retries_ms: int = 0) -> LeaseSession:
+    return ZooKeeperLockManager(ZooKeeperSettings(double.connect_string, retries_ms=retries_ms)).open("mine")
 
 
 @pytest.fixture
@@ -55,3 +73,126 @@ def test_a_node_without_data_is_a_number_that_nobody_wrote(double: ZooKeeperDoub
     with closing(session_at(double)) as session:
         answers = session.run((ReadSequence("node"), SwapSequence("node", 0, 5), ReadSequence("node")))
     assert answers == (0, True, 5)
+
+
+def test_a_lease_is_looked_for_where_everybody_else_would_find_it(double: ZooKeeperDouble) -> None:
+    """A server that the others have lost answers on, while they have ended the session and given the lease away."""
+    with closing(session_at(double)) as session:
+        session.run((TakeLease("node"),))
+        double.left_behind = dict(double.nodes)
+        double.nodes.clear()
+        assert session.run((KeepLease("node"),)) == (None,)
+
+
+def test_a_connection_that_goes_behind_an_answer_does_not_lose_the_lease(
+    double: ZooKeeperDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client_id = KazooClient.client_id
+    there = [False, True]
+    monkeypatch.setattr(KazooClient, "client_id", property(lambda it: client_id.fget(it) if there.pop(0) else None))
+    with closing(session_at(double)) as session:
+        assert session.run((TakeLease("node"), KeepLease("node"))) == (Lease(1.32), Lease(1.32))
+        there[:] = [False, False]
+        with pytest.raises(LockFault, match="was lost: ConnectionLoss"):
+            session.run((KeepLease("node"),))
+
+
+@pytest.mark.parametrize(
+    ("call", "operation"),
+    [("create_async", TakeLease("node")), ("delete_async", GiveLease("node"))],
+    ids=["take", "give"],
+)
+def test_a_lease_that_may_be_here_unknown_to_anybody_ends_with_its_session(
+    double: ZooKeeperDouble, monkeypatch: pytest.MonkeyPatch, call: str, operation: LeaseOperation
+) -> None:
+    """The session is closed by nobody here, and the double ends with it."""
+    session = session_at(double)
+    session.run((TakeLease("node"),))
+
+    def lost(*_arguments: object, **_options: object) -> object:
+        raise ConnectionLoss
+
+    monkeypatch.setattr(KazooClient, call, lost)
+    with pytest.raises(LockFault, match="was lost: ConnectionLoss"):
+        session.run((operation,))
+
+
+def test_a_session_that_is_closed_at_the_very_end_of_a_batch_ends(double: ZooKeeperDouble) -> None:
+    session: Any = session_at(double)
+
+    class Guard:
+        """Another thread closes when the batch is done, just before this one lets go."""
+
+        def __init__(self) -> None:
+            self._lock = threading.Lock()
+            self.acquire, self.release = self._lock.acquire, self._lock.release
+
+        def __enter__(self) -> None:
+            self._lock.acquire()
+
+        def __exit__(self, *_error: object) -> None:
+            session.close()
+            self._lock.release()
+
+    session._guard = Guard()
+    session.run((TakeLease("node"),))
+    assert session._client is None
+
+
+def test_closing_ends_the_wait_for_the_next_attempt(double: ZooKeeperDouble, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = threading.Event()
+
+    def lost(*_arguments: object) -> object:
+        tried.set()
+        raise ConnectionLoss
+
+    monkeypatch.setattr(KazooClient, "get_async", lost)
+    session = session_at(double, retries_ms=3_600_000)
+
+    def ask() -> None:
+        with pytest.raises(LockFault):
+            session.run((ReadSequence("node"),))
+
+    batch = threading.Thread(target=ask, daemon=True)
+    batch.start()
+    assert tried.wait(PATIENCE_S)
+    session.close()
+    batch.join(PATIENCE_S)
+    assert not batch.is_alive()
+
+
+def test_an_ensemble_that_is_away_for_long_is_dialled_at_least_each_second(
+    double: ZooKeeperDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    clients: list[Any] = []
+    start = KazooClient.start_async
+
+    def start_and_note(client: Any) -> object:
+        clients.append(client)
+        return start(client)
+
+    monkeypatch.setattr(KazooClient, "start_async", start_and_note)
+    with closing(session_at(double)) as session:
+        session.run((ReadSequence("node"),))
+    retry = clients[0]._conn_retry.copy()
+    retry.interrupt, retry.sleep_func = None, waits.append
+
+    def nobody_answers() -> None:
+        if len(waits) < 30:
+            raise ForceRetryError
+
+    retry(nobody_answers)
+    assert len(waits) == 30 and max(waits) <= 1.0
+
+
+@pytest.mark.parametrize("namespace", ["../orders", "a//b", "a/./b"])
+def test_a_namespace_that_is_no_path_is_refused(namespace: str) -> None:
+    with pytest.raises(ValueError, match="property namespace cannot be the path of a node"):
+        ZooKeeperSettings.of({"connect-string": "host:2181", "namespace": namespace})
+
+
+@pytest.mark.parametrize("text", ["host:port", "host:2181:3", "host:99999", ",", "host:2181/../b"])
+def test_a_connect_string_that_cannot_be_read_is_refused_before_the_broker_starts(text: str) -> None:
+    with pytest.raises(LockFault, match="property connect-string must be such as"):
+        ZooKeeperLockManager(ZooKeeperSettings(text)).open("mine")

@@ -31,6 +31,8 @@ class ZooKeeperDouble:
     def __init__(self, granted_ms: int) -> None:
         self.granted_ms = granted_ms
         self.nodes: dict[str, bytes] = {}
+        #: What it answers as long as nobody has it catch up: a server that the others have lost.
+        self.left_behind: dict[str, bytes] | None = None
         self.listener = socket.create_server(("127.0.0.1", 0))
 
     @property
@@ -54,16 +56,18 @@ class ZooKeeperDouble:
         name, rest = _take(body)
         path = name.decode()
         if kind == _SYNC:
+            self.left_behind = None
             return 0, _buffer(name)
-        if kind != _CREATE and path not in self.nodes:
+        nodes = self.nodes if kind != _GET or self.left_behind is None else self.left_behind
+        if kind != _CREATE and path not in nodes:
             return _NO_NODE, b""
         if kind == _GET:
-            return 0, _buffer(self.nodes[path]) + self._stat(path)
+            return 0, _buffer(nodes[path]) + self._stat(nodes[path])
         self.nodes[path] = _take(rest)[0]
-        return 0, _buffer(name) if kind == _CREATE else self._stat(path)
+        return 0, _buffer(name) if kind == _CREATE else self._stat(self.nodes[path])
 
-    def _stat(self, path: str) -> bytes:
-        return _STAT.pack(1, 1, 0, 0, 0, 0, 0, _SESSION, len(self.nodes[path]), 0, 1)
+    def _stat(self, data: bytes) -> bytes:
+        return _STAT.pack(1, 1, 0, 0, 0, 0, 0, _SESSION, len(data), 0, 1)
 
 
 def _read_frame(stream: BinaryIO) -> bytes:
