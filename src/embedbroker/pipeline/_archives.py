@@ -1,10 +1,16 @@
-"""Archives of broker files: which members there are, and their bytes. Refuses to know what the files mean."""
+"""Archives of broker files: which members there are, and their bytes. Refuses to know what the files mean.
+
+An archive to which files were added again has members of one name several times, with or without ``./`` in front: the
+last one counts, as it does for whoever unpacks them. Links in a tar stand for what they lead to there.
+"""
 
 from __future__ import annotations
 
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
+from lzma import LZMAError
 from pathlib import Path, PurePosixPath
 
 __all__ = ["member_bytes", "members"]
@@ -14,33 +20,80 @@ def members(path: Path, is_wanted: Callable[[str], bool], size: int) -> Iterator
     """The members of an archive whose names, without their folders, are wanted; with their first ``size`` bytes.
 
     Raises:
-        ValueError: it is no archive of a known kind, or is cut short.
+        ValueError: it is no archive of a known kind, or is cut short or damaged.
     """
-    if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            for member in archive.namelist():
-                if is_wanted(PurePosixPath(member).name):
-                    with archive.open(member) as file:
-                        yield member, file.read(size)
-        return
     try:
-        with tarfile.open(path) as archive:
-            for entry in archive:
-                file_or_none = archive.extractfile(entry) if entry.isfile() else None
-                if file_or_none is not None and is_wanted(PurePosixPath(entry.name).name):
-                    yield entry.name, file_or_none.read(size)
+        found = _in_zip(path, is_wanted, size) if zipfile.is_zipfile(path) else _in_tar(path, is_wanted, size)
     except tarfile.TarError:
         raise ValueError(f"{path} is neither a directory nor an archive (tar, compressed or not, or zip)") from None
     except EOFError as error:
         raise ValueError(f"{path} is cut short: {error}") from error
+    except (zlib.error, LZMAError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        # Of gzip and bzip2, and of no file.
+        raise ValueError(f"{path} is damaged: {error}") from error
+    yield from found.values()
+
+
+def _in_zip(path: Path, is_wanted: Callable[[str], bool], size: int) -> dict[str, tuple[str, bytes]]:
+    found: dict[str, tuple[str, bytes]] = {}
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.namelist():
+            if is_wanted(PurePosixPath(member).name):
+                with archive.open(member) as file:
+                    found[_plain(member)] = member, file.read(size)
+    return found
+
+
+def _in_tar(path: Path, is_wanted: Callable[[str], bool], size: int) -> dict[str, tuple[str, bytes]]:
+    found: dict[str, tuple[str, bytes]] = {}
+    with tarfile.open(path) as archive:
+        for entry in archive:
+            if (entry.isfile() or entry.islnk() or entry.issym()) and is_wanted(PurePosixPath(entry.name).name):
+                # To go back in a compressed archive costs reading it from the beginning.
+                linked = found.get(_plain(entry.linkname)) if entry.islnk() else None
+                data = _content(path, archive, entry, size) if linked is None else linked[1]
+                found[_plain(entry.name)] = entry.name, data
+        _check_end(path, archive)
+    return found
+
+
+def _content(path: Path, archive: tarfile.TarFile, entry: tarfile.TarInfo, size: int = -1) -> bytes:
+    try:
+        file = archive.extractfile(entry)
+    except KeyError:
+        raise ValueError(f"{path}: {entry.name} is a link to {entry.linkname}, which is not there") from None
+    if file is None:
+        raise ValueError(f"{path}: {entry.name} is a link to {entry.linkname}, which is no file")
+    return file.read(size)
+
+
+def _check_end(path: Path, archive: tarfile.TarFile) -> None:
+    """Reading a tar ends quietly at what is no header, with the members before that; all of them end with a block of
+    zeros."""
+    assert archive.fileobj is not None
+    archive.fileobj.seek(archive.offset)
+    block = archive.fileobj.read(tarfile.BLOCKSIZE)
+    if len(block) < tarfile.BLOCKSIZE:
+        raise ValueError(f"{path} is cut short: its end is missing")
+    if block.strip(b"\0"):
+        raise ValueError(f"{path} is damaged: at {archive.offset} is neither a member nor the end")
+
+
+def _plain(name: str) -> str:
+    return str(PurePosixPath(name))
 
 
 def member_bytes(path: str, member: str) -> bytes:
-    """A whole member."""
+    """A whole member: the last one of this name."""
+    name = _plain(member)
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as zipped:
-            return zipped.read(member)
+            return zipped.read(next(each for each in reversed(zipped.infolist()) if _plain(each.filename) == name))
     with tarfile.open(path) as archive:
-        file = archive.extractfile(member)
-        assert file is not None, "it was a file when the archive was listed"
-        return file.read()
+        return _content(
+            Path(path), archive, next(each for each in reversed(archive.getmembers()) if _plain(each.name) == name)
+        )

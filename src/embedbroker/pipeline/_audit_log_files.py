@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from attrs import frozen
 
@@ -119,7 +119,8 @@ def _has_log(path: Path) -> bool:
 
 def _in_archive(path: Path) -> tuple[list[LogFolder], bool]:
     """The logs in an archive, and whether there is a journal, too."""
-    segments: dict[str, list[tuple[int, int]]] = {}
+    segments: dict[PurePosixPath, list[tuple[int, int]]] = {}
+    names: dict[PurePosixPath, str] = {}
     has_journal = False
     for member, data in members(path, _is_of_a_broker, _HEADER_BYTES):
         folder, _, name = member.rpartition("/")
@@ -127,8 +128,11 @@ def _in_archive(path: Path) -> tuple[list[LogFolder], bool]:
         if number is None:
             has_journal = True
         else:
-            segments.setdefault(folder, []).append((number, _identity_in(data)))
-    return [LogFolder(str(path), folder, tuple(sorted(segments[folder]))) for folder in sorted(segments)], has_journal
+            place = PurePosixPath(folder)
+            segments.setdefault(place, []).append((number, _identity_in(data)))
+            names.setdefault(place, folder)
+    folders = [LogFolder(str(path), names[place], tuple(sorted(found))) for place, found in sorted(segments.items())]
+    return folders, has_journal
 
 
 def _is_of_a_broker(name: str) -> bool:
