@@ -8,6 +8,7 @@ with a running broker: everything in its journal is in its log, so a log that is
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +52,7 @@ class LogAudit:
 
     ``problems``: the messages behind ``never_delivered``, ``delivered_twice``, ``never_acknowledged`` and
     ``not_logged``. ``latencies``: how many messages took how long, per queue. ``lives``: of brokers. ``gaps``:
-    sentences on what the logs lack.
+    sentences on what the logs lack; ``unjudged``: on messages that may have been dealt with where retention took a log.
     """
 
     sources: list[LogSource]
@@ -60,6 +61,7 @@ class LogAudit:
     latencies: DataFrame
     lives: DataFrame
     gaps: list[str]
+    unjudged: list[str]
     has_journal: bool
     _kept: tuple[DataFrame, ...]
 
@@ -81,7 +83,7 @@ class LogAudit:
                 "The journal of a log was not read, so nobody knows what is present: what was confirmed and neither "
                 "delivered nor removed is called outstanding."
             )
-        return texts + self.gaps
+        return texts + self.unjudged + self.gaps
 
     def lines(self) -> Iterator[str]:
         """The verdict for people, a line per queue."""
@@ -143,6 +145,7 @@ def log_audit(
         latencies,
         _lives(spark, sources, facts),
         _gaps(sources, facts),
+        _unjudged(sources, facts),
         all(journal in current for journal in evidence),
         (rows, verdicts),
     )
@@ -182,19 +185,55 @@ def _evidence(
         key = (source.number, newest.get(source.number, 0))
         if key in confirmed:
             confirmed[key] = min(confirmed[key], confirmed_before.get(source.name, 0))
-    firsts = rows.where(F.col("kind") == LogKind.SENT).groupBy("journal").agg(F.min("number").alias("first"))
-    first = {row["journal"]: row["first"] for row in firsts.collect()}
+    firsts = rows.where(F.col("kind") == LogKind.SENT).groupBy("source", "journal").agg(F.min("number").alias("first"))
+    first = {(row["source"], row["journal"]): row["first"] for row in firsts.collect()}
     gone: dict[int, set[int]] = {}
     for fact in facts:
         if fact["kind"] == LogKind.GONE:
             gone.setdefault(fact["journal"], set()).add(fact["queue_id"])
-    journals = sorted({fact["journal"] for fact in facts})
+    judged_from = judged_from_of(facts, first)
     return {
         journal: LogEvidence(
-            confirmed, current.get(journal), first.get(journal) or _FIRST_ID_MAX, frozenset(gone.get(journal, ()))
+            confirmed,
+            current.get(journal),
+            min((number for (_, its), number in first.items() if its == journal), default=_FIRST_ID_MAX),
+            frozenset(gone.get(journal, ())),
+            judged_from.get(journal, 0),
         )
-        for journal in journals
+        for journal in sorted({fact["journal"] for fact in facts})
     }
+
+
+def judged_from_of(facts: Iterable[Row], first: Mapping[tuple[int, int], int]) -> dict[int, int]:
+    """By journal, from which id on no log lacks what became of a message; ``first`` ids sent by source and journal.
+
+    A log that goes back to a send has all that its broker did with the message, but another broker may have done it:
+    earlier than its own log goes back, unless the message is younger than that log's first one.
+    """
+    found: dict[int, int] = {}
+    for source, journal in _without_beginning(facts):
+        found[journal] = max(found.get(journal, 0), first.get((source, journal), _FIRST_ID_MAX))
+    return found
+
+
+def _without_beginning(facts: Iterable[Row]) -> list[tuple[int, int]]:
+    """The (source, journal) of logs whose oldest segment was not their first; a directory may have logs of several."""
+    oldest: dict[int, tuple[int, int]] = {}
+    for fact in facts:
+        number = fact["generation"], fact["journal"]
+        oldest[fact["source"]] = min(oldest.get(fact["source"], number), number)
+    return [(source, journal) for source, (number, journal) in oldest.items() if number > 1]
+
+
+def _unjudged(sources: Sequence[LogSource], facts: Sequence[Row]) -> list[str]:
+    """Only where there is another log of the same journal: within one, what is kept is whole."""
+    names = {source.number: source.name for source in sources}
+    of_journal = Counter(journal for _, journal in {(fact["source"], fact["journal"]) for fact in facts})
+    return [
+        f"{names[source]}: retention took its beginning; what other logs say of messages sent before that is not judged"
+        for source, journal in _without_beginning(facts)
+        if of_journal[journal] > 1
+    ]
 
 
 def _settled(rows: DataFrame) -> DataFrame:

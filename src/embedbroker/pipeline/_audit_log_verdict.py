@@ -44,12 +44,15 @@ class LogEvidence:
     ``confirmed``: by source and life, up to where it had confirmed before the journal was read. What is newer is not
     judged, for the journal may have been read before it came. ``current`` is the journal's source that says what is
     present, None without a journal. ``first`` is the first id that was logged. ``gone`` are queues that were removed.
+    ``judged_from``: what became of messages with smaller ids may have stood in the beginning of another broker's log,
+    which retention took.
     """
 
     confirmed: Mapping[tuple[int, int], int]
     current: int | None
     first: int
     gone: frozenset[int]
+    judged_from: int = 0
 
 
 @define(eq=False)
@@ -162,11 +165,13 @@ def _named(sets: _Sets, known: LogEvidence, queue_id: int, block: int) -> dict[s
     nothing = IdSet.none().bits
     # Acknowledged in the journal, or stored there, with an id that was given while there was a log.
     ids: Array = (block << 16) + np.arange(_BITS)
+    known_whole = ids >= known.judged_from
     not_logged = ((sets.stored.bits & ~sets.sent.bits) | (sets.sent.bits & sets.settled.bits & ~left)) & (
-        ids >= known.first
+        (ids >= known.first) & known_whole
     )
-    never = (open_ & ~delivered & ~not_logged) | (sets.sent.bits & acknowledged & ~delivered)
-    waiting = open_ & delivered & ~not_logged
+    ungiven = sets.sent.bits & acknowledged & ~delivered & known_whole
+    never = (open_ & ~delivered & ~not_logged & known_whole) | ungiven
+    waiting = open_ & delivered & ~not_logged & known_whole
     unknown = known.current is None
     named = {
         "sent": sets.sent.bits,
@@ -175,7 +180,7 @@ def _named(sets: _Sets, known: LogEvidence, queue_id: int, block: int) -> dict[s
         **{name: sets.left.get(code, IdSet.none()).bits for code, name in enumerate(_LEAVINGS)},
         "present": present & sets.sent.bits,
         "outstanding": open_ if unknown else nothing,
-        "never delivered": (sets.sent.bits & acknowledged & ~delivered) if unknown or gone else never,
+        "never delivered": ungiven if unknown or gone else never,
         "never acknowledged": nothing if unknown or gone else waiting,
         "delivered twice": sets.twice.bits,
         "delivered again": sets.again.bits,

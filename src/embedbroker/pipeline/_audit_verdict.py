@@ -105,9 +105,12 @@ def judge(table: pa.Table, evidence: Mapping[int, JournalEvidence]) -> Iterator[
                 verdicts.provable.bits |= ids.bits
             continue
         verdicts.acknowledged.bits |= ids.bits
-        groups = [of_source.setdefault(row["source"], {}), *([written] if row["written"] else [])]
-        for group in groups:
-            group.setdefault(row["generation"], IdSet.none()).bits |= ids.bits
+        own = of_source.setdefault(row["source"], {}).setdefault(row["generation"], IdSet.none())
+        # A segment has one row for what it settles itself, and one for each transaction that ends in another segment.
+        verdicts.twice.bits |= own.bits & ids.bits
+        own.bits |= ids.bits
+        if row["written"]:
+            written.setdefault(row["generation"], IdSet.none()).bits |= ids.bits
     for group in (written, *of_source.values()):
         seen = IdSet.none()
         for each in group.values():
