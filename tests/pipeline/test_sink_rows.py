@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import (
@@ -285,3 +286,22 @@ def test_what_deduplication_does_not_promise_is_said_once(caplog: pytest.LogCapt
         StreamWriter(options, schema("body binary"), False)
     (record,) = caplog.records
     assert "'said once', guarantee=deduplication: a batch that fails leaves part of its rows" in record.getMessage()
+
+
+def test_a_string_that_is_no_utf_8_is_told_with_its_row() -> None:
+    """Spark takes any bytes as a string: `CAST(x AS STRING)` does not look at them."""
+    offsets = pa.py_buffer(np.array([0, 2, 4], np.int32))
+    texts = pa.Array.from_buffers(pa.string(), 2, [None, offsets, pa.py_buffer(b"ok\xff\xfe")])
+    for columns in ({"body": texts}, {"body": pa.array([b"a", b"b"]), "type": texts}):
+        with pytest.raises(RowError, match=f"partition 3, row 1, column '{[*columns][-1]}': a string has to be UTF-8"):
+            encoded(columns)
+
+
+def test_a_number_that_is_too_large_for_a_float_is_told_with_its_row() -> None:
+    with pytest.raises(RowError, match="row 1, column 'properties': the property 'n': '1e39' does not fit FLOAT"):
+        encoded({"body": pa.array([b"a", b"b"]), **properties("1e39", "float")})
+
+
+def test_half_a_surrogate_pair_goes_through_source_and_sink() -> None:
+    sent = message({"body": pa.array([b"a\xed\xa0\x80"]), "bodyType": pa.array(["text"])})
+    assert decode_text(sent.body) == "a\ud800"

@@ -22,7 +22,7 @@ from ._sink_options import BODY_TYPES, SinkOptions
 from ._sink_values import Target
 
 if TYPE_CHECKING:
-    from pyarrow import RecordBatch
+    from pyarrow import Array, RecordBatch
 
 __all__ = ["Row", "RowEncoder", "RowError"]
 
@@ -119,8 +119,20 @@ class RowEncoder:
             if name in _TIMES:
                 lists[name] = _milliseconds(column)
             elif name:
-                lists[name] = column.to_pylist()
+                lists[name] = self._values(name, column)
         return lists
+
+    def _values(self, name: str, column: Array) -> list[Value]:
+        try:
+            return column.to_pylist()  # type: ignore[no-any-return]  # pyarrow has no types
+        except UnicodeDecodeError:
+            # What Spark has as a string may be any bytes: a cast does not look at them.
+            for index in range(len(column)):
+                try:
+                    column[index].as_py()
+                except UnicodeDecodeError as error:
+                    raise self.error(self._rows + index, name, f"a string has to be UTF-8: {error}") from None
+            raise
 
     def _encode_one(self, columns: Columns, index: int, number: int, now_ms: int) -> Row:
         options = self._options
@@ -228,7 +240,8 @@ class RowEncoder:
     def _text_body(self, value: Value, column: str, number: int) -> bytes:
         if isinstance(value, bytes):
             try:
-                value = value.decode()
+                # Half a surrogate pair stands in a text's bytes as the source gives them.
+                value = value.decode("utf-8", "surrogatepass")
             except UnicodeDecodeError as error:
                 raise self.error(number, column, f"a text has to be UTF-8: {error}") from None
         return encode_text(_text(value))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Mapping, Sequence
+from struct import pack
 
 from attrs import frozen
 
@@ -144,6 +145,15 @@ def _real(text: str) -> float:
         raise ValueError(f"{text!r} is no number") from None
 
 
+def _single(text: str) -> float:
+    value = _real(text)
+    try:
+        pack(">f", value)
+    except OverflowError:
+        raise ValueError(f"{text!r} does not fit FLOAT") from None
+    return value
+
+
 def _bytes(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
@@ -158,7 +168,7 @@ _READERS: dict[PropertyType, Callable[[str], PropertyValue]] = {
     PropertyType.SHORT: _whole,
     PropertyType.INT: _whole,
     PropertyType.LONG: _whole,
-    PropertyType.FLOAT: _real,
+    PropertyType.FLOAT: _single,
     PropertyType.DOUBLE: _real,
     PropertyType.BYTES: _bytes,
     PropertyType.STRING: str,
