@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from datetime import UTC, datetime
 from random import Random
 
@@ -172,6 +173,27 @@ def test_half_a_surrogate_pair_is_shown_as_a_question_mark_and_kept_in_the_bytes
         {"body": None, "bodyText": None},
         {"body": b"", "bodyText": ""},
     ]
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_half_a_pair_at_the_end_of_a_name_a_value_or_an_address_is_no_end(count: int) -> None:
+    """Two ids that differ in it alone are different, or a sink would have the second message dropped."""
+    properties = Properties({"n": "abc\ud800", "n\ud800": "1", "_AMQ_DUPL_ID": "id\ud800"})
+    block = block_of(*[CoreMessage.build(address="orders\ud800", properties=properties)] * count)
+    rows = rows_of(RowConverter(schema("address", "duplicateId", "properties")).convert(block, "orders"))
+    id = "id\ud800".encode("utf-16-le", "surrogatepass")
+    assert rows == [{"address": "orders?", "duplicateId": id, "properties": {"n": "abc?", "n?": "1"}}] * count
+
+
+@pytest.mark.parametrize("type", [MessageType.BYTES, MessageType.TEXT])
+def test_a_compressed_body_that_is_cut_short_is_malformed(type: int) -> None:
+    properties = Properties({"_AMQ_LARGE_COMPRESSED": True})
+    body = zlib.compress(bytes(range(256)) * 8)[:-6]
+    block = block_of(CoreMessage.build(address="o", type=type, properties=properties, body=body))
+    with pytest.raises(ParseError, match="the compressed body is malformed: it is cut short"):
+        RowConverter(schema("body")).convert(block, "o")
+    (row,) = rows_of(RowConverter(schema("body", "bodyText"), on_parse_error="null").convert(block, "o"))
+    assert row == {"body": None, "bodyText": None}
 
 
 def any_message(random: Random) -> CoreMessage:

@@ -101,8 +101,13 @@ class Bodies:
                 except zlib.error as error:
                     self.errors[row] = f"the compressed body is malformed: {error}"
                     continue
-                if inflater.unconsumed_tail:
-                    self.errors[row] = f"the compressed body holds more than {INFLATED_BYTES_MAX} bytes"
+                if not inflater.eof:
+                    is_long = len(raw[row]) >= INFLATED_BYTES_MAX
+                    self.errors[row] = (
+                        f"the compressed body holds more than {INFLATED_BYTES_MAX} bytes"
+                        if is_long
+                        else "the compressed body is malformed: it is cut short"
+                    )
 
     @property
     def _bytes(self) -> list[bytes | None]:
@@ -120,7 +125,7 @@ class Bodies:
         texts: list[str | None] = [None] * len(self._raw)
         for row in self._is_text.nonzero()[0].tolist():
             raw = self._raw[row]
-            if raw and raw[0]:
+            if raw and raw[0] and row not in self.errors:
                 try:
                     texts[row] = utf_16_le_decode(raw[_TEXT_HEAD:], "surrogatepass", True)[0]
                 except UnicodeDecodeError as error:
@@ -131,6 +136,8 @@ class Bodies:
     def _strict_texts(self) -> list[str | None]:
         found = list(self._texts)
         for row, kind in enumerate(self._places.type.tolist()):
+            if row in self.errors:
+                continue
             if kind == MessageType.BYTES:
                 try:
                     found[row] = self._raw[row].decode()

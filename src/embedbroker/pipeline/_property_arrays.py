@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import frozen
 
+from embedclient.errors import RemoteProtocolError
+
 from ._frames import Block, Places
 from ._property_columns import (
     DUPLICATE_ID,
@@ -79,7 +81,10 @@ class _Alike:
 
 
 def _text_of(type_name: str, data: bytes) -> str | None:
-    return property_text((type_name, read_value(type_name, data)))
+    try:
+        return property_text((type_name, read_value(type_name, data)))
+    except UnicodeDecodeError as error:
+        raise RemoteProtocolError(f"malformed properties: {error}") from error
 
 
 class PropertyArrays:

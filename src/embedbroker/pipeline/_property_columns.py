@@ -89,7 +89,7 @@ def read_value(type_name: str, data: bytes) -> object:
     if layout is not None:
         return layout.unpack(data)[0]
     if type_name == "string":
-        return utf_16_le_decode(data, "surrogatepass")[0]
+        return utf_16_le_decode(data, "surrogatepass", True)[0]
     return data if type_name == "bytes" else None
 
 
@@ -140,7 +140,7 @@ class PropertyDecoder:
     def _decoded(self, encoded: bytes) -> str:
         if len(self._names) >= NAMES_MAX:
             self._names.clear()
-        name = self._names[encoded] = utf_16_le_decode(encoded, "surrogatepass")[0]
+        name = self._names[encoded] = utf_16_le_decode(encoded, "surrogatepass", True)[0]
         return name
 
 

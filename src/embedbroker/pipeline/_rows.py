@@ -15,6 +15,8 @@ import numpy as np
 import pyarrow as pa
 from attrs import frozen
 
+from embedclient.errors import RemoteProtocolError
+
 from ._body_columns import BODY_TYPES, Bodies, parse_json
 from ._frames import Block, Place, Places
 from ._property_arrays import PropertyArrays
@@ -149,16 +151,23 @@ def _addresses(block: Block, places: Places) -> pa.Array:
     data = block.data
     if is_same(sizes) and is_same(gather(block.buffer, starts, int(sizes[0]))):
         encoded = data[int(starts[0]) : int(starts[0] + sizes[0])]
-        return pa.repeat(strings([utf_16_le_decode(encoded, "surrogatepass")[0]])[0], len(places))
+        return pa.repeat(strings([_address(encoded)])[0], len(places))
     known: dict[bytes, str] = {}
     found: list[str] = []
     for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
         encoded = data[start:end]
         address = known.get(encoded)
         if address is None:
-            address = known[encoded] = utf_16_le_decode(encoded, "surrogatepass")[0]
+            address = known[encoded] = _address(encoded)
         found.append(address)
     return strings(found)
+
+
+def _address(encoded: bytes) -> str:
+    try:
+        return utf_16_le_decode(encoded, "surrogatepass", True)[0]
+    except UnicodeDecodeError as error:
+        raise RemoteProtocolError(f"a malformed address: {error}") from error
 
 
 def _times(milliseconds: Array) -> pa.Array:
