@@ -19,7 +19,7 @@ from embedbroker.pipeline._audit_verdict import judge
 from embedbroker.pipeline._journal_files import JournalSource, journal_sources
 from embedbroker.pipeline._journal_records import END, FINDING
 from embedbroker.pipeline._journals import SegmentTask, Selection, segment_rows
-from embedbroker.storage import RecordKind
+from embedbroker.storage import RecordKind, RecordStretch, read_records
 from embedclient.blocking import ConnectionFactory
 from tests.pipeline.journals import crash_image, running, send, take
 from tests.pipeline.pairs import pair
@@ -88,6 +88,47 @@ def test_a_copy_that_only_ends_earlier_has_left_nothing_behind(tmp_path: Path) -
         send(connection, "orders", 100, first=100)
         take(connection, "orders", 50)
     assert verdicts(earlier, tmp_path / "live") == ({"stored": 200, "acknowledged": 50, "present": 150}, {})
+
+
+def spoil(path: Path, message_id: int) -> None:
+    """Change a byte in every message and acknowledgement of this id."""
+    data = bytearray(path.read_bytes())
+    for part in read_records(path.name, len(data), lambda offset, count: bytes(data[offset : offset + count])):
+        if isinstance(part, RecordStretch):
+            for start in part.starts:
+                if part.data[start + 4] in HOT and part.data[start + 8 : start + 16] == message_id.to_bytes(
+                    8, "little"
+                ):
+                    data[part.base + start + 9] ^= 0xFF
+    path.write_bytes(data)
+
+
+def first_acknowledged(path: Path) -> int:
+    data = path.read_bytes()
+    for part in read_records(path.name, len(data), lambda offset, count: data[offset : offset + count]):
+        if isinstance(part, RecordStretch):
+            for start in part.starts:
+                if part.data[start + 4] == RecordKind.ACKNOWLEDGE:
+                    return int.from_bytes(part.data[start + 8 : start + 16], "little")
+    raise AssertionError
+
+
+@pytest.mark.parametrize("goes_on", [False, True], ids=["newest segment", "earlier segment"])
+def test_an_acknowledgement_that_damage_took_is_not_called_missing_because_an_earlier_copy_is_sound(
+    tmp_path: Path, goes_on: bool
+) -> None:
+    """The earlier copy has the message, and ends before its acknowledgement."""
+    with running(tmp_path / "live", segment_size_bytes=128 * 1024) as (_, connection):
+        send(connection, "orders", 10)
+        earlier = crash_image(tmp_path / "live", tmp_path / "earlier")
+        take(connection, "orders", 4)
+        send(connection, "orders", 200 if goes_on else 1, first=10)
+        late = crash_image(tmp_path / "live", tmp_path / "late")
+    segment = min(late.glob("segment-*"))
+    assert (segment != max(late.glob("segment-*"))) is goes_on
+    spoil(segment, first_acknowledged(segment))
+    found, _ = verdicts(earlier, late)
+    assert found["acknowledged"] == 3 and found["unaccounted"] == 1 and "lost" not in found
 
 
 def test_the_copy_of_a_backup_has_the_same_batches(tmp_path: Path) -> None:

@@ -322,18 +322,9 @@ def _evidence(sources: list[JournalSource], notes: list[Row], apart: Mapping[int
     A segment in which a copy went its own way does not stand for that of the present.
     """
     ends = {(note["source"], note["generation"]): note for note in notes if note["kind"] == END}
-    damaged = {(note["source"], note["generation"]) for note in notes if note["kind"] == FINDING}
-
     current = furthest(sources, {place: note["count"] for place, note in ends.items()})
     newest = current.newest_generation
-    whole = {
-        each.header.generation
-        for source in sources
-        for each in source.segments
-        if not each.header.compacted
-        and ends[source.number, each.header.generation]["count"] <= apart.get(source.number, _NEVER)
-        and ((source.number, each.header.generation) not in damaged or each.header.generation == newest)
-    }
+    whole = _whole(sources, notes, ends, apart, newest)
     complete_from = newest + 1
     while complete_from - 1 in whole:
         complete_from -= 1
@@ -349,6 +340,37 @@ def _evidence(sources: list[JournalSource], notes: list[Row], apart: Mapping[int
             "there, so a message of that time that is gone may have been acknowledged"
         )
     return JournalEvidence(current.number, complete_from, "; ".join(limits) or None)
+
+
+def _whole(
+    sources: list[JournalSource],
+    notes: list[Row],
+    ends: Mapping[tuple[int, int], Row],
+    apart: Mapping[int, int],
+    newest: int,
+) -> set[int]:
+    """The generations of which some source has everything that was written.
+
+    A copy of a segment that was still being written does not have it, but of the newest that which goes furthest does.
+    """
+    last = {place: int(note["count"]) for place, note in ends.items()}
+    reach = max((count for (_, generation), count in last.items() if generation == newest), default=0)
+    # What a kill leaves behind the end of the newest segment is nothing that counts.
+    damaged = {
+        (note["source"], note["generation"])
+        for note in notes
+        if note["kind"] == FINDING
+        and (note["generation"] != newest or note["offset"] < ends[note["source"], newest]["offset"])
+    }
+    return {
+        each.header.generation
+        for source in sources
+        for each in source.segments
+        if not each.header.compacted
+        and last[source.number, each.header.generation] <= apart.get(source.number, _NEVER)
+        and (source.number, each.header.generation) not in damaged
+        and (not each.newest or (each.header.generation == newest and last[source.number, newest] == reach))
+    }
 
 
 def furthest(sources: Iterable[JournalSource], last_batches: Mapping[tuple[int, int], int]) -> JournalSource:
