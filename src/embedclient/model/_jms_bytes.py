@@ -168,9 +168,7 @@ class BytesMessage(BodiedMessage):
 
     def write_char(self, value: str) -> None:
         """One UTF-16 code unit."""
-        if len(value) != 1:
-            raise MessageFormatException(f"{value!r} is no single character")
-        self._write(_UNSIGNED_SHORT, ord(value))
+        self._write(_UNSIGNED_SHORT, _code_of(value))
 
     def write_int(self, value: int) -> None:
         """An int of 32 bits."""
@@ -256,6 +254,12 @@ def _as_bytes(value: bytes | bytearray | memoryview) -> bytes:
     if not isinstance(value, bytes | bytearray | memoryview):
         raise MessageFormatException(f"a bytes message holds bytes, not {value.__class__.__name__}")
     return bytes(value)
+
+
+def _code_of(character: object) -> int:
+    if not isinstance(character, str) or len(character) != 1:
+        raise MessageFormatException(f"{character!r} is no single character")
+    return ord(character)
 
 
 def _encoded_utf(text: str) -> bytes:

@@ -11,7 +11,7 @@ from struct import error as StructError
 from typing import Final
 
 from ..errors import MessageFormatException
-from ._number_text import number_text, rounded_to_single
+from ._number_text import number_text, rounded_to_single, single_from_text
 from ._properties import PropertyType, TypedValue, check_value, infer_type
 
 __all__ = [
@@ -76,7 +76,8 @@ def to_real(found: TypedValue, wanted: PropertyType) -> float:
     if isinstance(value, float) and (found.type is PropertyType.FLOAT or wanted is PropertyType.DOUBLE):
         return value
     if found.type is PropertyType.STRING and isinstance(value, str) and _REAL_TEXT.fullmatch(value):
-        return float(value.strip().rstrip("fFdD"))
+        text = value.strip().rstrip("fFdD")
+        return single_from_text(text) if wanted is PropertyType.FLOAT else float(text)
     raise _refusal(found, wanted.name.lower())
 
 

@@ -35,6 +35,7 @@ BodyValue: TypeAlias = str | bytes | bytearray | memoryview | Properties | list[
 _CORRELATION_ID = "JMSCorrelationID"
 _REPLY_TO = "JMSReplyTo"
 _TYPE = "JMSType"
+_MILLISECONDS_END = 1 << 63
 
 
 class DeliveryMode(IntEnum):
@@ -42,6 +43,9 @@ class DeliveryMode(IntEnum):
 
     NON_PERSISTENT = 1
     PERSISTENT = 2
+
+
+_DELIVERY_MODES = tuple(DeliveryMode)
 
 
 @define
@@ -199,9 +203,7 @@ class JMSMessage(PropertyAccess):
 
     @message_id.setter
     def message_id(self, value: str | None) -> None:
-        if value is not None and not value.startswith("ID:"):
-            raise MessageFormatException("a message id begins with ID:")
-        self._sent_headers.message_id = value
+        self._sent_headers.message_id = _checked_message_id(value)
 
     @property
     def destination(self) -> Destination | None:
@@ -219,10 +221,9 @@ class JMSMessage(PropertyAccess):
 
     @delivery_mode.setter
     def delivery_mode(self, value: int) -> None:
-        try:
-            self._sent_headers.delivery_mode = DeliveryMode(value)
-        except ValueError as error:
-            raise JMSException(f"{value!r} is no delivery mode") from error
+        if not _is_integer(value) or value not in _DELIVERY_MODES:
+            raise JMSException(f"{value!r} is no delivery mode; PERSISTENT is 2, NON_PERSISTENT 1")
+        self._sent_headers.delivery_mode = DeliveryMode(value)
 
     @property
     def priority(self) -> int:
@@ -231,8 +232,8 @@ class JMSMessage(PropertyAccess):
 
     @priority.setter
     def priority(self, value: int) -> None:
-        if not 0 <= value <= 9:
-            raise JMSException(f"{value} is no priority; they go from 0 to 9")
+        if not _is_integer(value) or not 0 <= value <= 9:
+            raise JMSException(f"{value!r} is no priority; they go from 0 to 9")
         self._sent_headers.priority = value
 
     @property
@@ -242,7 +243,7 @@ class JMSMessage(PropertyAccess):
 
     @timestamp.setter
     def timestamp(self, value: int) -> None:
-        self._sent_headers.timestamp = value
+        self._sent_headers.timestamp = _checked_milliseconds(value, "timestamp")
 
     @property
     def expiration(self) -> int:
@@ -251,7 +252,7 @@ class JMSMessage(PropertyAccess):
 
     @expiration.setter
     def expiration(self, value: int) -> None:
-        self._sent_headers.expiration = value
+        self._sent_headers.expiration = _checked_milliseconds(value, "expiration")
 
     @property
     def delivery_time(self) -> int:
@@ -260,7 +261,7 @@ class JMSMessage(PropertyAccess):
 
     @delivery_time.setter
     def delivery_time(self, value: int) -> None:
-        self._sent_headers.delivery_time = value
+        self._sent_headers.delivery_time = _checked_milliseconds(value, "delivery time")
 
     @property
     def redelivered(self) -> bool:
@@ -343,11 +344,13 @@ class JMSMessage(PropertyAccess):
 
         Raises:
             MessageFormatException: it is of another one.
+            TypeError: the type is nothing that `isinstance` takes.
         """
         body = self.body
         if body is None or isinstance(body, kind):
             return body
-        raise MessageFormatException(f"the body is {type(body).__name__}, not {kind.__name__}")
+        wanted = getattr(kind, "__name__", kind)  # unions have no name
+        raise MessageFormatException(f"the body is {type(body).__name__}, not {wanted}")
 
     def _begin_reading(self) -> None:
         """A kind of message with a body sets it up for reading; it is not decoded yet."""
@@ -384,3 +387,20 @@ def _checked_destination(value: Destination | None) -> Destination | None:
     if value is None or isinstance(value, Queue | Topic | TemporaryQueue | TemporaryTopic):
         return value
     raise InvalidDestinationException(f"{value!r} is no destination")
+
+
+def _is_integer(value: object) -> bool:
+    """A bool is none, although Python's are: nobody who writes `True` means the number 1."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _checked_message_id(value: object) -> str | None:
+    if value is None or (isinstance(value, str) and value.startswith("ID:")):
+        return value
+    raise MessageFormatException(f"{value!r} is no message id; one is a str that begins with ID:")
+
+
+def _checked_milliseconds(value: int, name: str) -> int:
+    if _is_integer(value) and -_MILLISECONDS_END <= value < _MILLISECONDS_END:
+        return value
+    raise JMSException(f"{value!r} is no {name}; one is an int, in Unix milliseconds")

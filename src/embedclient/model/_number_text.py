@@ -1,7 +1,7 @@
-"""How the numbers of messages are spelled when they become part of a string.
+"""How the numbers of messages are spelled when they become part of a string, and read from one.
 
 Responsible for giving the digits that Java clients and brokers give: shortest, with an exponent outside 0.001 to
-10,000,000. Refuses to know who asks.
+10,000,000; and for reading a FLOAT as they do. Refuses to know who asks.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import math
 from struct import Struct
 from typing import Final
 
-__all__ = ["number_text", "rounded_to_single"]
+__all__ = ["number_text", "rounded_to_single", "single_from_text"]
 
 _SINGLE: Final = Struct(">f")
+_DOUBLE: Final = Struct(">d")
 
 
 def number_text(value: float, *, single: bool = False) -> str:
@@ -47,3 +48,27 @@ def rounded_to_single(value: float) -> float:
     """The value in the precision a FLOAT has, so that a sender reads what the receiver will."""
     rounded: float = _SINGLE.unpack(_SINGLE.pack(value))[0]
     return rounded
+
+
+def single_from_text(text: str) -> float:
+    """The FLOAT nearest to a number in decimal digits, infinity beyond the largest one, as Java's Float.parseFloat."""
+    value = float(text)
+    if math.isfinite(value) and value != 0:
+        value = _to_odd(value, text)
+    try:
+        return rounded_to_single(value)
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+def _to_odd(value: float, text: str) -> float:
+    """The double beside the number of a text whose last bit is set, so that rounding once more takes the right side.
+
+    The nearest double may lie in the middle of two FLOATs while the number itself does not.
+    """
+    from decimal import Decimal  # here, for few programs ever need it, and all would wait for it
+
+    exact = Decimal(text)
+    if exact == value or _DOUBLE.pack(value)[-1] & 1:
+        return value
+    return math.nextafter(value, math.inf if exact > value else -math.inf)

@@ -100,6 +100,18 @@ WRONG: list[tuple[Callable[[JMSMessage], None], type[JMSException]]] = [
     (lambda message: setattr(message, "correlation_id", b""), MessageFormatException),
     (lambda message: setattr(message, "correlation_id", 1), MessageFormatException),
     (lambda message: setattr(message, "type", 1), MessageFormatException),
+    (lambda message: setattr(message, "message_id", 5), MessageFormatException),
+    (lambda message: setattr(message, "priority", "x"), JMSException),
+    (lambda message: setattr(message, "priority", True), JMSException),
+    (lambda message: setattr(message, "priority", 4.0), JMSException),
+    (lambda message: setattr(message, "delivery_mode", 2.0), JMSException),
+    (lambda message: setattr(message, "delivery_mode", True), JMSException),
+    (lambda message: setattr(message, "delivery_mode", None), JMSException),
+    (lambda message: setattr(message, "timestamp", "x"), JMSException),
+    (lambda message: setattr(message, "timestamp", True), JMSException),
+    (lambda message: setattr(message, "expiration", 1.5), JMSException),
+    (lambda message: setattr(message, "expiration", 2**63), JMSException),
+    (lambda message: setattr(message, "delivery_time", None), JMSException),
 ]
 
 
@@ -109,6 +121,7 @@ def test_a_header_refuses_what_it_cannot_hold(write: Callable[[JMSMessage], None
     with pytest.raises(error):
         write(message)
     assert (message.priority, message.delivery_mode, message.message_id) == (4, DeliveryMode.PERSISTENT, None)
+    assert (message.timestamp, message.expiration, message.delivery_time) == (0, 0, 0)
 
 
 def test_a_received_message_decodes_each_part_once_and_on_demand() -> None:
@@ -211,6 +224,8 @@ def test_get_body_gives_the_body_of_the_type_asked_for() -> None:
     assert not message.is_body_assignable_to(bytes)
     with pytest.raises(MessageFormatException, match="str, not bytes"):
         message.get_body(bytes)
+    with pytest.raises(MessageFormatException, match=r"str, not int \| bytes"):
+        message.get_body(int | bytes)  # type: ignore[arg-type]  # a union is no type to mypy, but isinstance takes it
     assert JMSMessage().get_body(bytes) is None
     assert MapMessage({"a": 1}).get_body(dict) == {"a": 1}
 

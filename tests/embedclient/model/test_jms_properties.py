@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from embedclient.errors import JMSException, MessageFormatException
-from embedclient.model import JMSMessage, Properties, PropertyType, TextMessage, number_text
+from embedclient.model import JMSMessage, MapMessage, Properties, PropertyType, StreamMessage, TextMessage, number_text
 
 VALUES: dict[str, object] = {
     "boolean": True,
@@ -84,6 +86,32 @@ def test_a_string_is_read_as_a_number_it_holds(kind: str, fits: list[str], too_m
     for text in too_much:
         with pytest.raises(MessageFormatException):
             read(JMSMessage(properties={"p": text}), kind)
+
+
+@pytest.mark.parametrize(
+    ("text", "nearest"),
+    [
+        ("0.1", 0.10000000149011612),
+        ("-0.1f", -0.10000000149011612),
+        ("16777217", 16777216.0),
+        ("1e300", math.inf),
+        ("-1e300", -math.inf),
+        ("1e400", math.inf),
+        ("3.4028235e38", 3.4028234663852886e38),
+        ("1e-50", 0.0),
+        ("1.4e-45", 1.401298464324817e-45),
+        # Just above, and just below, the middle of two floats, and nearer to it than any double but the middle itself.
+        ("1.00000005960464477539062500001", 1.0000001192092896),
+        ("1.0000001788139343261718749999", 1.0000001192092896),
+        ("1.000000059604644775390625", 1.0),
+    ],
+)
+def test_a_string_is_read_as_the_nearest_float_of_single_precision(text: str, nearest: float) -> None:
+    assert JMSMessage(properties={"p": text}).get_float_property("p") == nearest
+    assert MapMessage({"p": text}).get_float("p") == nearest
+    stream = StreamMessage([text])
+    stream.reset()
+    assert stream.read_float() == nearest
 
 
 def test_a_string_is_a_boolean_by_its_word() -> None:
