@@ -25,6 +25,7 @@ ENVELOPES_MAX = 1_000
 # What is added to the present milliseconds has to fit the wire's 64 bits; 31,000 years are long enough.
 LIFETIME_SECONDS_MAX = 1_000_000_000_000
 _PERSISTENT = DeliveryMode.PERSISTENT
+_NON_PERSISTENT = DeliveryMode.NON_PERSISTENT
 
 
 class Receipt:
@@ -70,7 +71,7 @@ class MessageProducer:
     """Sends messages to one destination, or without one to the destination of each send.
 
     The attributes are defaults for every send: `delivery_mode`, `priority` (0 to 9), `time_to_live` and
-    `delivery_delay` in seconds (0: for ever, at once), `disable_message_id`, `disable_message_timestamp`.
+    `delivery_delay` in seconds (0: for ever, at once; the shortest lifetime is a millisecond), `disable_message_id`, `disable_message_timestamp`.
     """
 
     def __init__(self, context: SessionContext, destination: Destination | None) -> None:
@@ -201,9 +202,10 @@ class MessageProducer:
         context = self._context
         now_ms = context.edge.now().wall_ms
         mode = self.delivery_mode if delivery_mode is None else delivery_mode
-        is_durable = mode == _PERSISTENT
-        if not is_durable:
-            _check_non_persistent(mode)
+        is_durable = mode is _PERSISTENT
+        if not is_durable and mode is not _NON_PERSISTENT:
+            _check_mode(mode)
+            is_durable = mode == _PERSISTENT
         rank = self.priority if priority is None else priority
         _check_priority(rank)
         lifetime = self.time_to_live if time_to_live is None else time_to_live
@@ -216,24 +218,25 @@ class MessageProducer:
             durable=is_durable,
             priority=rank,
             timestamp=0 if self.disable_message_timestamp else now_ms,
-            expiration=now_ms + round(lifetime * 1000) if lifetime else 0,
+            # Java's lifetimes are whole milliseconds; less than one is the shortest, and neither none nor for ever.
+            expiration=now_ms + max(1, round(lifetime * 1000)) if lifetime else 0,
             delivery_time=now_ms + round(delay * 1000) if delay else 0,
             user_id=None if self.disable_message_id else context.message_ids.next(now_ms),
         )
 
 
-def _check_non_persistent(mode: object) -> None:
+def _check_mode(mode: object) -> None:
     """A bool is none: `True` would be equal to NON_PERSISTENT, which is not what somebody meant by it."""
-    if isinstance(mode, bool) or mode != DeliveryMode.NON_PERSISTENT:
+    if not isinstance(mode, int) or isinstance(mode, bool) or mode not in (_PERSISTENT, _NON_PERSISTENT):
         raise JMSException(f"{mode!r} is no delivery mode; PERSISTENT is 2, NON_PERSISTENT 1")
 
 
 def _check_priority(priority: object) -> None:
-    if not isinstance(priority, int) or not 0 <= priority <= 9:
+    if not isinstance(priority, int) or isinstance(priority, bool) or not 0 <= priority <= 9:
         raise JMSException(f"{priority!r} is no priority; they go from 0 to 9")
 
 
 def _check_seconds(seconds: object) -> None:
-    """NaN, too, is not between any two numbers."""
-    if not isinstance(seconds, int | float) or not 0 <= seconds <= LIFETIME_SECONDS_MAX:
+    """NaN, too, is not between any two numbers. A bool is none, although Python's are."""
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds <= LIFETIME_SECONDS_MAX:
         raise JMSException(f"{seconds!r} is no lifetime or delay: seconds from 0 to {LIFETIME_SECONDS_MAX:,}")

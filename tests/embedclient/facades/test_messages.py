@@ -56,7 +56,7 @@ async def test_headers_and_properties_arrive(client: Client, url: str) -> None:
         assert not received.redelivered
 
 
-@pytest.mark.parametrize("mode", [0, 3, -1, True, "PERSISTENT", 1.5])
+@pytest.mark.parametrize("mode", [0, 3, -1, True, "PERSISTENT", 1.5, 2.0])
 async def test_what_is_no_delivery_mode_is_refused(client: Client, url: str, mode: Any) -> None:
     async with connected(client, url) as connection, connection.session() as session:
         producer = session.create_producer("q")
@@ -146,7 +146,7 @@ async def test_thousands_of_messages_keep_their_order(client: Client, url: str) 
 async def test_a_time_that_is_none_is_refused(client: Client, url: str) -> None:
     async with connected(client, url) as connection, connection.session() as session:
         producer = session.create_producer("q")
-        for seconds in (-1, math.nan, math.inf, 1e300, "5"):
+        for seconds in (-1, math.nan, math.inf, 1e300, "5", True):
             with pytest.raises(JMSException, match=re.escape(f"{seconds!r} is no lifetime or delay")):
                 await producer.send("x", time_to_live=seconds)  # type: ignore[arg-type]  # wrong on purpose
         producer.delivery_delay = -0.5
@@ -154,6 +154,14 @@ async def test_a_time_that_is_none_is_refused(client: Client, url: str) -> None:
             producer.send_nowait("x")
         async with session.create_browser("q") as browser:
             assert await browser.next_message() is None
+
+
+async def test_the_shortest_lifetime_is_a_millisecond(client: Client, url: str) -> None:
+    async with connected(client, url) as connection, connection.session() as session:
+        for seconds in (1e-9, 0.0005, 0.001):
+            message = TextMessage("x")
+            await session.create_producer("q").send(message, time_to_live=seconds)
+            assert message.expiration - message.timestamp == 1
 
 
 async def test_a_lifetime_begins_with_the_send_and_not_with_a_delivery_that_is_delayed(
@@ -170,6 +178,6 @@ async def test_a_lifetime_begins_with_the_send_and_not_with_a_delivery_that_is_d
 async def test_a_priority_that_is_none_is_refused(client: Client, url: str) -> None:
     async with connected(client, url) as connection, connection.session() as session:
         producer = session.create_producer("q")
-        for priority in (-1, 10, 4.5, "4"):
+        for priority in (-1, 10, 4.5, "4", True):
             with pytest.raises(JMSException, match=f"{priority!r} is no priority"):
                 await producer.send("x", priority=priority)  # type: ignore[arg-type]  # wrong on purpose
