@@ -107,6 +107,7 @@ class Connection:
         self._client_id: str | None = None
         self._initial: AgentSession | None = None
         self._sessions: dict[Session, None] = {}
+        self._temporaries: set[str] = set()
         self._failure_listeners: dict[FailureListener, None] = {}
         self._failover_listeners: dict[FailoverListener, None] = {}
         self._notifications: deque[Notification] = deque(maxlen=_NOTIFICATIONS_MAX)
@@ -262,7 +263,9 @@ class Connection:
         )
         agent_session = await own(self._edge, call)
         connection_id = self._client_id or self._uid
-        context = SessionContext(self._edge, agent_session, mode, self._settings, self._entropy, connection_id)
+        context = SessionContext(
+            self._edge, agent_session, mode, self._settings, self._entropy, connection_id, self._temporaries
+        )
         session = kind(context, self._client_id, self._forget)
         if self._started:
             session._start_now()

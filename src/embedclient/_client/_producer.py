@@ -71,7 +71,8 @@ class MessageProducer:
     """Sends messages to one destination, or without one to the destination of each send.
 
     The attributes are defaults for every send: `delivery_mode`, `priority` (0 to 9), `time_to_live` and
-    `delivery_delay` in seconds (0: for ever, at once; the shortest lifetime is a millisecond), `disable_message_id`, `disable_message_timestamp`.
+    `delivery_delay` in seconds (0: for ever, at once), `disable_message_id`, `disable_message_timestamp`. The shortest
+    lifetime is a millisecond.
     """
 
     def __init__(self, context: SessionContext, destination: Destination | None) -> None:

@@ -22,11 +22,7 @@ from embedclient._client._producer import MessageProducer
 from embedclient._client._session_context import SessionContext
 from embedclient.agent import Call, SessionMode
 from embedclient.agent import Consumer as AgentConsumer
-from embedclient.errors import (
-    ConnectionClosedException,
-    IllegalStateException,
-    InvalidDestinationException,
-)
+from embedclient.errors import IllegalStateException, InvalidDestinationException
 from embedclient.model import (
     Destination,
     Queue,
@@ -72,8 +68,7 @@ class Session:
 
         A queue or topic that does not exist yet is created with the first send, where the broker allows it.
         """
-        if self.closed:
-            raise self._context.agent_session.closed_error or ConnectionClosedException("the session is closed")
+        self._context.check_open()
         return MessageProducer(self._context, None if destination is None else as_destination(destination))
 
     def create_consumer(
@@ -84,10 +79,12 @@ class Session:
         `no_local` leaves out what this connection sends itself.
 
         Raises:
-            InvalidDestinationException: it does not exist and may not be created.
+            InvalidDestinationException: it does not exist and may not be created, or it is a temporary destination
+                that another connection made.
             InvalidSelectorException: the selector is not one.
         """
         target = as_destination(destination)
+        self._context.check_consumable(target)
         place = place_of(target)
         condition = self._filter(selector, no_local)
 
@@ -134,7 +131,8 @@ class Session:
         """A share in a non-durable subscription, which ends with its last consumer.
 
         Raises:
-            InvalidDestinationException: it is not a topic, or it does not exist and may not be created.
+            InvalidDestinationException: it is not a topic, or does not exist and may not be created, or is a temporary
+                one that another connection made.
             InvalidSelectorException: the selector is not one.
             JMSException: others share a subscription of this name with another selector or topic.
         """
@@ -170,12 +168,12 @@ class Session:
     # Destinations and subscriptions
 
     async def create_temporary_queue(self) -> TemporaryQueue:
-        """A queue that lives as long as the connection."""
-        return TemporaryQueue(await self._context.request(self._context.agent_session.create_temporary_queue))
+        """A queue that lives as long as the connection, whose sessions alone may consume from it."""
+        return TemporaryQueue(await self._own(self._context.agent_session.create_temporary_queue))
 
     async def create_temporary_topic(self) -> TemporaryTopic:
-        """A topic that lives as long as the connection."""
-        return TemporaryTopic(await self._context.request(self._context.agent_session.create_temporary_topic))
+        """A topic that lives as long as the connection, whose sessions alone may subscribe to it."""
+        return TemporaryTopic(await self._own(self._context.agent_session.create_temporary_topic))
 
     async def delete_temporary(self, destination: TemporaryQueue | TemporaryTopic) -> None:
         """Delete a temporary destination before its connection ends.
@@ -185,6 +183,7 @@ class Session:
         """
         self._context.prepared.pop(destination, None)
         await self._context.request(lambda: self._context.agent_session.delete_temporary(destination.address))
+        self._context.temporaries.discard(destination.address)
 
     async def unsubscribe(self, name: str) -> None:
         """Delete a durable subscription with its messages.
@@ -317,6 +316,11 @@ class Session:
 
     # Inside
 
+    async def _own(self, create: Callable[[], Call[str]]) -> str:
+        address = await self._context.request(create)
+        self._context.temporaries.add(address)
+        return address
+
     def _holds_unacknowledged(self) -> bool:
         """Whether the first message of a consumer that the broker has no acknowledgement of was seen by the program.
 
@@ -346,6 +350,7 @@ class Session:
             raise InvalidDestinationException("a temporary topic has no durable subscriptions")
         if not name:
             raise InvalidDestinationException("a subscription needs a name")
+        self._context.check_consumable(target)
         place = place_of(target)
         queue = subscription_queue_name(self._client_id, name, durable=durable)
         condition = self._filter(selector, no_local)

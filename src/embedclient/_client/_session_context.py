@@ -18,6 +18,7 @@ from embedclient._client._ownership import own
 from embedclient.agent import Call, Delivery, LocatorSettings, SessionMode
 from embedclient.agent import Consumer as AgentConsumer
 from embedclient.agent import Session as AgentSession
+from embedclient.errors import ConnectionClosedException, InvalidDestinationException
 from embedclient.model import Destination, Entropy, RoutingType, make_uuid, uuid_text
 
 T = TypeVar("T")
@@ -35,6 +36,7 @@ class SessionContext:
         settings: LocatorSettings,
         entropy: Entropy,
         connection_id: str,
+        temporaries: set[str],
     ) -> None:
         self.edge = edge
         self.agent_session = agent_session
@@ -42,6 +44,8 @@ class SessionContext:
         self.settings = settings
         self.entropy = entropy
         self.connection_id = connection_id
+        # Addresses of the temporary destinations that the connection made: all its sessions share them.
+        self.temporaries = temporaries
         self.call_timeout_s = settings.call_timeout_ms / 1000
         self.listener_timeout_s = settings.on_message_close_timeout_ms / 1000
         self.endings = Endings(edge, self.call_timeout_s)
@@ -85,6 +89,18 @@ class SessionContext:
         while len(self.prepared) >= _PREPARED_MAX:
             del self.prepared[next(iter(self.prepared))]
         self.prepared[destination] = None
+
+    def check_consumable(self, destination: Destination) -> None:
+        """Only the connection that made a temporary destination consumes from it; everybody may send to it.
+
+        The broker keeps nobody out: Artemis' client, too, looks at the names that its connection made.
+        """
+        if destination.is_temporary and place_of(destination).address not in self.temporaries:
+            raise InvalidDestinationException(f"{destination} is no temporary destination of this connection")
+
+    def check_open(self) -> None:
+        if self.agent_session.closed:
+            raise self.agent_session.closed_error or ConnectionClosedException("the session is closed")
 
     async def acknowledge(self, delivery: Delivery) -> None:
         """What `message.acknowledge()` does."""

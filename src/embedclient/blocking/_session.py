@@ -56,7 +56,8 @@ class Session:
         `no_local` leaves out what this connection sends itself.
 
         Raises:
-            InvalidDestinationException: it does not exist and may not be created.
+            InvalidDestinationException: it does not exist and may not be created, or it is a temporary destination
+                that another connection made.
             InvalidSelectorException: the selector is not one.
         """
         opened = self._portal.call(
@@ -85,7 +86,8 @@ class Session:
         """A share in a non-durable subscription, which ends with its last consumer.
 
         Raises:
-            InvalidDestinationException: it is not a topic, or it does not exist and may not be created.
+            InvalidDestinationException: it is not a topic, or does not exist and may not be created, or is a temporary
+                one that another connection made.
             InvalidSelectorException: the selector is not one.
             JMSException: others share a subscription of this name with another selector or topic.
         """
@@ -117,11 +119,11 @@ class Session:
         return QueueBrowser(self._portal, opened)
 
     def create_temporary_queue(self) -> TemporaryQueue:
-        """A queue that lives as long as the connection."""
+        """A queue that lives as long as the connection, whose sessions alone may consume from it."""
         return self._portal.call(self._inner.create_temporary_queue)
 
     def create_temporary_topic(self) -> TemporaryTopic:
-        """A topic that lives as long as the connection."""
+        """A topic that lives as long as the connection, whose sessions alone may subscribe to it."""
         return self._portal.call(self._inner.create_temporary_topic)
 
     def delete_temporary(self, destination: TemporaryQueue | TemporaryTopic) -> None:

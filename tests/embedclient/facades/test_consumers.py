@@ -331,6 +331,32 @@ async def test_temporary_destinations_live_as_long_as_the_connection(client: Cli
         await session.delete_temporary(topic)
 
 
+async def test_a_temporary_destination_is_consumed_by_its_own_connection_only(client: Client, url: str) -> None:
+    async with (
+        connected(client, url) as owner,
+        owner.session() as maker,
+        owner.session() as mate,
+        connected(client, url) as stranger,
+        stranger.session() as session,
+    ):
+        queue, topic = await maker.create_temporary_queue(), await maker.create_temporary_topic()
+        for destination in (queue, topic, str(queue)):
+            with pytest.raises(InvalidDestinationException, match="no temporary destination of this connection"):
+                async with session.create_consumer(destination):
+                    pass
+        with pytest.raises(InvalidDestinationException, match="no temporary destination of this connection"):
+            async with session.create_shared_consumer(str(topic), "shared"):
+                pass
+        async with mate.create_consumer(queue) as consumer:
+            await session.create_producer(queue).send("from a stranger")
+            message = await consumer.receive(timeout=5)
+            assert message is not None and message.body == "from a stranger"
+        await mate.delete_temporary(queue)
+        with pytest.raises(InvalidDestinationException):
+            async with maker.create_consumer(queue):
+                pass
+
+
 async def test_a_reply_comes_back_through_a_temporary_queue(client: Client, url: str) -> None:
     async with connected(client, url) as connection, connection.session() as session:
         reply_to = await session.create_temporary_queue()

@@ -96,6 +96,11 @@ async def test_sessions_go_on_at_the_backup_and_come_back(client: Client, pair: 
             message = await worked.receive(timeout=PATIENCE_S)
             assert message is not None and message.body == "kept"
             assert await worked.receive_nowait() is None
+        await replies.close()
+        async with session.create_consumer(temporary) as replies:
+            await session.create_producer(temporary).send("late")
+            message = await replies.receive(timeout=PATIENCE_S)
+            assert message is not None and message.body == "late"
     detected, completed, _ = FailoverEventType
     assert told == [detected, completed, "FAILOVER"] * 2
 
