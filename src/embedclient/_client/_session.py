@@ -291,6 +291,7 @@ class Session:
             await self._commit(self._context.agent_session.commit)
         else:
             await self._context.edge.pause()
+            self._context.check_open()
 
     async def _start(self) -> None:
         self._start_now()

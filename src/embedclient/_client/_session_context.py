@@ -103,9 +103,10 @@ class SessionContext:
             raise self.agent_session.closed_error or ConnectionClosedException("the session is closed")
 
     async def acknowledge(self, delivery: Delivery) -> None:
-        """What `message.acknowledge()` does."""
+        """What `message.acknowledge()` does. A closed session refuses it in every mode, as JMS says."""
         with self.one_task:
             await self.edge.pause()
+            self.check_open()
             if self.mode in (SessionMode.CLIENT, SessionMode.INDIVIDUAL):
                 await self.endings.commit(lambda: self.agent_session.acknowledge(delivery))
 

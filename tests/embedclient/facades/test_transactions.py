@@ -170,6 +170,25 @@ async def test_the_lazy_modes_acknowledge_by_themselves(client: Client, url: str
             assert await (await session.create_consumer("q")).receive_nowait() is None
 
 
+async def test_a_message_of_a_closed_session_cannot_be_acknowledged(client: Client, url: str) -> None:
+    for mode in SessionMode:
+        for closing in ("session", "connection"):
+            async with client.connection_factory(url).create_context(mode) as context:
+                queue = f"{closing}-{mode.name}"
+                await context.create_producer().send(queue, "x")
+                if mode is SessionMode.TRANSACTED:
+                    await context.commit()
+                async with context.create_consumer(queue) as consumer:
+                    message = await consumer.receive(timeout=5)
+                assert message is not None
+                if mode not in (SessionMode.CLIENT, SessionMode.INDIVIDUAL):
+                    await message.acknowledge()  # nothing to do; that the consumer is closed is allowed
+                await getattr(context, closing).close()
+                for acknowledge in (message.acknowledge, context.acknowledge):
+                    with pytest.raises(IllegalStateException, match="closed"):
+                        await acknowledge()
+
+
 async def test_a_context_acknowledges_everything_received(client: Client, url: str) -> None:
     async with client.connection_factory(url).create_context(SessionMode.CLIENT) as context:
         producer = context.create_producer()
