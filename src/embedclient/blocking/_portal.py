@@ -1,4 +1,4 @@
-"""A thread that runs trio for one connection, and calls into it from any other thread.
+"""Calls into the thread that runs trio for one connection, from any other thread.
 
 Responsible for handing work over, for holding open the scopes that blocking programs enter and leave call by call, and
 for listeners, which run in threads of their own so that they may use the client. Refuses to know the client's classes.
@@ -7,6 +7,7 @@ for listeners, which run in threads of their own so that they may use the client
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from contextvars import ContextVar, copy_context
@@ -18,7 +19,8 @@ import outcome
 import trio
 
 from embedclient._client import ClientMessage, Closeable, Connection, JMSContext, Opening
-from embedclient.errors import ConnectionClosedException, IllegalStateException, ResourceAllocationException
+from embedclient.blocking._event_loop import CLOSED, EventLoop
+from embedclient.errors import ConnectionClosedException, IllegalStateException
 from embedclient.model import JMSMessage
 
 T = TypeVar("T")
@@ -26,7 +28,6 @@ P = ParamSpec("P")
 C = TypeVar("C", bound=Closeable)
 M = TypeVar("M", bound=JMSMessage | ClientMessage)
 
-_CLOSED = "the connection is closed"
 # Only to notice a thread that ended without a word; results wake their waiters at once.
 _ALIVE_CHECK_S = 1.0
 # What waits for listeners when its scope is left.
@@ -93,41 +94,70 @@ class _Job(Generic[T]):
     def result(self) -> T:
         result = self._outcome
         if result is None or (isinstance(result, outcome.Error) and isinstance(result.error, trio.Cancelled)):
-            raise ConnectionClosedException(_CLOSED)
+            raise ConnectionClosedException(CLOSED)
         return result.unwrap()
+
+
+class _Scope(Generic[T]):
+    """An async context manager in a task of its own. Not knowing the portal, it lets that be garbage."""
+
+    def __init__(self, manager: AbstractAsyncContextManager[T]) -> None:
+        self._manager = manager
+        self._entered = trio.Event()
+        self.leave = trio.Event()
+        self.failure: BaseException | None = None
+        self.value: T | None = None
+        self.job: _Job[None] = _Job(self._stay)
+
+    async def _stay(self) -> None:
+        try:
+            async with self._manager as self.value:
+                self._entered.set()
+                await self.leave.wait()
+                if self.failure is not None:
+                    raise self.failure
+        finally:
+            self._entered.set()
+
+    async def close_value(self) -> None:
+        """In the name of the listener that leaves the scope: the task that holds it would wait for that listener."""
+        if isinstance(self.value, _SCOPED):
+            await self.value.close()
+
+    async def until_entered(self) -> None:
+        await self._entered.wait()
 
 
 class Held(Generic[T]):
     """An async context manager, entered in a task of its own and left on demand."""
 
-    def __init__(self, portal: Portal, manager: AbstractAsyncContextManager[T]) -> None:
+    def __init__(self, portal: Portal, scope: _Scope[T]) -> None:
         self._portal = portal
-        self._manager = manager
-        self._entered = trio.Event()
-        self._leave = trio.Event()
-        self._failure: BaseException | None = None
-        self._value: T | None = None
-        self._job: _Job[None] = _Job(self._stay)
+        self._scope = scope
 
     def enter(self) -> T:
-        self._portal.submit(self._job)
-        self._portal.call(self._until_entered)
-        if self._value is None and self._job.finished(0):
-            self._job.result()  # raises what went wrong
-        return self._value  # type: ignore[return-value]  # None is a T where the manager gives nothing
+        scope = self._scope
+        self._portal.submit(scope.job)
+        self._portal.call(scope.until_entered)
+        if scope.value is None and scope.job.finished(0):
+            scope.job.result()  # raises what went wrong
+        return self.value
 
     @property
     def value(self) -> T:
-        return self._value  # type: ignore[return-value]  # as above
+        return self._scope.value  # type: ignore[return-value]  # None is a T where the manager gives nothing
 
     def leave(self, failure: BaseException | None = None) -> None:
         """End the scope, with the exception that leaves the block, if one does."""
-        self._failure = failure
+        scope = self._scope
+        if failure is not None and self._portal.is_inherited():
+            return  # it is the parent's to end, and the failure goes on
+        scope.failure = failure
         try:
             if _listening.get():
-                self._portal.call(self._close_value)
-            self._portal.call_now(self._leave.set)
-            self._portal.wait(self._job)
+                self._portal.call(scope.close_value)
+            self._portal.call_now(scope.leave.set)
+            self._portal.wait(scope.job)
         except ConnectionClosedException:
             if failure is None:  # else its scope ended with the connection, and the failure goes on
                 raise
@@ -136,39 +166,21 @@ class Held(Generic[T]):
                 raise
 
     def close(self) -> None:
-        """End the scope, unless it ended with the connection."""
-        if self._portal.is_open():
+        """End the scope, unless it ended with the connection, or is the parent's of a forked process."""
+        if self._portal.is_open() and not self._portal.is_inherited():
             self.leave()
-
-    async def _stay(self) -> None:
-        try:
-            async with self._manager as self._value:
-                self._entered.set()
-                await self._leave.wait()
-                if self._failure is not None:
-                    raise self._failure
-        finally:
-            self._entered.set()
-
-    async def _close_value(self) -> None:
-        """In the name of the listener that leaves the scope: the task that holds it would wait for that listener."""
-        if isinstance(self._value, _SCOPED):
-            await self._value.close()
-
-    async def _until_entered(self) -> None:
-        await self._entered.wait()
 
 
 class Portal:
-    """The thread of one connection. Open it with `Portal.open()`."""
+    """What the objects of one connection share. Open it with `Portal.open()`.
 
-    def __init__(self) -> None:
-        self._ready = threading.Event()
-        self._start_failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="embedclient", daemon=True)
-        self._token: trio.lowlevel.TrioToken | None = None
-        self._nursery: trio.Nursery | None = None
-        self._connection_scope: Held[object] | None = None
+    Its event loop does not know it: when nobody has anything of the connection any more, it ends with a warning. What
+    a program gave a listener to is in use.
+    """
+
+    def __init__(self, loop: EventLoop) -> None:
+        self._loop = loop
+        self._connection_scope: _Scope[object] | None = None
         self._listeners: list[Callable[..., Awaitable[None]]] = []
         # Threads that were interrupted in a call that succeeded all the same, and by what.
         self._interrupted: dict[int, BaseException] = {}
@@ -180,49 +192,41 @@ class Portal:
         Raises:
             ResourceAllocationException: the system has no descriptors left for an event loop.
         """
-        portal = cls()
-        portal._thread.start()
-        try:
-            portal._ready.wait()
-        except BaseException:  # Ctrl-C: nobody has the portal, and nobody would end its thread
-            portal._ready.wait()
-            if portal._start_failure is None:
-                portal._stop()
-            raise
-        failure = portal._start_failure
-        if failure is not None:
-            portal._thread.join()
-        if isinstance(failure, OSError):
-            raise ResourceAllocationException(f"no event loop for the connection: {failure.strerror}") from failure
-        if failure is not None:
-            raise failure
-        return portal
+        return cls(EventLoop.start())
+
+    def __del__(self) -> None:
+        if self._loop.abandon():
+            text = "a connection that nobody closed is ended: use `with`, or call close()"
+            warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
 
     def enter(self, manager: AbstractAsyncContextManager[T]) -> T:
         """Enter the scope that `close` leaves: the connection's."""
-        held = Held(self, manager)
+        scope = _Scope(manager)
         try:
-            value = held.enter()
+            value = Held(self, scope).enter()
         except BaseException:  # Ctrl-C, too, must not leave the thread behind
             self._stop()
             raise
-        self._connection_scope = held  # type: ignore[assignment]  # only left, never looked into
+        self._connection_scope = scope  # type: ignore[assignment]  # only left, never looked into
         return value
 
     def close(self) -> None:
-        """Leave the connection's scope and end the thread. Closing twice is fine."""
-        held, self._connection_scope = self._connection_scope, None
-        if held is None:
+        """Leave the connection's scope and end the thread. Closing twice is fine.
+
+        In a forked process there is nothing to close: the connection is the parent's.
+        """
+        scope, self._connection_scope = self._connection_scope, None
+        if scope is None or self.is_inherited():
             return
         try:
-            held.leave()
+            Held(self, scope).leave()
         finally:
             self._stop()
         self._raise_interrupt()
 
     def hold(self, manager: AbstractAsyncContextManager[T]) -> Held[T]:
         """Enter a scope inside the connection's; its owner leaves it."""
-        held = Held(self, manager)
+        held = Held(self, _Scope(manager))
         held.enter()
         return held
 
@@ -232,7 +236,7 @@ class Portal:
 
     @contextmanager
     def _block(self, manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
-        held = Held(self, manager)
+        held = Held(self, _Scope(manager))
         value = held.enter()
         try:
             yield value
@@ -256,12 +260,16 @@ class Portal:
 
     def close_part(self, close: Callable[[], Awaitable[None]]) -> None:
         """Close a part of the connection, which may be closed itself already."""
-        if self.is_open():
+        if self.is_open() and not self.is_inherited():
             self.call(close)
 
     def is_open(self) -> bool:
         """Whether nobody has closed the connection."""
         return self._connection_scope is not None
+
+    def is_inherited(self) -> bool:
+        """Whether this process was forked from the one that opened the connection, and has no part in it."""
+        return self._loop.is_inherited
 
     def each(self, take: Callable[[], Awaitable[M]]) -> Iterator[M]:
         """What an async iterator gives; that of a closed connection has ended."""
@@ -283,8 +291,7 @@ class Portal:
         return self._finish(job, partial(self._soon, partial(job.run_now, bound)))
 
     def submit(self, job: _Job[T]) -> None:
-        assert self._nursery is not None
-        self._soon(partial(job.begin, self._nursery))
+        self._soon(partial(job.begin, self._loop.nursery))
 
     def wait(self, job: _Job[T]) -> T:
         """The result of a job that was submitted."""
@@ -311,17 +318,11 @@ class Portal:
 
     def _until_finished(self, job: _Job[T]) -> None:
         while not job.finished(_ALIVE_CHECK_S):
-            if not self._thread.is_alive():
-                raise ConnectionClosedException(_CLOSED)
+            if not self._loop.is_alive:
+                raise ConnectionClosedException(CLOSED)
 
     def _soon(self, work: Callable[[], object]) -> None:
-        if threading.current_thread() is self._thread:
-            raise IllegalStateException("a blocking call cannot be made inside the event loop's thread")
-        assert self._token is not None
-        try:
-            self._token.run_sync_soon(work)
-        except trio.RunFinishedError as error:
-            raise ConnectionClosedException(_CLOSED) from error
+        self._loop.soon(work)
 
     async def opening(self, open_it: Callable[[], Opening[C]]) -> C:
         """What a `create_...` method opens, without its scope: blocking programs close it themselves."""
@@ -369,23 +370,5 @@ class Portal:
         _listening.set(True)
         await trio.to_thread.run_sync(partial(listener, *dressed), abandon_on_cancel=True)
 
-    # The thread
-
-    def _run(self) -> None:
-        result = outcome.capture(trio.run, self._serve)
-        if self._ready.is_set():
-            result.unwrap()  # threading reports what nobody waits for
-        elif isinstance(result, outcome.Error):
-            self._start_failure = result.error
-            self._ready.set()
-
-    async def _serve(self) -> None:
-        self._token = trio.lowlevel.current_trio_token()
-        async with trio.open_nursery() as self._nursery:
-            self._ready.set()
-            await trio.sleep_forever()
-
     def _stop(self) -> None:
-        assert self._nursery is not None
-        self._soon(self._nursery.cancel_scope.cancel)
-        self._thread.join()
+        self._loop.end()

@@ -7,12 +7,14 @@ import os
 import resource
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from itertools import count
 from typing import Any
 
 import pytest
 
 from embedclient.blocking import ConnectionFactory
+from embedclient.blocking._event_loop import EventLoop
 from embedclient.blocking._portal import Portal, _Job
 from embedclient.errors import (
     ConnectionClosedException,
@@ -211,12 +213,97 @@ def test_ctrl_c_while_the_thread_starts_leaves_no_thread_behind(monkeypatch: pyt
                 raise KeyboardInterrupt
             return super().wait(timeout)
 
-    def make(portal: Portal) -> None:
-        usual(portal)
-        portal._ready = Interrupted()
+    def make(loop: EventLoop) -> None:
+        usual(loop)
+        loop._ready = Interrupted()
 
-    usual = Portal.__init__
-    monkeypatch.setattr(Portal, "__init__", make)
+    usual = EventLoop.__init__
+    monkeypatch.setattr(EventLoop, "__init__", make)
     with pytest.raises(KeyboardInterrupt):
         Portal.open()
     assert portal_threads() == before
+
+
+def said_by_a_forked_process(work: Callable[[], str]) -> str:
+    """What the work returns in a child, which has none of this process's threads."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(writing, work().encode())
+        except BaseException as error:
+            os.write(writing, repr(error).encode())
+        finally:
+            os._exit(0)  # whatever happens: the tests go on in the parent only
+    os.close(writing)
+    with os.fdopen(reading, "rb") as said:
+        text = said.read().decode()
+    os.waitpid(child, 0)
+    return text
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_process_is_told_that_the_connection_is_its_parents(url: str) -> None:
+    with ConnectionFactory(url).connect() as connection, connection.session() as session:
+        producer, consumer = session.create_producer("q"), session.create_consumer("q")
+
+        def use() -> str:
+            said: list[str] = []
+            calls = (lambda: producer.send("x"), consumer.receive, connection.session, lambda: next(iter(consumer)))
+            for call in calls:
+                try:
+                    call()
+                except IllegalStateException as error:
+                    said.append(str(error))
+            consumer.close()
+            session.close()
+            connection.close()
+            assert len(set(said)) == 1, said
+            return f"{len(said)} times: {said[0]}"
+
+        assert said_by_a_forked_process(use).startswith("4 times: a connection cannot be used after a fork")
+        producer.send("y")
+        message = consumer.receive(timeout=5)
+        assert message is not None and message.body == "y"
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_what_ends_a_block_in_a_forked_process_is_not_replaced(url: str) -> None:
+    with ExitStack() as block:
+        connection = block.enter_context(ConnectionFactory(url).connect())
+        session = block.enter_context(connection.session(transacted=True))
+        block.enter_context(session.transaction())
+
+        def leave() -> str:
+            with block:
+                raise RuntimeError("of the child")
+
+        assert said_by_a_forked_process(leave) == "RuntimeError('of the child')"
+        session.create_producer("q").send("x")
+    with ConnectionFactory(url).connect() as connection, connection.session() as session:
+        message = session.create_consumer("q").receive(timeout=5)
+        assert message is not None and message.body == "x"
+
+
+def test_a_connection_that_is_garbage_ends_with_a_warning(broker: Any) -> None:
+    before = portal_threads()
+    session = ConnectionFactory(broker.url).connect().session()
+    session.create_producer("q").send("the session holds what it needs")
+    (thread,) = [thread for thread in portal_threads() if thread not in before]
+    with pytest.warns(ResourceWarning, match="a connection that nobody closed is ended"):
+        del session
+    thread.join(5)
+    assert not thread.is_alive()
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_connection_with_a_listener_is_in_use(url: str) -> None:
+    heard = threading.Event()
+    with ConnectionFactory(url).connect() as sender, sender.session() as session:
+        connection = ConnectionFactory(url).connect()
+        close = connection.close
+        connection.session().create_consumer("q").set_message_listener(lambda _: heard.set())
+        del connection
+        session.create_producer("q").send("x")
+        assert heard.wait(5)
+        close()
