@@ -7,6 +7,7 @@ take a lock and two checkpoints per operation, which costs more than the system 
 from __future__ import annotations
 
 import errno
+import fcntl
 import logging
 import os
 import socket
@@ -26,6 +27,7 @@ _PEER_GAVE_UP = frozenset(
 # A read buffer beyond the allocator's mmap threshold costs two system calls (17 instead of 3 us per small read,
 # measured), so large reads are used only while the peer fills them.
 _SMALL_READ_BYTES = 65_536
+_LISTENER_DESCRIPTOR_MIN = 256
 _log = logging.getLogger("embedclient")
 _SocketAddress = tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
 _Found = tuple[socket.AddressFamily, socket.SocketKind, int, str, _SocketAddress]
@@ -131,7 +133,16 @@ class TcpStream:
 
 
 class TcpListener:
-    """A Listener over one bound socket."""
+    """A Listener over one bound socket, whose descriptor stays above those of what it accepts.
+
+    Linux closes the descriptors of a process that is killed from the highest to the lowest. History of the fault that
+    this avoids, which a Java client meets (2.6 and 2.44), and which any broker can do to it:
+
+    1. The broker is killed. The connection of a client is reset, and the listener is still there.
+    2. The client connects again at once: the dying process has it, and asks whether it is to fail over.
+    3. The listener is closed, and that connection with it. The client does not notice, and waits for the answer as long
+       as a call may take, 30 seconds.
+    """
 
     def __init__(self, bound: socket.socket, *, no_delay: bool) -> None:
         self._socket = bound
@@ -166,8 +177,21 @@ class TcpListener:
                     raise
                 continue
             self._is_short = False
+            if accepted.fileno() > self._socket.fileno():
+                self._rise_above(accepted.fileno())
             _prepare(accepted, no_delay=self._no_delay)
             return TcpStream(accepted)
+
+    def _rise_above(self, descriptor: int) -> None:
+        """Twice as high, so that it is seldom done."""
+        low = self._socket
+        try:
+            high = fcntl.fcntl(low.fileno(), fcntl.F_DUPFD_CLOEXEC, max(_LISTENER_DESCRIPTOR_MIN, 2 * descriptor))
+        except OSError:
+            return  # so many are not allowed: it goes on as it is
+        self._socket = socket.socket(fileno=high)
+        self._socket.setblocking(False)
+        low.close()
 
     def close(self) -> None:
         if self._socket.fileno() >= 0:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import logging
 import socket
+import subprocess
+import sys
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
@@ -203,4 +207,52 @@ async def test_a_reservation_of_an_address_where_somebody_listens_is_refused() -
     (listener,) = await listen_tcp("127.0.0.1", 0)
     with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{listener.port}: "):
         await reserve_tcp("127.0.0.1", listener.port)
+    listener.close()
+
+
+_ACCEPTS_EVERYBODY = """
+import trio
+from embedclient.transport import listen_tcp
+
+async def main():
+    (listener,) = await listen_tcp("127.0.0.1", 0)
+    print(listener.port, flush=True)
+    streams = []
+    while True:
+        streams.append(await listener.accept())
+        print("accepted", flush=True)
+
+trio.run(main)
+"""
+
+
+def test_who_loses_a_connection_to_a_killed_process_finds_nobody_listening_any_more() -> None:
+    """Let in once more, a Java client would wait for the dying process as long as a call may take."""
+    process = subprocess.Popen([sys.executable, "-c", _ACCEPTS_EVERYBODY], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    address = "127.0.0.1", int(process.stdout.readline())
+    with ExitStack() as stack:
+        stack.enter_context(process)
+        clients = []
+        for _ in range(20):
+            clients.append(stack.enter_context(socket.create_connection(address, timeout=20)))
+            assert process.stdout.readline() == "accepted\n"
+        process.kill()
+        for client in reversed(clients):
+            with suppress(ConnectionResetError):
+                assert client.recv(1) == b""
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection(address)
+
+
+async def test_a_listener_that_may_have_no_higher_descriptor_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EINVAL, "so many are not allowed")
+
+    monkeypatch.setattr(fcntl, "fcntl", refuse)
+    (listener,) = await listen_tcp("127.0.0.1", 0)
+    for _ in range(2):
+        client = await connect_tcp("127.0.0.1", listener.port)
+        (await listener.accept()).close()
+        client.close()
     listener.close()
