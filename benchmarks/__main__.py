@@ -61,7 +61,7 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.list:
         for name, case in CASES.items():
-            print(f"{name:20} {case.__doc__}")
+            print(f"{name:20} {(case.__doc__ or '').splitlines()[0]}")
         return 0
     unknown = set(arguments.cases) - set(CASES)
     if unknown:
