@@ -128,16 +128,29 @@ def interop(session: nox.Session) -> None:
     session.run("python", "-m", "pytest", "tests/interop", "-n", "auto", *session.posargs)
 
 
+CLUSTER = {"EMBEDBROKER_SPARK_MASTER": "local-cluster[2,1,1024]"}
+
+
 @nox.session
 def spark(session: nox.Session) -> None:
-    """The Spark source, sink and jobs, on a Spark of two cores with the Java that the extra brings; then streams again
+    """The Spark source, sink and jobs, on a Spark of two cores with the Java that the extra brings; then faults again
     on a cluster of two executors. With arguments, which go to pytest, only the first."""
     _install(session, "-e", ".[dev,spark]")
-    session.run("python", "-m", "pytest", "tests/pipeline", *(session.posargs or ["--durations=20"]))
+    chosen = session.posargs or ["-m", "not long and not search", "--durations=20"]
+    session.run("python", "-m", "pytest", "tests/pipeline", *chosen)
     if not session.posargs:
-        streams = [f"tests/pipeline/test_{name}.py" for name in ("source_stream", "sink_spark", "stream_faults")]
-        cluster = {"EMBEDBROKER_SPARK_MASTER": "local-cluster[2,1,1024]"}
-        session.run("python", "-m", "pytest", *streams, "-m", "not long", env=cluster)
+        faults = "tests/pipeline/test_stream_faults.py"
+        session.run("python", "-m", "pytest", faults, "-m", "not long", env=CLUSTER)
+
+
+@nox.session
+def spark_long(session: nox.Session) -> None:
+    """What `spark` leaves out: drivers that are killed at every point, audits of many journals; and all streams on a
+    cluster of two executors."""
+    _install(session, "-e", ".[dev,spark]")
+    session.run("python", "-m", "pytest", "tests/pipeline", "-m", "long or search", "--durations=20", *session.posargs)
+    streams = [f"tests/pipeline/test_{name}.py" for name in ("source_stream", "sink_spark", "stream_faults")]
+    session.run("python", "-m", "pytest", *streams, "-m", "not long", *session.posargs, env=CLUSTER)
 
 
 @nox.session

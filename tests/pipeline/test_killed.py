@@ -124,13 +124,20 @@ def met(folder: Path) -> Sequence[str]:
     return sorted(path.stem for path in (folder / "faults").glob("*.met"))
 
 
-@pytest.mark.long
 @pytest.mark.timeout(len(DEATHS) * DRIVER_LIMIT_S)
-@pytest.mark.parametrize("master", [LOCAL, CLUSTER])
+@pytest.mark.parametrize(
+    ("master", "points"),
+    [
+        pytest.param(LOCAL, ("writing", "after-commit"), id="two-of-them"),  # for every day
+        pytest.param(LOCAL, tuple(DEATHS), id="local", marks=pytest.mark.long),
+        pytest.param(CLUSTER, tuple(DEATHS), id="cluster", marks=pytest.mark.long),
+    ],
+)
 def test_a_driver_that_dies_at_any_point_of_a_batch_loses_and_doubles_nothing(
-    master: str, broker: ThreadedBroker, folder: Path
+    master: str, points: Sequence[str], broker: ThreadedBroker, folder: Path
 ) -> None:
-    for number, (point, (written, acknowledged)) in enumerate(DEATHS.items(), start=1):
+    for number, point in enumerate(points, start=1):
+        written, acknowledged = DEATHS[point]
         plan(folder, point)
         code = drive(broker.url, folder, **{"spark.master": master})
         assert (code, len(met(folder))) == (-signal.SIGKILL, number), (point, said(folder))
