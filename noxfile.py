@@ -133,14 +133,14 @@ CLUSTER = {"EMBEDBROKER_SPARK_MASTER": "local-cluster[2,1,1024]"}
 
 @nox.session
 def spark(session: nox.Session) -> None:
-    """The Spark source, sink and jobs, on a Spark of two cores with the Java that the extra brings; then faults again
-    on a cluster of two executors. With arguments, which go to pytest, only the first."""
+    """The Spark source, sink and jobs, on a Spark of two cores with the Java that the extra brings; then a cluster of two
+    executors, which die. With arguments, which go to pytest, only the first."""
     _install(session, "-e", ".[dev,spark]")
     chosen = session.posargs or ["-m", "not long and not search", "--durations=20"]
     session.run("python", "-m", "pytest", "tests/pipeline", *chosen)
     if not session.posargs:
-        faults = "tests/pipeline/test_stream_faults.py"
-        session.run("python", "-m", "pytest", faults, "-m", "not long", env=CLUSTER)
+        deaths = "tests/pipeline/test_stream_faults.py::test_tasks_that_die_and_fail_lose_and_double_nothing"
+        session.run("python", "-m", "pytest", deaths, env=CLUSTER)
 
 
 @nox.session

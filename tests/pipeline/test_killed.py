@@ -128,7 +128,7 @@ def met(folder: Path) -> Sequence[str]:
 @pytest.mark.parametrize(
     ("master", "points"),
     [
-        pytest.param(LOCAL, ("writing", "after-commit"), id="two-of-them"),  # for every day
+        pytest.param(LOCAL, ("writing",), id="one-of-them"),  # for every day
         pytest.param(LOCAL, tuple(DEATHS), id="local", marks=pytest.mark.long),
         pytest.param(CLUSTER, tuple(DEATHS), id="cluster", marks=pytest.mark.long),
     ],
