@@ -133,8 +133,8 @@ CLUSTER = {"EMBEDBROKER_SPARK_MASTER": "local-cluster[2,1,1024]"}
 
 @nox.session
 def spark(session: nox.Session) -> None:
-    """The Spark source, sink and jobs, on a Spark of two cores with the Java that the extra brings; then a cluster of two
-    executors, which die. With arguments, which go to pytest, only the first."""
+    """The Spark source, sink and jobs, on a Spark of two cores with the Java that the extra brings; then a cluster of
+    two executors, which die. With arguments, which go to pytest, only the first."""
     _install(session, "-e", ".[dev,spark]")
     chosen = session.posargs or ["-m", "not long and not search", "--durations=20"]
     session.run("python", "-m", "pytest", "tests/pipeline", *chosen)
