@@ -84,9 +84,10 @@ def running_broker() -> Iterator[EmbeddedBrokerProcess]:
 
 @contextmanager
 def spark_session(master: str = "local[2]", **settings: str) -> Iterator[SparkSession]:
-    """A Spark in this process, ended with the block."""
+    """A Spark in this process, ended with the block, and its Java with it: the next one may have other classes."""
     os.environ.update(JAVA_HOME=str(java_home()), PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
     # Looks for Java when it is imported, and is there only where the extra is installed.
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(master).config("spark.ui.enabled", "false")
@@ -97,6 +98,11 @@ def spark_session(master: str = "local[2]", **settings: str) -> Iterator[SparkSe
         yield session
     finally:
         session.stop()
+        gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
+        if gateway is not None:
+            gateway.shutdown()
+            gateway.proc.stdin.close()  # on which the Java waits
+            gateway.proc.wait()
 
 
 def fill(url: str, queue: str, count: int) -> None:
