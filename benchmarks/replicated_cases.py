@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 
 from benchmarks.broker_cases import Effort
 from benchmarks.java_load import ProducerResult, Served, producer
@@ -29,8 +29,9 @@ def replicated(effort: Effort) -> list[Row]:
             stack.enter_context(pair)
             pair.copy()
         brokers: dict[str, Served] = {**pairs, "alone": alone}
+        # A JVM becomes faster for longer than a round takes.
         for broker in brokers.values():
-            _load(broker, effort.durable_messages // 2)
+            _load(broker, effort.durable_messages * (3 if effort.rounds > 1 else 1))
         for _ in range(effort.rounds + (effort.rounds > 1)):
             for peer, broker in brokers.items():
                 results[peer].append(_load(broker, effort.durable_messages))
@@ -43,8 +44,8 @@ def _load(broker: Served, per_thread: int) -> ProducerResult:
 
 
 def rows_of(results: dict[str, list[ProducerResult]]) -> list[Row]:
-    """Means over rounds; processor time is that of the broker that serves."""
-    rates = {peer: fmean(each.sent_per_second for each in found) for peer, found in results.items()}
+    """Medians over rounds; processor time is that of the broker that serves, and a mean."""
+    rates = {peer: median(each.sent_per_second for each in found) for peer, found in results.items()}
     cpu = {peer: fmean(each.cpu_seconds_per_message for each in found) * 1e6 for peer, found in results.items()}
     details: dict[str, object] = {
         peer: [round(each.sent_per_second) for each in found] for peer, found in results.items()
