@@ -73,10 +73,10 @@ class ArtemisBroker:
             self._create()
         self._program = Program([self.directory / "bin" / "artemis", "run"])
 
-    def wait_for(self, pattern: str) -> None:
-        """Returns when the broker has logged a line like this."""
+    def wait_for(self, pattern: str) -> str:
+        """Returns what it found, when the broker has logged a line like this."""
         assert self._program is not None
-        self._program.wait_for(pattern, seconds_max=START_SECONDS_MAX)
+        return self._program.wait_for(pattern, seconds_max=START_SECONDS_MAX)[0]
 
     def stop(self) -> None:
         """Stops in an orderly way."""
