@@ -37,8 +37,8 @@ class JournalSettings:
     background_sync_bytes: int = 1 * MIB
     # A segment is worth rewriting when at most this share of its messages is still alive ...
     compaction_live_ratio_max: float = 0.5
-    # ... and there are so many of them: until then messages that do not live long die by themselves. Not more, because a
-    # backup that takes over reads every segment there is, each for 50 ms and more, while clients wait.
+    # ... and there are so many of them: until then messages that do not live long die by themselves. Not more, because
+    # a backup that takes over reads every segment there is, each for 50 ms and more, while clients wait.
     compaction_segments_min: int = 2
     # How many segments one compaction takes at most.
     compaction_run_max: int = 16
