@@ -7,7 +7,6 @@ take a lock and two checkpoints per operation, which costs more than the system 
 from __future__ import annotations
 
 import errno
-import fcntl
 import logging
 import os
 import socket
@@ -177,13 +176,15 @@ class TcpListener:
                     raise
                 continue
             self._is_short = False
-            if accepted.fileno() > self._socket.fileno():
+            if os.name != "nt" and accepted.fileno() > self._socket.fileno():
                 self._rise_above(accepted.fileno())
             _prepare(accepted, no_delay=self._no_delay)
             return TcpStream(accepted)
 
     def _rise_above(self, descriptor: int) -> None:
         """Twice as high, so that it is seldom done."""
+        import fcntl  # is not there on Windows, where clients run too
+
         low = self._socket
         try:
             high = fcntl.fcntl(low.fileno(), fcntl.F_DUPFD_CLOEXEC, max(_LISTENER_DESCRIPTOR_MIN, 2 * descriptor))
