@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -108,3 +109,11 @@ def test_a_batch_that_failed_is_planned_again_before_anything_else(runs: Runs) -
     # While batch 0 is not done its start is asked for again: an initial offset must not have an effect.
     names = [call.name for call in calls]
     assert names.index("initialOffset") < names.index("partitions")
+
+
+def test_a_terminals_ctrl_c_reaches_the_driver_only(runs: Runs) -> None:
+    calls = runs.run(twice)
+    # It goes to the group in front. The daemons that fork workers have groups of their own: Spark lets workers take it.
+    # The process that plans has no daemon, and ignores it as its Java does.
+    assert {call.name for call in calls} >= {"__init__", "latestOffset", "read"}
+    assert [call for call in calls if call.group == os.getpgid(0) and not call.ignores_ctrl_c] == []

@@ -1,12 +1,14 @@
 """A data source that counts, and writes down who calls what in which process: knows nothing of brokers.
 
-A line of the file that the option `trace` names is a call: its name, the process, and what it was called with.
+A line of the file that the option `trace` names is a call: its name, the process, what it was called with, and what
+Ctrl-C would meet there.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -28,12 +30,14 @@ class Call:
     name: str
     pid: int
     values: tuple[object, ...]
+    group: int
+    ignores_ctrl_c: bool
 
 
 def calls_in(path: Path) -> list[Call]:
     """What was written down, in order."""
     lines = path.read_text().splitlines() if path.exists() else []
-    return [Call(found[0], found[1], tuple(found[2])) for found in map(json.loads, lines)]
+    return [Call(name, pid, tuple(values), *rest) for name, pid, values, *rest in map(json.loads, lines)]
 
 
 class TracedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -45,7 +49,8 @@ class TracedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _note(self, name: str, *values: object) -> None:
         with open(self._path, "a") as stream:
-            stream.write(json.dumps([name, os.getpid(), values]) + "\n")
+            ignores = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+            stream.write(json.dumps([name, os.getpid(), values, os.getpgid(0), ignores]) + "\n")
 
     def initialOffset(self) -> dict[str, int]:
         self._note("initialOffset")
