@@ -82,8 +82,8 @@ def test_a_signal_leaves_no_process_and_no_directory(number: signal.Signals, tmp
         assert len(there) >= 5  # itself, two brokers, the producer, Java
         for each in there:
             with suppress(ProcessLookupError):  # some obey at once, and others end with them
-                # Ctrl-C goes to whatever belongs to the terminal, so not to the brokers.
-                if number is signal.SIGTERM or os.getsid(each) == os.getsid(0):
+                # Ctrl-C goes to the group in front, so not to the brokers, nor to workers, whose daemons lead groups.
+                if number is signal.SIGTERM or os.getpgid(each) == os.getpgid(0):
                     os.kill(each, number)
         rest = demo.rest_of_errors()
         assert demo.exit_code() == 128 + number
