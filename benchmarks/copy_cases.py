@@ -14,7 +14,7 @@ from attrs import define, field
 from benchmarks.broker_cases import Effort
 from benchmarks.pairs import OurPair, ReplicatingPair, TheirPair, journal_bytes
 from benchmarks.report import Row
-from embedclient import BytesMessage, ConnectionFactory, Queue
+from embedclient import BytesMessage, ConnectionFactory, JMSException, Queue
 from tests.interop.programs import ProgramError
 
 MIB = 2**20
@@ -70,6 +70,12 @@ class Copies:
     size_mib: float = 0.0
 
 
+def first_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first one that is no group."""
+    first = errors.exceptions[0]
+    return first_of(first) if isinstance(first, BaseExceptionGroup) else first
+
+
 def p99(times: Sequence[float]) -> float:
     """The smallest that 99 of 100 do not exceed."""
     return sorted(times)[math.ceil(0.99 * len(times)) - 1]
@@ -116,11 +122,11 @@ def copy(effort: Effort) -> list[Row]:
         try:
             with tempfile.TemporaryDirectory(prefix="embedbroker-bench-") as folder, make(Path(folder) / name) as pair:
                 results[name] = trio.run(_measured, pair, size_bytes, rounds, quiet_s)
-        except* ProgramError as errors:
+        except* (ProgramError, JMSException) as errors:
             # A reference that does not get through says nothing against what was measured of ours.
             if name == "ours":
                 raise
-            print(f"  {name} did not get through: {errors.exceptions[0]}", flush=True)
+            print(f"  {name} did not get through: {first_of(errors)}", flush=True)
         else:
             print(f"  {name}: {', '.join(f'{rate:.0f}' for rate in results[name].rates)} MiB/s", flush=True)
     return rows_of(results)
