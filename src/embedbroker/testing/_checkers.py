@@ -269,6 +269,9 @@ class BrokerChecker:
         cursors = [queue.cursor.definition for queue in node.kernel.catalog.queues.values() if queue.cursor is not None]
         if sorted(cursors, key=lambda each: each.id) != sorted(recovered.cursors, key=lambda each: each.id):
             self.scene.fail(f"cursors: the kernel has {cursors}, the journal {recovered.cursors}")
+        markers, recorded = node.kernel.markers.list(""), {marker.name: marker.value for marker in recovered.markers}
+        if markers != recorded:
+            self.scene.fail(f"markers: the kernel has {markers}, the journal {recorded}")
         if sorted(names.values()) != sorted(address for address in node.kernel.catalog.addresses):
             self.scene.fail(f"addresses: the journal has {sorted(names.values())}")
         ids = {
