@@ -147,12 +147,13 @@ VOTING_BACKUP = ReplicationBackup(
 )
 
 
-def three_pairs(statics: str = "pqxy", **time_outs: int) -> tuple[Brokers, Writer]:
+def three_pairs(statics: str = "pqxy", quorum_size: int = -1, **time_outs: int) -> tuple[Brokers, Writer]:
     """p with its backup q, and two more primaries."""
     brokers = Brokers(statics, time_outs=time_outs)
+    primary = evolve(VOTING_PRIMARY, quorum_size=quorum_size)
     for name in "pxy":
-        brokers.primary(name, evolve(VOTING_PRIMARY, group_name="g" if name == "p" else name))
-    brokers.backup("q", VOTING_BACKUP)
+        brokers.primary(name, evolve(primary, group_name="g" if name == "p" else name))
+    brokers.backup("q", evolve(VOTING_BACKUP, quorum_size=quorum_size))
     brokers.until_in_sync("p")
     writer = brokers.writer("p", "q")
     brokers.until(lambda: len(writer.confirmed) > 10)

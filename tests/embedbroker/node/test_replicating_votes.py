@@ -31,6 +31,31 @@ def test_a_primary_that_stopped_in_order_does_not_begin_with_what_it_had_then(fa
     goes_on(brokers, writer, "p")
 
 
+@pytest.mark.parametrize("quorum_size", [-1, 3])
+def test_who_starts_and_reaches_nobody_is_live_unless_it_knows_how_many_there_are(quorum_size: int) -> None:
+    """1. p dies and q takes over. 2. q confirms more, and dies. 3. p starts, and the network does not let it out."""
+    brokers, writer = three_pairs(quorum_size=quorum_size)
+    brokers.crash("p")
+    brokers.until_role("q", Role.LIVE)
+    goes_on(brokers, writer, "q")
+    brokers.crash("q")
+    brokers.run(3.0)
+    brokers.part("p", "qxy")
+    brokers.hosts["p"].start()
+    brokers.run(20.0)
+    if quorum_size < 0:
+        # What the log warns of, at each start.
+        assert brokers.roles["p"] == "live"
+        return
+    assert brokers.roles["p"] == "backup"
+    brokers.network.heal()
+    brokers.run(5.0)
+    assert brokers.roles["p"] == "backup"
+    brokers.hosts["q"].start()
+    brokers.until_role("p", Role.LIVE)
+    goes_on(brokers, writer, "p")
+
+
 def test_a_backup_that_gave_way_and_did_not_join_again_does_not_begin_with_what_it_had_then() -> None:
     """1. q gives way to p, and dies. 2. p confirms more, and dies. 3. q starts: x and y gave their word to p."""
     brokers, writer = three_pairs()
