@@ -86,6 +86,13 @@ def test_a_topic_from_the_latest_has_what_came_since_its_subscription_was_made(b
     assert bodies(reader, start, latest(reader, start)) == expected(3)
 
 
+@pytest.mark.parametrize("option", [{"leaseMs": "5000"}, {"failOnDataLoss": "false"}])
+def test_a_selector_on_a_queue_leaves_nothing_to_a_lease(broker: ThreadedBroker, option: dict[str, str]) -> None:
+    [name] = option
+    with pytest.raises(OptionError, match=f"'{name}' and 'selector' contradict each other: reading at least once"):
+        reader_of(broker, queue="orders", selector="x = 1", logLocation="/nowhere", **option)
+
+
 @pytest.mark.parametrize("subscription", [{}, {"subscription": "readers"}])
 @pytest.mark.parametrize(
     ("options", "error"),

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 
 from attrs import evolve, frozen
 
+from embedclient.errors import InvalidURLException
+
 from ._option_reader import OptionError, OptionReader
 from ._schema import COLUMNS, PROPERTY_COLUMNS, VALUE_COLUMN, ddl, known_columns
 
@@ -29,6 +31,9 @@ STREAM_OPTIONS = (
     *("maxRowsPerTrigger", "maxBytesPerTrigger", "minPartitions", "leaseMs", "guarantee", "logLocation"),
     "failOnDataLoss",
 )
+
+# What reading at least once has no use for: losses are what others took after a lease had run out.
+LEASE_OPTIONS = ("leaseMs", "failOnDataLoss")
 
 ROWS_MAX = 1_000_000_000
 PARTITIONS_MAX = 10_000
@@ -51,6 +56,7 @@ class ConnectionOptions:
     def taken_from(cls, options: OptionReader) -> ConnectionOptions:
         """Take `url`, `user` and `password`. Raises OptionError."""
         url = options.required("url", "where the broker is, as in tcp://host:61616 or (tcp://a:61616,tcp://b:61616)")
+        _check_url(url)
         user, password = options.text("user"), options.text("password")
         options.together("password", "user")
         options.together("user", "password")
@@ -156,10 +162,21 @@ class SourceOptions:
         if self.log_location is not None and self.guarantee == "exactly-once":
             raise OptionError("options 'logLocation' and 'guarantee' contradict each other: nothing is logged")
         if self.guarantee == "at-least-once":
-            self.check_log()
+            self.check_at_least_once("guarantee")
         if isinstance(self.starting, dict):
             self._check_positions(self.starting)
         return self
+
+    def check_at_least_once(self, because: str) -> None:
+        """Raises OptionError: the option ``because`` means reading at least once, which another one contradicts, or
+        what `check_log` says."""
+        for name in LEASE_OPTIONS:
+            if name in self.of_streams:
+                raise OptionError(
+                    f"options {name!r} and {because!r} contradict each other: reading at least once takes no lease, "
+                    "and knows of no loss"
+                )
+        self.check_log()
 
     def check_log(self) -> None:
         """Raises OptionError: a source that reads at least once lacks a place for its log, or is to begin elsewhere."""
@@ -182,6 +199,16 @@ class SourceOptions:
                 raise OptionError(f"option 'startingOffsets' names {queue!r}, and the source reads {name!r}")
             if position < 0:
                 raise OptionError(f"option 'startingOffsets': positions are from 0 on, not {position} of {queue!r}")
+
+
+def _check_url(url: str) -> None:
+    # The client is for those who connect: every process that looks for data sources imports this module.
+    from embedclient.blocking import ServerLocator
+
+    try:
+        ServerLocator(url)
+    except InvalidURLException as error:  # which shows the URL, but no password
+        raise OptionError(f"option 'url': {error}") from None
 
 
 def _check_destination(options: OptionReader) -> None:

@@ -48,7 +48,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if options.push_filters:
             raise OptionError("option 'pushFilters' is for a batch: Spark hands filters to no stream")
         if options.selector is not None and options.queue is not None:
-            options.check_log()
+            options.check_at_least_once("selector")
         self._options = options
         self._schema = schema
         self._source: CursorSource | LogSource | None = None

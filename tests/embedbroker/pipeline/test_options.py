@@ -12,6 +12,7 @@ from embedbroker.pipeline._options import SOURCE_OPTIONS, SourceOptions
 from embedbroker.pipeline._schema import COLUMNS, VALUE_COLUMN
 
 URL = {"url": "tcp://localhost:61616"}
+AT_LEAST_ONCE = {"guarantee": "at-least-once", "logLocation": "/x"}
 
 
 def parse(**options: str) -> SourceOptions:
@@ -83,6 +84,11 @@ def test_positions_are_given_by_queue() -> None:
         ({"queue": "a", "guarantee": "maybe"}, "'guarantee' is one of exactly-once, at-least-once"),
         ({"queue": "a", "password": "p"}, "'password' needs option 'user'"),
         ({"queue": "a", "logLocation": "/x", "guarantee": "exactly-once"}, "'logLocation' and 'guarantee' contradict"),
+        ({"queue": "a", **AT_LEAST_ONCE, "leaseMs": "5000"}, "'leaseMs' and 'guarantee' contradict"),
+        ({"queue": "a", **AT_LEAST_ONCE, "failOnDataLoss": "true"}, "'failOnDataLoss' and 'guarantee' contradict"),
+        ({"queue": "a", "url": "nonsense"}, "option 'url': 'nonsense' has no scheme"),
+        ({"queue": "a", "url": "tcp://a:99999"}, "option 'url': 'tcp://a:99999': the port '99999' is not a number"),
+        ({"queue": "a", "url": "(tcp://a"}, "option 'url': the list of brokers has no closing bracket (in (tcp://a)"),
     ],
 )
 def test_what_is_wrong_is_named(options: dict[str, str], text: str) -> None:
@@ -99,6 +105,9 @@ def test_a_source_needs_a_url() -> None:
 
 def test_the_password_is_not_shown() -> None:
     assert "secret" not in repr(parse(queue="a", user="u", password="secret"))
+    with pytest.raises(OptionError) as refused:
+        parse(queue="a", url="tcp://a?password=secret&x=1")
+    assert "unknown parameter 'x'" in str(refused.value) and "secret" not in str(refused.value)
 
 
 def test_the_guide_has_every_option_and_every_column() -> None:
