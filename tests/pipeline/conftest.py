@@ -83,6 +83,14 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture
+def pushing(spark: SparkSession) -> Iterator[SparkSession]:
+    """Spark with its own option for filters on."""
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    yield spark
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+
+
+@pytest.fixture
 def broker(tmp_path: Path) -> Iterator[ThreadedBroker]:
     """A broker with a journal, in a thread of this process and on a port of 127.0.0.1."""
     config = BrokerConfig(data_directory=str(tmp_path / "broker"))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -33,14 +31,6 @@ def test_a_batch_refuses_what_only_streams_have(name: str, value: str) -> None:
     options = SourceOptions.parse({"url": "tcp://localhost:61616", "queue": "orders", name: value})
     with pytest.raises(OptionError, match=f"option '{name}' is for streams"):
         BatchReader(options, pa.schema([]))
-
-
-@pytest.fixture
-def pushing(spark: SparkSession) -> Iterator[SparkSession]:
-    """Spark with its own option for filters on."""
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    yield spark
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
 
 
 def read(spark: SparkSession, broker: ThreadedBroker, **options: str) -> DataFrame:
