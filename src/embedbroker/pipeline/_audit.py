@@ -27,6 +27,7 @@ from ._audit_verdict import PROBLEMS, VERDICT_TYPES, JournalEvidence, judge
 from ._journal_files import JournalSource, journal_sources
 from ._journal_forks import forks
 from ._journal_records import CUT, END, FINDING
+from ._journal_tables import queue_names, transaction_ends
 from ._journals import spark_schema, summaries_of
 
 if TYPE_CHECKING:
@@ -39,15 +40,11 @@ __all__ = [
     "audit",
     "furthest",
     "journal_places",
-    "queue_names",
-    "transaction_ends",
 ]
 
 _LISTINGS = 8
 _SEGMENTS_PER_PART = 64
 _ADD, _ACKNOWLEDGE = int(RecordKind.ADD_MESSAGE), int(RecordKind.ACKNOWLEDGE)
-_PREPARE, _ROLLBACK = int(RecordKind.PREPARE), int(RecordKind.ROLLBACK)
-_COMMITS = (int(RecordKind.COMMIT), int(RecordKind.COMMIT_SET))
 _COUNTS = ("stored", "acknowledged", "present", "lost", "unaccounted", "acknowledged twice", "acknowledged, not stored",
            "left behind")  # fmt: skip
 _SOMETHING = "stored + acknowledged_twice + acknowledged_not_stored + left_behind > 0"
@@ -381,38 +378,6 @@ def furthest(sources: Iterable[JournalSource], last_batches: Mapping[tuple[int, 
         return source.newest_generation, last, -source.number
 
     return max(sources, key=reach)
-
-
-def transaction_ends(rows: DataFrame) -> DataFrame:
-    ends = rows.where(F.col("kind").isin(_PREPARE, *_COMMITS, _ROLLBACK))
-    return ends.groupBy("journal", "transaction_id").agg(
-        F.max(F.col("kind").isin(*_COMMITS)).alias("committed"),
-        F.max(F.col("kind") == _ROLLBACK).alias("rolled_back"),
-        F.max(F.when(F.col("kind") == _PREPARE, F.col("text"))).alias("branch"),
-    )
-
-
-def queue_names(spark: SparkSession, rows: DataFrame, current: Mapping[int, int]) -> DataFrame:
-    """Per journal and queue id: name, address, routing, and whether its ``current`` source has the queue."""
-    kinds = [int(RecordKind.QUEUE), int(RecordKind.REMOVE_QUEUE)]
-    definitions = (
-        rows.where(F.col("kind").isin(kinds)).select("journal", "source", "kind", "queue_id", "text").collect()
-    )
-    known: dict[tuple[int, int], list[object]] = {}
-    removed = {(row["journal"], row["queue_id"]) for row in definitions if row["kind"] == RecordKind.REMOVE_QUEUE}
-    for row in definitions:
-        if row["kind"] == RecordKind.QUEUE:
-            payload = json.loads(row["text"])
-            entry = known.setdefault(
-                (row["journal"], payload["id"]), [payload["name"], payload["address"], payload["routing_type"], False]
-            )
-            entry[3] = entry[3] or row["source"] == current[row["journal"]]
-    values = [
-        (journal, queue_id, name, address, routing, bool(there) and (journal, queue_id) not in removed)
-        for (journal, queue_id), (name, address, routing, there) in known.items()
-    ]
-    schema = "journal long, queue_id long, queue string, address string, routing int, exists boolean"
-    return spark.createDataFrame(values, schema)
 
 
 def _queues(verdicts: DataFrame, named: DataFrame) -> DataFrame:

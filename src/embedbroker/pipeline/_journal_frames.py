@@ -16,9 +16,9 @@ from pyspark.sql import functions as F
 
 from embedbroker.storage import RecordKind
 
-from ._audit import queue_names, transaction_ends
 from ._journal_files import journal_sources
 from ._journal_records import ARROW_TYPES, CUT, END, FINDING, MESSAGE_COLUMNS
+from ._journal_tables import queue_names, transaction_ends
 from ._journals import Selection, rows_of
 
 if TYPE_CHECKING:

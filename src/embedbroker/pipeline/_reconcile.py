@@ -20,9 +20,10 @@ from pyspark.sql import functions as F
 from embedbroker.storage import RecordKind
 from embedclient.model import RoutingType
 
-from ._audit import JournalMoved, furthest, queue_names, transaction_ends
+from ._audit import JournalMoved, furthest
 from ._journal_files import JournalSource, journal_sources
 from ._journal_records import CUT, END, content_digest, message_key
+from ._journal_tables import queue_names, transaction_ends
 from ._journals import Selection, each_of, rows_of, spark_schema
 from ._link import Link
 from ._options import ConnectionOptions, SourceOptions
