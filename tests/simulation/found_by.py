@@ -20,6 +20,7 @@ FOUND_BY: dict[str, dict[str, int]] = {
     },
     "SHARED_STORE": {
         "call_a_commit_in_doubt_rolled_back": 9,
+        "call_a_transaction_that_is_lost_one_in_doubt": 3,
         "confirm_before_looking": 25,
         "confirm_before_sync": 10,
         "forget_duplicate_ids": 3,
@@ -29,6 +30,7 @@ FOUND_BY: dict[str, dict[str, int]] = {
         "lose_the_mark_that_only_a_rollback_is_left": 3,
         "never_give_way": 3,
         "never_take_over": 3,
+        "raise_what_interrupted_a_commit": 6,
         "say_paused_after_a_crash": 9,
         "wait_for_the_frozen_for_ever": 53,
         "write_no_record": 3,

@@ -158,6 +158,19 @@ def call_a_commit_in_doubt_rolled_back(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(transactions, "exception_for", certain)
 
 
+def call_a_transaction_that_is_lost_one_in_doubt(patch: pytest.MonkeyPatch) -> None:
+    """What its user has to look up then, although its commit was not even sent."""
+
+    def doubtful(cause: JMSException | None = None) -> JMSException:
+        return exception_for(ErrorCode.UNBLOCKED, f"the connection was lost: {cause}")
+
+    patch.setattr(transactions, "rolled_back", doubtful)
+
+
+def raise_what_interrupted_a_commit(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(transactions, "INTERRUPTED", ())
+
+
 BUGS: list[Bug] = [
     hold_on_to_a_lost_lock,
     confirm_before_looking,
@@ -175,6 +188,8 @@ BUGS: list[Bug] = [
     forget_duplicate_ids,
     lose_the_mark_that_only_a_rollback_is_left,
     call_a_commit_in_doubt_rolled_back,
+    call_a_transaction_that_is_lost_one_in_doubt,
+    raise_what_interrupted_a_commit,
 ]
 
 

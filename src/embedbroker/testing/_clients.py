@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from embedbroker.testing._commits import CommitCount
 from embedbroker.testing._network import Link, Network
 from embedbroker.testing._scripts import Script, Steps
 from embedclient.agent import (
@@ -54,6 +55,7 @@ class ClientHost:
         self.settings = settings
         self.failovers = 0  # reconnects after which sessions were rebuilt
         self.reattachments = 0  # reconnects after which every session went on where it was
+        self.commits = CommitCount()
         self.on_notification: list[Callable[[Notification], None]] = []
         self._brokers = brokers
         self._agent: Agent | None = None
@@ -193,6 +195,8 @@ class ClientHost:
             match output:
                 case SendBytes(connection, data):
                     link = self._links.get(self._wide(connection))
+                    # What a connection does not take, because it is lost in this moment, the agent cannot tell.
+                    self.commits.take(data)
                     taken = link.send(self, data) if link is not None else 0
                     if taken:
                         written.append(Written(connection, taken))

@@ -15,6 +15,7 @@ from embedbroker.testing._branch_habits import PLAIN, BranchHabits
 from embedbroker.testing._broker_view import BrokerView
 from embedbroker.testing._clients import ClientHost
 from embedbroker.testing._messages import Letter, key_of, selector_of
+from embedbroker.testing._promises import check_commit
 from embedbroker.testing._scene import Moment, Phase, Scene, Topic
 from embedbroker.testing._scripts import Arrival, Steps
 from embedclient.agent import (
@@ -391,7 +392,7 @@ class SimulatedConsumer:
         assert transaction is not None, "only work is committed"
         scene.operate(self.name, "commits", transaction)
         self._committing = True
-        failovers = self.host.failovers
+        failovers, sent = self.host.failovers, self.host.commits.of(session)
         try:
             if session.rollback_only:
                 # The client rolls back instead, and others get what that returns before its user hears of it.
@@ -399,6 +400,8 @@ class SimulatedConsumer:
             else:
                 yield self._ending(session, delivery)
         except JMSException as error:
+            if self.plan.kind is ConsumerKind.TRANSACTED:
+                check_commit(scene, self.name, error, self.host.commits.of(session) - sent)
             scene.world.note(self.name, "commit fails", f"{transaction} {error.error_code}")
             # The client has rolled the session back: what its user held and had not acknowledged is given back, and
             # what he asked to be acknowledged, too, if that never left.

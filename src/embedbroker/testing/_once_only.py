@@ -13,6 +13,7 @@ from attrs import define, evolve, field, frozen
 from embedbroker.testing._messages import Letter
 from embedbroker.testing._plan import ScenarioPlan
 from embedbroker.testing._producers import SimulatedProducer
+from embedbroker.testing._promises import check_commit
 from embedbroker.testing._scene import Moment, Topic
 from embedbroker.testing._scripts import Steps
 from embedclient.agent import Producer, Session
@@ -74,9 +75,11 @@ class OnceOnlyProducer(SimulatedProducer):
             yield self._send(producers, letter)
         self._committing = True
         scene.operate(self.name, "commits again", transaction)
+        sent = self.host.commits.of(session)
         try:
             yield session.commit()
         except JMSException as error:
+            check_commit(scene, self.name, error, self.host.commits.of(session) - sent)
             scene.world.note(self.name, "commit fails", error.error_code)
             match error.error_code:
                 case ErrorCode.DUPLICATE_ID_REJECTED:

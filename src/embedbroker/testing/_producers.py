@@ -14,6 +14,7 @@ from attrs import define, field, frozen
 from embedbroker.testing._branch_habits import PLAIN, BranchHabits
 from embedbroker.testing._clients import ClientHost
 from embedbroker.testing._messages import Letter
+from embedbroker.testing._promises import check_commit, check_send
 from embedbroker.testing._scene import Moment, Scene, Topic
 from embedbroker.testing._scripts import Steps
 from embedclient.agent import Call, Producer, Session, SessionMode
@@ -207,9 +208,11 @@ class SimulatedProducer:
         yield session.rollback()
 
     def _commit(self, session: Session, transaction: str, letters: list[Letter]) -> Steps:
+        sent = self.host.commits.of(session)
         try:
             yield session.commit()
         except JMSException as error:
+            check_commit(self.scene, self.name, error, self.host.commits.of(session) - sent)
             self._conclude(transaction, letters, error)
         else:
             self._conclude(transaction, letters, None)
@@ -276,6 +279,7 @@ class SimulatedProducer:
         self.scene.world.note(self.name, "is confirmed", letter.key)
 
     def _failed(self, letter: Letter, error: JMSException) -> None:
+        check_send(self.scene, self.name, error)
         self.scene.world.note(self.name, "send fails", f"{letter.key} {error.error_code}")
         self._pending.pop(letter.key, None)
         if error.error_code in _REFUSALS:

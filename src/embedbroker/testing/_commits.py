@@ -1,0 +1,38 @@
+"""The commits that a client has handed to its connections, counted from outside: what it believes is looked into."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from embedclient.agent import Session
+from embedclient.wire.core import SessionCommit, encode_packet
+
+__all__ = ["CommitCount"]
+
+_CHANNEL_BYTES = 8
+# Size and type: with a correlation id, and without one to brokers before that version.
+_VERSIONS = (132, 131)
+_HEADS = [encode_packet(SessionCommit(1), 0, version)[:5] for version in _VERSIONS]
+_COMMIT = re.compile(rb"(?:%s|%s)(.{%d})" % (*map(re.escape, _HEADS), _CHANNEL_BYTES), re.DOTALL)
+
+
+class CommitCount:
+    """Of one client, by the channels of its sessions."""
+
+    def __init__(self) -> None:
+        self._sent: Counter[int] = Counter()
+        self._rest = b""
+
+    def take(self, data: bytes) -> None:
+        """More of what is handed out."""
+        data = self._rest + data
+        end = 0
+        for found in _COMMIT.finditer(data):
+            self._sent[int.from_bytes(found[1], "big")] += 1
+            end = found.end()
+        self._rest = data[max(end, len(data) - len(_HEADS[0]) - _CHANNEL_BYTES + 1) :]
+
+    def of(self, session: Session) -> int:
+        """How many of this session, in all of its connections."""
+        return self._sent[session.channel_id]
