@@ -362,7 +362,8 @@ class Cursors:
         if not before.position <= start <= before.end:
             finished(_outside("start", start, before))
             return
-        lost = max(before.rows - queue.backlog.count(before.position, before.end), 0)
+        # Of a range that is acknowledged as a whole it is of no interest what has left it since it was read.
+        lost = max(before.rows - queue.backlog.count(before.position, before.end), 0) if start < before.end else 0
         if before.lost_start == start:
             # It was said before, and is asked for again: the answer may have been lost, too.
             lost += before.lost

@@ -14,7 +14,7 @@ _CHANNEL_BYTES = 8
 # Size and type: with a correlation id, and without one to brokers before that version.
 _VERSIONS = (132, 131)
 _HEADS = [encode_packet(SessionCommit(1), 0, version)[:5] for version in _VERSIONS]
-_COMMIT = re.compile(rb"(?:%s|%s)(.{%d})" % (*map(re.escape, _HEADS), _CHANNEL_BYTES), re.DOTALL)
+_COMMIT = re.compile(b"(?:" + b"|".join(map(re.escape, _HEADS)) + b")(.{%d})" % _CHANNEL_BYTES, re.DOTALL)
 
 
 class CommitCount:

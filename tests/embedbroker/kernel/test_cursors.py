@@ -347,6 +347,20 @@ def test_a_pinned_range_does_not_expire_while_the_lease_is_in_force() -> None:
     assert pinned(stage).end == pin.end
 
 
+def test_what_expires_behind_the_lease_of_a_range_that_was_read_is_no_loss() -> None:
+    """Its reader has it in its sink, and was gone before it could say so."""
+    stage = Stage(message_expiry_scan_period_ms=1000)
+    stage.queue("q")
+    send(stage, "read", expiration=stage.kernel.now_ms + 500)
+    opened(stage)
+    end = pinned(stage).end
+    stage.pass_time(15)
+    assert stage.waiting("q") == []
+    assert pinned(stage, end).lost == 0
+    send(stage, "next")
+    assert pinned(stage, end).rows == 1
+
+
 def test_a_queue_with_a_lease_in_force_does_not_go_by_itself() -> None:
     stage = Stage(address_queue_scan_period_ms=1000)
     queue = stage.queue("q", auto_delete=True)
