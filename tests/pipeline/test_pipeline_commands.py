@@ -47,7 +47,7 @@ def test_an_audit_is_printed_and_written(tmp_path: Path) -> None:
     result = pipeline("audit", tmp_path / "live", "--output", report, "--producer", "producer", "--sequence", "number")
     assert result.exit_code == 0, result.output
     assert "orders: 9 stored, 4 acknowledged, 5 present" in result.stdout
-    assert "orders, producer a: 9 messages, 0 out of order, 0 repeated" in result.stdout
+    assert "orders, producer a: 9 stored, 4 acknowledged, 5 present, 0 out of order, 0 repeated\n" in result.stdout
     assert (report / "report.html").exists()
     again = pipeline("audit", tmp_path / "live", "--output", report)
     assert (again.exit_code, again.stderr) == (2, f"embedbroker: {report} is not empty\n")
@@ -65,7 +65,7 @@ def test_an_audit_takes_logs_that_stand_elsewhere(tmp_path: Path) -> None:
     places = (tmp_path / "journal", tmp_path / "logs" / "live")
     result = pipeline("audit", *places, "--producer", "producer", "--sequence", "number")
     assert result.exit_code == 0, result.output
-    assert "orders, producer a: 9 messages, 0 out of order, 0 repeated" in result.stdout
+    assert "orders, producer a: 9 stored, 4 acknowledged, 5 present, 0 out of order, 0 repeated\n" in result.stdout
     assert "orders: 9 stored, 4 acknowledged, 5 present" in result.stdout
     assert "orders: log: 9 sent, 9 confirmed" in result.stdout
     alone = pipeline("audit", places[1])

@@ -23,8 +23,9 @@ from ._audit_blocks import AGAIN, TRAFFIC
 from ._audit_log import LogAudit, log_audit
 from ._audit_log_files import LogFolder, confirmed_now, log_places, log_sources
 from ._audit_problems import messages_behind
+from ._audit_producers import producer_lines, producers_of
 from ._audit_verdict import PROBLEMS, VERDICT_TYPES, JournalEvidence, judge
-from ._journal_files import JournalSource, journal_sources
+from ._journal_files import JournalSource, gone_since, journal_sources
 from ._journal_forks import forks
 from ._journal_records import CUT, END, FINDING
 from ._journal_tables import queue_names, transaction_ends
@@ -80,7 +81,8 @@ class Audit:
     ``queues``: per journal and queue, messages stored, acknowledged, present, lost, unaccounted for, acknowledged
     twice, left behind. ``problems``: the messages behind the last four of these. ``transactions``: each that is not
     over, with its branch. ``traffic``: messages, bytes and acknowledgements per queue and second. ``segments``: what
-    was read.
+    was read. ``producers``: per queue and producer the counts of ``queues`` and its order, where an audit was told the
+    properties.
     """
 
     sources: list[JournalSource]
@@ -94,11 +96,15 @@ class Audit:
     bytes_read: int
     log: LogAudit | None
     _kept: tuple[DataFrame, ...]
+    producers: DataFrame | None = None
 
     @property
     def sound(self) -> bool:
-        """Nothing is lost, acknowledged twice or damaged, as far as the journals prove; nor does a log say so."""
+        """Nothing is lost, acknowledged twice, damaged or out of order, as far as the journals prove; nor does a log
+        say so."""
         if self.log is not None and not self.log.sound:
+            return False
+        if self.producers is not None and self.producers.where("out_of_order > 0").limit(1).count():
             return False
         bad = self.queues.where("lost + acknowledged_twice > 0").limit(1).count()
         return not bad and not any(not finding.torn for finding in self.findings)
@@ -126,6 +132,8 @@ class Audit:
                 f"{name}: {row['stored']:,} stored, {row['acknowledged']:,} acknowledged, {row['present']:,} present"
                 f"{gone}{'; ' + wrong if wrong else ''}"
             )
+        if self.producers is not None:
+            yield from producer_lines(self.producers)
         if self.log is not None:
             yield from self.log.lines()
         for finding in self.findings:
@@ -144,6 +152,8 @@ class Audit:
         """Free what Spark keeps of the journals."""
         if self.log is not None:
             self.log.close()
+        if self.producers is not None:
+            self.producers.unpersist()
         for frame in self._kept:
             frame.unpersist()
 
@@ -158,7 +168,13 @@ def journal_places(places: Sequence[str | PathLike[str]]) -> list[Path]:
     return [Path(place) for place in places if Path(place).resolve() not in alone]
 
 
-def audit(spark: SparkSession, places: Sequence[str | PathLike[str]]) -> Audit:
+def audit(
+    spark: SparkSession,
+    places: Sequence[str | PathLike[str]],
+    *,
+    producer: str | None = None,
+    sequence: str | None = None,
+) -> Audit:
     """Read journals in directories and archives, in parallel by segment, and judge what they say of each message.
 
     Places with an audit log are those of logs, archives too; a log that stands in ``audit`` in or beside a journal's
@@ -166,11 +182,16 @@ def audit(spark: SparkSession, places: Sequence[str | PathLike[str]]) -> Audit:
     Several copies of one journal (a primary and its backup, archives of earlier days) are taken together: the one that
     goes furthest says what is present.
 
+    ``producer`` and ``sequence`` are properties that senders set: a name, and a whole number that grows. With both,
+    each message is read, and there are verdicts per producer.
+
     Raises:
         FileNotFoundError: there is no such place, or no journal in it.
-        ValueError: a place is given twice, or no archive of a known kind.
+        ValueError: a place is given twice, or no archive of a known kind; or one property is given without the other.
         JournalMoved: compaction was always faster.
     """
+    if (producer is None) != (sequence is None):
+        raise ValueError("producer and sequence belong together")
     moved = ""
     logs, _ = log_places(places)
     # Before the journals: what was confirmed by now is in them, unless it left its queue.
@@ -189,7 +210,12 @@ def audit(spark: SparkSession, places: Sequence[str | PathLike[str]]) -> Audit:
             rows.unpersist()
             rows, notes, moved = _summed_up(spark, sources, apart)
         if not moved:
-            return _audit(spark, sources, rows, notes, apart, logs, confirmed)
+            result = _audit(spark, sources, rows, notes, apart, logs, confirmed)
+            if producer is not None and sequence is not None:
+                moved = _add_producers(spark, result, apart, journals, producer, sequence)
+            if not moved:
+                return result
+            result.close()
         rows.unpersist()
     raise JournalMoved(f"the segments changed while they were read, {_LISTINGS} times: {moved}; audit a copy")
 
@@ -201,6 +227,18 @@ def _summed_up(
     rows = summaries_of(spark, sources, apart).persist()
     notes = [row.asDict() for row in rows.where(F.col("kind").isin(CUT, END, FINDING)).collect()]
     return rows, notes, next((note["text"] for note in notes if note["kind"] == CUT), "")
+
+
+def _add_producers(
+    spark: SparkSession, result: Audit, apart: Mapping[int, int], places: list[Path], producer: str, sequence: str
+) -> str:
+    """Read everything once more; what went meanwhile."""
+    found = producers_of(
+        spark, result.sources, apart, result.queues, result.problems, producer=producer, sequence=sequence
+    )
+    result.producers = found.persist()
+    found.count()
+    return gone_since(result.sources, places)
 
 
 def _forks(sources: list[JournalSource], notes: list[Row]) -> dict[int, int]:

@@ -10,12 +10,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
 from ._audit import Audit
 from ._audit_log import LogAudit
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 __all__ = ["write_audit"]
 
@@ -37,10 +40,20 @@ p.soft { color: var(--soft); }
 """
 _QUEUE_COLUMNS = ("queue", "stored", "acknowledged", "present", "removed_with_queue", "lost", "unaccounted",
                   "acknowledged_twice", "acknowledged_not_stored", "left_behind")  # fmt: skip
+_PRODUCER_COLUMNS = ("queue", "producer", "stored", "acknowledged", "present", "removed_with_queue", "lost",
+                     "unaccounted", "acknowledged_twice", "out_of_order", "repeated")  # fmt: skip
 _LOG_COLUMNS = ("queue", "sent", "confirmed", "delivered", "acknowledged", "rejected", "expired", "removed", "read",
                 "present", "outstanding", "never_delivered", "delivered_twice", "never_acknowledged", "delivered_again",
                 "not_logged", "p50_ms", "p90_ms", "p99_ms", "max_ms")  # fmt: skip
-_BAD = ("lost", "acknowledged_twice", "never_delivered", "delivered_twice", "never_acknowledged", "not_logged")
+_BAD = (
+    "lost",
+    "acknowledged_twice",
+    "out_of_order",
+    "never_delivered",
+    "delivered_twice",
+    "never_acknowledged",
+    "not_logged",
+)
 Row = dict[str, Any]
 
 
@@ -54,7 +67,8 @@ class _Line:
 def write_audit(audit: Audit, directory: str | PathLike[str]) -> Path:
     """Write `queues`, `problems`, `transactions`, `traffic` and `segments` as Parquet, and ``report.html``; its path.
 
-    With an audit log, `log_queues`, `log_problems`, `log_latencies` and `log_lives`, too.
+    With the properties of producers, `producers`, too; with an audit log, `log_queues`, `log_problems`,
+    `log_latencies` and `log_lives`.
 
     The Parquet folders are written by Spark and may lie on any of its file systems; the page lies where the driver
     runs.
@@ -64,6 +78,8 @@ def write_audit(audit: Audit, directory: str | PathLike[str]) -> Path:
     """
     for name in ("queues", "problems", "transactions", "traffic", "segments"):
         getattr(audit, name).write.parquet(f"{directory}/{name}")
+    if audit.producers is not None:
+        audit.producers.write.parquet(f"{directory}/producers")
     for name in ("queues", "problems", "latencies", "lives") if audit.log is not None else ():
         getattr(audit.log, name).write.parquet(f"{directory}/log_{name}")
     page = Path(directory) / "report.html"
@@ -87,6 +103,7 @@ def _page(audit: Audit) -> str:
         *_damage(audit),
         "<h2>Queues</h2>",
         *_table(_QUEUE_COLUMNS, queues),
+        *(_producers(audit.producers) if audit.producers is not None else ()),
         "<h2>Over time</h2>",
         *_drawings(_rows(_per_second(audit), _POINTS_MAX * 1000)),
         *(_log(audit.log) if audit.log is not None else ()),
@@ -97,6 +114,11 @@ def _page(audit: Audit) -> str:
         "</html>",
     ]
     return "\n".join(parts)
+
+
+def _producers(producers: DataFrame) -> Iterator[str]:
+    yield "<h2>Producers</h2>"
+    yield from _table(_PRODUCER_COLUMNS, _rows(producers))
 
 
 def _log(log: LogAudit) -> Iterator[str]:

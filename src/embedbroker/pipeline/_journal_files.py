@@ -17,7 +17,7 @@ from embedbroker.storage import SegmentHeader, read_header, segment_range
 
 from ._archives import member_bytes, members
 
-__all__ = ["JournalSource", "SegmentFile", "journal_sources", "opened_segment"]
+__all__ = ["JournalSource", "SegmentFile", "gone_since", "journal_sources", "opened_segment"]
 
 _HEADER_BYTES = 4096
 ReadAt = Callable[[int, int], bytes]
@@ -78,6 +78,20 @@ def journal_sources(places: Sequence[str | os.PathLike[str]]) -> list[JournalSou
             raise FileNotFoundError(f"there is no journal in {path}")
         sources += found
     return sources
+
+
+def gone_since(sources: Sequence[JournalSource], places: Sequence[str | os.PathLike[str]]) -> str:
+    """What says that a segment of these ``sources`` is not there any more, or another one; empty if all of them are."""
+    now = {
+        (each.path, each.member, each.name): each.header
+        for source in journal_sources(places)
+        for each in source.segments
+    }
+    for source in sources:
+        for each in source.segments:
+            if now.get((each.path, each.member, each.name)) != each.header:
+                return f"{each.name} was removed or used anew while it was read"
+    return ""
 
 
 def _sources_in(path: Path, first: int) -> Iterator[JournalSource]:

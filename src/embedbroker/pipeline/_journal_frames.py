@@ -6,7 +6,7 @@ than an audit: it takes sets of ids out of a segment, these take every record.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from embedbroker.storage import RecordKind
 
-from ._journal_files import journal_sources
+from ._journal_files import JournalSource, journal_sources
 from ._journal_records import ARROW_TYPES, CUT, END, FINDING, MESSAGE_COLUMNS
 from ._journal_tables import queue_names, transaction_ends
 from ._journals import Selection, rows_of
@@ -24,7 +24,7 @@ from ._journals import Selection, rows_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["JournalFrames", "journal_frames", "producer_order"]
+__all__ = ["JournalFrames", "frames_of", "journal_frames", "placed_messages", "producer_order"]
 
 _PLAIN = tuple(name for name in ARROW_TYPES if name not in MESSAGE_COLUMNS)
 _NAMES = {kind.value: kind.name for kind in RecordKind} | {FINDING: "damage", END: "end of segment", CUT: "gone"}
@@ -64,10 +64,26 @@ def journal_frames(
         ValueError: a place is given twice, or no archive of a known kind.
     """
     sources = journal_sources(places)
+    return frames_of(spark, sources, {}, contents=contents, producer=producer, sequence=sequence)
+
+
+def frames_of(
+    spark: SparkSession,
+    sources: Sequence[JournalSource],
+    apart: Mapping[int, int],
+    *,
+    contents: bool = False,
+    producer: str | None = None,
+    sequence: str | None = None,
+) -> JournalFrames:
+    """Frames over journals that were listed. ``apart`` has the last batches that sources share with another copy: what
+    stands behind these is left out."""
     of_messages = [name for name, given in (("producer", producer), ("sequence", sequence)) if given]
     of_messages += ["key", "digest", "raw"] if contents else []
     columns = (*_PLAIN, *of_messages)
     rows = rows_of(spark, sources, Selection(columns, None, producer, sequence))
+    for source, fork in apart.items():
+        rows = rows.where((F.col("source") != source) | (F.col("batch") <= fork))
     ends = transaction_ends(rows)
     state = (
         F.when(F.col("committed"), "committed")
@@ -111,30 +127,37 @@ def producer_order(
     Raises what `journal_frames` raises.
     """
     frames = journal_frames(spark, places, producer=producer, sequence=sequence)
-    stored = frames.messages.where("state = 'committed' and sequence is not null").dropDuplicates(
-        ["journal", "queue_id", "message_id"]
-    )
-    commits = frames.records.where("kind in ('COMMIT', 'COMMIT_SET')")
-    first = commits.groupBy("journal", "transaction_id", "queue_id").agg(F.max("position").alias("first"))
-    placed = stored.join(first, ["journal", "transaction_id", "queue_id"], "left").withColumn(
-        "place", F.when(F.col("transaction_id") == 0, F.col("position")).otherwise(F.col("first") + F.col("position"))
-    )
-    earlier = (
-        Window.partitionBy("journal", "queue_id", "producer")
-        .orderBy("place")
-        .rowsBetween(Window.unboundedPreceding, -1)
-    )
-    before = F.max("sequence").over(earlier)
-    same = Window.partitionBy("journal", "queue_id", "producer", "sequence").orderBy("place")
-    judged = placed.withColumn("again", F.row_number().over(same) > 1).withColumn(
-        "late", F.coalesce(before > F.col("sequence"), F.lit(False))
-    )
     return (
-        judged.groupBy("journal", "queue", "producer")
+        placed_messages(frames)
+        .where("sequence is not null")
+        .groupBy("journal", "queue", "producer")
         .agg(
             F.count("*").alias("messages"),
             F.sum((F.col("late") & ~F.col("again")).cast("long")).alias("out_of_order"),
             F.sum(F.col("again").cast("long")).alias("repeated"),
         )
         .orderBy("journal", "queue", "producer")
+    )
+
+
+def placed_messages(frames: JournalFrames) -> DataFrame:
+    """The messages that are stored, each once per queue; ``late``: behind a later one of its producer, ``again``: its
+    number was there before. One without a number is neither."""
+    stored = frames.messages.where("state = 'committed'").dropDuplicates(["journal", "queue_id", "message_id"])
+    commits = frames.records.where("kind in ('COMMIT', 'COMMIT_SET')")
+    first = commits.groupBy("journal", "transaction_id", "queue_id").agg(F.max("position").alias("first"))
+    placed = stored.join(first, ["journal", "transaction_id", "queue_id"], "left").withColumn(
+        "place", F.when(F.col("transaction_id") == 0, F.col("position")).otherwise(F.col("first") + F.col("position"))
+    )
+    # Those without a number would all be sorted by one task: each stands for itself.
+    alone = F.when(F.col("sequence").isNull(), F.col("message_id"))
+    earlier = (
+        Window.partitionBy("journal", "queue_id", "producer", alone)
+        .orderBy("place")
+        .rowsBetween(Window.unboundedPreceding, -1)
+    )
+    before = F.max("sequence").over(earlier)
+    same = Window.partitionBy("journal", "queue_id", "producer", "sequence", alone).orderBy("place")
+    return placed.withColumn("again", F.row_number().over(same) > 1).withColumn(
+        "late", F.coalesce(before > F.col("sequence"), F.lit(False))
     )
