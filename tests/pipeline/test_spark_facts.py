@@ -184,6 +184,7 @@ def test_a_streams_writer_is_made_for_the_tasks_of_a_batch_and_anew_for_its_end(
     assert [call.values[1:] for call in ends] == [([[0, 1], [1, 0]], 0), ([[0, 1], [1, 0]], 1)]
 
 
+@pytest.mark.long
 def test_a_batch_whose_commit_spark_did_not_note_is_written_and_committed_again_by_its_names(runs: Runs) -> None:
     assert PROPERTIES == (QUERY_ID, BATCH_ID, RUN)
     first = runs.run_into_sink()
@@ -203,6 +204,7 @@ def test_a_batch_whose_commit_spark_did_not_note_is_written_and_committed_again_
     assert run != run_again
 
 
+@pytest.mark.long
 def test_a_batch_of_a_stream_whose_task_fails_for_good_is_aborted_without_its_message(runs: Runs) -> None:
     with pytest.raises(Exception, match="planned: write"):
         runs.run_into_sink(failing="always")
@@ -210,12 +212,14 @@ def test_a_batch_of_a_stream_whose_task_fails_for_good_is_aborted_without_its_me
     assert ends_of(runs) in ([("abort", [None, [1, 0]], 0)], [("abort", [None, None], 0)])
 
 
+@pytest.mark.long
 def test_a_commit_of_a_stream_that_fails_is_aborted_with_all_messages(runs: Runs) -> None:
     with pytest.raises(Exception, match="planned: commit"):
         runs.run_into_sink(failing="commit")
     assert ends_of(runs) == [("commit", [[0, 0], [1, 0]], 0), ("abort", [[0, 0], [1, 0]], 0)]
 
 
+@pytest.mark.long
 def test_the_writer_of_a_batch_write_is_made_once_and_travels_to_tasks_and_to_its_end(runs: Runs) -> None:
     runs.write_batch("once")
     calls = runs.calls_of_sink()
@@ -226,6 +230,7 @@ def test_the_writer_of_a_batch_write_is_made_once_and_travels_to_tasks_and_to_it
     assert ends_of(runs) == [("commit", [[0, 1], [1, 0]])]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("failing", ["always", "commit"])
 def test_a_batch_write_that_fails_is_aborted(runs: Runs, failing: str) -> None:
     with pytest.raises(Exception, match="planned: "):
