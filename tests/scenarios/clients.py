@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 
-from embedbroker.pytest_plugin import BrokerPair, ManagedBroker
+from embedbroker.pytest_plugin import BrokerClock, BrokerPair, ManagedBroker
 from embedclient import (
     ConnectionFactory,
     DeliveryMode,
@@ -20,7 +20,19 @@ from embedclient import (
 )
 from embedclient.errors import TransactionOutcomeUnknownException, TransactionRolledBackException, UnblockedException
 
-__all__ = ["ORDERS", "bodies", "commit", "numbered", "put", "put_once", "queued", "session_at", "take", "xa_session_at"]
+__all__ = [
+    "ORDERS",
+    "bodies",
+    "commit",
+    "let_time_pass",
+    "numbered",
+    "put",
+    "put_once",
+    "queued",
+    "session_at",
+    "take",
+    "xa_session_at",
+]
 
 ORDERS = Queue("orders")
 #: Far above what any of this takes.
@@ -29,6 +41,12 @@ PATIENCE_S = 60.0
 
 def numbered(first: int, end: int) -> list[str]:
     return [str(number) for number in range(first, end)]
+
+
+async def let_time_pass(clock: BrokerClock, seconds: float) -> None:
+    """Of virtual time, which stands still while anybody works. Real time passes by itself."""
+    if clock.is_virtual:
+        await clock.advance(seconds)
 
 
 @asynccontextmanager

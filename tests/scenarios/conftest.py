@@ -9,19 +9,46 @@ import pytest
 
 from embedbroker import HAPolicy, pytest_plugin
 from embedbroker.pytest_plugin import BrokerPair, ManagedBroker
+from embedbroker.pytest_plugin._bench import Bench, Surface
 from tests.scenarios.groups import brokers_of, pair_of
 
 MakePair: TypeAlias = Callable[..., BrokerPair]
 MakeBrokers: TypeAlias = Callable[..., dict[str, ManagedBroker]]
 
 
+def bench_over_tcp(request: pytest.FixtureRequest) -> Bench:
+    """The bench of an async test whose brokers are reached over sockets, in real time."""
+    item = request.node
+    assert pytest_plugin._BENCH not in item.stash, "another fixture has made the bench of this test"
+    bench: Bench = pytest_plugin._make_bench(request, Surface.SOCKETS)
+    item.stash[pytest_plugin._BENCH] = bench
+    pytest_plugin._claim(item, bench)
+    return bench
+
+
+@pytest.fixture(params=["in virtual time", "over TCP"])
+def broker(request: pytest.FixtureRequest) -> ManagedBroker:
+    """A broker, which runs when the test begins."""
+    bench = bench_over_tcp(request) if request.param == "over TCP" else pytest_plugin._bench_of(request)
+    return bench.broker("broker", {}, starts=True)
+
+
+@pytest.fixture(params=pytest_plugin.PAIR_MODES)
+def pair_over_tcp(request: pytest.FixtureRequest) -> BrokerPair:
+    """`broker_pair` with sockets, in real time."""
+    return bench_over_tcp(request).pair(request.param)
+
+
 @pytest.fixture
 def make_pair(request: pytest.FixtureRequest) -> MakePair:
-    """A pair with these policies and, for both, these settings; the test starts it."""
+    """A pair with these policies and, for both, these settings; the test starts it.
+
+    One that replicates has a lock manager, unless told ``lock_manager=False``: then it decides by votes.
+    """
     bench = pytest_plugin._bench_of(request)
 
-    def make(primary: HAPolicy, backup: HAPolicy, **settings: Any) -> BrokerPair:
-        return pair_of(bench, primary, backup, settings)
+    def make(primary: HAPolicy, backup: HAPolicy, *, lock_manager: bool = True, **settings: Any) -> BrokerPair:
+        return pair_of(bench, primary, backup, settings, lock_manager=lock_manager)
 
     return make
 

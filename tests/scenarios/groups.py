@@ -30,6 +30,7 @@ class _Foundation:
     replicates: bool
     town: Mapping[str, ManagedBroker]
     settings: Mapping[str, Any]
+    lock_manager: bool
     groups: list[_Group] = field(factory=list)
     stores: dict[str, _Store] = field(factory=dict)
 
@@ -47,20 +48,31 @@ class _Foundation:
                 self.stores[owner] = self.bench._make_store(owner)
             fabric = self.bench._running_fabric()
             port, link = await fabric.place(name), fabric.links.to(name)
-            return _Ground(self.groups[0], self.stores[owner], name, port, link, settings)
+            ground = _Ground(self.group_of(name), self.stores[owner], name, port, link, settings)
+            ground.replicates = self.replicates
+            return ground
 
         return place
 
+    def group_of(self, name: str) -> _Group:
+        """Without a lock manager brokers that replicate have nothing in common but what is counted."""
+        group = self.groups[0]
+        if self.lock_manager or not self.replicates:
+            return group
+        alone = _Group(name, group.ledger, None, None)
+        alone.locks = None  # type: ignore[assignment]  # that is what brokers without a lock manager are given
+        return alone
+
 
 def brokers_of(
-    bench: Bench, groups: Sequence[Mapping[str, HAPolicy]], settings: Mapping[str, Any]
+    bench: Bench, groups: Sequence[Mapping[str, HAPolicy]], settings: Mapping[str, Any], *, lock_manager: bool = True
 ) -> dict[str, ManagedBroker]:
     """Brokers by name that all know each other. Those of one group share a store, or replicate among themselves."""
     town: dict[str, ManagedBroker] = {}
     for policies in groups:
         replicate = [isinstance(policy, _REPLICATING) for policy in policies.values()]
         assert all(replicate) or not any(replicate), "a group shares a store, or it replicates"
-        foundation = _Foundation(bench, " and ".join(policies), all(replicate), town, settings)
+        foundation = _Foundation(bench, " and ".join(policies), all(replicate), town, settings, lock_manager)
         for name, policy in policies.items():
             town[name] = bench._add(ManagedBroker(name, bench, foundation.place(name, policy)))
     return town
@@ -75,12 +87,20 @@ async def start_all(brokers: Iterable[ManagedBroker]) -> None:
         await broker.start()
 
 
-def pair_of(bench: Bench, primary: HAPolicy, backup: HAPolicy, settings: Mapping[str, Any]) -> BrokerPair:
+def pair_of(
+    bench: Bench,
+    primary: HAPolicy,
+    backup: HAPolicy,
+    settings: Mapping[str, Any],
+    *,
+    lock_manager: bool = True,
+    kind_of_pair: type[BrokerPair] = BrokerPair,
+) -> BrokerPair:
     """A primary and its backup; `BrokerPair.start` starts them."""
-    members = brokers_of(bench, [{"primary": primary, "backup": backup}], settings)
+    members = brokers_of(bench, [{"primary": primary, "backup": backup}], settings, lock_manager=lock_manager)
 
     def between(one: str, other: str) -> Link:
         return bench._running_fabric().links.between(one, other)
 
     kind = "replication" if isinstance(primary, _REPLICATING) else "shared-store"
-    return BrokerPair(kind, members["primary"], members["backup"], bench, between)
+    return kind_of_pair(kind, members["primary"], members["backup"], bench, between)

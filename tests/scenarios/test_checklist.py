@@ -1,4 +1,7 @@
-"""The table in README.md is whole: each line of the checklist is held by tests that exist, or is in NOT_YET.md."""
+"""The table in README.md is whole: each line of the checklist is held by tests that exist, or is in NOT_YET.md.
+
+One of the tests of a line is called what the line is called.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import ast
 import re
 from collections.abc import Iterator
 from functools import cache
+from importlib import import_module
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -29,17 +34,33 @@ LINES = {
     "2.12": 3,
     "3": 25,
 }
+#: Lines that repeat others in another surrounding, or have a letter for a name.
+NAMELESS = [
+    *("2.1.6", "2.1.7", "2.1.8", "2.1.9", "2.1.10", "2.3.26", "2.5.7", "2.5.12", "2.9.4", "2.10.3"),
+    *(f"3.{number}" for number in range(15, 26)),
+]
 NUMBER = re.compile(r"(?:2\.\d+|3)\.\d+")
 NOT_YET = "not yet"
 
 
 @frozen
 class Row:
-    """One line: ``tests`` are the ids of those that hold it, none where that is not yet."""
+    """One line: ``tests`` are the ids of those that hold it, none where that is not yet.
+
+    ``name`` is in words; what is in brackets is no part of it, and tells lines of one name apart.
+    """
 
     line: str
     name: str
     tests: tuple[str, ...]
+
+    @property
+    def words(self) -> set[str]:
+        return words(self.name.partition("(")[0])
+
+
+def words(text: str) -> set[str]:
+    return set(re.findall(r"[a-z]+|\d+", text.lower()))
 
 
 def cells(text: str) -> Iterator[list[str]]:
@@ -77,6 +98,16 @@ def path_of(test: str) -> Path:
     return (TESTS if "/" in file else HERE) / file
 
 
+def cases(test: str) -> Iterator[set[str]]:
+    """The words of a test's name, with those of the ids of each choice of its parameters."""
+    name = test.partition("::")[2]
+    module = import_module(".".join(path_of(test).relative_to(TESTS.parent).with_suffix("").parts))
+    marks = getattr(getattr(module, name), "pytestmark", [])
+    ids = [mark.kwargs.get("ids") or mark.args[1] for mark in marks if mark.name == "parametrize"]
+    for chosen in product(*ids):
+        yield words(" ".join(map(str, (name, *chosen))))
+
+
 def own_tests() -> dict[str, list[str]]:
     """The tests of this folder by id, with the numbers their docstrings begin with. A few say that they are extra."""
     return {
@@ -100,11 +131,17 @@ def test_every_line_has_one_row() -> None:
     expected = [f"{chapter}.{number}" for chapter, count in LINES.items() for number in range(1, count + 1)]
     assert [row.line for row in rows()] == expected
     assert all(row.name for row in rows())
+    assert [row.line for row in rows() if not row.words] == NAMELESS
 
 
 @pytest.mark.parametrize("test", sorted({test for row in rows() for test in row.tests}))
 def test_what_holds_a_line_exists(test: str) -> None:
     assert test.partition("::")[2] in functions(path_of(test))
+
+
+@pytest.mark.parametrize("row", [row for row in rows() if row.tests and row.words], ids=lambda row: row.line)
+def test_a_line_has_a_test_of_its_name(row: Row) -> None:
+    assert any(row.words <= case for test in row.tests for case in cases(test)), row.name
 
 
 def test_the_tests_of_this_folder_say_which_lines_they_hold() -> None:

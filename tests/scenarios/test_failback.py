@@ -58,7 +58,7 @@ async def test_auto_failback_then_failover(make_pair: MakePair) -> None:
         assert await queued(pair.backup) == ["one", "two", "three"]
 
 
-async def test_failback_of_many(broker_pair: BrokerPair) -> None:
+async def test_fail_back_of_many(broker_pair: BrokerPair) -> None:
     """2.4.3
 
     Given many messages before a failover and many after it, when the primary returns, then it has all of them.
@@ -73,7 +73,7 @@ async def test_failback_of_many(broker_pair: BrokerPair) -> None:
             await session.commit()
 
 
-async def test_failback_of_a_replicating_pair(make_pair: MakePair) -> None:
+async def test_fail_back_of_a_replicating_pair(make_pair: MakePair) -> None:
     """2.4.5
 
     Given replication, a primary that looks for who is live, and a failover, when it returns, then it is a backup
@@ -128,7 +128,7 @@ async def test_replicated_failback_again_and_again(make_pair: MakePair) -> None:
         assert len(await queued(pair.primary)) == 6
 
 
-def test_failback_that_is_never_in_sync() -> None:
+def test_failback_timeout() -> None:
     """2.4.8
 
     Given a live backup, and a primary that returns and never confirms the end of its copy, when the time for that is

@@ -16,14 +16,47 @@ from embedbroker import (
     Role,
     SharedStoreBackup,
     SharedStorePrimary,
+    pytest_plugin,
 )
 from embedbroker.pytest_plugin import BrokerClock, BrokerPair, ManagedBroker
+from embedbroker.pytest_plugin._bench import Bench
 from embedbroker.storage import ListFiles
+from embedclient import Queue
 from tests.embedbroker.runtime.test_cluster_of_brokers import until_known
 from tests.scenarios.clients import ORDERS, numbered, put, put_once, queued, session_at, take
-from tests.scenarios.conftest import MakePair
+from tests.scenarios.conftest import MakePair, bench_over_tcp
+from tests.scenarios.groups import pair_of
 
 COUNT = 30
+
+
+class DistantPair(BrokerPair):
+    """Whose brokers hear each other 0.1 s late, so that a copy takes its time."""
+
+    async def start(self) -> None:
+        self.link.delay(0.1)
+        await super().start()
+
+
+def group_of_distant_brokers(bench: Bench) -> BrokerPair:
+    """Two of one group, started with the test."""
+    primary = ReplicationPrimary(group_name="east")
+    backup = ReplicationBackup(group_name="east", allow_failback=True)
+    pair = pair_of(bench, primary, backup, {}, kind_of_pair=DistantPair)
+    bench._start_with_test(pair, *pair.brokers)
+    return pair
+
+
+@pytest.fixture(params=[*pytest_plugin.PAIR_MODES, "a group, and a slow copy", "over TCP"])
+def broker_pair(request: pytest.FixtureRequest) -> BrokerPair:
+    """A pair of each kind: each line of this section holds for each of them (2.1.8, 2.1.9)."""
+    match request.param:
+        case "over TCP":
+            return bench_over_tcp(request).pair("shared-store")
+        case "a group, and a slow copy":
+            return group_of_distant_brokers(pytest_plugin._bench_of(request))
+        case kind:
+            return pytest_plugin._bench_of(request).pair(kind)
 
 
 def saved_journals(broker: ManagedBroker) -> int:
@@ -34,7 +67,7 @@ def saved_journals(broker: ManagedBroker) -> int:
 
 
 async def test_non_transacted(broker_pair: BrokerPair) -> None:
-    """2.1.1
+    """2.1.1, 2.1.8, 2.1.9
 
     Given durable messages between others that are not, when the primary crashes, then the backup has the durable ones
     in their order; that no connection is left is what the fixture looks at.
@@ -52,7 +85,7 @@ async def test_non_transacted(broker_pair: BrokerPair) -> None:
 
 @pytest.mark.parametrize("crashes", [True, False], ids=["crash", "stop"])
 async def test_simple_failover(broker_pair: BrokerPair, crashes: bool) -> None:
-    """2.1.2
+    """2.1.2, 2.1.8, 2.1.9
 
     Given messages, when the primary crashes, more are sent and the backup itself ends and starts again, then it has
     the node id of its primary, and everything.
@@ -70,8 +103,8 @@ async def test_simple_failover(broker_pair: BrokerPair, crashes: bool) -> None:
             assert await take(consumer, 2 * COUNT) == numbered(0, 2 * COUNT)
 
 
-async def test_failback(broker_pair: BrokerPair) -> None:
-    """2.1.3
+async def test_fail_back(broker_pair: BrokerPair) -> None:
+    """2.1.3, 2.1.8, 2.1.9
 
     Given a failover, when the primary returns, then it is live with everything, and the other one is its backup again,
     in sync; older copies are caught up with, so none is put aside.
@@ -91,7 +124,7 @@ async def test_failback(broker_pair: BrokerPair) -> None:
 
 
 async def test_without_using_the_backup(broker_pair: BrokerPair) -> None:
-    """2.1.4
+    """2.1.4, 2.1.8, 2.1.9
 
     Given a backup that starts again while nobody needs it, when both stop and only the primary starts, then no message
     is missing and none is there twice.
@@ -110,10 +143,10 @@ async def test_without_using_the_backup(broker_pair: BrokerPair) -> None:
             assert await consumer.receive_nowait() is None
 
 
-@pytest.mark.parametrize("durable", [True, False], ids=["durable", "not durable"])
-@pytest.mark.parametrize("temporary", [False, True], ids=["queue", "temporary queue"])
+@pytest.mark.parametrize("durable", [True, False], ids=["durable", "non durable"])
+@pytest.mark.parametrize("temporary", [False, True], ids=["non temporary", "temporary"])
 async def test_simple_send_after_failover(broker_pair: BrokerPair, durable: bool, temporary: bool) -> None:
-    """2.1.5
+    """2.1.5, 2.1.8, 2.1.9
 
     Given a producer and a consumer, when the primary crashes, then both go on at the backup, which has a queue for
     them also where it was a temporary one.
@@ -124,6 +157,7 @@ async def test_simple_send_after_failover(broker_pair: BrokerPair, durable: bool
             await put(session, ["before"], queue, durable=durable)
             assert await take(consumer, 1) == ["before"]
             await broker_pair.wait_for(queue=queue.address, count=0)  # the acknowledgement has arrived
+            await put(session, ["on disk behind it"], Queue("other"))
             await broker_pair.failover()
             await put(session, numbered(0, COUNT), queue, durable=durable)
             assert await take(consumer, COUNT) == numbered(0, COUNT)

@@ -29,7 +29,7 @@ def test_call_timeout() -> None:
     assert town.dials("B", "A") - before == pytest.approx(100, abs=1)
 
 
-def test_inherited_cluster_connection_settings() -> None:
+def test_validate_inherited_cluster_connection_config() -> None:
     """2.6.3
 
     Given a retry interval, a time to live and a check period, when a backup looks for its live broker, then these hold
@@ -60,7 +60,7 @@ def grouped(brokers: Brokers, primaries: dict[str, str], backups: dict[str, str]
 
 
 @pytest.mark.parametrize("manager", [False, True], ids=["no votes", "lock manager"])
-def test_extra_backup_of_a_group_replicates(manager: bool) -> None:
+def test_extra_backup_group_name_replicates(manager: bool) -> None:
     """2.6.5
 
     Given a primary with a backup of its group in sync, a second one of the group and one of another group, when the
@@ -97,7 +97,7 @@ def two_writers(brokers: Brokers, *places: str) -> list[Writer]:
     return writers
 
 
-@pytest.mark.parametrize("order", ["pxqy", "qypx"], ids=["primary first", "backup first"])
+@pytest.mark.parametrize("order", ["pxqy", "qypx"], ids=["start primary first", "start backup first"])
 def test_two_pairs_with_groups(order: str) -> None:
     """2.6.6
 
@@ -121,7 +121,7 @@ def test_two_pairs_with_groups(order: str) -> None:
     assert brokers.node("q").node_id != brokers.node("y").node_id
 
 
-@pytest.mark.parametrize("order", ["pxqyrz", "zryqxp"], ids=["primary first", "backup first"])
+@pytest.mark.parametrize("order", ["pxqyrz", "zryqxp"], ids=["start primary first", "start backup first"])
 def test_two_pairs_with_extra_backups(order: str) -> None:
     """2.6.7
 

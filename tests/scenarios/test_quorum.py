@@ -78,7 +78,7 @@ def one_pair(quorum_size: int) -> Brokers:
     return brokers
 
 
-def test_backup_fails_vote_succeeds() -> None:
+def test_backup_fails_vote_success() -> None:
     """2.7.11
 
     Given a single pair that votes, whose quorum is as large as the cluster was, when the backup stops, then the primary
@@ -105,7 +105,7 @@ def test_backup_fails_vote_fails() -> None:
     assert writer.confirmed == []
 
 
-def test_how_long_a_vote_is_waited_for(tmp_path: Path) -> None:
+def test_quorum_voting_result_wait(tmp_path: Path) -> None:
     """2.7.4
 
     Given a file with a time for votes, which is in seconds, and one without, when they are read, then the backup has
@@ -184,7 +184,7 @@ class Vote:
         self.ballot.on_reply(cast(ControlLink, self.others.peers[f"n{voter}"]), answer, 0.5)
 
 
-BOTH = pytest.mark.parametrize("stays", [False, True], ids=["to take over", "to stay"])
+BOTH = pytest.mark.parametrize("stays", [False, True], ids=["not request to stay", "request to stay"])
 
 
 @BOTH
@@ -222,7 +222,7 @@ def test_vote_on_request_to_stay(size: int) -> None:
 
 
 @BOTH
-def test_the_last_vote_that_is_needed_ends_the_wait(stays: bool) -> None:
+def test_quorum_unblock_await(stays: bool) -> None:
     """2.7.7
 
     Given a vote whose outcome is waited for, when the last yes comes that is needed, then it is won at once, and nobody
@@ -237,7 +237,7 @@ def test_the_last_vote_that_is_needed_ends_the_wait(stays: bool) -> None:
 
 
 @BOTH
-def test_all_votes_without_a_majority_end_the_wait(stays: bool) -> None:
+def test_all_vote_cast_unblock_await(stays: bool) -> None:
     """2.7.8
 
     Given a vote whose outcome is waited for, when so many said no that it cannot be won any more, then it is lost.
@@ -250,7 +250,7 @@ def test_all_votes_without_a_majority_end_the_wait(stays: bool) -> None:
 
 @BOTH
 @pytest.mark.parametrize("won", [True, False], ids=["won", "lost"])
-def test_late_votes_change_nothing(stays: bool, won: bool) -> None:
+def test_all_vote_cast_freeze_decision(stays: bool, won: bool) -> None:
     """2.7.9
 
     Given a vote that is over, when others come late and say the opposite, then it stays as it was.

@@ -97,7 +97,7 @@ async def test_timeout_on_failover_consume_blocked(broker_pair: BrokerPair) -> N
 
 
 @MOMENTS
-@pytest.mark.parametrize("share", [1, 2], ids=["all", "half"])
+@pytest.mark.parametrize("share", [1, 2], ids=["transacted messages consumed, so rollback", "half"])
 async def test_consume_transacted(
     broker_pair: BrokerPair, broker_clock: BrokerClock, share: int, later_s: float
 ) -> None:
@@ -227,7 +227,9 @@ async def put_with_ids(session: Session) -> None:
     await producer.close()
 
 
-async def test_commit_occurred_unblocked_and_resend(broker_pair: BrokerPair, broker_clock: BrokerClock) -> None:
+async def test_commit_occurred_unblocked_and_resend_no_duplicates(
+    broker_pair: BrokerPair, broker_clock: BrokerClock
+) -> None:
     """2.2.22
 
     Given a commit that got to the broker, and whose answer did not come back, when that crashes, then the client is
@@ -277,7 +279,7 @@ async def test_force_blocking_return(broker_pair: BrokerPair, broker_clock: Brok
 # -- what comes again ----------------------------------------------------------------------------------------------
 
 
-async def test_receive_more_messages_after_failover(broker_pair: BrokerPair) -> None:
+async def test_fail_then_receive_more_messages_after_failover(broker_pair: BrokerPair) -> None:
     """2.2.26
 
     Given messages that nobody acknowledged, when the primary crashes, then the durable ones come again.
@@ -295,7 +297,7 @@ async def test_receive_more_messages_after_failover(broker_pair: BrokerPair) -> 
             assert await consumer.receive_nowait() is None
 
 
-async def test_receive_more_messages_after_failover_2(broker_pair: BrokerPair) -> None:
+async def test_fail_then_receive_more_messages_after_failover_2(broker_pair: BrokerPair) -> None:
     """2.2.27
 
     Given messages that were acknowledged, when the primary crashes and more are sent, then only the new ones come.
@@ -315,7 +317,7 @@ async def test_receive_more_messages_after_failover_2(broker_pair: BrokerPair) -
         assert await consumer.receive_nowait() is None
 
 
-async def test_multiple_sessions_with_consumers(broker_pair: BrokerPair) -> None:
+async def test_failover_multiple_sessions_with_consumers(broker_pair: BrokerPair) -> None:
     """2.2.28
 
     Given five sessions with five consumers each on queues of their own, when the primary crashes, then every consumer

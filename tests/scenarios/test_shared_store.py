@@ -50,7 +50,7 @@ async def test_multiple_failovers(make_brokers: MakeBrokers, broker_clock: Broke
     assert len(set(served)) == 6 and served[0].name == "p"
 
 
-async def test_multiple_failovers_of_two_primaries(make_brokers: MakeBrokers, broker_clock: BrokerClock) -> None:
+async def test_multiple_failovers_2_primary_servers(make_brokers: MakeBrokers, broker_clock: BrokerClock) -> None:
     """2.9.6
 
     Given two primaries of one cluster with two backups and a store each, when both crash, then each has a successor,
@@ -72,7 +72,7 @@ async def test_multiple_failovers_of_two_primaries(make_brokers: MakeBrokers, br
 
 
 @pytest.mark.parametrize("scale_down", [None, ScaleDown(enabled=False)], ids=["none", "switched off"])
-async def test_scale_down_that_is_switched_off(
+async def test_start_shared_backup_with_scaling_down_policy_disabled(
     make_pair: MakePair, broker_clock: BrokerClock, scale_down: ScaleDown | None
 ) -> None:
     """2.11.1
@@ -91,7 +91,9 @@ async def test_scale_down_that_is_switched_off(
         assert await queued(pair.backup) == ["kept"]
 
 
-async def test_primaries_that_do_not_wait_for_activation(make_pair: MakePair, broker_clock: BrokerClock) -> None:
+async def test_startup_primary_and_backups_without_waiting_for_activation(
+    make_pair: MakePair, broker_clock: BrokerClock
+) -> None:
     """2.11.2
 
     Given two primaries on one store that do not wait for activation, when they start and stop in turn, then a start

@@ -16,10 +16,10 @@ from tests.scenarios.conftest import MakePair
 COUNT = 30
 
 
-@pytest.fixture
-def pair(make_pair: MakePair) -> BrokerPair:
-    """Replicating, and not started."""
-    return make_pair(ReplicationPrimary(), ReplicationBackup())
+@pytest.fixture(params=[False, True], ids=["no votes", "lock manager"])
+def pair(request: pytest.FixtureRequest, make_pair: MakePair) -> BrokerPair:
+    """Replicating, and not started. With a lock manager: line 2.5.12."""
+    return make_pair(ReplicationPrimary(), ReplicationBackup(), lock_manager=request.param)
 
 
 async def start_primary(pair: BrokerPair) -> None:
@@ -37,7 +37,7 @@ def sizes(broker: ManagedBroker) -> dict[str, object]:
 
 
 async def test_node_id(pair: BrokerPair) -> None:
-    """2.5.1
+    """2.5.1, 2.5.12
 
     Given a backup that is in sync, when it is asked, then it has the node id of its primary.
     """
@@ -45,8 +45,8 @@ async def test_node_id(pair: BrokerPair) -> None:
     assert pair.backup.broker.node_id == pair.primary.broker.node_id != ""
 
 
-async def test_journal_files_on_the_backup(pair: BrokerPair, broker_clock: BrokerClock) -> None:
-    """2.5.2
+async def test_reserve_file_id_values_on_backup(pair: BrokerPair, broker_clock: BrokerClock) -> None:
+    """2.5.2, 2.5.12
 
     Given several files of a journal from before the copy, from while it is made and from after it, when the primary
     crashes, then the backup has all three rounds of messages, and had the same files with the same sizes.
@@ -75,8 +75,8 @@ async def test_journal_files_on_the_backup(pair: BrokerPair, broker_clock: Broke
     assert found == ["before"] * 90 + ["during"] * 90 + ["after"] * 90
 
 
-async def test_replication_during_synchronisation(pair: BrokerPair, broker_clock: BrokerClock) -> None:
-    """2.5.3
+async def test_replication_during_sync(pair: BrokerPair, broker_clock: BrokerClock) -> None:
+    """2.5.3, 2.5.12
 
     Given that some messages are sent, and some received, while the copy is made, when the primary crashes, then what
     is left is there, and nothing else.
@@ -118,9 +118,9 @@ async def test_message_sync(pair: BrokerPair, consumed: int) -> None:
         assert await queued(pair.backup) == numbered(consumed, COUNT)
 
 
-@pytest.mark.parametrize("received", [True, False], ids=["received", "purged"])
-async def test_purge_on_no_consumers(pair: BrokerPair, received: bool) -> None:
-    """2.5.6
+@pytest.mark.parametrize("received", [True, False], ids=["receive all", "remove all"])
+async def test_messages_with_purge_on_no_consumers(pair: BrokerPair, received: bool) -> None:
+    """2.5.6, 2.5.12
 
     Given a queue that is purged when its last consumer leaves, and that became empty by that, or because everything
     was received, when the primary crashes, then it is empty.
@@ -142,7 +142,7 @@ async def test_purge_on_no_consumers(pair: BrokerPair, received: bool) -> None:
 
 
 async def test_record_after_failover(pair: BrokerPair) -> None:
-    """2.5.7
+    """2.5.7, 2.5.12
 
     Given a failover, when the record beside the journal of the backup is read, then it has the primary's node id.
     """

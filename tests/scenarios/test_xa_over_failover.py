@@ -11,7 +11,7 @@ from tests.scenarios.test_sessions_over_failover import MOMENTS, cut_off
 
 COUNT = 30
 XID = Xid(7, b"branch", b"global")
-WORK = pytest.mark.parametrize("work", ["sends", "consumes"])
+WORK = pytest.mark.parametrize("work", ["sends", "consumes"], ids=["sent", "consumed"])
 
 
 async def begin(pair: BrokerPair, session: XASession, work: str) -> None:
@@ -32,7 +32,7 @@ async def nothing_happened(pair: BrokerPair, work: str) -> None:
     assert await queued(pair) == ([] if work == "sends" else numbered(0, COUNT))
 
 
-async def test_prepared_branch_is_committed_after_failover(broker_pair: BrokerPair, broker_clock: BrokerClock) -> None:
+async def test_timeout_on_failover_transaction_commit(broker_pair: BrokerPair, broker_clock: BrokerClock) -> None:
     """2.2.4
 
     Given a branch that was prepared, and a commit that was cut off, when it is repeated at the backup, then all of its
@@ -51,7 +51,7 @@ async def test_prepared_branch_is_committed_after_failover(broker_pair: BrokerPa
         assert await queued(broker_pair) == numbered(0, COUNT)
 
 
-async def test_prepared_branch_is_rolled_back_after_failover(broker_pair: BrokerPair) -> None:
+async def test_timeout_on_failover_transaction_rollback(broker_pair: BrokerPair) -> None:
     """2.2.6
 
     Given a branch that was prepared, when the primary crashes and the branch is rolled back, then nothing is there.
@@ -69,7 +69,9 @@ async def test_prepared_branch_is_rolled_back_after_failover(broker_pair: Broker
 
 @MOMENTS
 @WORK
-async def test_rollback_on_end(broker_pair: BrokerPair, broker_clock: BrokerClock, work: str, later_s: float) -> None:
+async def test_xa_messages_so_rollback_on_end(
+    broker_pair: BrokerPair, broker_clock: BrokerClock, work: str, later_s: float
+) -> None:
     """2.2.15, 2.2.19
 
     Given work in a branch, when the primary crashes before its end, then end fails with XAER_RMFAIL, and nothing of it
@@ -87,7 +89,7 @@ async def test_rollback_on_end(broker_pair: BrokerPair, broker_clock: BrokerCloc
 
 @MOMENTS
 @WORK
-async def test_rollback_on_prepare(
+async def test_xa_messages_so_rollback_on_prepare(
     broker_pair: BrokerPair, broker_clock: BrokerClock, work: str, later_s: float
 ) -> None:
     """2.2.16, 2.2.20
@@ -108,7 +110,7 @@ async def test_rollback_on_prepare(
 
 @MOMENTS
 @WORK
-async def test_rollback_on_commit(
+async def test_xa_messages_so_rollback_on_commit(
     broker_pair: BrokerPair, broker_clock: BrokerClock, work: str, later_s: float
 ) -> None:
     """2.2.17, 2.2.21
@@ -127,7 +129,7 @@ async def test_rollback_on_commit(
     await nothing_happened(broker_pair, work)
 
 
-async def test_no_rollback_of_what_was_committed(broker_pair: BrokerPair) -> None:
+async def test_xa_messages_not_sent_so_no_rollback_on_commit(broker_pair: BrokerPair) -> None:
     """2.2.18
 
     Given a branch that was committed, when the primary crashes, then its messages are there, and a new branch works.

@@ -66,7 +66,7 @@ def test_a_backup_of_another_group_is_told_which_groups_there_are() -> None:
     assert "of other groups ('east'): the group_name here is 'west', and must be that of a primary" in brokers.said("q")
 
 
-def test_a_backup_with_a_wrong_password_is_told_and_gets_no_byte() -> None:
+def test_a_backup_with_a_wrong_password_setting_is_told_and_gets_no_byte() -> None:
     brokers = Brokers("pq", manager=True)
     brokers.primary("p", PRIMARY)
     brokers.backup("q", BACKUP, cluster_password="wrong")

@@ -60,7 +60,7 @@ def test_a_lost_backup_costs_a_moment_and_joins_again(manager: bool) -> None:
 
 
 @both
-def test_of_several_backups_one_is_in_sync_and_the_next_takes_its_place(manager: bool) -> None:
+def test_extra_backup_replicates_when_the_one_in_sync_is_gone(manager: bool) -> None:
     brokers, writer = pair(manager=manager, statics="pqrs")
     brokers.backup("r", BACKUP)
     brokers.backup("s", BACKUP)
@@ -137,7 +137,7 @@ def test_a_primary_that_returns_is_live_again_and_the_other_one_its_backup(manag
 
 
 @both
-def test_a_backup_that_may_not_fail_back_stays_live_and_the_primary_is_its_backup(manager: bool) -> None:
+def test_with_no_auto_failback_the_backup_stays_live_and_the_primary_is_its_backup(manager: bool) -> None:
     brokers = Brokers("pq", manager=manager)
     brokers.primary("p", PRIMARY)
     brokers.backup("q", evolve(BACKUP, allow_failback=False))

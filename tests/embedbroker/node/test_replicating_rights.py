@@ -181,7 +181,7 @@ def test_a_quorum_that_was_configured_counts_and_not_how_many_there_were() -> No
     assert "2 could be asked, " in brokers.said("q") and "3 must say yes in a cluster of 5" in brokers.said("q")
 
 
-def test_a_backup_that_alone_lost_its_live_broker_does_not_take_over_and_joins_again() -> None:
+def test_quorum_voting_primary_not_dead_the_backup_does_not_take_over_and_joins_again() -> None:
     brokers, writer = three_pairs()
     brokers.part("p", "q")
     brokers.run(8.0)
@@ -194,7 +194,7 @@ def test_a_backup_that_alone_lost_its_live_broker_does_not_take_over_and_joins_a
     goes_on(brokers, writer, "p")
 
 
-def test_a_primary_that_is_cut_off_stops_before_it_confirms_anything_and_the_backup_takes_over() -> None:
+def test_quorum_voting_primary_not_dead_but_cut_off_stops_before_it_confirms_anything() -> None:
     brokers, writer = three_pairs()
     writer.brokers = ("q",)
     brokers.part("p", "qxy")

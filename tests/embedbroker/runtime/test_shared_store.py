@@ -138,7 +138,7 @@ async def test_a_backup_that_does_not_restart_stops_after_failback(tmp_path: Pat
         assert not backup.is_running
 
 
-async def test_a_backup_that_may_not_fail_back_stays_live_until_it_is_stopped(tmp_path: Path) -> None:
+async def test_with_no_auto_failback_the_backup_stays_live_until_it_is_stopped(tmp_path: Path) -> None:
     policy = SharedStorePrimary(wait_for_activation=False)
     async with pair(tmp_path, policy, SharedStoreBackup(allow_failback=False)) as (primary, backup):
         await primary.crash()
@@ -437,7 +437,7 @@ async def live_process(directory: Path) -> AsyncIterator[tuple[trio.Process, str
             await process.stdout.aclose()
 
 
-async def test_a_killed_process_is_taken_over_from_with_everything_it_confirmed(tmp_path: Path) -> None:
+async def test_simple_failover_from_a_killed_process_has_everything_it_confirmed(tmp_path: Path) -> None:
     async with live_process(tmp_path) as (process, node_id), on(tmp_path, "b", BACKUP) as backup:
         assert backup.role is Role.BACKUP and backup.node_id == node_id
         process.kill()

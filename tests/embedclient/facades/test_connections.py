@@ -50,7 +50,7 @@ async def test_an_exception_leaves_every_scope_as_the_same_object(client: Client
     assert mine.__context__ is None
 
 
-async def test_nobody_listening_is_told_with_the_address(client: Client) -> None:
+async def test_no_connection_is_told_with_the_address(client: Client) -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     with pytest.raises(ConnectionLostException, match=str(port)) as caught:

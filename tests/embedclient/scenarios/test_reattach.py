@@ -121,7 +121,7 @@ def test_overflow_credits() -> None:
     assert take(pair, session, consumer) == numbered(0, COUNT)
 
 
-@pytest.mark.parametrize("refusals", [3, 9], ids=["delayed reattach", "attempts succeed in reconnecting"])
+@pytest.mark.parametrize("refusals", [3, 9], ids=["delayed reattach", "reattach attempts succeeds in reconnecting"])
 def test_delayed_reattach(refusals: int) -> None:
     """New connections are refused for a while, and allowed again within the attempts: nothing is lost."""
     pair = NodePair(evolve(REATTACHING, reconnect_attempts=10, retry_interval_ms=100))
@@ -161,7 +161,7 @@ def test_reattach_attempts_fails_to_reconnect() -> None:
             [0.05, 0.1, 0.1, 0.1],
         ),
     ],
-    ids=["retry interval", "exponential backoff", "maximal interval"],
+    ids=["retry interval", "exponential backoff", "max retry interval"],
 )
 def test_exponential_backoff(settings: LocatorSettings, pauses_s: list[float]) -> None:
     """So many attempts are refused: so many intervals pass, no more and no less."""
@@ -179,7 +179,7 @@ def test_exponential_backoff(settings: LocatorSettings, pauses_s: list[float]) -
 
 
 @pytest.mark.parametrize("before", [False, True], ids=["after send", "before send"])
-def test_create_session_fail_several(pair: NodePair, before: bool) -> None:
+def test_create_session_fail_several_threads(pair: NodePair, before: bool) -> None:
     """100 sessions are asked for while connections fail, or are refused: all are made."""
     open_session(pair)
     if before:
@@ -208,7 +208,7 @@ def test_create_queue(pair: NodePair) -> None:
         pair.finish(call)
 
 
-def test_order_on_send(failures: Failures) -> None:
+def test_order_on_send_in_vm(failures: Failures) -> None:
     """Sends that do not block, repeated failures: the order is exact."""
     pair = failures.pair
     session = open_session(pair)
@@ -256,41 +256,43 @@ def received(failures: Failures, session: Session, consumer: Consumer) -> list[s
         failures.pair.finish(session.consumed(delivery))
 
 
-@pytest.mark.parametrize("late", [False, True], ids=["A, E: started first", "B, F: started after sending"])
-def test_random_reattach_of_subscribers(failures: Failures, late: bool) -> None:
-    """Ten subscribers that acknowledge: each gets all in order, however late its session is started."""
-    everybody = subscribers(failures.pair, 10, SessionMode.AUTO)
+@pytest.mark.parametrize(
+    ("late", "count"), [(False, 10), (True, 50)], ids=["A, E: started first", "B, F: started after sending"]
+)
+def test_random_reattach_of_subscribers(failures: Failures, late: bool, count: int) -> None:
+    """Subscribers that acknowledge: each gets all in order, however late its session is started."""
+    everybody = subscribers(failures.pair, count, SessionMode.AUTO)
     if not late:
         for session, _ in everybody:
             failures.pair.finish(session.start())
-    publish(failures, numbered(0, 30))
+    publish(failures, numbered(0, COUNT))
     for session, consumer in everybody:
         if late:
             failures.pair.finish(session.start())
-        assert received(failures, session, consumer) == numbered(0, 30)
+        assert received(failures, session, consumer) == numbered(0, COUNT)
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["C, G: started first", "D, H: started late"])
 def test_random_reattach_in_transactions(failures: Failures, late: bool) -> None:
     """Sent, rolled back, sent again; consumed, rolled back, consumed: two complete rounds, in order."""
     pair = failures.pair
-    everybody = subscribers(pair, 5, SessionMode.TRANSACTED)
+    everybody = subscribers(pair, 10, SessionMode.TRANSACTED)
     if not late:
         for session, _ in everybody:
             pair.finish(session.start())
-    sender = publish(failures, numbered(0, 20), SessionMode.TRANSACTED)
+    sender = publish(failures, numbered(0, COUNT), SessionMode.TRANSACTED)
     pair.finish(sender.rollback())
     producer = sender.create_producer("t")
-    for text in numbered(0, 20):
+    for text in numbered(0, COUNT):
         failures.perhaps()
         pair.finish(producer.send(text_message(text, "t")))
     pair.finish(sender.commit())
     for session, consumer in everybody:
         if late:
             pair.finish(session.start())
-        assert received(failures, session, consumer) == numbered(0, 20)
+        assert received(failures, session, consumer) == numbered(0, COUNT)
         pair.finish(session.rollback())
-        assert received(failures, session, consumer) == numbered(0, 20)
+        assert received(failures, session, consumer) == numbered(0, COUNT)
         pair.finish(session.commit())
 
 
