@@ -166,7 +166,7 @@ async def handlers_in_transactions(
 
 @asynccontextmanager
 async def cut_again_and_again(
-    broker: ManagedBroker, plan: FaultPlan, clock: BrokerClock, *, delay_s: float = 0.0005
+    broker: ManagedBroker, plan: FaultPlan, clock: BrokerClock
 ) -> AsyncIterator[ConnectionFactory]:
     """A factory whose connections fail at random times; when all is done the broker has no message left.
 
@@ -174,8 +174,8 @@ async def cut_again_and_again(
     """
     cuts = Cuts(broker, plan, 0.2 if clock.is_virtual else 0.05)
     cuts.next()
-    if clock.is_virtual and delay_s:
-        broker.link.delay(delay_s)
+    if clock.is_virtual:
+        broker.link.delay(0.0005)
     yield ConnectionFactory(f"{broker.url}?{WINDOW}")
     cuts.goes_on = False
     assert all(queue.count == 0 for queue in broker.queues())
@@ -286,6 +286,8 @@ WORKS: dict[str, Work] = {
     "D": partial(handlers_in_transactions, late=True, count=5, messages=COUNT),
     "E, F, K": queue_of_its_own,
     "G, H": in_transactions,
+    "I, J": one_of_each,
+    "L, O": sessions_come_and_go,
     "N": stop_and_start,
 }
 
@@ -306,17 +308,4 @@ async def test_several_at_once(
     again at random times, then each sees what it would see without.
     """
     async with cut_again_and_again(broker, fault_plan, broker_clock) as factory:
-        await all_tasks(factory, broker_clock, work)
-
-
-@pytest.mark.parametrize("work", [one_of_each, sessions_come_and_go], ids=["I, J", "L, O"])
-async def test_several_at_once_whose_sessions_come_and_go(
-    embedded_broker: ManagedBroker, fault_plan: FaultPlan, broker_clock: BrokerClock, work: Work
-) -> None:
-    """3.25
-
-    Given the same with sessions that are opened and closed all the time, when the link is cut between their calls,
-    then each sees what it would see without. In the middle of a call: NOT_YET.md.
-    """
-    async with cut_again_and_again(embedded_broker, fault_plan, broker_clock, delay_s=0) as factory:
         await all_tasks(factory, broker_clock, work)

@@ -60,7 +60,7 @@ class CoreConnection:
         "_has_dropped",
         "_last_heard",
         "_log",
-        "_refused_reattach",
+        "_refused_reattachments",
         "_splitter",
         "link",
         "lost",
@@ -88,7 +88,8 @@ class CoreConnection:
         # Seconds without a frame after which the peer is gone; None for never.
         self.time_to_live = config.connection_ttl_ms / 1000 if config.connection_ttl_ms >= 0 else None
         self._last_heard = service.now.monotonic
-        self._refused_reattach = False
+        # Of sessions that their client has not made again yet.
+        self._refused_reattachments = 0
         self._has_dropped = False
         # The socket is gone, sessions wait for a reattachment.
         self.lost = False
@@ -224,7 +225,10 @@ class CoreConnection:
         session = CoreSession(service, self, packet.name, packet.session_channel_id, window, kernel_session)
         session.username = packet.username
         session.default_address = packet.default_address or ""
-        session.rebuilt = self._refused_reattach
+        if self._refused_reattachments:
+            # Clients make it again before they do anything else; sessions after that are new on both ends.
+            self._refused_reattachments -= 1
+            session.rebuilt = True
         self._take_over(packet.session_channel_id)
         self.sessions[packet.session_channel_id] = session
         namesake = service.sessions.get(packet.name)
@@ -256,7 +260,7 @@ class CoreConnection:
             # taken at its word, it would wait for ever at a connection without a session.
             session = None
         if session is None:
-            self._refused_reattach = True
+            self._refused_reattachments += 1
             self.send(ReattachSessionResponse(-1, False), _SESSION_CHANNEL)
             return
         if self.sessions.get(session.channel_id) is not session:

@@ -423,6 +423,21 @@ def test_12_22_a_session_of_a_connection_without_refusal_is_reattached(stage: St
     assert answer.reattached
 
 
+@pytest.mark.parametrize("refused", [["s"], ["s", "r"]])
+def test_12_22_a_session_behind_those_that_are_made_again_is_reattached(stage: Stage, refused: list[str]) -> None:
+    """A client makes what was refused again before it does anything else; what it opens then is new on both ends."""
+    peer = stage.connect()
+    for name in refused:
+        peer.send(ReattachSession(name, -1), channel=1)
+    for channel, _name in enumerate(refused, 10):
+        peer.open_session(f"again {channel}", channel=channel, window=WINDOW)
+    peer.open_session("new", channel=20, window=WINDOW)
+    peer.lose()
+    for channel, _name in enumerate(refused, 10):
+        assert not come_back(stage, f"again {channel}", -1)[1].reattached
+    assert come_back(stage, "new", -1)[1].reattached
+
+
 def test_12_24_a_commit_that_nobody_waits_for_is_not_answered(stage: Stage) -> None:
     peer = stage.connect().open_session("s", client=True)
     peer.create_queue()
