@@ -103,7 +103,7 @@ async def test_startup_primary_and_backups_without_waiting_for_activation(
     pair = make_pair(policy, policy)
     begun = broker_clock.seconds
     await start_all(pair.brokers)
-    assert broker_clock.seconds == begun
+    assert broker_clock.seconds - begun <= (0 if broker_clock.is_virtual else 1)
     for turn in range(4):
         stops, goes_on = pair.brokers if turn % 2 == 0 else reversed(pair.brokers)
         assert (stops.role, goes_on.role) == (Role.LIVE, Role.BACKUP)
@@ -111,4 +111,4 @@ async def test_startup_primary_and_backups_without_waiting_for_activation(
         await goes_on.wait_for_role(Role.LIVE)
         begun = broker_clock.seconds
         await stops.start()
-        assert broker_clock.seconds == begun
+        assert broker_clock.seconds - begun <= (0 if broker_clock.is_virtual else 1)
