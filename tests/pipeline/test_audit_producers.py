@@ -80,6 +80,7 @@ def test_the_report_has_the_verdicts_of_each_producer_as_parquet_and_on_the_page
     result.close()
 
 
+@pytest.mark.long
 def test_a_journal_whose_only_fault_is_the_order_of_a_producer_is_not_sound(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -120,6 +121,7 @@ def test_a_message_that_is_acknowledged_twice_is_its_producers(spark: SparkSessi
     result.close()
 
 
+@pytest.mark.long
 def test_what_a_dead_primary_alone_had_is_no_producers(spark: SparkSession, tmp_path: Path) -> None:
     """It has the numbers of messages that the producer sent again."""
     result = audited(spark, *went_on(tmp_path, in_copy=10, alone=3, after=30))
@@ -129,6 +131,7 @@ def test_what_a_dead_primary_alone_had_is_no_producers(spark: SparkSession, tmp_
     result.close()
 
 
+@pytest.mark.long
 def test_segments_that_go_while_messages_are_read_are_looked_for_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -173,6 +173,7 @@ def ends_of(runs: Runs) -> list[tuple[object, ...]]:
     return [(call.name, *call.values[1:]) for call in ends]
 
 
+@pytest.mark.long
 def test_a_streams_writer_is_made_for_the_tasks_of_a_batch_and_anew_for_its_end(runs: Runs) -> None:
     calls = runs.run_into_sink(failing="once")
     # A batch begins when the one before is committed.
