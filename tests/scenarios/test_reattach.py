@@ -7,7 +7,7 @@ programs that do several things at once.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TypeAlias
@@ -121,60 +121,42 @@ async def handlers(
     clock: BrokerClock,
     *,
     late: bool,
+    transacted: bool = False,
     count: int = 10,
     messages: int = MANY,
 ) -> None:
-    """Each handler acknowledges, and is given everything in order (A, B)."""
+    """Each handler acknowledges, and is given everything in order (A, B). In transactions: sent, rolled back, sent
+    again; consumed, rolled back, consumed: two complete rounds (C, D)."""
     topic = Topic(name)
-    async with subscribers(factory, topic, clock, count, late=late, transacted=False) as (theirs, everybody):
-        async with connection.session() as session:
-            producer = session.create_producer(topic)
-            for text in numbered(0, messages):
-                await producer.send(text)
-                await let_time_pass(clock, 0.01)
-        await theirs.start()
-        for subscriber in everybody:
-            assert await subscriber.hears(messages) == numbered(0, messages)
-
-
-async def handlers_in_transactions(
-    factory: ConnectionFactory,
-    connection: Connection,
-    name: str,
-    clock: BrokerClock,
-    *,
-    late: bool,
-    count: int = 10,
-    messages: int = MANY,
-) -> None:
-    """Sent, rolled back, sent again; consumed by handlers, rolled back, consumed: two complete rounds (C, D)."""
-    topic = Topic(name)
-    async with subscribers(factory, topic, clock, count, late=late, transacted=True) as (theirs, everybody):
-        async with connection.session(transacted=True) as session:
-            for ends in (session.rollback, session.commit):
+    async with subscribers(factory, topic, clock, count, late=late, transacted=transacted) as (theirs, everybody):
+        async with connection.session(transacted=transacted) as session:
+            for end in rounds(session, transacted):
                 producer = session.create_producer(topic)
                 for text in numbered(0, messages):
                     await producer.send(text)
                     await let_time_pass(clock, 0.01)
-                await ends()
+                await end()
         await theirs.start()
         for subscriber in everybody:
-            for ends in (subscriber.session.rollback, subscriber.session.commit):
+            for end in rounds(subscriber.session, transacted):
                 assert await subscriber.hears(messages) == numbered(0, messages)
-                await ends()
+                await end()
+
+
+def rounds(session: Session, transacted: bool) -> Sequence[Callable[[], Awaitable[object]]]:
+    """How each round ends: the first of a transaction is undone, and without one there is one."""
+    return (session.rollback, session.commit) if transacted else (trio.lowlevel.checkpoint,)
 
 
 @asynccontextmanager
 async def cut_again_and_again(
     broker: ManagedBroker, plan: FaultPlan, clock: BrokerClock
 ) -> AsyncIterator[ConnectionFactory]:
-    """A factory whose connections fail at random times; when all is done the broker has no message left.
-
-    Without a delay nothing is under way when virtual time passes, and the link is cut between calls only.
-    """
+    """A factory whose connections fail at random times; when all is done the broker has no message left."""
     cuts = Cuts(broker, plan, 0.2 if clock.is_virtual else 0.05)
     cuts.next()
     if clock.is_virtual:
+        # Without it nothing is under way when virtual time passes, and calls would never be cut in the middle.
         broker.link.delay(0.0005)
     yield ConnectionFactory(f"{broker.url}?{WINDOW}")
     cuts.goes_on = False
@@ -206,7 +188,7 @@ async def test_random_reattach_of_handlers_in_transactions(
     back and consume again, and connections fail at random times, then there are two complete rounds in order.
     """
     async with cut_again_and_again(embedded_broker, fault_plan, broker_clock) as factory, factory.connect() as one:
-        await handlers_in_transactions(factory, one, "prices", broker_clock, late=late)
+        await handlers(factory, one, "prices", broker_clock, late=late, transacted=True)
 
 
 # -- several at once -------------------------------------------------------------------------------------------------
@@ -282,8 +264,8 @@ async def stop_and_start(factory: ConnectionFactory, _connection: Connection, na
 WORKS: dict[str, Work] = {
     "A": partial(handlers, late=False, count=5, messages=COUNT),
     "B": partial(handlers, late=True, count=5, messages=COUNT),
-    "C": partial(handlers_in_transactions, late=False, count=5, messages=COUNT),
-    "D": partial(handlers_in_transactions, late=True, count=5, messages=COUNT),
+    "C": partial(handlers, late=False, transacted=True, count=5, messages=COUNT),
+    "D": partial(handlers, late=True, transacted=True, count=5, messages=COUNT),
     "E, F, K": queue_of_its_own,
     "G, H": in_transactions,
     "I, J": one_of_each,

@@ -90,8 +90,8 @@ class Standing:
 class Pin:
     """``(start, end]`` is pinned: ``rows`` messages of together ``size_bytes``.
 
-    ``lost`` messages were pinned before, and are gone without having been acknowledged. The same is said to whoever
-    pins from the same start once more.
+    ``lost`` messages were pinned before, and are gone without having been acknowledged; of a range that ``start``
+    acknowledges as a whole none is. The same is said to whoever pins from the same start once more.
     """
 
     end: int
