@@ -3,7 +3,7 @@
 from ._ballot import Ballot, Electorate, votes_needed
 from ._contacts import Caller, Contact, Switchboard
 from ._guests import Guest, Guests
-from ._link import ControlLink, LinkEnd, LinkState
+from ._link import ControlLink, LinkEnd, LinkState, where
 from ._membership import Membership
 from ._peer import CONTROL_CHANNEL, PING_CHANNEL, STREAM_CHANNEL, FrameReceiver, Peer, Pipe
 from ._questions import ballot_to_go_on, ballot_to_take_over, hear_votes, repeat_question
@@ -50,4 +50,5 @@ __all__ = [
     "refuse_other_backups",
     "repeat_question",
     "votes_needed",
+    "where",
 ]

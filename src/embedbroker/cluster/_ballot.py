@@ -39,6 +39,7 @@ from embedclient.wire.core import (
 from ._link import ControlLink
 from ._membership import Membership
 from ._peer import CONTROL_CHANNEL
+from ._topology import Member
 from ._words import Bid, unsealed
 
 __all__ = ["Ballot", "Electorate", "votes_needed"]
@@ -57,17 +58,27 @@ def votes_needed(size: int) -> int:
 
 
 class Electorate:
-    """Remembers which nodes a cluster has had live at the same time, when it was largest."""
+    """Remembers which nodes a cluster has had live at the same time, when it was largest.
+
+    ``remembered`` is how many there were in earlier lives. ``on_growth`` is called when there are more than this life
+    has seen.
+    """
 
     def __init__(self, membership: Membership) -> None:
+        self.remembered = 0
+        self.on_growth: Callable[[], None] | None = None
         self._nodes: tuple[str, ...] = ()
         self._membership = membership
         membership.topology.listen(self._count)
 
     def _count(self, _change: object) -> None:
-        nodes = [node_id for node_id, member in self._membership.topology.members.items() if member.live is not None]
+        members = [member for member in self._membership.topology.members.values() if member.live is not None]
+        # A broker that keeps nothing has another node id when it starts again: it is one all the same.
+        nodes = [one.node_id for one in members if not any(_is_later(other, one) for other in members)]
         if len(nodes) > len(self._nodes):
             self._nodes = tuple(nodes)
+            if self.on_growth is not None:
+                self.on_growth()
 
     @property
     def is_empty(self) -> bool:
@@ -77,7 +88,13 @@ class Electorate:
     def size_with(self, node_id: str) -> int:
         """How many there are with a node that votes are about. A broker that starts again may find itself among them,
         when the others have not noticed yet that it was gone."""
-        return len(self._nodes) + (node_id not in self._nodes)
+        return max(len(self._nodes) + (node_id not in self._nodes), self.remembered)
+
+
+def _is_later(one: Member, other: Member) -> bool:
+    """Whether somebody else is live in the place of a member, since then."""
+    assert one.live is not None and other.live is not None
+    return one.event_id > other.event_id and one.live.leads_where(other.live)
 
 
 @define(eq=False)
@@ -109,6 +126,8 @@ class Ballot:
     _begun_at: float | None = field(init=False, default=None)
     _asks_again: bool = field(init=False, default=False)
     _due: float | None = field(init=False, default=None)
+    #: Whether anybody ever said no.
+    is_contradicted: bool = field(init=False, default=False)
 
     def begin(self, now: float, after_s: float, looks_for_s: float = 0.0, insists_for_s: float = 0.0) -> None:
         """Ask the first time after a moment, in which others may notice what this broker noticed.
@@ -201,7 +220,8 @@ class Ballot:
         if not (number and answer.vote):
             # It said no, or it is an Artemis, which gives no word.
             del self._bound_by_word[voter]
-        self._answers[voter] = self._counts(LiveVote(answer.vote, answer.node_id, text))
+        counts = self._answers[voter] = self._counts(LiveVote(answer.vote, answer.node_id, text))
+        self.is_contradicted |= not counts
         self._count(now)
 
     def _count(self, now: float) -> None:

@@ -68,6 +68,8 @@ class Guests:
     ) -> None:
         #: Who answers the packets of the control channel that are not answered here.
         self.handlers: dict[type[Packet], Handler] = {}
+        #: Told of each peer that is another broker of this cluster.
+        self.on_authorized: Callable[[Guest], None] | None = None
         self._topology = topology
         self._credentials = credentials
         self._version = version
@@ -113,6 +115,8 @@ class Guests:
                     "cluster_user and cluster_password must be the same on all brokers of a cluster"
                 )
             guest.peer.send(ClusterConnectReply(guest.authorized), CONTROL_CHANNEL)
+            if guest.authorized and self.on_authorized is not None:
+                self.on_authorized(guest)
         elif not guest.authorized:
             return
         elif isinstance(packet, NodeAnnounce):

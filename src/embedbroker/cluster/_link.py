@@ -74,6 +74,8 @@ class ControlLink:
         self.state = LinkState.OPENING
         # What the peer speaks, as its topology packets say it.
         self.peer_version = 0
+        #: Whoever is there is not live, and says so.
+        self.waits = False
         self.on_authorized: Callable[[], None] | None = None
         self.on_packet: Callable[[Packet], None] | None = None
         self.on_end: Callable[[LinkEnd, str], None] | None = None

@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from embedbroker.config import DEFAULT_CLUSTER_PASSWORD, BrokerConfig, ClusterConnection, Role
 from embedclient.model import Instant, TransportConfiguration
-from embedclient.wire.core import ClusterConnect, NodeAnnounce, Packet
+from embedclient.wire.core import ClusterConnect, NodeAnnounce, Packet, ReplicaWaiting
 
 from ._announcement import announced_member, backup_announcement, change_in, live_announcement, packet_for
 from ._contacts import Contact, Switchboard
@@ -64,6 +64,7 @@ class Membership:
         # Where members were live that are gone, and until when they are looked for there.
         self._departed: list[tuple[TransportConfiguration, float]] = []
         self._announces_backup = False
+        self._is_found = False
         self._group_name: str | None = None
         self._repeats: list[float] = []
         # Looked for when it may have changed: every step of the node asks.
@@ -134,6 +135,20 @@ class Membership:
             self._announce(link)
             if self.on_link is not None:
                 self.on_link(link)
+
+    def be_found(self, found: bool) -> None:
+        """Whether others find this broker although it is not live: nobody is to hear here that somebody lives here.
+
+        Who has not noticed yet that the last life is over may have said so.
+        """
+        self._is_found = found
+        for member in list(self.topology.members.values()) if found else ():
+            if self._is_here(member):
+                self.topology.drop(member.node_id, self.now.wall_ms)
+        self._review()
+
+    def _is_here(self, member: Member) -> bool:
+        return member.live is not None and member.live.leads_where(self.connector)
 
     def leave(self, reason: str) -> None:
         """Talk to nobody any more. Accepted connections are told by whoever ends them."""
@@ -226,15 +241,29 @@ class Membership:
         """Whether every place was asked for its members, or nobody was there."""
         return bool(self._contacts) and all(contact.is_settled for contact in self._contacts)
 
+    @property
+    def waiting(self) -> list[ControlLink]:
+        """The links to brokers that are not live, and have said so."""
+        return [link for link in self._links() if link.waits]
+
+    def _note_waiting(self, link: ControlLink) -> None:
+        """Nobody is live there, whatever others say who have not noticed yet, and nobody will tell of members."""
+        link.waits = True
+        self._settle(link)
+        self._remove_at(link.connector)
+
+    def _is_waited_at(self, member: Member) -> bool:
+        return any(member.live is not None and link.connector.leads_where(member.live) for link in self.waiting)
+
     def _settle(self, link: ControlLink) -> None:
         for contact in self._contacts:
             if contact.link is link:
                 contact.is_settled = True
 
     def link_to(self, connector: TransportConfiguration) -> ControlLink | None:
-        """The link to the broker at a place, if it has taken us for one of its cluster."""
+        """The link to the live broker at a place, if it has taken us for one of its cluster."""
         for link in self._links():
-            if link.connector.leads_where(connector):
+            if link.connector.leads_where(connector) and not link.waits:
                 return link
         return None
 
@@ -308,8 +337,11 @@ class Membership:
         self._review()
 
     def _on_link_packet(self, link: ControlLink, packet: Packet) -> None:
+        if isinstance(packet, ReplicaWaiting):
+            self._note_waiting(link)
         match change_in(packet):
             case MemberUp(member, last):
+                link.waits &= member.live is None or not member.live.leads_where(link.connector)
                 verdict = self._hear(member)
                 if last:
                     self._settle(link)
@@ -326,6 +358,8 @@ class Membership:
         self._review()
 
     def _hear(self, member: Member) -> Verdict:
+        if (self._is_found and self._is_here(member)) or self._is_waited_at(member):
+            return Verdict.OLD
         verdict = self.topology.update(member)
         if verdict is Verdict.RIVAL:
             assert member.live is not None
@@ -338,7 +372,7 @@ class Membership:
         return verdict
 
     def _hear_down(self, link: ControlLink, node_id: str, event_id: int) -> None:
-        if node_id == self.node_id:
+        if node_id == self.node_id and not self._is_found:
             if self.role is Role.LIVE and event_id >= self.topology.members[node_id].event_id:
                 self.topology.repeat(node_id, max(self.now.wall_ms, event_id + 1))
                 self._announce(link)

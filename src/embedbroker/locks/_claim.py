@@ -361,7 +361,12 @@ class Claim:
         self._due = now + self._look_every_s if self.is_sure(now) else now
         if self.standing is Standing.CLAIMING:
             self.standing = Standing.GRANTED
-        elif self.standing is Standing.SETTLING:
+        else:
+            self._begin_if_sure(now)
+
+    def _begin_if_sure(self, now: float) -> None:
+        """Who was frozen while the store answered looks once more before it serves anybody."""
+        if self.standing is Standing.SETTLING and self.is_sure(now):
             self.standing = Standing.LIVE
 
     def _wait(self, now: float) -> None:
@@ -458,6 +463,7 @@ class Claim:
             self._wanted = (WriteRecord(self.record, over=self._life),)
         self._sure_at = self._asked_at
         self._due = now + self._look_every_s if self.is_sure(now) else now
+        self._begin_if_sure(now)
         if isinstance(self._policy, SharedStoreBackup) and self._policy.allow_failback:
             self._passed_over = self._passed_over and waiting is not None
             wanted_by = None if self._passed_over else waiting

@@ -115,6 +115,12 @@ class Candidacy:
             self._note(False, f"may {what}: {ballot.told}")
             self._end(granted=True)
             return
+        if rival is None and self._starts and not ballot.is_contradicted and self._keeper.record.is_only_one:
+            self._note(
+                False, f"begins with the data that is here, from which nobody else can have gone on: {ballot.told}"
+            )
+            self._end(granted=True)
+            return
         self._say(f"does not {what}: {ballot.told if rival is None else f'{rival} is live'}")
         if not self._policy.vote_on_replication_failure:
             # A live broker that does not ask may go on without this copy, and nobody else would know.

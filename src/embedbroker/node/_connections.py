@@ -195,6 +195,15 @@ class Connections:
         self.newcomers.clear()
         self.lost.clear()
 
+    def send_away(self, reason: str) -> None:
+        """Close everything, and forget it: the broker goes on without connections."""
+        for connection in list(self.served.values()):
+            connection.link.close(reason)
+            connection.abandon()
+        for newcomer in list(self.newcomers.values()):
+            newcomer.link.close(reason)
+        self.newcomers.clear()
+
     def cut(self, reason: str) -> None:
         """Close everything without a word."""
         for connection in list(self.served.values()):

@@ -30,7 +30,7 @@ __all__ = ["Copies", "RecordKeeper"]
 
 # Far below the numbers of the copy lane, and of no journal.
 _FIRST_NUMBER = -(1 << 40)
-_RECORD_BYTES_MAX = 4096
+_RECORD_BYTES_MAX = 64 * 1024
 
 
 class RecordKeeper:

@@ -98,6 +98,9 @@ class Incumbent:
         self.duplication = Duplication(call_timeout_s, sync_timeout_s, lambda text: note(False, text))
         self.duplication.on_synchronised = self._on_synchronised
         self.duplication.on_lost = self._on_lost
+        if self._votes:
+            # Whoever is in sync may go on by itself: it is known here, after a crash too, that there is such a one.
+            self.duplication.may_hand_over = lambda: copies.keeper.is_idle
         copies.duplication = self.duplication
 
     @property
@@ -119,7 +122,8 @@ class Incumbent:
 
     def on_registration(self, guest: Guest, registration: ReplicaRegistration) -> None:
         """A backup offers itself."""
-        duplication, record = self.duplication, self._copies.keeper.record
+        duplication, keeper = self.duplication, self._copies.keeper
+        record = keeper.record
         policy, group = self._policy, registration.group_name
         if not self._is_live or self._leaves:
             duplication.refuse(guest, Refusal.NOT_READY, "it is not live at this moment")
@@ -151,14 +155,20 @@ class Incumbent:
             if duplication.registration is registration:
                 self._guest = guest
                 self._due = None
+                if self._votes:
+                    # Before that backup can be in sync, see `_may_hand_over`.
+                    keeper.write(evolve(record, partner=connector_text(registration.connector)))
 
     def _is_back(self, registration: ReplicaRegistration) -> bool:
         known = self.duplication.registration
         return known is not None and known.connector.leads_where(registration.connector)
 
     def _is_one_to_voters(self, registration: ReplicaRegistration) -> bool:
-        votes = self._tenancy is None and self._policy.vote_on_replication_failure
-        return votes and connector_text(registration.connector) == connector_text(self._membership.connector)
+        return self._votes and connector_text(registration.connector) == connector_text(self._membership.connector)
+
+    @property
+    def _votes(self) -> bool:
+        return self._tenancy is None and self._policy.vote_on_replication_failure
 
     @property
     def _allows_fail_back(self) -> bool:
@@ -195,6 +205,10 @@ class Incumbent:
                 True, f"the backup is lost ({reason}): nothing is confirmed until the right to be live is renewed"
             )
             self._renew()
+        elif self._votes:
+            # It cannot take itself for a copy.
+            keeper = self._copies.keeper
+            keeper.write(evolve(keeper.record, partner=None))
 
     # -- the right -----------------------------------------------------------------------------------------------
 
@@ -204,7 +218,7 @@ class Incumbent:
         self._due = None
         if self._tenancy is not None:
             self._tenancy.renew(now)
-        elif self._policy.vote_on_replication_failure:
+        elif self._votes:
             activation = self._copies.keeper.record.activation
             self.ballot = ballot_to_go_on(
                 self._policy, self._connection, self._membership, self._electorate, activation
@@ -215,7 +229,7 @@ class Incumbent:
     def _count_on(self) -> None:
         """The copies that are left behind have a smaller number."""
         keeper = self._copies.keeper
-        record = evolve(keeper.record, activation=keeper.record.activation + 1)
+        record = evolve(keeper.record, activation=keeper.record.activation + 1, partner=None)
         keeper.write(record, self._go_on)
 
     def _go_on(self) -> None:
@@ -252,7 +266,7 @@ class Incumbent:
 
     def _tell_what_is_over(self, link: ControlLink) -> None:
         """Who has just come, or was not asked, has not heard which copies are left behind."""
-        if self._tenancy is None and self._policy.vote_on_replication_failure:
+        if self._votes:
             repeat_question(link, self._membership, self._left_behind, self._told_as)
 
     # -- the end -------------------------------------------------------------------------------------------------

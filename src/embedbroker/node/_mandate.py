@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from attrs import evolve
 
 from embedbroker import locks
-from embedbroker.cluster import ControlLink, Electorate, Guest, Membership, hear_votes
+from embedbroker.cluster import ControlLink, Electorate, Guest, Membership, connector_text, hear_votes
 from embedbroker.config import BrokerConfig, ReplicationBackup, ReplicationPrimary, Role
 from embedbroker.replication import Ending, EndingKind, ReplicaRecord, ReplicaRegistration, Standing
 from embedclient.model import Instant
@@ -22,6 +22,7 @@ from ._candidacy import Candidacy
 from ._copies import Copies
 from ._incumbent import Incumbent
 from ._inputs import LockDone, LockFailed
+from ._meeting import Meeting
 from ._origin import origin, warnings_of
 from ._outputs import RoleChanged
 from ._stages import ASKS_AGAIN_S, BACKUP_ASKS_AGAIN_S, GAVE_WAY_FOR_S, LOOKS_FOR_S, ROLES, Stage
@@ -72,6 +73,7 @@ class Mandate:
         )
         self._candidacy.on_granted = self._become_granted
         self._candidacy.on_refused = self._stand_by
+        self._meeting = self._make_meeting() if self._votes else None
         self._incumbent: Incumbent | None = None
         self._hands_over = False
         # When it looks again: for a live broker, or at the lock manager.
@@ -97,6 +99,24 @@ class Mandate:
 
     #: The record lies beside the journal, and one may be removed without the other.
     marks_journal = True
+
+    @property
+    def _votes(self) -> bool:
+        """Whether others are asked before this broker is live with data from before."""
+        return self._tenancy is None and self._policy.vote_on_replication_failure
+
+    def _make_meeting(self) -> Meeting:
+        self._electorate.on_growth = self._remember_quorum
+        parts = self._policy, self._cluster, self.copies.keeper
+        meeting = Meeting(*parts, lambda: self._waits, lambda: self._may_be_newest, self._note)
+        meeting.on_met = self._on_met
+        meeting.on_given_way = self._on_given_way
+        return meeting
+
+    @property
+    def lets_brokers_in(self) -> bool:
+        """Whether others may find this broker although it is not live: one of them may wait for what it says."""
+        return self._meeting is not None and self._waits and bool(self._record.node_id)
 
     @property
     def is_over(self) -> bool:
@@ -163,7 +183,7 @@ class Mandate:
         self._move(Stage.SETTLING)
         # The lock manager has counted already.
         activation = self._record.activation + (0 if self._tenancy is not None else 1)
-        record = ReplicaRecord(node_id, journal_identity, activation, in_sync=True)
+        record = ReplicaRecord(node_id, journal_identity, activation, in_sync=True, quorum=self._quorum(node_id))
         self.copies.keeper.write(record, self._on_settled)
 
     def _on_settled(self) -> None:
@@ -297,6 +317,7 @@ class Mandate:
         for warning in warnings_of(policy, has_manager=self._tenancy is not None):
             self._note(True, warning)
         keeper.record = origin(policy, keeper.record, self._make_node_id, is_unfinished=keeper.is_unfinished)
+        self._electorate.remembered = keeper.record.quorum if self._votes else 0
         if isinstance(policy, ReplicationPrimary):
             self._standby.choice.only = keeper.record.node_id
             self._standby.wants_fail_back = True
@@ -372,11 +393,15 @@ class Mandate:
         if self._due is None or now.monotonic < self._due:
             return
         self._due = now.monotonic + self._pause_s
-        if not self._may_be_newest or self._standby.is_joined:
+        if self._standby.is_joined:
+            return
+        if self._meeting is not None:
+            self._meeting.look_around()
+        if not self._may_be_newest:
             return
         if self._tenancy is not None:
             self._try()
-        elif not self._electorate.is_empty and self._candidacy.rival() is None:
+        elif (not self._electorate.is_empty or self._record.is_only_one) and self._candidacy.rival() is None:
             self._vote(starts=True)
 
     def _on_in_sync(self, standing: Standing) -> None:
@@ -386,7 +411,15 @@ class Mandate:
         self._stir()
 
     def _note_in_sync(self, standing: Standing) -> None:
-        record = ReplicaRecord(standing.node_id, standing.journal_identity, standing.activation_sequence, in_sync=True)
+        live_at = self._standby.live_at
+        record = ReplicaRecord(
+            standing.node_id,
+            standing.journal_identity,
+            standing.activation_sequence,
+            in_sync=True,
+            partner=connector_text(live_at) if self._votes and live_at is not None else None,
+            quorum=self._quorum(standing.node_id),
+        )
         if record != self._record:
             self.copies.keeper.write(record)
         if self._tenancy is not None:
@@ -417,6 +450,32 @@ class Mandate:
         else:
             # After an orderly stop, too: the other one, started again, asks with what it had then.
             self._vote()
+
+    # -- others that wait ----------------------------------------------------------------------------------------
+
+    @property
+    def _waits(self) -> bool:
+        return self._stage in (Stage.STANDING_BY, Stage.VOTING) and not self._standby.is_joined
+
+    def _on_met(self) -> None:
+        self._candidacy.withdraw()
+        self._become_granted()
+
+    def _on_given_way(self) -> None:
+        self._candidacy.withdraw()
+        self._stand_by()
+        # Until that one is live: this copy is the only other one.
+        self._standby.choice.only = self.node_id
+
+    def _quorum(self, node_id: str) -> int:
+        """How many brokers were live at the same time, as votes count them."""
+        return self._electorate.size_with(node_id) if self._votes else 0
+
+    def _remember_quorum(self) -> None:
+        record = self._record
+        has_data = self._stage is Stage.LIVE or self._standby.is_in_sync
+        if has_data and record.node_id and self._quorum(record.node_id) > record.quorum:
+            self.copies.keeper.write(evolve(record, quorum=self._quorum(record.node_id)))
 
     # -- asking --------------------------------------------------------------------------------------------------
 

@@ -49,7 +49,7 @@ from ._inputs import (
     Written,
 )
 from ._node_state import ROLES, NodeState
-from ._outputs import Level, Notice, Output, Ready, RoleChanged, StopListening, Stopped
+from ._outputs import LetBrokersIn, Level, Notice, Output, Ready, RoleChanged, StopListening, Stopped
 from ._restoration import Restoration
 from ._tenure import Tenure
 
@@ -62,6 +62,7 @@ __all__ = ["Node"]
 
 # Members by themselves: looking one up in its enumeration costs more than the comparison, and each step compares.
 _RUNNING, _STOPPED = NodeState.RUNNING, NodeState.STOPPED
+_BEFORE = NodeState.NEW, NodeState.WAITING
 _SERVING = NodeState.RUNNING, NodeState.RECOVERING
 
 
@@ -113,6 +114,8 @@ class Node:
             self._tenure = Tenure(config, self.cluster, int.from_bytes(entropy.random_bytes(8), "big") >> 1)
         self._disk_answers = DiskAnswers(self.journal, self._mandate, words)
         self._fails_over = self._said_stopped = False
+        # Whether other brokers are let in before it is live.
+        self._lets_brokers_in = False
 
     @property
     def is_running(self) -> bool:
@@ -173,7 +176,7 @@ class Node:
             case Tick():
                 pass
             case Accepted():
-                self.connections.on_accepted(input, now, serving=self.state in _SERVING)
+                self.connections.on_accepted(input, now, serving=self._lets_in)
             case PeerClosed():
                 if input.connection < 0:
                     self.dials.on_peer_closed(input, now)
@@ -297,11 +300,11 @@ class Node:
         for note in tenure.take_notes():
             self._notice(Level.WARNING if note.warning else Level.INFO, note.text)
         match role:
-            case Role.BACKUP if self.state in (NodeState.NEW, NodeState.WAITING):
+            case Role.BACKUP if self.state in _BEFORE:
                 self.core.node_id = tenure.node_id
                 if self.state is NodeState.NEW and not (self._mandate is not None and self._mandate.is_undecided):
                     self._become_backup()
-            case Role.ACTIVATING if self.state in (NodeState.NEW, NodeState.WAITING):
+            case Role.ACTIVATING if self.state in _BEFORE:
                 self._become_activating()
             case Role.LIVE if self.state is NodeState.RECOVERING:
                 self._become_live()
@@ -392,6 +395,22 @@ class Node:
             return self.state is _RUNNING
         return self._mandate.is_calm and self.state in (_RUNNING, NodeState.WAITING)
 
+    @property
+    def _lets_in(self) -> bool:
+        return self.state in _SERVING or self._lets_brokers_in
+
+    def _let_brokers_in(self, *, wanted: bool) -> None:
+        """A broker that is not live waits for others, or does not any more. Clients are sent away."""
+        self._lets_brokers_in = self.core.waits = wanted
+        assert self.cluster is not None
+        self.cluster.be_found(wanted)
+        if self.state not in _BEFORE:
+            return
+        self._outputs.append(LetBrokersIn(wanted))
+        self._check_due = self._now.monotonic + self.config.connection_check_interval_ms / 1000 if wanted else None
+        if not wanted:
+            self.connections.send_away("the broker is a backup")
+
     def _attend(self, mandate: Mandate, now: Instant) -> None:
         """A replicating broker: what the disk and the peers did counts for its journal, and for what it is."""
         due = mandate.next_deadline()
@@ -406,6 +425,9 @@ class Node:
         while mandate.stirred and self.state is not NodeState.STOPPED:
             mandate.stirred = False
             self._follow_tenure()
+        wanted = self.state in _BEFORE and mandate.lets_brokers_in
+        if wanted is not self._lets_brokers_in:
+            self._let_brokers_in(wanted=wanted)
 
     def _finish_step(self, now: Instant, *, timely: bool) -> list[Output]:
         """What follows from an input, and with ``timely`` what the time has come for."""
@@ -489,7 +511,7 @@ class Node:
             self._attend(self._mandate, now)
         if isinstance(self._tenure, Tenure) and self._tenure.on_time(now):
             self._follow_tenure()
-        if self.state in _SERVING and self._check_due is not None and now.monotonic >= self._check_due:
+        if self._lets_in and self._check_due is not None and now.monotonic >= self._check_due:
             self.connections.check(now)
             self._check_due = now.monotonic + self.config.connection_check_interval_ms / 1000
 

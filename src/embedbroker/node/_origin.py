@@ -51,13 +51,6 @@ def warnings_of(policy: ReplicationPrimary | ReplicationBackup, *, has_manager: 
             " is lost later: give both a lock_manager, or have three pairs or more in the cluster and set"
             " vote_on_replication_failure"
         )
-    if not has_manager and policy.vote_on_replication_failure and policy.quorum_size < 0:
-        # It does not remember how many there were: a cluster that was stopped as a whole could not start by itself.
-        warnings.append(
-            "started again where it reaches nobody of its cluster, this broker counts itself alone and may be live with"
-            " what it has, even if another one has gone on from there: set quorum_size to how many pairs there are, or"
-            " give both a lock_manager"
-        )
     if not has_manager and isinstance(policy, ReplicationPrimary) and not policy.check_for_active_server:
         warnings.append(
             "started again after its backup took over, this primary is live beside it: set check_for_active_server"

@@ -18,6 +18,7 @@ __all__ = [
     "BranchDecided",
     "CloseConnection",
     "Dial",
+    "LetBrokersIn",
     "Level",
     "Notice",
     "Output",
@@ -98,6 +99,13 @@ class RoleChanged:
 
 
 @frozen
+class LetBrokersIn:
+    """Listen already, though the broker is not live: others that wait as it does are to find it. False: no more."""
+
+    wanted: bool
+
+
+@frozen
 class StopListening:
     """Let nobody in any more; those who are here are told next, and then it is over.
 
@@ -120,5 +128,5 @@ class Stopped:
 # As text: a node without a journal does not load what a disk is.
 Output: TypeAlias = (
     "AuditWork | Dial | SendBytes | CloseConnection | DiskWork | LockWork | LeaseWork | Notice | BranchDecided | Ready"
-    " | RoleChanged | StopListening | Stopped"
+    " | RoleChanged | LetBrokersIn | StopListening | Stopped"
 )

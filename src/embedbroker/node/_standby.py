@@ -22,6 +22,7 @@ from embedbroker.replication import (
     ReplicaState,
     Standing,
 )
+from embedclient.model import TransportConfiguration
 
 from ._copies import Copies
 from ._outputs import RoleChanged
@@ -66,6 +67,8 @@ class Standby:
         self._log = log
         self._emit = emit
         self._said: dict[str, None] = {}
+        #: The connector of the live broker that it joined last.
+        self.live_at: TransportConfiguration | None = None
         self._joins = False
         self._keeps = False
         self._doubts_at: float | None = None
@@ -124,6 +127,7 @@ class Standby:
             candidates = self._candidates()
             node_id = self.choice.next(candidates, now.monotonic)
             if node_id is not None:
+                self.live_at = self._membership.topology.members[node_id].live
                 self._join(node_id, candidates[node_id])
             elif self._doubts_at is not None and now.monotonic >= self._doubts_at:
                 self._doubts_at = None

@@ -145,12 +145,16 @@ class CoreConnection:
                 self._send_topology()
             case SubscribeTopology():
                 self._send_topology()
+            case CreateSession() | CreateSessionV2() | ReattachSession() if self.service.waits:
+                # Without a line in the log: clients try again and again.
+                self.link.close("the broker is not live")
+                self.abandon()
             case CreateSession() | CreateSessionV2():
                 self._create_session(packet)
             case ReattachSession():
                 self._reattach(packet)
             case CheckForFailover():
-                self.send(CheckForFailoverReply(True), _SESSION_CHANNEL)
+                self.send(CheckForFailoverReply(not self.service.waits), _SESSION_CHANNEL)
             case _:
                 # Artemis drops session packets on channels below 10 as it drops those for unknown channels (captured);
                 # but a packet that only brokers exchange means that this peer is no client.

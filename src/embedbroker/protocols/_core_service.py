@@ -72,6 +72,7 @@ class CoreService:
         "services",
         "sessions",
         "started",
+        "waits",
     )
 
     def __init__(self, kernel: Kernel, gate: Gate, entropy: Entropy, node_id: str, resend: ResendAccount) -> None:
@@ -88,6 +89,8 @@ class CoreService:
         self.metadata: dict[tuple[str, str], int] = {}
         # False while the journal is read: sessions are refused with "starting", so that clients try again.
         self.started = False
+        # Other brokers are let in, and clients are not: they would wait here for a broker that may never be live.
+        self.waits = False
         # None on a broker without a cluster connection.
         self.cluster: Cluster | None = None
 

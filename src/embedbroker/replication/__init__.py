@@ -1,6 +1,6 @@
 """Live and backup: a second broker that keeps the same files, and takes over."""
 
-from embedclient.wire.core import ReplicaRegistration
+from embedclient.wire.core import ReplicaRegistration, ReplicaWaiting
 
 from ._backup import Replica
 from ._choice import Choice
@@ -40,5 +40,6 @@ __all__ = [
     "ReplicaRecord",
     "ReplicaRegistration",
     "ReplicaState",
+    "ReplicaWaiting",
     "Standing",
 ]

@@ -87,6 +87,8 @@ class Duplication:
         self.registration: ReplicaRegistration | None = None
         self.on_synchronised: Callable[[], None] | None = None
         self.on_lost: Callable[[str, bool], None] | None = None
+        #: Whether a backup that has everything may be in sync now; asked whenever there may be work.
+        self.may_hand_over: Callable[[], bool] = lambda: True
         self._call_timeout_s = call_timeout_s
         self._sync_timeout_s = sync_timeout_s
         self._log = log
@@ -320,7 +322,8 @@ class Duplication:
         flow, copying = self._flow, self._copying
         if self.state is not DuplicationState.COPYING or flow is None or copying is None:
             return
-        if copying.copied and self._lane.idle and flow.backlog_bytes <= LAST_BACKLOG_BYTES_MAX:
+        is_near = copying.copied and self._lane.idle and flow.backlog_bytes <= LAST_BACKLOG_BYTES_MAX
+        if is_near and self.may_hand_over():
             self.state = DuplicationState.HANDING_OVER
             self._hand_over = flow.send_mark(StreamMark.HAND_OVER, self.now.monotonic)
             self._due = self.now.monotonic + self._sync_timeout_s

@@ -27,6 +27,10 @@ class ReplicaRecord:
     ``activation`` counts how often a broker of that node began to confirm what no other copy has; a copy has the count
     of the life that it was in sync with. ``in_sync``: the files are that broker's journal, up to the end of that life
     or up to where this one left it. ``gave_way``: it was live, and let a primary take over.
+
+    Where votes decide, and ``quorum`` is not 0: ``quorum`` is how many brokers were live at the same time, at most, as
+    far as was seen with this data; ``partner`` is the connector of the only other broker that may have gone on from
+    there, as votes tell it, and None when there is none.
     """
 
     node_id: str | None = None
@@ -34,14 +38,22 @@ class ReplicaRecord:
     activation: int = 0
     in_sync: bool = False
     gave_way: bool = False
+    partner: str | None = None
+    quorum: int = 0
+
+    @property
+    def is_only_one(self) -> bool:
+        """Whether nobody else can have gone on from this data."""
+        return self.in_sync and self.quorum > 0 and self.partner is None
 
     def text(self) -> bytes:
         """The content of the file."""
         journal = "none" if self.journal_identity is None else f"{self.journal_identity:x}"
         state = "failing back" if self.gave_way else "active" if self.in_sync else "not started"
+        voting = f"quorum: {self.quorum}\npartner: {_escaped(self.partner or '')}\n" if self.quorum else ""
         return (
             f"state: {state}\nnode: {self.node_id or ''}\njournal: {journal}\nfile: 0\n"
-            f"activation: {self.activation}\nin sync: {'yes' if self.in_sync else 'no'}\n"
+            f"activation: {self.activation}\nin sync: {'yes' if self.in_sync else 'no'}\n{voting}"
         ).encode()
 
     @classmethod
@@ -63,8 +75,19 @@ class ReplicaRecord:
                 activation,
                 in_sync,
                 lines["state"] == "failing back",
+                _plain(lines.get("partner", "")) or None,
+                int(lines.get("quorum", "0")),
             )
         except (KeyError, ValueError):
             raise DamagedRecord(
                 f"{NODE_RECORD_FILE} is damaged: remove it, and the journal beside it becomes that of a new node"
             ) from None
+
+
+def _escaped(text: str) -> str:
+    return text.encode("unicode_escape").decode("ascii")
+
+
+def _plain(text: str) -> str:
+    """Raises ValueError: it was not written by `_escaped`."""
+    return text.encode("ascii").decode("unicode_escape")

@@ -29,6 +29,7 @@ from embedbroker.node import (
     Dialed,
     DialFailed,
     Input,
+    LetBrokersIn,
     Level,
     Node,
     Notice,
@@ -98,6 +99,7 @@ class Host:
         self.restarts = False
         self.observer: Observer | None = None
         self.on_stop_listening: Callable[[], None] = lambda: None
+        self.on_let_brokers_in: Callable[[bool], None] = lambda wanted: None
         self.dial: Callable[[TransportConfiguration, float], Awaitable[ByteStream]] = dial
         self._nursery = nursery
         self._logger = logger
@@ -237,6 +239,8 @@ class Host:
                 self.ready.set()
             case RoleChanged():
                 self._on_role(output.role, output.in_sync)
+            case LetBrokersIn(wanted):
+                self.on_let_brokers_in(wanted)
             case StopListening():
                 self.on_stop_listening()
             case Stopped():

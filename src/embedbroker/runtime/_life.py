@@ -68,6 +68,9 @@ class Life:
         self._inner: trio.Nursery
         self._closed = False
         self._lets_nobody_in = False
+        # It listens, or is about to: one task at a time.
+        self._binding = trio.Lock()
+        self._lets_brokers_in = False
         self.host: Host
         #: Set when it is known whether it waits or serves, or cannot.
         self.waits_or_serves = trio.Event()
@@ -123,6 +126,7 @@ class Life:
                         self.host.audit_on(self._audit.disk)
                     self.host.observer, self.host.dial = self._watch.observer, self._place.dial
                     self.host.on_stop_listening = self._stop_listening
+                    self.host.on_let_brokers_in = self._let_brokers_in
                     nursery.start_soon(self._serve)
                     self.host.start()
         except BaseExceptionGroup as group:
@@ -170,18 +174,44 @@ class Life:
                 self._watch.become(Role.LIVE)
 
     async def _listen(self) -> None:
-        bound = await self._place.listen()
-        self._listeners.extend(bound)
-        if self._lets_nobody_in:
-            self._stop_listening()
+        if not await self._bind():
             return
-        self.port = bound[0].port
         self.vm_name = self._config.name
         if self._place.has_vm_name:
-            self._listeners.append(self._listen_vm(self._config.name))
+            self._let_in(self._listen_vm(self._config.name))
         self.serves = True
-        for listener in self._listeners:
-            self._inner.start_soon(self.host.serve, listener)
+
+    async def _bind(self) -> bool:
+        """Listen where others expect this broker, unless it does; False when nobody is to be let in any more."""
+        async with self._binding:
+            if not self._listeners:
+                bound = await self._place.listen()
+                self.port = bound[0].port
+                for listener in bound:
+                    self._let_in(listener)
+        if self._lets_nobody_in:
+            self._stop_listening()
+        return not self._lets_nobody_in
+
+    def _let_in(self, listener: Listener) -> None:
+        self._listeners.append(listener)
+        self._inner.start_soon(self.host.serve, listener)
+
+    def _let_brokers_in(self, wanted: bool) -> None:
+        self._lets_brokers_in = wanted
+        if wanted:
+            self._inner.start_soon(self._listen_for_brokers)
+        else:
+            self._close_listeners()
+
+    async def _listen_for_brokers(self) -> None:
+        """Before it is live: others that wait as it does find it. Clients are sent away by the node."""
+        try:
+            await self._bind()
+        except ResourceAllocationException as error:
+            self._logger.warning("other brokers that wait do not find this one: %s", error)
+        if not self._lets_brokers_in and not self.host.ready.is_set():
+            self._close_listeners()
 
     def _listen_vm(self, name: str) -> Listener:
         number = 0
@@ -199,6 +229,12 @@ class Life:
         self._lets_nobody_in = True
         for listener in self._listeners:
             listener.close()
+
+    def _close_listeners(self) -> None:
+        """Until it listens again."""
+        for listener in self._listeners:
+            listener.close()
+        self._listeners.clear()
 
     async def stop(self, *, fails_over: bool) -> None:
         """Stop in an orderly way."""

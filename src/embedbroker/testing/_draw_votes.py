@@ -23,10 +23,7 @@ def draw_vote_plan(seed: int) -> ScenarioPlan:
     """The plan of a seed: users, topics and settings are those of `draw_plan`."""
     random, plan = Random(f"votes {seed}"), draw_plan(seed)
     group = _pairs(random)
-    # A broker that does not know how many there are has to find all of them when it starts; and of pairs that need each
-    # other's votes two that have no live broker wait for each other, for ever.
-    voters_die = group.quorum_size >= 0 and not group.voters_ask
-    kinds = draw_vote_faults(random, random.randint(_FAULTS_MIN, _FAULTS_MAX), voters_die=voters_die)
+    kinds = draw_vote_faults(random, random.randint(_FAULTS_MIN, _FAULTS_MAX))
     span_s = random.choice((2.0, 6.0, 12.0))
     # It takes seconds to notice that somebody is gone, and to ask: users do not get everything done before.
     producers = tuple([evolve(role, plan=evolve(role.plan, think_s=6 * role.plan.think_s)) for role in plan.producers])

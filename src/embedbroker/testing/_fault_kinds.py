@@ -172,13 +172,6 @@ _VOTE_WEIGHTS = {
     FaultKind.HALF_OPEN: 2,
 }
 
-#: With these a broker that starts finds as many of the others as there are, so that it knows how many have to agree.
-_GENTLE_VOTE_WEIGHTS: Mapping[FaultKind, int] = {
-    kind: weight
-    for kind, weight in _VOTE_WEIGHTS.items()
-    if kind not in (FaultKind.CRASH_ALL, FaultKind.CRASH_VOTER, FaultKind.STOP_VOTER, FaultKind.FREEZE_VOTER)
-}
-
 
 def draw_faults(random: Random, count: int) -> list[FaultKind]:
     """A random selection for one broker."""
@@ -195,9 +188,9 @@ def draw_replica_faults(random: Random, count: int) -> list[FaultKind]:
     return _draw(random, count, _REPLICA_WEIGHTS)
 
 
-def draw_vote_faults(random: Random, count: int, *, voters_die: bool) -> list[FaultKind]:
-    """A random selection for pairs that vote; ``voters_die``: those of other pairs are struck, too."""
-    return _draw(random, count, _VOTE_WEIGHTS if voters_die else _GENTLE_VOTE_WEIGHTS)
+def draw_vote_faults(random: Random, count: int) -> list[FaultKind]:
+    """A random selection for pairs that vote."""
+    return _draw(random, count, _VOTE_WEIGHTS)
 
 
 def _draw(random: Random, count: int, weights: Mapping[FaultKind, int]) -> list[FaultKind]:

@@ -61,8 +61,6 @@ class MemberFaults:
     prefers: Callable[[], NodeHost | None]
     on_freeze: Callable[[NodeHost, float], None] | None = None
     on_crash: Callable[[NodeHost], None] | None = None
-    #: Whether a host that is down may start now; otherwise somebody looks again later.
-    may_start: Callable[[NodeHost], bool] | None = None
     _ambush: Ambush = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -198,9 +196,7 @@ class MemberFaults:
             return
         if host.node is not None and host.node.state is NodeState.STOPPING:
             self.end(host)
-        if host.node is None and self.may_start is not None and not self.may_start(host):
-            self._start_later(host)
-        elif host.node is None:
+        if host.node is None:
             try:
                 host.start()
             except LockFault:

@@ -30,6 +30,7 @@ from embedbroker.node import (
     DiskDone,
     DiskFailed,
     Input,
+    LetBrokersIn,
     LockDone,
     LockFailed,
     Node,
@@ -108,6 +109,8 @@ class NodeHost:
         self.on_decided: list[Callable[[BranchDecided], None]] = []
         self.notices: list[str] = []
         self.frozen = False
+        #: It listens for other brokers that wait as it does.
+        self.lets_brokers_in = False
         #: Another one of its group has been granted the journal, while this life was frozen.
         self.superseded = False
         #: How far its wall clock is from that of the world.
@@ -130,6 +133,7 @@ class NodeHost:
         """A new life on what the disk holds."""
         assert self.node is None, "a broker runs once at a time"
         self.life += 1
+        self.lets_brokers_in = False
         self.world.note(self.name, "starts", self.life)
         limit_bytes = self.config.global_max_size_bytes
         limit_bytes = MEMORY_LIMIT_BYTES if limit_bytes is None else limit_bytes
@@ -432,6 +436,8 @@ class NodeHost:
                     self.world.note(self.name, "is ready")
                     for look in self.on_ready:
                         look()
+                case LetBrokersIn(wanted):
+                    self.lets_brokers_in = wanted
                 case Notice():
                     self.notices.append(output.text)
                     self.world.note(self.name, "says", output.text)

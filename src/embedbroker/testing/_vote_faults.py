@@ -48,20 +48,13 @@ class VoteFaults:
     def __attrs_post_init__(self) -> None:
         self.traps = {FaultKind.CRASH_WHILE_COPYING: self._copying, FaultKind.CRASH_WHILE_VOTING: self._voting}
         parts = self.scene, self.agenda, self.group
-        self.members = MemberFaults(*parts, _NOT_SEEN, self._copied_to, may_start=self._may_start)
+        self.members = MemberFaults(*parts, _NOT_SEEN, self._copied_to)
         for host in self.group.members.hosts.values():
             host.on_stopped.append(self._on_stopped)
 
     def _on_stopped(self, failure: str | None) -> None:
         if failure is not None and _NOT_SEEN[0] in failure:
             self.scene.hit(Moment.VOTE_LOST)
-
-    def _may_start(self, host: NodeHost) -> bool:
-        """A broker that counts those that it finds must find all of them."""
-        if self.group.plan.quorum_size >= 0:
-            return True
-        others = [rivalry for rivalry in self.group.rivalries if host not in rivalry.hosts]
-        return not self.group.are_parted and all(rivalry.live is not None for rivalry in others)
 
     def strike(self, kind: FaultKind) -> bool:
         """One fault; False if it is none of these."""

@@ -171,12 +171,14 @@ class VoteGroup:
                     link.vanish(before, "connection reset")
 
     def _refuses(self, dialer: str, listener: str) -> bool:
-        """Whether nothing listens: one of a pair does when it serves, and clients have lost whoever was replaced."""
+        """Whether nothing listens: one of a pair does when it serves, or waits with data that may be the newest, and
+        clients have lost whoever was replaced."""
         members = self.members
         host = members.hosts.get(listener) or members.others.get(listener)
         if host is None:
             return False
-        return not host.ready or (host.superseded and not members.has(dialer))
+        listens = host.ready or host.lets_brokers_in
+        return not listens or (host.superseded and not members.has(dialer))
 
     # Whether somebody serves
 

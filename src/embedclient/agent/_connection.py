@@ -83,6 +83,8 @@ class Connection:
         self._splitter = FrameSplitter(settings.frame_size_bytes_max)
         self._out: list[bytes | bytearray] = []
         self.out_bytes = 0
+        #: How often what was gathered has left.
+        self.takes = 0
         self._unwritten_bytes = 0
         # How much more may wait here while so much is unwritten.
         self.out_bytes_max = settings.send_high_water_bytes
@@ -171,6 +173,7 @@ class Connection:
         data = b"".join(self._out)
         self._out.clear()
         self.out_bytes = 0
+        self.takes += 1
         self._unwritten_bytes += len(data)
         self.out_bytes_max = self._settings.send_high_water_bytes - self._unwritten_bytes
         return data

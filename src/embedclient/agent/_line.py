@@ -37,6 +37,8 @@ from embedclient.wire.core import (
 VERSION_WITH_CORRELATION: Final = 130
 VERSION_WITH_COMMIT_CORRELATION: Final = 132
 _FIRST_BLOCKING_ID: Final = -2
+# Of no connection: whatever was given to one that is gone, and left.
+_LONG_AGO: Final = -1
 
 
 class SessionLine:
@@ -83,12 +85,19 @@ class SessionLine:
 
     def lock(self) -> None:
         """The connection is gone: whatever waits begins to wait for the failover."""
+        self._look_what_left()
         self.connection = None
         self.speaking = False
         if self.locked:
             return
         self.locked = True
         self.backlog.lock()
+
+    def _look_what_left(self) -> None:
+        """A connection that ends in the step in which it was given a request has not sent that."""
+        request, connection = self._in_flight, self.connection
+        if request is not None and connection is not None and request.takes == connection.takes:
+            request.is_unsent = True
 
     def speak(self) -> None:
         """The broker knows the session again."""
@@ -135,6 +144,10 @@ class SessionLine:
         self._complete_confirmed(low)
         self.speak()
         request = self._in_flight
+        if request is not None:
+            # Now it leaves, if it had not.
+            request.takes = self.connection.takes if request.is_unsent else _LONG_AGO
+            request.is_unsent = False
         if request is not None and request.call.done:
             # Its caller has gone; those behind it still wait for the reply.
             self._deadlines.start(request, lambda: self._on_silence(request))
@@ -153,6 +166,9 @@ class SessionLine:
         sends = self.async_sends.forget()
         if request is not None:
             self._deadlines.stop(request)
+            if isinstance(request.packet, SessionCommit):
+                # Its caller is told whether it may have happened. For anything else it is as good as sent.
+                request.call.sent &= not request.is_unsent
             request.call.fail(unblocked(cause))
         for send in sends:
             if send.call is not None:
@@ -168,6 +184,7 @@ class SessionLine:
         self.closed_error = error
         self.locked = True
         self.speaking = False
+        self._look_what_left()
         self.connection = None
         self.restart(cause or error)
         self.backlog.fail_all(error)
@@ -313,6 +330,8 @@ class SessionLine:
             packet = SessionCommit(correlation_id)
         self._in_flight = request
         request.call.sent = True
+        if self.connection is not None:
+            request.takes = self.connection.takes
         request.number = self._channel.next_command_id
         self._deadlines.start(request, lambda: self._on_timeout(request))
         self.post_frame(encode_packet(packet, self.channel_id, self.version), counted=is_counted(packet))
@@ -362,6 +381,7 @@ class SessionLine:
         if self.version >= VERSION_WITH_CORRELATION:
             request.correlation_id = correlation_id
         self._in_flight = request
+        request.takes = connection.takes
         self._deadlines.start(request, lambda: self._on_timeout(request))
         call = send.call
         reply.when_done(lambda: call.succeed(None) if reply.error is None else call.fail(reply.error))

@@ -21,7 +21,7 @@ class Request:
     A packet that needs no reply expects nothing: it is one only where it must not overtake what waits.
     """
 
-    __slots__ = ("call", "correlation_id", "expected", "number", "packet")
+    __slots__ = ("call", "correlation_id", "expected", "is_unsent", "number", "packet", "takes")
 
     def __init__(
         self, call: Call[Packet], packet: Packet | None, expected: tuple[type[Packet], ...], number: int = -1
@@ -32,6 +32,9 @@ class Request:
         self.number = number
         # The id that the reply must repeat; 0 for a packet that has no field for it.
         self.correlation_id = 0
+        # What its connection had sent before it, and whether that ended before it sent this.
+        self.takes = 0
+        self.is_unsent = False
 
 
 class Send:

@@ -213,11 +213,3 @@ def test_defaults_without_votes_say_what_may_happen_and_what_helps() -> None:
     brokers.primary("p")
     brokers.run(0.1)
     assert "give both a lock_manager, or have three pairs or more" in brokers.said("p")
-
-
-@pytest.mark.parametrize("quorum_size", [-1, 3])
-def test_votes_without_a_quorum_size_say_what_may_happen_and_what_helps(quorum_size: int) -> None:
-    brokers = Brokers("pq")
-    brokers.primary("p", evolve(PRIMARY, vote_on_replication_failure=True, quorum_size=quorum_size))
-    brokers.run(0.1)
-    assert ("set quorum_size to how many pairs there are" in brokers.said("p")) is (quorum_size < 0)

@@ -14,6 +14,8 @@ from embedbroker.replication._record import DamagedRecord, ReplicaRecord
         ReplicaRecord("a node", None, 0, False),
         ReplicaRecord("a node", 2**63 - 1, 5, True),
         ReplicaRecord("a node", 7, 5, True, gave_way=True),
+        ReplicaRecord("a node", 7, 5, True, quorum=3),
+        ReplicaRecord("a node", 7, 5, True, partner="a: b\n\u2028\u00e9", quorum=3),
     ],
 )
 def test_it_is_read_as_it_was_written(record: ReplicaRecord) -> None:
@@ -25,7 +27,22 @@ def test_a_broker_that_gets_a_backup_keeps_the_node_id_that_its_lock_store_wrote
     assert ReplicaRecord.read(text) == ReplicaRecord("a node", 0x1F, 0, True)
 
 
-@pytest.mark.parametrize("text", [b"", b"state: active\n", b"\xff\xff", b"state: active\nnode: n\njournal: x\n"])
+def test_without_votes_it_says_nothing_of_them() -> None:
+    assert b"quorum" not in ReplicaRecord("a node", 7, 5, True).text()
+    assert not ReplicaRecord("a node", 7, 5, True).is_only_one
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"state: active\n",
+        b"\xff\xff",
+        b"state: active\nnode: n\njournal: x\n",
+        b"state: active\nnode: n\njournal: 1\nquorum: many\n",
+        b"state: active\nnode: n\njournal: 1\nquorum: 3\npartner: \\x\n",
+    ],
+)
 def test_a_file_that_makes_no_sense_is_refused_with_what_to_do(text: bytes) -> None:
     with pytest.raises(DamagedRecord, match=r"node\.state is damaged: remove it"):
         ReplicaRecord.read(text)

@@ -137,6 +137,7 @@ if TYPE_CHECKING:
         ReplicaInventory,
         ReplicaRefused,
         ReplicaRegistration,
+        ReplicaWaiting,
         StreamAnswer,
         StreamChunk,
         StreamFarewell,
@@ -279,6 +280,7 @@ __all__ = [
     "ReplicaInventory",
     "ReplicaRefused",
     "ReplicaRegistration",
+    "ReplicaWaiting",
     "ScaleDownAnnouncement",
     "SessionAcknowledge",
     "SessionAddMetadata",
@@ -415,8 +417,8 @@ _NAMES = {
     ),
     "_replication_packets": (
         "CopiedFile CopyBegin CopyMark Farewell HeldFile OperationCode ReplicaAccepted ReplicaInventory "
-        "ReplicaRefused ReplicaRegistration StreamAnswer StreamChunk StreamFarewell StreamMark "
-        "StreamOperation StreamType StreamWork decode_chunk decode_work encode_chunk encode_work"
+        "ReplicaRefused ReplicaRegistration ReplicaWaiting StreamAnswer StreamChunk StreamFarewell "
+        "StreamMark StreamOperation StreamType StreamWork decode_chunk decode_work encode_chunk encode_work"
     ),
     "_bodies": (
         "Reader append_bytes_value append_stream_item decode_map decode_object decode_stream decode_text "

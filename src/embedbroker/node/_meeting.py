@@ -1,0 +1,133 @@
+"""Brokers that wait with copies of the same data, because not enough others are live to be asked: which of them begins?
+
+Responsible for what each says of its data, and for which of two gives its own up. Refuses to know when a broker waits,
+and what it does when it may begin.
+
+A cluster that is started as a whole has nobody who could vote, so votes alone would leave all of it waiting. But of
+each node two brokers at most can have the newest data: who was live last, and the one backup that it had then. Each
+remembers the other one as its partner, before anything is confirmed that both have; a live broker that goes on without
+its backup has the next activation, and no partner.
+
+1. Q was live last and had no backup. Nobody can have gone on from there: Q begins. P, which has older data, waits.
+2. P was live last, and Q in sync. P cannot know whether Q took over, confirmed more, and died (what votes are for).
+   Both wait, and listen. Q says that it has the same activation, so it did not take over; it writes down that its data
+   is not to be begun with, and says so. P begins.
+3. Q has taken over, and R was its backup: Q and P meet, and Q has the later activation. P gives its data up, but is not
+   whom Q waits for: R may have gone on from there.
+
+Who gives way has it on its disk before it says so, and asks nobody any more whether it may be live. So however often
+either dies in between, one of the two at most begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import evolve
+
+from embedbroker.cluster import CONTROL_CHANNEL, ControlLink, Guest, Membership, connector_text, where
+from embedbroker.config import ReplicationBackup, ReplicationPrimary
+from embedbroker.replication import STREAM_FORMAT, ReplicaRecord, ReplicaWaiting
+from embedclient.wire.core import Packet
+
+from ._copies import RecordKeeper
+
+__all__ = ["Meeting"]
+
+# Below every activation.
+_NO_DATA = -1
+
+
+class Meeting:
+    """Of one life of a broker that may be asked for votes.
+
+    ``waits`` says whether it is neither live nor about to be, and copies nobody's data, at this moment; ``has_data``
+    whether what is here may be the newest of its node. ``on_met`` is called when the other one has given way,
+    ``on_given_way`` when this one does.
+    """
+
+    def __init__(
+        self,
+        policy: ReplicationPrimary | ReplicationBackup,
+        membership: Membership,
+        keeper: RecordKeeper,
+        waits: Callable[[], bool],
+        has_data: Callable[[], bool],
+        note: Callable[[bool, str], None],
+    ) -> None:
+        self.on_met: Callable[[], None] | None = None
+        self.on_given_way: Callable[[], None] | None = None
+        self._is_primary = isinstance(policy, ReplicationPrimary)
+        self._membership = membership
+        self._keeper = keeper
+        self._waits = waits
+        self._has_data = has_data
+        self._note = note
+        membership.guests.on_authorized = self._welcome
+        membership.guests.handlers[ReplicaWaiting] = self._on_guest
+        membership.handlers[ReplicaWaiting] = self._on_link
+
+    def look_around(self) -> None:
+        """Say once more to everybody else who waits which data is here: it may be told in vain, or too early."""
+        for link in self._membership.waiting:
+            link.send(self._offer(), CONTROL_CHANNEL)
+
+    def _welcome(self, guest: Guest) -> None:
+        """Whoever comes has to know that nobody is live here."""
+        if self._waits():
+            guest.peer.send(self._offer(), CONTROL_CHANNEL)
+
+    def _offer(self) -> ReplicaWaiting:
+        """Who has given way offers what goes behind everything: the other one may not have heard of it."""
+        return self._word(self._keeper.record.activation if self._has_data() else _NO_DATA)
+
+    def _word(self, activation: int, *, yields: bool = False) -> ReplicaWaiting:
+        record, connector = self._keeper.record, self._membership.connector
+        return ReplicaWaiting(
+            STREAM_FORMAT, record.node_id or "", activation, yields, self._is_primary, connector, record.partner
+        )
+
+    # -- what others say -----------------------------------------------------------------------------------------
+
+    def _on_guest(self, guest: Guest, packet: Packet) -> None:
+        self._hear(packet, lambda answer: guest.peer.send(answer, CONTROL_CHANNEL))
+
+    def _on_link(self, link: ControlLink, packet: Packet) -> None:
+        self._hear(packet, lambda answer: link.send(answer, CONTROL_CHANNEL))
+
+    def _hear(self, packet: Packet, reply: Callable[[Packet], None]) -> None:
+        assert isinstance(packet, ReplicaWaiting)
+        record = self._keeper.record
+        is_known = packet.format == STREAM_FORMAT and packet.node_id == record.node_id
+        if not is_known or not self._waits():
+            return
+        if packet.yields:
+            self._hear_yielding(record, packet)
+        elif self._goes_before(record, packet):
+            if self._has_data():
+                reply(self._offer())
+        elif packet.activation > record.activation or packet.partner == connector_text(self._membership.connector):
+            self._give_way(record, packet, reply)
+
+    def _goes_before(self, record: ReplicaRecord, other: ReplicaWaiting) -> bool:
+        """Both come to the same: the newer data goes first, of the same that of the primary."""
+        ours = record.activation, self._has_data(), self._is_primary, connector_text(self._membership.connector)
+        return ours > (other.activation, True, other.is_primary, connector_text(other.connector))
+
+    def _hear_yielding(self, record: ReplicaRecord, other: ReplicaWaiting) -> None:
+        is_partner = record.partner == connector_text(other.connector)
+        if is_partner and self._has_data() and other.activation == record.activation:
+            self._note(False, f"begins with the data that is here: {where(other.connector)} does not")
+            assert self.on_met is not None
+            self.on_met()
+
+    def _give_way(self, record: ReplicaRecord, other: ReplicaWaiting, reply: Callable[[Packet], None]) -> None:
+        word = self._word(other.activation, yields=True)
+        if not record.in_sync and self._keeper.is_idle:
+            reply(word)
+            return
+        what = "newer data" if other.activation > record.activation else "the same data"
+        self._note(False, f"leaves it to {where(other.connector)} to begin, which has {what}")
+        self._keeper.write(evolve(record, in_sync=False), lambda: reply(word))
+        assert self.on_given_way is not None
+        self.on_given_way()
