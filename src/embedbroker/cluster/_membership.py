@@ -142,9 +142,8 @@ class Membership:
         Who has not noticed yet that the last life is over may have said so.
         """
         self._is_found = found
-        for member in list(self.topology.members.values()) if found else ():
-            if self._is_here(member):
-                self.topology.drop(member.node_id, self.now.wall_ms)
+        if found:
+            self._deny(self.connector)
         self._review()
 
     def _is_here(self, member: Member) -> bool:
@@ -250,7 +249,16 @@ class Membership:
         """Nobody is live there, whatever others say who have not noticed yet, and nobody will tell of members."""
         link.waits = True
         self._settle(link)
-        self._remove_at(link.connector)
+        self._deny(link.connector)
+
+    def _deny(self, connector: TransportConfiguration) -> None:
+        """Nobody is live at a place. Whoever was said to be may be live elsewhere, which that news has replaced."""
+        members = self.topology.members.values()
+        denied = [one for one in members if one.live is not None and one.live.leads_where(connector)]
+        for member in denied:
+            self.topology.drop(member.node_id, self.now.wall_ms)
+        for link in self._links() if denied else ():
+            link.subscribe()
 
     def _is_waited_at(self, member: Member) -> bool:
         return any(member.live is not None and link.connector.leads_where(member.live) for link in self.waiting)
@@ -345,7 +353,9 @@ class Membership:
                 verdict = self._hear(member)
                 if last:
                     self._settle(link)
-                if verdict is Verdict.REMOVED and member.live is not None and member.live.leads_where(link.connector):
+                is_of_others = self.role is not Role.LIVE or member.node_id != self.node_id
+                is_there = member.live is not None and member.live.leads_where(link.connector)
+                if verdict is Verdict.REMOVED and is_there and is_of_others:
                     # It is there and says so itself. A backup, which nobody connects to, has no other way to learn it.
                     self.topology.revive(member)
             case MemberDown(node_id, event_id):
