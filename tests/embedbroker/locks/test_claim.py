@@ -16,6 +16,7 @@ from embedbroker.locks import (
     MemoryLocks,
     NodeRecord,
     Standing,
+    Verify,
     WriteRecord,
 )
 
@@ -44,6 +45,26 @@ def test_nobody_is_live_before_the_record_says_so() -> None:
     assert primary.stands(Standing.SETTLING)
     primary.claim.on_done(work.batch, (None, None, None), group.now)
     assert primary.stands(Standing.LIVE)
+
+
+@pytest.mark.parametrize("has_lost_it", [False, True])
+def test_who_was_frozen_while_the_store_answered_looks_again_before_it_is_live(has_lost_it: bool) -> None:
+    group = Group()
+    primary = Broker(group, "p", PRIMARY, settles=False).start()
+    primary.claim.settle("n", 7)
+    written = primary.claim.take_work(group.now)
+    assert written is not None
+    results = primary.session.run(written.operations)
+    late = group.now + 60.0
+    primary.claim.on_done(written.batch, results, late)
+    assert primary.standing is Standing.SETTLING
+    look = primary.claim.take_work(late)
+    assert look is not None and look.operations[0] == Verify(Lock.LIVE)
+    if has_lost_it:
+        group.locks.revoke(Lock.LIVE)
+    primary.claim.on_done(look.batch, primary.session.run(look.operations), late)
+    assert primary.standing is (Standing.OVER if has_lost_it else Standing.LIVE)
+    assert primary.claim.failure == ("the live lock is lost: another broker may be live" if has_lost_it else None)
 
 
 def test_a_backup_takes_over_when_the_live_broker_dies_and_keeps_its_node_id() -> None:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from attrs import evolve
 
-from embedbroker.cluster import Electorate, Member, Membership, Topology
+from embedbroker.cluster import ControlLink, Electorate, Member, Membership, Topology
 from embedbroker.config import ReplicationBackup, Role
-from embedbroker.node import LetBrokersIn, Node
+from embedbroker.node import Node
 from embedbroker.node._meeting import Meeting
 from embedbroker.storage import Read
 from embedclient.model import TransportConfiguration
-from embedclient.wire.core import Packet, ReplicaWaiting
+from embedclient.wire.core import ClusterTopologyV4, Packet, ReplicaWaiting
 from tests.simulation.store_group import Writer
 
-from .replicating import Brokers, goes_on
+from .replicating import BACKUP, PRIMARY, Brokers, goes_on
 from .test_replicating_rights import VOTING_BACKUP, VOTING_PRIMARY, three_pairs
 from .test_replicating_votes import change_record
 
@@ -225,7 +227,7 @@ def record_of_partner(brokers: Brokers, name: str) -> bytes:
 
 
 def test_whoever_is_in_sync_is_on_the_disk_before_it_is() -> None:
-    """p dies in the step in which its backup is in sync."""
+    """The new activation of p is in the record of q only when p has written down who has it."""
     brokers, _writer = three_pairs()
     assert "partner: TransportConfiguration(name=q" in record(brokers, "p")
     assert "partner: TransportConfiguration(name=p" in record(brokers, "q")
@@ -311,10 +313,14 @@ def test_clients_are_sent_away_by_a_broker_that_waits() -> None:
 def test_without_votes_nobody_is_let_in() -> None:
     """A broker that does not ask others has nothing to say to them."""
     brokers = Brokers("pq")
-    seen: list[LetBrokersIn] = []
-    brokers.backup("q", ReplicationBackup())
+    brokers.primary("p", PRIMARY)
+    brokers.backup("q", BACKUP)
+    brokers.until_in_sync("p")
+    for name in "pq":
+        brokers.crash(name)
+    brokers.hosts["q"].start()
     brokers.run(5.0)
-    assert not brokers.hosts["q"].lets_brokers_in and not seen
+    assert brokers.roles["q"] == "backup" and not brokers.hosts["q"].lets_brokers_in
 
 
 # -- what makes no sense -------------------------------------------------------------------------------------------
@@ -375,7 +381,7 @@ def meeting_of(node: Node) -> Meeting:
     return mandate._meeting
 
 
-def test_a_place_where_somebody_waits_is_no_place_where_somebody_is_live(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_place_where_somebody_waits_is_no_place_where_somebody_is_live() -> None:
     """y has not noticed that p was gone, and says so to p, which tells nobody."""
     brokers, _writer = three_pairs()
     node_id = brokers.node("p").node_id
@@ -387,3 +393,22 @@ def test_a_place_where_somebody_waits_is_no_place_where_somebody_is_live(monkeyp
     assert cluster is not None
     cluster._hear(Member(node_id, 1 << 60, cluster.connector, None, "g"))
     assert node_id not in cluster.topology.members
+
+
+def test_who_took_over_stays_in_its_own_topology_whatever_the_one_before_says_of_itself() -> None:
+    """p, which was replaced and does not know, is older news than its removal, and says so itself."""
+    brokers, _writer = three_pairs()
+    cluster = brokers.node("p").cluster
+    assert cluster is not None
+    before = cluster.topology.members[brokers.node("p").node_id]
+    assert before.live is not None
+    brokers.crash("p")
+    brokers.until_role("q", Role.LIVE)
+    cluster = brokers.node("q").cluster
+    assert cluster is not None and cluster.topology.removal_of(before.node_id) is not None
+    link = cast(ControlLink, SimpleNamespace(connector=before.live, waits=False))
+    cluster._on_link_packet(
+        link, ClusterTopologyV4(False, before.node_id, 1, before.live, None, False, None, None, 136)
+    )
+    own = cluster.topology.members[before.node_id].live
+    assert own is not None and own.leads_where(cluster.connector)

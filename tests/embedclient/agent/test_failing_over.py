@@ -25,10 +25,13 @@ from embedclient.wire.core import (
     CreateSession,
     DisconnectReason,
     DisconnectV3,
+    NullResponse,
     ReattachSession,
     SessionCommit,
     SessionRollback,
+    encode_packet,
 )
+from tests.embedclient.agent.artemis_double import VERSION
 from tests.embedclient.agent.node_pair import SeededEntropy, text_message, text_of
 from tests.embedclient.agent.server_pair import FAILING_OVER, PAIR_OF_A_AND_B, A, B, C, ServerPair
 
@@ -330,6 +333,34 @@ def test_a_commit_in_flight_has_an_unknown_outcome() -> None:
     pair.fail_over()
     assert pair.error_code(commit) == ErrorCode.TRANSACTION_OUTCOME_UNKNOWN
     pair.finish(session.commit())
+
+
+@pytest.mark.parametrize("fails_over", [False, True])
+def test_a_commit_that_its_connection_never_took_leaves_later_or_says_rolled_back(fails_over: bool) -> None:
+    """The answer to the commit before it and the end of the connection come in one read."""
+    pair = ServerPair(FAILING_OVER if fails_over else evolve(FAILING_OVER, confirmation_window_size=1 << 20))
+    session = pair.session(SessionMode.TRANSACTED)
+    producer = session.create_producer("q")
+    producer.send(text_message("x", "q"))
+    first = session.commit()
+    producer.send(text_message("y", "q"))
+    second = session.commit()
+
+    def ending(sender: str, data: bytes) -> bytes:
+        if sender == "client" or data[4] != NullResponse.TYPE:
+            return data
+        pair.filter = lambda sender, data: data
+        pair.a.up, pair.b.up = not fails_over, fails_over
+        return data + encode_packet(DisconnectV3("a", int(DisconnectReason.SHUT_DOWN)), 0, VERSION)
+
+    pair.filter = ending
+    pair.advance(1)
+    pair.finish(first)
+    assert len(pair.a.said(SessionCommit)) == (1 if fails_over else 2) and not pair.b.said(SessionCommit)
+    if fails_over:
+        assert pair.error_code(second) == ErrorCode.TRANSACTION_ROLLED_BACK
+    else:
+        pair.finish(second)
 
 
 @pytest.mark.parametrize("gives_up", [False, True])
