@@ -152,6 +152,10 @@ class Guests:
             return None
         return node_id
 
+    def is_authorized(self, peer: Peer) -> bool:
+        """Whether a peer has given the cluster user and password."""
+        return peer in self._guests and self._guests[peer].authorized
+
     def has_live(self, node_id: str) -> bool:
         """Whether the live broker of a node has announced itself on one of the connections."""
         return any(guest.live_for == node_id for guest in self._guests.values())

@@ -82,6 +82,10 @@ class Membership:
         """A client or a broker wants to know the members."""
         self.guests.subscribe(peer)
 
+    def is_broker(self, peer: Peer) -> bool:
+        """Whether a peer is another broker of this cluster."""
+        return self.guests.is_authorized(peer)
+
     def on_frame(
         self, peer: Peer, channel_id: int, packet_type: int, buffer: bytes | bytearray, start: int, end: int
     ) -> None:

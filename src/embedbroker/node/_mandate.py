@@ -74,6 +74,8 @@ class Mandate:
         self._candidacy.on_granted = self._become_granted
         self._candidacy.on_refused = self._stand_by
         self._meeting = self._make_meeting() if self._votes else None
+        if self._votes:
+            self._standby.on_accepted = self._on_accepted
         self._incumbent: Incumbent | None = None
         self._hands_over = False
         # When it looks again: for a live broker, or at the lock manager.
@@ -382,9 +384,12 @@ class Mandate:
             # Whoever refuses this broker as backup does not put off what it asks for.
             self._due = self.now.monotonic + (self._pause_s if asks_in_s is None else asks_in_s)
         self._move(Stage.STANDING_BY)
+        keeps = asks and self._may_be_newest
         if isinstance(self._policy, ReplicationBackup):
             # Nobody else's copy takes the place of data that may be needed yet.
-            self._standby.keep(self.node_id if asks and self._may_be_newest else None)
+            self._standby.keep(self.node_id if keeps else None)
+        else:
+            self._standby.keeps = keeps
         self._cluster.become_backup(self.node_id, self._policy.group_name, announce=False)
         self._standby.begin()
 
@@ -404,15 +409,22 @@ class Mandate:
         elif (not self._electorate.is_empty or self._record.is_only_one) and self._candidacy.rival() is None:
             self._vote(starts=True)
 
+    def _on_accepted(self, standing: Standing) -> None:
+        """The live broker remembers this one from now on. Should both die in the moment in which the copy is whole,
+        this one has to know, too, whose copy it may be, or the other one waits for an answer that never comes."""
+        if self._record.node_id is None:
+            self.copies.keeper.write(evolve(self._record_of(standing), in_sync=False))
+
     def _on_in_sync(self, standing: Standing) -> None:
         self._note_in_sync(standing)
         self._standby.choice.preferred = standing.node_id
         self._cluster.become_backup(standing.node_id, self._policy.group_name, announce=True)
         self._stir()
 
-    def _note_in_sync(self, standing: Standing) -> None:
+    def _record_of(self, standing: Standing) -> ReplicaRecord:
+        """Of a whole copy."""
         live_at = self._standby.live_at
-        record = ReplicaRecord(
+        return ReplicaRecord(
             standing.node_id,
             standing.journal_identity,
             standing.activation_sequence,
@@ -420,6 +432,9 @@ class Mandate:
             partner=connector_text(live_at) if self._votes and live_at is not None else None,
             quorum=self._quorum(standing.node_id),
         )
+
+    def _note_in_sync(self, standing: Standing) -> None:
+        record = self._record_of(standing)
         if record != self._record:
             self.copies.keeper.write(record)
         if self._tenancy is not None:

@@ -39,7 +39,7 @@ _SAID_MAX = 100
 
 
 class Standby:
-    """Of one life. ``on_in_sync`` and ``on_over`` are called with what its replica says."""
+    """Of one life. ``on_accepted``, ``on_in_sync`` and ``on_over`` are called with what its replica says."""
 
     def __init__(
         self,
@@ -52,6 +52,7 @@ class Standby:
         emit: Callable[[RoleChanged], None],
     ) -> None:
         assert config.cluster_connection is not None
+        self.on_accepted: Callable[[Standing], None] | None = None
         self.on_in_sync: Callable[[Standing], None] | None = None
         self.on_over: Callable[[Ending, Standing | None], None] | None = None
         self.wants_fail_back = False
@@ -70,7 +71,8 @@ class Standby:
         #: The connector of the live broker that it joined last.
         self.live_at: TransportConfiguration | None = None
         self._joins = False
-        self._keeps = False
+        #: The data here may be the newest of its node.
+        self.keeps = False
         self._doubts_at: float | None = None
         membership.topology.listen(lambda _change: self.choice.forget())
 
@@ -96,7 +98,7 @@ class Standby:
     def keep(self, node_id: str | None) -> None:
         """Join nobody but the live broker of a node, because the data here may be the newest of it; None: anybody."""
         self.choice.only = node_id
-        self._keeps = node_id is not None
+        self.keeps = node_id is not None
 
     def pause(self) -> None:
         """Join nobody; what goes on is ended, and `on_over` says when the files are at rest."""
@@ -154,7 +156,7 @@ class Standby:
         others = [each for each in self._membership.topology.members.values() if each.live is not None]
         if self._fitting():
             return "the live broker is known, but there is no connection to it: is it to be reached from here?"
-        if self._keeps:
+        if self.keeps:
             return (
                 f"keeps the data of node {self.choice.only}, which may be the newest, and is the backup of no other"
                 " node for that reason: it asks again and again whether it may be live, and looks for a broker that is"
@@ -182,6 +184,7 @@ class Standby:
         membership = self._membership
         replica = Replica(link, self._settings, self._saved_max, self._answer_timeout_s, self.say)
         self._copies.replica = replica
+        replica.on_accepted = lambda: self._on_accepted(replica)
         replica.on_in_sync = lambda: self._on_in_sync(replica)
         replica.on_over = lambda ending: self._on_over(node_id, link, ending, replica.standing)
         registration = ReplicaRegistration(
@@ -194,6 +197,11 @@ class Standby:
         )
         replica.begin(registration, membership.now)
         link.send(registration, CONTROL_CHANNEL)
+
+    def _on_accepted(self, replica: Replica) -> None:
+        assert replica.standing is not None
+        if self.on_accepted is not None:
+            self.on_accepted(replica.standing)
 
     def _on_in_sync(self, replica: Replica) -> None:
         self._said.clear()

@@ -140,15 +140,15 @@ class CoreConnection:
                 ttl = packet.connection_ttl
                 self.time_to_live = ttl / 1000 if ttl >= 0 else None
                 self.send(packet, _PING_CHANNEL)
+            case _ if self.service.waits and not self._may_wait_here(packet):
+                # Without a line in the log: clients try again and again.
+                self.link.close("the broker is not live")
+                self.abandon()
             case SubscribeTopologyV2():
                 self.version = self.version or max(packet.client_version, 0)
                 self._send_topology()
             case SubscribeTopology():
                 self._send_topology()
-            case CreateSession() | CreateSessionV2() | ReattachSession() if self.service.waits:
-                # Without a line in the log: clients try again and again.
-                self.link.close("the broker is not live")
-                self.abandon()
             case CreateSession() | CreateSessionV2():
                 self._create_session(packet)
             case ReattachSession():
@@ -161,6 +161,11 @@ class CoreConnection:
                 if packet.TYPE in _BROKER_ONLY:
                     raise RemoteProtocolError(f"{PacketType(packet.TYPE).name} on channel {channel_id} is not served")
                 self._drop(packet.TYPE, channel_id)
+
+    def _may_wait_here(self, packet: Packet) -> bool:
+        """Whether a broker that is not live listens to somebody: to brokers, which say so before anything else."""
+        cluster = self.service.cluster
+        return isinstance(packet, Ping | CheckForFailover) or (cluster is not None and cluster.is_broker(self))
 
     def _drop(self, packet_type: int, channel_id: int) -> None:
         """Nobody is there to take a frame: it is ignored, as Artemis ignores it, and the log says so once."""

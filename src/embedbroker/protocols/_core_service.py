@@ -45,6 +45,9 @@ class Cluster(Protocol):
     def subscribe(self, peer: CoreConnection) -> None:
         """Tell a peer of every member now, and of every change while its connection lasts."""
 
+    def is_broker(self, peer: CoreConnection) -> bool:
+        """Whether a peer is another broker of this cluster."""
+
     def on_frame(
         self, peer: CoreConnection, channel_id: int, packet_type: int, buffer: bytes | bytearray, start: int, end: int
     ) -> None:

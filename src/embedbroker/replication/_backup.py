@@ -85,9 +85,9 @@ _Part = CopyBegin | StreamChunk | tuple[CopyMark, dict[Lane, int]]
 class Replica:
     """One attempt at one primary, on a directory that nobody else touches meanwhile.
 
-    ``on_in_sync`` is called when it may take over, ``on_over`` once when it is over and the files are at rest. Files
-    that were in the way are kept, up to ``saved_max`` journals, -1 for all. A peer that says nothing for
-    ``answer_timeout_s`` after the registration is given up.
+    ``on_accepted`` is called when it is known whose copy this will be, ``on_in_sync`` when it may take over, and
+    ``on_over`` once when it is over and the files are at rest. Files that were in the way are kept, up to ``saved_max``
+    journals, -1 for all. A peer that says nothing for ``answer_timeout_s`` after the registration is given up.
     """
 
     def __init__(
@@ -100,6 +100,7 @@ class Replica:
     ) -> None:
         self.state = ReplicaState.JOINING
         self.standing: Standing | None = None
+        self.on_accepted: Callable[[], None] | None = None
         self.on_in_sync: Callable[[], None] | None = None
         self.on_over: Callable[[Ending], None] | None = None
         self._line = line
@@ -183,6 +184,8 @@ class Replica:
             packet.node_id, packet.journal_identity, packet.activation_sequence, packet.allows_fail_back
         )
         self._due = None
+        if self.on_accepted is not None:
+            self.on_accepted()
         self._copy.begin(self._work_through())
 
     def _on_begin(self, begin: CopyBegin) -> None:

@@ -57,13 +57,13 @@ def test_who_was_frozen_while_the_store_answered_looks_again_before_it_is_live(h
     results = primary.session.run(written.operations)
     late = group.now + 60.0
     primary.claim.on_done(written.batch, results, late)
-    assert primary.standing is Standing.SETTLING
+    assert primary.stands(Standing.SETTLING)
     look = primary.claim.take_work(late)
     assert look is not None and look.operations[0] == Verify(Lock.LIVE)
     if has_lost_it:
         group.locks.revoke(Lock.LIVE)
     primary.claim.on_done(look.batch, primary.session.run(look.operations), late)
-    assert primary.standing is (Standing.OVER if has_lost_it else Standing.LIVE)
+    assert primary.stands(Standing.OVER if has_lost_it else Standing.LIVE)
     assert primary.claim.failure == ("the live lock is lost: another broker may be live" if has_lost_it else None)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from types import SimpleNamespace
 from typing import cast
 
@@ -82,9 +83,13 @@ def test_a_cluster_that_was_stopped_starts_by_itself(order: str) -> None:
     for name in "pqrstu":
         brokers.hosts[name].start()
     for pair in PAIRS:
-        brokers.until(lambda pair=pair: any(brokers.role(name) is Role.LIVE for name in pair), 20.0)
+        brokers.until(partial(has_live, brokers, pair), 20.0)
     brokers.until_in_sync("p")
     goes_on(brokers, writer, "p")
+
+
+def has_live(brokers: Brokers, names: Sequence[str]) -> bool:
+    return any(brokers.role(name) is Role.LIVE for name in names)
 
 
 def test_two_of_three_pairs_that_lost_their_power_start_beside_the_third() -> None:
@@ -156,9 +161,9 @@ def test_two_copies_wait_for_the_third_that_may_have_gone_on() -> None:
     brokers.run(30.0)
     assert brokers.roles["p"] == brokers.roles[first] == "backup"
     brokers.hosts[second].start()
-    brokers.until(lambda: any(brokers.role(name) is Role.LIVE for name in "pqv"))
-    live = next(name for name in "pqv" if brokers.role(name) is Role.LIVE)
-    goes_on(brokers, writer, live)
+    brokers.until_role(second, Role.LIVE)
+    brokers.until_in_sync("p")
+    goes_on(brokers, writer, "p")
 
 
 def test_two_backups_meet_as_a_primary_and_its_backup_do() -> None:
@@ -166,7 +171,7 @@ def test_two_backups_meet_as_a_primary_and_its_backup_do() -> None:
     brokers = whole_cluster(backups="qv")
     writer = written(brokers, "p", "q", "v")
     brokers.crash("p")
-    brokers.until(lambda: any(brokers.role(name) is Role.LIVE for name in "qv"))
+    brokers.until(lambda: has_live(brokers, "qv"))
     live = next(name for name in "qv" if brokers.role(name) is Role.LIVE)
     brokers.until_in_sync(live)
     goes_on(brokers, writer, live)
@@ -174,7 +179,7 @@ def test_two_backups_meet_as_a_primary_and_its_backup_do() -> None:
         brokers.crash(name)
     for name in "qv":
         brokers.hosts[name].start()
-    brokers.until(lambda: any(brokers.role(name) is Role.LIVE for name in "qv"), 15.0)
+    brokers.until(lambda: has_live(brokers, "qv"), 15.0)
     live = next(name for name in "qv" if brokers.role(name) is Role.LIVE)
     goes_on(brokers, writer, live)
 
