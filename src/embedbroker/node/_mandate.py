@@ -406,8 +406,13 @@ class Mandate:
             return
         if self._tenancy is not None:
             self._try()
-        elif (not self._electorate.is_empty or self._record.is_only_one) and self._candidacy.rival() is None:
+        elif self._may_ask and self._candidacy.rival() is None:
             self._vote(starts=True)
+
+    @property
+    def _may_ask(self) -> bool:
+        """Whether there is anybody to ask, or nobody has to be: the operator said so, or nobody else has this data."""
+        return not self._electorate.is_empty or self._record.is_only_one or self._policy.quorum_size == 0
 
     def _on_accepted(self, standing: Standing) -> None:
         """The live broker remembers this one from now on. Should both die in the moment in which the copy is whole,

@@ -86,9 +86,9 @@ class Members:
 
     @property
     def node(self) -> Node | None:
-        """Of who has the journal."""
+        """Of who has the journal; in the step in which a broker stops by itself, too, for what that still sends."""
         node = self.active.node if self.active is not None else None
-        return node if node is not None and node.role in HAS_JOURNAL else None
+        return node if node is not None and (node.role in HAS_JOURNAL or node.role is Role.STOPPED) else None
 
     @property
     def disk(self) -> SimulatedDisk:

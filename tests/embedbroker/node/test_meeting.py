@@ -11,7 +11,7 @@ import pytest
 from attrs import evolve
 
 from embedbroker.cluster import ControlLink, Electorate, Member, Membership, Topology
-from embedbroker.config import ReplicationBackup, Role
+from embedbroker.config import ReplicationBackup, ReplicationPrimary, Role
 from embedbroker.node import Node
 from embedbroker.node._meeting import Meeting
 from embedbroker.storage import Read
@@ -248,6 +248,19 @@ def test_whoever_is_in_sync_is_on_the_disk_before_it_is() -> None:
     assert seen and all("partner: TransportConfiguration(name=q" in text for text in seen)
 
 
+def test_a_copy_that_was_whole_and_not_noted_answers_its_partner() -> None:
+    """q is in sync, and dies before that is on its disk; p dies as well, and knows that q may have been."""
+    brokers, _writer = three_pairs()
+    brokers.backup("v", evolve(VOTING_BACKUP, group_name="x"))
+    brokers.until(lambda: "in sync with x" in brokers.said("v"))
+    assert "in sync: no" in record(brokers, "v")
+    for name in "pqxyv":
+        brokers.crash(name)
+    for name in "xv":
+        brokers.hosts[name].start()
+    brokers.until_role("x", Role.LIVE, 15.0)
+
+
 def test_how_many_there_were_is_remembered_by_both() -> None:
     brokers = whole_cluster()
     for name in "pqrstu":
@@ -265,19 +278,21 @@ def test_a_broker_with_another_node_id_in_the_same_place_is_one_and_not_two() ->
     assert electorate.size_with("first") == 1
 
 
-def test_in_a_cluster_that_is_smaller_now_an_operator_says_so() -> None:
-    """x and y are gone for good, and so is q."""
-    brokers, _writer = three_pairs()
+@pytest.mark.parametrize(("left", "policy"), [("p", VOTING_PRIMARY), ("q", VOTING_BACKUP)])
+def test_an_operator_says_that_nobody_else_will_come(left: str, policy: ReplicationPrimary | ReplicationBackup) -> None:
+    """All others are gone for good."""
+    brokers, writer = three_pairs()
     for name in "pqxy":
         brokers.crash(name)
-    brokers.hosts["p"].start()
+    brokers.hosts[left].start()
     brokers.run(20.0)
-    assert brokers.roles["p"] == "backup"
-    brokers.crash("p")
-    config = brokers.hosts["p"].config
-    brokers.hosts["p"].config = evolve(config, ha_policy=evolve(VOTING_PRIMARY, quorum_size=1))
-    brokers.hosts["p"].start()
-    brokers.until_role("p", Role.LIVE)
+    assert brokers.roles[left] == "backup"
+    brokers.crash(left)
+    config = brokers.hosts[left].config
+    brokers.hosts[left].config = evolve(config, ha_policy=evolve(policy, quorum_size=0))
+    brokers.hosts[left].start()
+    brokers.until_role(left, Role.LIVE)
+    goes_on(brokers, writer, left)
 
 
 # -- who is let in -------------------------------------------------------------------------------------------------
