@@ -15,6 +15,7 @@ from embedbroker.cluster import Ballot, ControlLink, Electorate, Membership, bal
 from embedbroker.config import ReplicationBackup, ReplicationPrimary
 
 from ._copies import RecordKeeper
+from ._stages import ASKS_AGAIN_S, BACKUP_ASKS_AGAIN_S
 from ._tenancy import Tenancy
 
 __all__ = ["Candidacy"]
@@ -53,6 +54,18 @@ class Candidacy:
         member = self._cluster.topology.members.get(self._keeper.record.node_id or "")
         live = member.live if member is not None else None
         return live.name if live is not None and self._cluster.link_to(live) is not None else None
+
+    @property
+    def may_ask(self) -> bool:
+        """Whether there is anybody to ask, or nobody has to be: the operator said so, or nobody else has this data."""
+        return not self._electorate.is_empty or self._keeper.record.is_only_one or self._policy.quorum_size == 0
+
+    @property
+    def pause_s(self) -> float:
+        """How long it waits before it asks again."""
+        # The two of a pair do not ask for votes at the same time for ever.
+        is_later = self._tenancy is None and isinstance(self._policy, ReplicationBackup)
+        return BACKUP_ASKS_AGAIN_S if is_later else ASKS_AGAIN_S
 
     # -- the lock manager ----------------------------------------------------------------------------------------
 

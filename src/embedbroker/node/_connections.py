@@ -145,6 +145,10 @@ class Connections:
             oldest.abandon()
         self.lost[connection] = None
 
+    def next_check(self, now: Instant) -> float:
+        """When `check` is due after now."""
+        return now.monotonic + self._config.connection_check_interval_ms / 1000
+
     def check(self, now: Instant) -> None:
         """Every check interval: time to live, handshake time-outs, peers that do not read."""
         for newcomer in [n for n in self.newcomers.values() if n.deadline is not None and now.monotonic >= n.deadline]:

@@ -10,22 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from attrs import evolve
-
 from embedbroker import locks
-from embedbroker.cluster import ControlLink, Electorate, Guest, Membership, connector_text, hear_votes
+from embedbroker.cluster import ControlLink, Electorate, Guest, Membership, hear_votes
 from embedbroker.config import BrokerConfig, ReplicationBackup, ReplicationPrimary, Role
 from embedbroker.replication import Ending, EndingKind, ReplicaRecord, ReplicaRegistration, Standing
 from embedclient.model import Instant
 
 from ._candidacy import Candidacy
+from ._chronicle import Chronicle
 from ._copies import Copies
 from ._incumbent import Incumbent
 from ._inputs import LockDone, LockFailed
 from ._meeting import Meeting
-from ._origin import origin, warnings_of
+from ._origin import warnings_of
 from ._outputs import RoleChanged
-from ._stages import ASKS_AGAIN_S, BACKUP_ASKS_AGAIN_S, GAVE_WAY_FOR_S, LOOKS_FOR_S, ROLES, Stage
+from ._stages import GAVE_WAY_FOR_S, LOOKS_FOR_S, ROLES, Stage
 from ._standby import Standby
 from ._tenancy import Tenancy
 
@@ -65,7 +64,10 @@ class Mandate:
         self._emit = emit
         self._tenancy = Tenancy(self.copies.keeper, self._stir) if has_manager else None
         self._electorate = Electorate(cluster)
-        self._standby = Standby(config, policy, journal.settings, cluster, self.copies, self._say, emit)
+        self._chronicle = Chronicle(policy, self.copies.keeper, self._electorate, has_manager=has_manager)
+        self._standby = Standby(
+            config, policy, journal.settings, cluster, self.copies, self._chronicle, self._say, emit
+        )
         self._standby.on_in_sync = self._on_in_sync
         self._standby.on_over = self._on_over
         self._candidacy = Candidacy(
@@ -73,9 +75,13 @@ class Mandate:
         )
         self._candidacy.on_granted = self._become_granted
         self._candidacy.on_refused = self._stand_by
-        self._meeting = self._make_meeting() if self._votes else None
-        if self._votes:
-            self._standby.on_accepted = self._on_accepted
+        self._meeting: Meeting | None = None
+        if self._chronicle.votes:
+            parts = policy, cluster, self.copies.keeper, self._chronicle
+            self._meeting = Meeting(*parts, lambda: self._waits, self._note)
+            self._meeting.on_met = self._on_met
+            self._meeting.on_given_way = self._on_given_way
+            self._electorate.on_growth = self._chronicle.note_quorum
         self._incumbent: Incumbent | None = None
         self._hands_over = False
         # When it looks again: for a live broker, or at the lock manager.
@@ -87,7 +93,7 @@ class Mandate:
 
     @property
     def _record(self) -> ReplicaRecord:
-        return self.copies.keeper.record
+        return self._chronicle.record
 
     @property
     def node_id(self) -> str:
@@ -101,19 +107,6 @@ class Mandate:
 
     #: The record lies beside the journal, and one may be removed without the other.
     marks_journal = True
-
-    @property
-    def _votes(self) -> bool:
-        """Whether others are asked before this broker is live with data from before."""
-        return self._tenancy is None and self._policy.vote_on_replication_failure
-
-    def _make_meeting(self) -> Meeting:
-        self._electorate.on_growth = self._remember_quorum
-        parts = self._policy, self._cluster, self.copies.keeper
-        meeting = Meeting(*parts, lambda: self._waits, lambda: self._may_be_newest, self._note)
-        meeting.on_met = self._on_met
-        meeting.on_given_way = self._on_given_way
-        return meeting
 
     @property
     def lets_brokers_in(self) -> bool:
@@ -161,32 +154,16 @@ class Mandate:
         return is_new and self.journal_identity is not None
 
     def meet_journal(self, identity: int | None) -> None:
-        """The journal is read; another one than before belongs to another node.
-
-        None: there is no journal, or an empty one where the node had another.
-        """
-        known = self._record.journal_identity
-        if known is None or identity == known:
-            return
-        if identity is None:
-            self._fail(
-                f"there is no journal, but node {self.node_id} has one: bring it back, or remove the record beside it"
-                " (node.state) too; then a backup gets its copy from whoever is live, and a primary is a new node"
-            )
-        else:
-            self._fail(
-                f"the journal is not that of node {self.node_id}: put that back, or remove the record beside it"
-                " (node.state), and it becomes the journal of a new node"
-            )
+        """The journal is read; another one than before belongs to another node. None: there is none."""
+        reason = self._chronicle.meet_journal(identity)
+        if reason is not None:
+            self._fail(reason)
 
     def settle(self, node_id: str, journal_identity: int | None) -> None:
         """The node could serve: that is noted, and then it is live."""
         assert self._stage is Stage.GRANTED
         self._move(Stage.SETTLING)
-        # The lock manager has counted already.
-        activation = self._record.activation + (0 if self._tenancy is not None else 1)
-        record = ReplicaRecord(node_id, journal_identity, activation, in_sync=True, quorum=self._quorum(node_id))
-        self.copies.keeper.write(record, self._on_settled)
+        self._chronicle.settle(node_id, journal_identity, self._on_settled)
 
     def _on_settled(self) -> None:
         if self._stage is Stage.SETTLING:
@@ -219,7 +196,7 @@ class Mandate:
             return
         self._move(Stage.LEAVING)
         if self.gives_way:
-            self.copies.keeper.write(evolve(self._record, gave_way=True), self._stir)
+            self._chronicle.note_gave_way(self._stir)
         self._follow_leaving()
 
     def _follow_leaving(self) -> None:
@@ -314,22 +291,20 @@ class Mandate:
     # -- the beginning -------------------------------------------------------------------------------------------
 
     def _on_record(self) -> None:
-        keeper, policy = self.copies.keeper, self._policy
-        was_known = keeper.record.node_id is not None
+        policy, was_known = self._policy, self._record.node_id is not None
         for warning in warnings_of(policy, has_manager=self._tenancy is not None):
             self._note(True, warning)
-        keeper.record = origin(policy, keeper.record, self._make_node_id, is_unfinished=keeper.is_unfinished)
-        self._electorate.remembered = keeper.record.quorum if self._votes else 0
+        record = self._chronicle.begin(self._make_node_id)
         if isinstance(policy, ReplicationPrimary):
-            self._standby.choice.only = keeper.record.node_id
+            self._standby.choice.only = record.node_id
             self._standby.wants_fail_back = True
         else:
-            self._standby.choice.preferred = keeper.record.node_id
+            self._standby.choice.preferred = record.node_id
         if self._tenancy is not None:
             self._begin_with_manager(self._tenancy)
         elif isinstance(policy, ReplicationBackup):
             # Whoever it gave way to is about to ask for votes; if that one dies instead, this data is as good.
-            self._stand_by(GAVE_WAY_FOR_S if keeper.record.gave_way else None)
+            self._stand_by(GAVE_WAY_FOR_S if record.gave_way else None)
         elif was_known and (policy.check_for_active_server or policy.vote_on_replication_failure):
             self._move(Stage.LOOKING)
             self._due = self.now.monotonic + LOOKS_FOR_S
@@ -346,15 +321,10 @@ class Mandate:
         if record.gave_way:
             # The other one is about to take the lease; if it dies instead, this data is as good.
             self._stand_by(GAVE_WAY_FOR_S)
-        elif self._may_be_newest:
+        elif self._chronicle.may_be_newest:
             self._try()
         else:
             self._stand_by()
-
-    @property
-    def _may_be_newest(self) -> bool:
-        record = self._record
-        return record.in_sync and (record.activation > 0 or isinstance(self._policy, ReplicationPrimary))
 
     def _look_for_live(self, now: Instant) -> None:
         rival = self._candidacy.rival()
@@ -363,18 +333,12 @@ class Mandate:
             self._stand_by()
         elif not self._cluster.is_informed and (self._due is None or now.monotonic < self._due):
             return
-        elif self._policy.vote_on_replication_failure and not self._may_be_newest:
+        elif self._policy.vote_on_replication_failure and not self._chronicle.may_be_newest:
             self._stand_by()
         else:
             self._vote(starts=True)
 
     # -- standing by ---------------------------------------------------------------------------------------------
-
-    @property
-    def _pause_s(self) -> float:
-        # The two of a pair do not ask for votes at the same time for ever.
-        is_later = self._tenancy is None and isinstance(self._policy, ReplicationBackup)
-        return BACKUP_ASKS_AGAIN_S if is_later else ASKS_AGAIN_S
 
     def _stand_by(self, asks_in_s: float | None = None) -> None:
         asks = self._tenancy is not None or self._policy.vote_on_replication_failure
@@ -382,9 +346,9 @@ class Mandate:
             self._due = None
         elif self._stage is not Stage.STANDING_BY or self._due is None:
             # Whoever refuses this broker as backup does not put off what it asks for.
-            self._due = self.now.monotonic + (self._pause_s if asks_in_s is None else asks_in_s)
+            self._due = self.now.monotonic + (self._candidacy.pause_s if asks_in_s is None else asks_in_s)
         self._move(Stage.STANDING_BY)
-        keeps = asks and self._may_be_newest
+        keeps = asks and self._chronicle.may_be_newest
         if isinstance(self._policy, ReplicationBackup):
             # Nobody else's copy takes the place of data that may be needed yet.
             self._standby.keep(self.node_id if keeps else None)
@@ -397,28 +361,17 @@ class Mandate:
         """With the data that is here, unless there is somebody to join."""
         if self._due is None or now.monotonic < self._due:
             return
-        self._due = now.monotonic + self._pause_s
+        self._due = now.monotonic + self._candidacy.pause_s
         if self._standby.is_joined:
             return
         if self._meeting is not None:
             self._meeting.look_around()
-        if not self._may_be_newest:
+        if not self._chronicle.may_be_newest:
             return
         if self._tenancy is not None:
             self._try()
-        elif self._may_ask and self._candidacy.rival() is None:
+        elif self._candidacy.may_ask and self._candidacy.rival() is None:
             self._vote(starts=True)
-
-    @property
-    def _may_ask(self) -> bool:
-        """Whether there is anybody to ask, or nobody has to be: the operator said so, or nobody else has this data."""
-        return not self._electorate.is_empty or self._record.is_only_one or self._policy.quorum_size == 0
-
-    def _on_accepted(self, standing: Standing) -> None:
-        """The live broker remembers this one from now on. Should both die in the moment in which the copy is whole,
-        this one has to know, too, whose copy it may be, or the other one waits for an answer that never comes."""
-        if self._record.node_id is None:
-            self.copies.keeper.write(evolve(self._record_of(standing), in_sync=False))
 
     def _on_in_sync(self, standing: Standing) -> None:
         self._note_in_sync(standing)
@@ -426,22 +379,8 @@ class Mandate:
         self._cluster.become_backup(standing.node_id, self._policy.group_name, announce=True)
         self._stir()
 
-    def _record_of(self, standing: Standing) -> ReplicaRecord:
-        """Of a whole copy."""
-        live_at = self._standby.live_at
-        return ReplicaRecord(
-            standing.node_id,
-            standing.journal_identity,
-            standing.activation_sequence,
-            in_sync=True,
-            partner=connector_text(live_at) if self._votes and live_at is not None else None,
-            quorum=self._quorum(standing.node_id),
-        )
-
     def _note_in_sync(self, standing: Standing) -> None:
-        record = self._record_of(standing)
-        if record != self._record:
-            self.copies.keeper.write(record)
+        self._chronicle.note_in_sync(standing)
         if self._tenancy is not None:
             self._tenancy.meet(standing.node_id)
 
@@ -454,18 +393,14 @@ class Mandate:
         is_dismissed = ending.kind is EndingKind.BROKEN and self._tenancy is None
         if not ending.in_sync or is_dismissed:
             # A live broker that says that it cannot go on with this backup goes on without it; a lock manager knows.
-            if self._record.in_sync:
-                self.copies.keeper.write(evolve(self._record, in_sync=False))
+            self._chronicle.note_left_behind()
             self._stand_by()
             return
         self._note_in_sync(standing)
         self._note(True, f"lost the live broker: {ending.text}")
         if self._tenancy is not None:
             self._try()
-        elif (
-            ending.kind in (EndingKind.FAIL_OVER, EndingKind.STOP_CALLED)
-            and not self._policy.vote_on_replication_failure
-        ):
+        elif ending.kind in (EndingKind.FAIL_OVER, EndingKind.STOP_CALLED) and not self._chronicle.votes:
             self._become_granted()
         else:
             # After an orderly stop, too: the other one, started again, asks with what it had then.
@@ -486,16 +421,6 @@ class Mandate:
         self._stand_by()
         # Until that one is live: this copy is the only other one.
         self._standby.choice.only = self.node_id
-
-    def _quorum(self, node_id: str) -> int:
-        """How many brokers were live at the same time, as votes count them."""
-        return self._electorate.size_with(node_id) if self._votes else 0
-
-    def _remember_quorum(self) -> None:
-        record = self._record
-        has_data = self._stage is Stage.LIVE or self._standby.is_in_sync
-        if has_data and record.node_id and self._quorum(record.node_id) > record.quorum:
-            self.copies.keeper.write(evolve(record, quorum=self._quorum(record.node_id)))
 
     # -- asking --------------------------------------------------------------------------------------------------
 
@@ -527,10 +452,8 @@ class Mandate:
     def _become_granted(self) -> None:
         self._due = None
         self._standby.pause()
-        cluster, electorate, tenancy, copies = self._cluster, self._electorate, self._tenancy, self.copies
-        self._incumbent = Incumbent(
-            self._config, self._policy, cluster, electorate, tenancy, copies, self._note, self._stir, self._emit
-        )
+        parts = self._cluster, self._electorate, self._tenancy, self.copies
+        self._incumbent = Incumbent(self._config, self._policy, *parts, self._note, self._stir, self._emit)
         self._incumbent.duplication.now = self.now
         self._move(Stage.GRANTED)
 

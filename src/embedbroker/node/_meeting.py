@@ -28,8 +28,8 @@ from attrs import evolve
 from embedbroker.cluster import CONTROL_CHANNEL, ControlLink, Guest, Membership, connector_text, where
 from embedbroker.config import ReplicationBackup, ReplicationPrimary
 from embedbroker.replication import STREAM_FORMAT, ReplicaRecord, ReplicaWaiting
-from embedclient.wire.core import Packet
 
+from ._chronicle import Chronicle
 from ._copies import RecordKeeper
 
 __all__ = ["Meeting"]
@@ -41,9 +41,8 @@ _NO_DATA = -1
 class Meeting:
     """Of one life of a broker that may be asked for votes.
 
-    ``waits`` says whether it is neither live nor about to be, and copies nobody's data, at this moment; ``has_data``
-    whether what is here may be the newest of its node. ``on_met`` is called when the other one has given way,
-    ``on_given_way`` when this one does.
+    ``waits`` says whether it is neither live nor about to be, and copies nobody's data, at this moment. ``on_met`` is
+    called when the other one has given way, ``on_given_way`` when this one does.
     """
 
     def __init__(
@@ -51,8 +50,8 @@ class Meeting:
         policy: ReplicationPrimary | ReplicationBackup,
         membership: Membership,
         keeper: RecordKeeper,
+        chronicle: Chronicle,
         waits: Callable[[], bool],
-        has_data: Callable[[], bool],
         note: Callable[[bool, str], None],
     ) -> None:
         self.on_met: Callable[[], None] | None = None
@@ -61,7 +60,7 @@ class Meeting:
         self._membership = membership
         self._keeper = keeper
         self._waits = waits
-        self._has_data = has_data
+        self._chronicle = chronicle
         self._note = note
         membership.guests.on_authorized = self._welcome
         membership.guests.handlers[ReplicaWaiting] = self._on_guest
@@ -79,7 +78,7 @@ class Meeting:
 
     def _offer(self) -> ReplicaWaiting:
         """Who has given way offers what goes behind everything: the other one may not have heard of it."""
-        return self._word(self._keeper.record.activation if self._has_data() else _NO_DATA)
+        return self._word(self._keeper.record.activation if self._chronicle.may_be_newest else _NO_DATA)
 
     def _word(self, activation: int, *, yields: bool = False) -> ReplicaWaiting:
         record, connector = self._keeper.record, self._membership.connector
@@ -89,13 +88,13 @@ class Meeting:
 
     # -- what others say -----------------------------------------------------------------------------------------
 
-    def _on_guest(self, guest: Guest, packet: Packet) -> None:
+    def _on_guest(self, guest: Guest, packet: object) -> None:
         self._hear(packet, lambda answer: guest.peer.send(answer, CONTROL_CHANNEL))
 
-    def _on_link(self, link: ControlLink, packet: Packet) -> None:
+    def _on_link(self, link: ControlLink, packet: object) -> None:
         self._hear(packet, lambda answer: link.send(answer, CONTROL_CHANNEL))
 
-    def _hear(self, packet: Packet, reply: Callable[[Packet], None]) -> None:
+    def _hear(self, packet: object, reply: Callable[[ReplicaWaiting], None]) -> None:
         assert isinstance(packet, ReplicaWaiting)
         record = self._keeper.record
         is_known = packet.format == STREAM_FORMAT and packet.node_id == record.node_id
@@ -104,24 +103,25 @@ class Meeting:
         if packet.yields:
             self._hear_yielding(record, packet)
         elif self._goes_before(record, packet):
-            if self._has_data():
+            if self._chronicle.may_be_newest:
                 reply(self._offer())
         elif packet.activation > record.activation or packet.partner == connector_text(self._membership.connector):
             self._give_way(record, packet, reply)
 
     def _goes_before(self, record: ReplicaRecord, other: ReplicaWaiting) -> bool:
         """Both come to the same: the newer data goes first, of the same that of the primary."""
-        ours = record.activation, self._has_data(), self._is_primary, connector_text(self._membership.connector)
+        text, has_data = connector_text(self._membership.connector), self._chronicle.may_be_newest
+        ours = record.activation, has_data, self._is_primary, text
         return ours > (other.activation, True, other.is_primary, connector_text(other.connector))
 
     def _hear_yielding(self, record: ReplicaRecord, other: ReplicaWaiting) -> None:
         is_partner = record.partner == connector_text(other.connector)
-        if is_partner and self._has_data() and other.activation == record.activation:
+        if is_partner and self._chronicle.may_be_newest and other.activation == record.activation:
             self._note(False, f"begins with the data that is here: {where(other.connector)} does not")
             assert self.on_met is not None
             self.on_met()
 
-    def _give_way(self, record: ReplicaRecord, other: ReplicaWaiting, reply: Callable[[Packet], None]) -> None:
+    def _give_way(self, record: ReplicaRecord, other: ReplicaWaiting, reply: Callable[[ReplicaWaiting], None]) -> None:
         word = self._word(other.activation, yields=True)
         if not record.in_sync and self._keeper.is_idle:
             reply(word)

@@ -27,6 +27,7 @@ from ._connections import Connections
 from ._decisions import Decisions
 from ._dials import Dials
 from ._disk_answers import DiskAnswers
+from ._entrance import Entrance
 from ._flush import Flush
 from ._gate import DurabilityGate
 from ._inputs import (
@@ -48,8 +49,8 @@ from ._inputs import (
     Tick,
     Written,
 )
-from ._node_state import ROLES, NodeState
-from ._outputs import LetBrokersIn, Level, Notice, Output, Ready, RoleChanged, StopListening, Stopped
+from ._node_state import BEFORE, ROLES, NodeState
+from ._outputs import Level, Notice, Output, Ready, RoleChanged, StopListening, Stopped
 from ._restoration import Restoration
 from ._tenure import Tenure
 
@@ -62,8 +63,6 @@ __all__ = ["Node"]
 
 # Members by themselves: looking one up in its enumeration costs more than the comparison, and each step compares.
 _RUNNING, _STOPPED = NodeState.RUNNING, NodeState.STOPPED
-_BEFORE = NodeState.NEW, NodeState.WAITING
-_SERVING = NodeState.RUNNING, NodeState.RECOVERING
 
 
 class Node:
@@ -107,6 +106,7 @@ class Node:
         self._failure: str | None = None
         self._restoration: Restoration | None = None
         tell = lambda output: self._outputs.append(output)  # noqa: E731 - the list is another one in each step
+        self._entrance = Entrance(self.core, self.connections, self.cluster, tell)
         parts = config, self.journal, self.cluster
         self._mandate = make_mandate(*parts, self._make_node_id, tell, has_manager=has_locks)
         self._tenure: Tenure | Mandate | None = self._mandate
@@ -114,8 +114,6 @@ class Node:
             self._tenure = Tenure(config, self.cluster, int.from_bytes(entropy.random_bytes(8), "big") >> 1)
         self._disk_answers = DiskAnswers(self.journal, self._mandate, words)
         self._fails_over = self._said_stopped = False
-        # Whether other brokers are let in before it is live.
-        self._lets_brokers_in = False
 
     @property
     def is_running(self) -> bool:
@@ -176,7 +174,7 @@ class Node:
             case Tick():
                 pass
             case Accepted():
-                self.connections.on_accepted(input, now, serving=self._lets_in)
+                self.connections.on_accepted(input, now, serving=self._entrance.lets_in(self.state))
             case PeerClosed():
                 if input.connection < 0:
                     self.dials.on_peer_closed(input, now)
@@ -221,19 +219,16 @@ class Node:
     # -- life ----------------------------------------------------------------------------------------------------
 
     def _on_command(self, command: Command) -> None:
-        match command.kind:
-            case CommandKind.START:
-                assert self.state is NodeState.NEW, self.state
-                warn_of_policy(self.config, self._log)
-                if self._tenure is None:
-                    self._become_activating()
-                else:
-                    self._tenure.begin(self._now)
-            case CommandKind.STOP | CommandKind.FAIL_OVER:
-                self._fails_over |= command.kind is CommandKind.FAIL_OVER
-                self._stop()
-            case _:
-                assert_never(command.kind)
+        if command.kind is not CommandKind.START:
+            self._fails_over |= command.kind is CommandKind.FAIL_OVER
+            self._stop()
+            return
+        assert self.state is NodeState.NEW, self.state
+        warn_of_policy(self.config, self._log)
+        if self._tenure is None:
+            self._become_activating()
+        else:
+            self._tenure.begin(self._now)
 
     # The only places where the role changes: a broker without a lock store begins with the second.
 
@@ -243,7 +238,7 @@ class Node:
 
     def _become_activating(self) -> None:
         self.state = NodeState.RECOVERING
-        self._check_due = self._now.monotonic + self.config.connection_check_interval_ms / 1000
+        self._check_due = self.connections.next_check(self._now)
         self._outputs.append(RoleChanged(Role.ACTIVATING))
         if self.journal is None:
             self._settle(None)
@@ -300,11 +295,11 @@ class Node:
         for note in tenure.take_notes():
             self._notice(Level.WARNING if note.warning else Level.INFO, note.text)
         match role:
-            case Role.BACKUP if self.state in _BEFORE:
+            case Role.BACKUP if self.state in BEFORE:
                 self.core.node_id = tenure.node_id
                 if self.state is NodeState.NEW and not (self._mandate is not None and self._mandate.is_undecided):
                     self._become_backup()
-            case Role.ACTIVATING if self.state in _BEFORE:
+            case Role.ACTIVATING if self.state in BEFORE:
                 self._become_activating()
             case Role.LIVE if self.state is NodeState.RECOVERING:
                 self._become_live()
@@ -391,25 +386,8 @@ class Node:
     @property
     def _is_calm(self) -> bool:
         """Whether traffic has no decisions to make."""
-        if self._mandate is None:
-            return self.state is _RUNNING
-        return self._mandate.is_calm and self.state in (_RUNNING, NodeState.WAITING)
-
-    @property
-    def _lets_in(self) -> bool:
-        return self.state in _SERVING or self._lets_brokers_in
-
-    def _let_brokers_in(self, *, wanted: bool) -> None:
-        """A broker that is not live waits for others, or does not any more. Clients are sent away."""
-        self._lets_brokers_in = self.core.waits = wanted
-        assert self.cluster is not None
-        self.cluster.be_found(wanted)
-        if self.state not in _BEFORE:
-            return
-        self._outputs.append(LetBrokersIn(wanted))
-        self._check_due = self._now.monotonic + self.config.connection_check_interval_ms / 1000 if wanted else None
-        if not wanted:
-            self.connections.send_away("the broker is a backup")
+        mandate, state = self._mandate, self.state
+        return state is _RUNNING if mandate is None else mandate.is_calm and state in (_RUNNING, NodeState.WAITING)
 
     def _attend(self, mandate: Mandate, now: Instant) -> None:
         """A replicating broker: what the disk and the peers did counts for its journal, and for what it is."""
@@ -425,9 +403,8 @@ class Node:
         while mandate.stirred and self.state is not NodeState.STOPPED:
             mandate.stirred = False
             self._follow_tenure()
-        wanted = self.state in _BEFORE and mandate.lets_brokers_in
-        if wanted is not self._lets_brokers_in:
-            self._let_brokers_in(wanted=wanted)
+        if self._entrance.follow(self.state, wanted=mandate.lets_brokers_in):
+            self._check_due = self.connections.next_check(now) if self._entrance.lets_in(self.state) else None
 
     def _finish_step(self, now: Instant, *, timely: bool) -> list[Output]:
         """What follows from an input, and with ``timely`` what the time has come for."""
@@ -511,9 +488,9 @@ class Node:
             self._attend(self._mandate, now)
         if isinstance(self._tenure, Tenure) and self._tenure.on_time(now):
             self._follow_tenure()
-        if self._lets_in and self._check_due is not None and now.monotonic >= self._check_due:
+        if self._check_due is not None and now.monotonic >= self._check_due and self._entrance.lets_in(self.state):
             self.connections.check(now)
-            self._check_due = now.monotonic + self.config.connection_check_interval_ms / 1000
+            self._check_due = self.connections.next_check(now)
 
     def _log(self, text: str) -> None:
         self._notice(Level.WARNING, text)

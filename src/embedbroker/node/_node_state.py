@@ -9,7 +9,7 @@ from enum import Enum
 
 from embedbroker.config import Role
 
-__all__ = ["ROLES", "NodeState"]
+__all__ = ["BEFORE", "ROLES", "SERVING", "NodeState"]
 
 
 class NodeState(Enum):
@@ -22,6 +22,10 @@ class NodeState(Enum):
     STOPPING = "stopping"
     STOPPED = "stopped"
 
+
+#: It is not live, and may become so; it reads its journal or serves clients.
+BEFORE = NodeState.NEW, NodeState.WAITING
+SERVING = NodeState.RUNNING, NodeState.RECOVERING
 
 ROLES = {
     NodeState.NEW: Role.BACKUP,

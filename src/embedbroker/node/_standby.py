@@ -22,8 +22,8 @@ from embedbroker.replication import (
     ReplicaState,
     Standing,
 )
-from embedclient.model import TransportConfiguration
 
+from ._chronicle import Chronicle
 from ._copies import Copies
 from ._outputs import RoleChanged
 
@@ -39,7 +39,7 @@ _SAID_MAX = 100
 
 
 class Standby:
-    """Of one life. ``on_accepted``, ``on_in_sync`` and ``on_over`` are called with what its replica says."""
+    """Of one life. ``on_in_sync`` and ``on_over`` are called with what its replica says."""
 
     def __init__(
         self,
@@ -48,11 +48,11 @@ class Standby:
         settings: JournalSettings,
         membership: Membership,
         copies: Copies,
+        chronicle: Chronicle,
         log: Callable[[str], None],
         emit: Callable[[RoleChanged], None],
     ) -> None:
         assert config.cluster_connection is not None
-        self.on_accepted: Callable[[Standing], None] | None = None
         self.on_in_sync: Callable[[Standing], None] | None = None
         self.on_over: Callable[[Ending, Standing | None], None] | None = None
         self.wants_fail_back = False
@@ -65,11 +65,10 @@ class Standby:
         self._settings = settings
         self._membership = membership
         self._copies = copies
+        self._chronicle = chronicle
         self._log = log
         self._emit = emit
         self._said: dict[str, None] = {}
-        #: The connector of the live broker that it joined last.
-        self.live_at: TransportConfiguration | None = None
         self._joins = False
         #: The data here may be the newest of its node.
         self.keeps = False
@@ -129,7 +128,7 @@ class Standby:
             candidates = self._candidates()
             node_id = self.choice.next(candidates, now.monotonic)
             if node_id is not None:
-                self.live_at = self._membership.topology.members[node_id].live
+                self._chronicle.live_at = self._membership.topology.members[node_id].live
                 self._join(node_id, candidates[node_id])
             elif self._doubts_at is not None and now.monotonic >= self._doubts_at:
                 self._doubts_at = None
@@ -200,8 +199,7 @@ class Standby:
 
     def _on_accepted(self, replica: Replica) -> None:
         assert replica.standing is not None
-        if self.on_accepted is not None:
-            self.on_accepted(replica.standing)
+        self._chronicle.note_accepted(replica.standing)
 
     def _on_in_sync(self, replica: Replica) -> None:
         self._said.clear()

@@ -133,7 +133,6 @@ class NodeHost:
         """A new life on what the disk holds."""
         assert self.node is None, "a broker runs once at a time"
         self.life += 1
-        self.lets_brokers_in = False
         self.world.note(self.name, "starts", self.life)
         limit_bytes = self.config.global_max_size_bytes
         limit_bytes = MEMORY_LIMIT_BYTES if limit_bytes is None else limit_bytes
@@ -441,18 +440,21 @@ class NodeHost:
                 case Notice():
                     self.notices.append(output.text)
                     self.world.note(self.name, "says", output.text)
-                case Stopped(failure, restarts):
-                    self.world.note(self.name, "has stopped")
-                    self.node = None
-                    # A life that ends by itself may leave work to a thread, which is through before its locks are free.
-                    self._works.end()
-                    self._give_locks_back()
-                    self._forget_links("closed by peer")
-                    for tell in self.on_stopped:
-                        tell(failure)
-                    if restarts:
-                        self._start_again()
+                case Stopped():
+                    self._end(output)
         return written
+
+    def _end(self, stopped: Stopped) -> None:
+        self.world.note(self.name, "has stopped")
+        self.node = None
+        # A life that ends by itself may leave work to a thread, which is through before its locks are free.
+        self._works.end()
+        self._give_locks_back()
+        self._forget_links("closed by peer")
+        for tell in self.on_stopped:
+            tell(stopped.failure)
+        if stopped.restarts:
+            self._start_again()
 
     def _answer(self, work: LockWork | LeaseWork) -> None:
         assert self._session is not None
@@ -477,7 +479,7 @@ class NodeHost:
     def _give_locks_back(self) -> None:
         session, self._session = self._session, None
         self.asked = None
-        self.frozen = self.superseded = False
+        self.frozen = self.superseded = self.lets_brokers_in = False
         self._missed.clear()
         if session is not None:
             session.close()

@@ -37,8 +37,6 @@ from embedclient.wire.core import (
 VERSION_WITH_CORRELATION: Final = 130
 VERSION_WITH_COMMIT_CORRELATION: Final = 132
 _FIRST_BLOCKING_ID: Final = -2
-# Of no connection: whatever was given to one that is gone, and left.
-_LONG_AGO: Final = -1
 
 
 class SessionLine:
@@ -95,9 +93,8 @@ class SessionLine:
 
     def _look_what_left(self) -> None:
         """A connection that ends in the step in which it was given a request has not sent that."""
-        request, connection = self._in_flight, self.connection
-        if request is not None and connection is not None and request.takes == connection.takes:
-            request.is_unsent = True
+        if self._in_flight is not None and self.connection is not None:
+            self._in_flight.lose(self.connection.takes)
 
     def speak(self) -> None:
         """The broker knows the session again."""
@@ -145,9 +142,7 @@ class SessionLine:
         self.speak()
         request = self._in_flight
         if request is not None:
-            # Now it leaves, if it had not.
-            request.takes = self.connection.takes if request.is_unsent else _LONG_AGO
-            request.is_unsent = False
+            request.repeat(self.connection.takes)
         if request is not None and request.call.done:
             # Its caller has gone; those behind it still wait for the reply.
             self._deadlines.start(request, lambda: self._on_silence(request))

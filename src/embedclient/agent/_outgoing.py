@@ -3,6 +3,8 @@
 Responsible for these values and for which packets are numbered. Refuses to know when they leave.
 """
 
+from typing import Final
+
 from embedclient.agent._call import Call
 from embedclient.agent._credits import AddressCredits
 from embedclient.agent._rate import RateLimit
@@ -13,6 +15,9 @@ from embedclient.wire.core import (
     SessionUniqueAddMetadata,
     is_confirmed,
 )
+
+# Of no connection.
+_NEVER: Final = -1
 
 
 class Request:
@@ -32,9 +37,17 @@ class Request:
         self.number = number
         # The id that the reply must repeat; 0 for a packet that has no field for it.
         self.correlation_id = 0
-        # What its connection had sent before it, and whether that ended before it sent this.
-        self.takes = 0
+        # How often its connection had sent before it was given this, and whether that ended before it sent this.
+        self.takes = _NEVER
         self.is_unsent = False
+
+    def lose(self, takes: int) -> None:
+        """Its connection is gone, and had sent so often."""
+        self.is_unsent |= self.takes == takes
+
+    def repeat(self, takes: int) -> None:
+        """It is given to the next connection, which has sent so often; what has left once is in doubt for ever."""
+        self.takes, self.is_unsent = takes if self.is_unsent else _NEVER, False
 
 
 class Send:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
@@ -13,8 +14,9 @@ from attrs import evolve
 
 from embedbroker import BrokerConfig, EmbeddedBroker
 from embedbroker.config import ClusterConnection, HAPolicy, ReplicationBackup, ReplicationPrimary, Role
+from embedbroker.runtime._life import Life
 from embedclient.errors import JMSException
-from embedclient.transport import TransportLost, connect_tcp
+from embedclient.transport import Listener
 
 from .test_replication import TIMEOUT_S, becomes, put, take, until_in_sync
 
@@ -69,23 +71,29 @@ async def started(*these: BrokerConfig) -> AsyncIterator[list[EmbeddedBroker]]:
         yield [await stack.enter_async_context(EmbeddedBroker(each)) for each in these]
 
 
-async def until_port_is(port: int, *, open: bool) -> None:
-    """Somebody listens there, or nobody does."""
-    while True:
-        try:
-            stream = await connect_tcp("127.0.0.1", port, timeout_s=1.0)
-        except TransportLost:
-            is_open = False
-        else:
-            is_open = True
-            stream.close()
-        if is_open is open:
-            return
-        await trio.sleep(0.02)
+class Doors:
+    """Who of the brokers listens, by port."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.opened: dict[int, trio.Event] = defaultdict(trio.Event)
+        self.shut: dict[int, trio.Event] = defaultdict(trio.Event)
+        let_in, close = Life._let_in, Life._close_listeners
+
+        def opening(life: Life, listener: Listener) -> None:
+            let_in(life, listener)
+            self.opened[life._config.port].set()
+
+        def closing(life: Life) -> None:
+            close(life)
+            self.shut[life._config.port].set()
+
+        monkeypatch.setattr(Life, "_let_in", opening)
+        monkeypatch.setattr(Life, "_close_listeners", closing)
 
 
-async def test_a_pair_that_was_stopped_with_its_voters_starts_without_them(tmp_path: Path) -> None:
-    found = configs(tmp_path)
+async def lost_power(path: Path) -> dict[str, BrokerConfig]:
+    """What is left of a pair in sync and its voter when all of them have lost their power."""
+    found = configs(path)
     async with started(found["x"], found["p"], found["q"]) as (x, p, q):
         for broker in (x, p):
             await becomes(broker, Role.LIVE)
@@ -93,42 +101,45 @@ async def test_a_pair_that_was_stopped_with_its_voters_starts_without_them(tmp_p
         await put(p.url, "one", "two")
         for broker in (x, p, q):
             await broker.crash()
+    return found
+
+
+async def test_a_pair_that_was_stopped_with_its_voters_starts_without_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped = await lost_power(tmp_path)
+    doors = Doors(monkeypatch)
     with trio.fail_after(TIMEOUT_S):
-        async with started(found["p"]) as (p,):
-            await until_port_is(found["p"].port, open=True)
+        async with started(stopped["p"]) as (p,):
+            await doors.opened[stopped["p"].port].wait()
             assert p.role is Role.BACKUP
-            async with started(found["q"]) as (q,):
+            async with started(stopped["q"]):
                 await becomes(p, Role.LIVE)
                 await until_in_sync(p)
-                await until_port_is(found["q"].port, open=False)
                 assert await take(p.url, 2) == ["one", "two"]
+                assert not doors.shut[stopped["p"].port].is_set()
+                if doors.opened[stopped["q"].port].is_set():
+                    await doors.shut[stopped["q"].port].wait()
 
 
-async def test_a_broker_that_waits_lets_brokers_in_and_no_clients(tmp_path: Path) -> None:
-    found = configs(tmp_path)
-    async with started(found["x"], found["p"], found["q"]) as (x, p, q):
-        await becomes(p, Role.LIVE)
-        await until_in_sync(p)
-        for broker in (x, p, q):
-            await broker.crash()
+async def test_a_broker_that_waits_lets_brokers_in_and_no_clients(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped = await lost_power(tmp_path)
+    doors = Doors(monkeypatch)
     with trio.fail_after(TIMEOUT_S):
-        async with started(found["p"]):
-            await until_port_is(found["p"].port, open=True)
-            with pytest.raises(JMSException):
-                await put(f"tcp://127.0.0.1:{found['p'].port}", "in vain")
+        async with started(stopped["p"]):
+            await doors.opened[stopped["p"].port].wait()
+            with pytest.raises(JMSException, match="closed by the peer"):
+                await put(f"tcp://127.0.0.1:{stopped['p'].port}", "in vain")
 
 
 async def test_a_port_that_is_taken_keeps_a_broker_from_being_found_and_not_from_waiting(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    found = configs(tmp_path)
-    async with started(found["x"], found["p"], found["q"]) as (x, p, q):
-        await becomes(p, Role.LIVE)
-        await until_in_sync(p)
-        for broker in (x, p, q):
-            await broker.crash()
-    with trio.fail_after(TIMEOUT_S), closing(socket.create_server(("127.0.0.1", found["q"].port))):
-        async with started(found["p"], found["q"]) as (p, q):
+    stopped = await lost_power(tmp_path)
+    with trio.fail_after(TIMEOUT_S), closing(socket.create_server(("127.0.0.1", stopped["q"].port))):
+        async with started(stopped["p"], stopped["q"]) as (p, q):
             # q finds p all the same.
             await becomes(p, Role.LIVE)
             assert q.role is Role.BACKUP
