@@ -101,6 +101,10 @@ class Activation:
         self._ending = False
         # The lease goes back, and the next one is of another key.
         self._drops = False
+        # Leases that this broker may have at the manager, which failed as one was taken or given back. It gives them
+        # back until that is done: nobody else could be live.
+        self._owed: dict[str, None] = {}
+        self._owed_due = 0.0
         self._next_key = key
         self._batches = 0
         self._under_way: tuple[LeaseOperation, ...] | None = None
@@ -194,6 +198,8 @@ class Activation:
             operations = (KeepLease(self.key),)
         elif isinstance(self._request, tuple):
             operations = self._request
+        elif self._owed and self._way is None and now >= self._owed_due:
+            operations = (GiveLease(next(iter(self._owed))),)
         else:
             return None
         self._batches += 1
@@ -213,6 +219,8 @@ class Activation:
                 dues.append(self._pause_until)
             elif isinstance(self._request, tuple) or ((self._ending or self._drops) and self.holds):
                 dues.append(self._now)
+            elif self._owed and self._way is None and not self._ending:
+                dues.append(self._owed_due)
         return min(dues, default=None)
 
     def on_time(self, now: float) -> None:
@@ -228,17 +236,23 @@ class Activation:
             if isinstance(operation, TakeLease | KeepLease):
                 self._on_lease(operation, result)
             elif isinstance(operation, GiveLease):
-                self._lose()
+                self._owed.pop(operation.key, None)
+                self._forget(operation.key)
         if operations is self._request:
             self._go_on(results)
 
     def on_failed(self, batch: int, fault: LockFault, now: float) -> None:
         """The manager could not: an attempt ends, and a right goes on until it ends by itself."""
         operations = self._finish(batch, now)
-        if isinstance(operations[0], GiveLease):
-            # Closing the session gives it back as well.
-            self._lose()
-        elif isinstance(operations[0], KeepLease):
+        first = operations[0]
+        if isinstance(first, GiveLease):
+            # At the end closing the session gives it back as well.
+            self._owe(first.key, now)
+            self._forget(first.key)
+        elif isinstance(first, TakeLease):
+            if not self.holds:
+                self._owe(first.key, now)
+        elif isinstance(first, KeepLease):
             if self._until is None:
                 self._fail(str(fault))
             else:
@@ -256,7 +270,16 @@ class Activation:
         operations, self._under_way = self._under_way, None
         return operations
 
+    def _owe(self, key: str, now: float) -> None:
+        self._owed[key] = None
+        self._owed_due = now + AFTER_FAULT_S
+
+    def _forget(self, key: str) -> None:
+        if key == self.key:
+            self._lose()
+
     def _on_lease(self, operation: TakeLease | KeepLease, result: object) -> None:
+        self._owed.pop(operation.key, None)
         if isinstance(result, Lease):
             self.holds = True
             lasts = result.lasts_s

@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 from attrs import define, field
 
-from embedbroker.locks import Activation, LeaseSession, LeaseWork, LockFault, Verdict
+from embedbroker.locks import (
+    Activation,
+    GiveLease,
+    LeaseOperation,
+    LeaseSession,
+    LeaseWork,
+    LockFault,
+    TakeLease,
+    Verdict,
+)
 from embedbroker.testing._leases import SimulatedLockManager
 
 KEY = "9e6c1b2a-0f3b-11f1-b3a4-02fc00000001"
@@ -367,3 +376,72 @@ def test_an_attempt_for_another_node_waits_until_the_former_lease_is_given_back(
     backup.do(giving)
     work = backup.activation.take_work(pair.now)
     assert work is not None and {operation.key for operation in work.operations} == {"another node"}
+
+
+@define(eq=False)
+class Flaky:
+    """A session whose first batch with an operation of a kind fails, with that done or not; ``seen`` is all of it."""
+
+    inner: LeaseSession
+    kind: type[object]
+    done: bool
+    seen: list[LeaseOperation] = field(factory=list)
+    immediate: bool = True
+
+    def run(self, operations: tuple[LeaseOperation, ...]) -> tuple[object, ...]:
+        self.seen.extend(operations)
+        if not isinstance(operations[0], self.kind) or self.seen.count(operations[0]) > 1:
+            return self.inner.run(operations)
+        if self.done:
+            self.inner.run(operations[:1])
+        raise LockFault("the lock manager cannot be reached any more")
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+def failing(broker: Broker, kind: type[object], *, done: bool) -> list[LeaseOperation]:
+    """What a broker asks for from now on; the first of a kind fails."""
+    flaky = Flaky(broker.session, kind, done)
+    broker.session = flaky
+    return flaky.seen
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_a_lease_that_was_taken_without_an_answer_is_given_back(done: bool) -> None:
+    """The other one went on meanwhile: this one is behind, and would never ask for the lease again."""
+    pair = Pair()
+    stale, newest = pair.broker("b"), pair.broker("a", 1)
+    seen = failing(stale, TakeLease, done=done)
+    assert stale.tries() is Verdict.FAILED
+    assert (pair.manager.holder(KEY) == "b") is done
+    pair.manager.sequences[KEY] = 1
+    pair.wait(1.0)
+    assert seen[-1] == GiveLease(KEY) and pair.manager.holder(KEY) is None
+    assert stale.tries() is Verdict.STALE
+    assert newest.tries() is Verdict.GRANTED
+    pair.wait(5.0)
+    assert seen.count(GiveLease(KEY)) == 1
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_a_lease_that_was_given_back_without_an_answer_is_given_back_again(done: bool) -> None:
+    pair = Pair()
+    broker = pair.broker("a")
+    assert broker.tries() is Verdict.GRANTED
+    seen = failing(broker, GiveLease, done=done)
+    broker.activation.drop()
+    pair.wait(1.0)
+    assert seen.count(GiveLease(KEY)) == 2 and pair.manager.holder(KEY) is None
+    pair.wait(5.0)
+    assert seen.count(GiveLease(KEY)) == 2
+
+
+def test_a_lease_that_is_held_again_is_not_given_back() -> None:
+    pair = Pair()
+    broker = pair.broker("a")
+    seen = failing(broker, TakeLease, done=True)
+    assert broker.tries() is Verdict.FAILED
+    assert broker.tries() is Verdict.GRANTED
+    pair.wait(5.0)
+    assert GiveLease(KEY) not in seen and pair.manager.holder(KEY) == "a"
