@@ -35,4 +35,10 @@ FOUND_BY: dict[str, dict[str, int]] = {
         "wait_for_the_frozen_for_ever": 53,
         "write_no_record": 3,
     },
+    "VOTES": {
+        "begin_whoever_gives_way": 79,
+        "begin_with_data_that_somebody_else_has": 43,
+        "forget_how_many_there_were": 71,
+        "give_way_to_nobody": 6,
+    },
 }

@@ -9,7 +9,10 @@ import pytest
 from embedbroker.cluster import Ballot
 from embedbroker.cluster._voter import Voter
 from embedbroker.cluster._words import Bid, Words, sealed
+from embedbroker.node._chronicle import Chronicle
 from embedbroker.node._incumbent import Incumbent
+from embedbroker.node._meeting import Meeting
+from embedbroker.replication import ReplicaRecord, ReplicaWaiting
 from embedclient.wire.core import LiveVote
 
 from .hunting import Bug
@@ -91,6 +94,38 @@ def say_yes_without_giving_a_word(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Voter, "ask", forgetful)
 
 
+# -- who waits -------------------------------------------------------------------------------------------------------
+
+
+def begin_with_data_that_somebody_else_has(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ReplicaRecord, "is_only_one", property(lambda self: self.in_sync and self.quorum > 0))
+
+
+def forget_how_many_there_were(patch: pytest.MonkeyPatch) -> None:
+    begin = Chronicle.begin
+
+    def forgetful(self: Chronicle, make_node_id: Callable[[], str]) -> ReplicaRecord:
+        record = begin(self, make_node_id)
+        self._electorate.remembered = 0
+        return record
+
+    patch.setattr(Chronicle, "begin", forgetful)
+
+
+def begin_whoever_gives_way(patch: pytest.MonkeyPatch) -> None:
+    """As if there were never more than two that have the data."""
+
+    def hasty(self: Meeting, record: ReplicaRecord, other: ReplicaWaiting) -> None:
+        if self._chronicle.may_be_newest and self.on_met is not None:
+            self.on_met()
+
+    patch.setattr(Meeting, "_hear_yielding", hasty)
+
+
+def give_way_to_nobody(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Meeting, "_give_way", lambda self, record, other, reply: None)
+
+
 VOTE_BUGS: list[Bug] = [
     take_over_whatever_the_others_say,
     go_on_whatever_the_others_say,
@@ -99,4 +134,8 @@ VOTE_BUGS: list[Bug] = [
     forget_words_in_a_restart,
     say_yes_although_it_sees_the_live_broker,
     say_yes_without_giving_a_word,
+    begin_with_data_that_somebody_else_has,
+    forget_how_many_there_were,
+    begin_whoever_gives_way,
+    give_way_to_nobody,
 ]
