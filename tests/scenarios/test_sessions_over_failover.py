@@ -22,7 +22,7 @@ from embedclient.errors import (
 )
 from tests.scenarios.clients import ORDERS, commit, numbered, put, queued, session_at, take
 
-COUNT = 40
+COUNT, MANY = 40, 500
 #: The next call is made while the client still looks for the backup, or when it is there.
 MOMENTS = pytest.mark.parametrize("later_s", [0, 1], ids=["during", "behind"])
 
@@ -30,14 +30,14 @@ MOMENTS = pytest.mark.parametrize("later_s", [0, 1], ids=["during", "behind"])
 async def test_timeout_on_failover(broker_pair: BrokerPair, fault_plan: FaultPlan, broker_clock: BrokerClock) -> None:
     """2.2.1
 
-    Given blocking sends with a call time-out of one second, and a backup whose slow disk keeps it from being live at
-    once, when the primary crashes in the middle and failed sends are repeated, then none is lost, and they are in order
-    but for repetitions.
+    Given 500 blocking sends with a call time-out of one second, and a backup whose slow disk keeps it from being live
+    at once, when the primary crashes in the middle and failed sends are repeated, then none is lost, and they are in
+    order but for repetitions.
     """
     async with session_at(f"{broker_pair.url}&callTimeout=1000") as session:
         producer = session.create_producer(ORDERS)
-        for number, text in enumerate(numbered(0, COUNT)):
-            if number == COUNT // 2:
+        for number, text in enumerate(numbered(0, MANY)):
+            if number == MANY // 2:
                 fault_plan.at(0.05, broker_pair.live.crash)
                 broker_pair.backup.disk.slow_down(0.1)
             while True:
@@ -49,33 +49,33 @@ async def test_timeout_on_failover(broker_pair: BrokerPair, fault_plan: FaultPla
             await broker_clock.advance(0.01)
         broker_pair.backup.disk.heal()
         assert broker_pair.live is broker_pair.backup
-        assert [*dict.fromkeys(await queued(broker_pair))] == numbered(0, COUNT)
+        assert [*dict.fromkeys(await queued(broker_pair))] == numbered(0, MANY)
 
 
 @pytest.mark.parametrize("window", ["", "&consumerWindowSize=0"], ids=["handler", "handler and window 0"])
 async def test_timeout_on_failover_consume(broker_pair: BrokerPair, window: str) -> None:
     """2.2.2, 2.2.7
 
-    Given a handler that acknowledges, with and without messages in advance, when the primary crashes in the middle,
-    then it gets every number, at least once.
+    Given a handler that acknowledges 500 messages, with and without messages in advance, when the primary crashes in
+    the middle, then it gets every number, at least once.
     """
     received: list[str] = []
     all_here, half_here = trio.Event(), trio.Event()
 
     def handle(message: Message) -> None:
         received.append(str(message.body))
-        for event, count in ((half_here, COUNT // 2), (all_here, COUNT)):
+        for event, count in ((half_here, MANY // 2), (all_here, MANY)):
             if len(set(received)) >= count:
                 event.set()
 
     async with session_at(broker_pair.url) as session:
-        await put(session, numbered(0, COUNT))
+        await put(session, numbered(0, MANY))
         async with session_at(f"{broker_pair.url}{window}") as other, other.create_consumer(ORDERS) as consumer:
             consumer.set_message_listener(handle)
             await half_here.wait()
             await broker_pair.failover()
             await all_here.wait()
-    assert {*received} == {*numbered(0, COUNT)}
+    assert {*received} == {*numbered(0, MANY)}
 
 
 async def test_timeout_on_failover_consume_blocked(broker_pair: BrokerPair) -> None:

@@ -9,22 +9,22 @@ from embedclient import XaCode, XAException, XASession, Xid
 from tests.scenarios.clients import ORDERS, numbered, put, queued, session_at, take, xa_session_at
 from tests.scenarios.test_sessions_over_failover import MOMENTS, cut_off
 
-COUNT = 30
+COUNT, MANY = 30, 500
 XID = Xid(7, b"branch", b"global")
 WORK = pytest.mark.parametrize("work", ["sends", "consumes"], ids=["sent", "consumed"])
 
 
-async def begin(pair: BrokerPair, session: XASession, work: str) -> None:
+async def begin(pair: BrokerPair, session: XASession, work: str, count: int = COUNT) -> None:
     """Work in a branch that is not ended: sends, or messages that were there before."""
     if work == "consumes":
         async with session_at(pair.url) as other:
-            await put(other, numbered(0, COUNT))
+            await put(other, numbered(0, count))
     await session.xa_resource.start(XID)
     if work == "sends":
-        await put(session, numbered(0, COUNT))
+        await put(session, numbered(0, count))
     else:
         consumer = await session.create_consumer(ORDERS)
-        assert await take(consumer, COUNT) == numbered(0, COUNT)
+        assert await take(consumer, count) == numbered(0, count)
 
 
 async def nothing_happened(pair: BrokerPair, work: str) -> None:
@@ -35,12 +35,12 @@ async def nothing_happened(pair: BrokerPair, work: str) -> None:
 async def test_timeout_on_failover_transaction_commit(broker_pair: BrokerPair, broker_clock: BrokerClock) -> None:
     """2.2.4
 
-    Given a branch that was prepared, and a commit that was cut off, when it is repeated at the backup, then all of its
-    messages are there.
+    Given a branch with 500 messages that was prepared, and a commit that was cut off, when it is repeated at the
+    backup, then all of its messages are there.
     """
     async with xa_session_at(broker_pair.url) as session:
         xa = session.xa_resource
-        await begin(broker_pair, session, "sends")
+        await begin(broker_pair, session, "sends", MANY)
         await xa.end(XID)
         await xa.prepare(XID)
         async with cut_off(broker_pair, arrives=False, clock=broker_clock):
@@ -48,7 +48,7 @@ async def test_timeout_on_failover_transaction_commit(broker_pair: BrokerPair, b
                 await xa.commit(XID)
         assert caught.value.error_code == XaCode.XA_RETRY
         await xa.commit(XID)
-        assert await queued(broker_pair) == numbered(0, COUNT)
+        assert await queued(broker_pair) == numbered(0, MANY)
 
 
 async def test_timeout_on_failover_transaction_rollback(broker_pair: BrokerPair) -> None:
