@@ -396,6 +396,7 @@ class SimulatedConsumer:
         try:
             if session.rollback_only:
                 # The client rolls back instead, and others get what that returns before its user hears of it.
+                self._foretell()
                 yield from self._giving_back(self._ending(session, delivery))
             else:
                 yield self._ending(session, delivery)
@@ -452,6 +453,12 @@ class SimulatedConsumer:
         self.scene.ledger.interrupted(self.subscription, self._shown)
         self._shown.clear()
 
+    def _foretell(self) -> None:
+        """What it holds may come to others before its user hears that the client has rolled back."""
+        if not self._foretold:
+            self._foretold = [*self._seen.values(), *self._asked]
+            self.scene.ledger.interrupted(self.subscription, self._foretold)
+
     def _rebuilds(self) -> int:
         """Other sessions of the client may be rebuilt while this one goes on where it was."""
         return 0 if self.session is None else self.session.rebuilds
@@ -460,8 +467,7 @@ class SimulatedConsumer:
         if isinstance(notification, FailureDetected):
             if self._committing:
                 # The client may roll back in order, and others get what that returns, before its user hears of it.
-                self._foretold = [*self._seen.values(), *self._asked]
-                self.scene.ledger.interrupted(self.subscription, self._foretold)
+                self._foretell()
             self._seen_before_failure = list(self._seen)
             self._rebuilds_before_failure = self._rebuilds()
         elif isinstance(notification, FailoverCompleted) and self._rebuilds() != self._rebuilds_before_failure:
