@@ -67,6 +67,10 @@ class ImpatientProducer(SimulatedProducer):
             self._left_alone[transaction] = letters
             call.on_done = partial(self._on_end, transaction)
 
+    @property
+    def _other_endings_are_open(self) -> bool:
+        return bool(self._left_alone)
+
     def _is_impatient(self) -> bool:
         impatient = self.scene.chance(self.plan.impatient_chance)
         if impatient:

@@ -208,14 +208,19 @@ class SimulatedProducer:
         yield session.rollback()
 
     def _commit(self, session: Session, transaction: str, letters: list[Letter]) -> Steps:
-        sent = self.host.commits.of(session)
+        sent, alone = self.host.commits.of(session), not self._other_endings_are_open
         try:
             yield session.commit()
         except JMSException as error:
-            check_commit(self.scene, self.name, error, self.host.commits.of(session) - sent)
+            check_commit(self.scene, self.name, error, self.host.commits.of(session) - sent, alone=alone)
             self._conclude(transaction, letters, error)
         else:
             self._conclude(transaction, letters, None)
+
+    @property
+    def _other_endings_are_open(self) -> bool:
+        """Whether commits are under way that nobody waits for."""
+        return False
 
     def _conclude(self, transaction: str, letters: list[Letter], error: JMSException | None) -> None:
         """Notes how a commit ended."""

@@ -25,13 +25,19 @@ _SEND_ENDS = frozenset(
 )
 
 
-def check_commit(scene: Scene, user: str, error: JMSException, sent: int) -> None:
-    """A commit of a local transaction has failed; ``sent`` is how often it was handed to a connection."""
+def check_commit(scene: Scene, user: str, error: JMSException, sent: int, *, alone: bool = True) -> None:
+    """A commit of a local transaction has failed; ``sent`` is how often it was handed to a connection.
+
+    ``alone`` False: those before it on its session, which were open when it was asked for, may have been counted, too.
+    """
     code = error.error_code
     if code not in _COMMIT_ENDS:
         scene.fail(f"{user}: a commit ends with error {code}: {error}")
     elif code == ErrorCode.TRANSACTION_OUTCOME_UNKNOWN and not sent:
         scene.fail(f"{user}: the outcome of a commit is called unknown, and nothing was sent: {error}")
+    elif code == ErrorCode.TRANSACTION_ROLLED_BACK and error.linked_exception is not None and sent and alone:
+        # A broker that answers so names no cause.
+        scene.fail(f"{user}: a commit is called rolled back, and it was sent: {error}")
 
 
 def check_send(scene: Scene, user: str, error: JMSException) -> None:

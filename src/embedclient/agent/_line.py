@@ -94,7 +94,7 @@ class SessionLine:
     def _look_what_left(self) -> None:
         """A connection that ends in the step in which it was given a request has not sent that."""
         if self._in_flight is not None and self.connection is not None:
-            self._in_flight.lose(self.connection.takes)
+            self._in_flight.lose(self.connection)
 
     def speak(self) -> None:
         """The broker knows the session again."""
@@ -142,7 +142,7 @@ class SessionLine:
         self.speak()
         request = self._in_flight
         if request is not None:
-            request.repeat(self.connection.takes)
+            request.repeat(self.connection)
         if request is not None and request.call.done:
             # Its caller has gone; those behind it still wait for the reply.
             self._deadlines.start(request, lambda: self._on_silence(request))
@@ -326,7 +326,7 @@ class SessionLine:
         self._in_flight = request
         request.call.sent = True
         if self.connection is not None:
-            request.takes = self.connection.takes
+            request.give(self.connection)
         request.number = self._channel.next_command_id
         self._deadlines.start(request, lambda: self._on_timeout(request))
         self.post_frame(encode_packet(packet, self.channel_id, self.version), counted=is_counted(packet))
@@ -376,7 +376,7 @@ class SessionLine:
         if self.version >= VERSION_WITH_CORRELATION:
             request.correlation_id = correlation_id
         self._in_flight = request
-        request.takes = connection.takes
+        request.give(connection)
         self._deadlines.start(request, lambda: self._on_timeout(request))
         call = send.call
         reply.when_done(lambda: call.succeed(None) if reply.error is None else call.fail(reply.error))

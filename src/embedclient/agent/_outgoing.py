@@ -3,7 +3,7 @@
 Responsible for these values and for which packets are numbered. Refuses to know when they leave.
 """
 
-from typing import Final
+from typing import TYPE_CHECKING
 
 from embedclient.agent._call import Call
 from embedclient.agent._credits import AddressCredits
@@ -16,8 +16,8 @@ from embedclient.wire.core import (
     is_confirmed,
 )
 
-# Of no connection.
-_NEVER: Final = -1
+if TYPE_CHECKING:
+    from embedclient.agent._connection import Connection
 
 
 class Request:
@@ -26,7 +26,7 @@ class Request:
     A packet that needs no reply expects nothing: it is one only where it must not overtake what waits.
     """
 
-    __slots__ = ("call", "correlation_id", "expected", "is_unsent", "number", "packet", "takes")
+    __slots__ = ("_given", "call", "correlation_id", "expected", "is_unsent", "number", "packet")
 
     def __init__(
         self, call: Call[Packet], packet: Packet | None, expected: tuple[type[Packet], ...], number: int = -1
@@ -37,17 +37,29 @@ class Request:
         self.number = number
         # The id that the reply must repeat; 0 for a packet that has no field for it.
         self.correlation_id = 0
-        # How often its connection had sent before it was given this, and whether that ended before it sent this.
-        self.takes = _NEVER
         self.is_unsent = False
+        # The connection that has it to send, and how often that had sent before.
+        self._given: tuple[Connection, int] | None = None
 
-    def lose(self, takes: int) -> None:
-        """Its connection is gone, and had sent so often."""
-        self.is_unsent |= self.takes == takes
+    def give(self, connection: "Connection") -> None:
+        """A connection has it to send."""
+        self._given = connection, connection.takes
 
-    def repeat(self, takes: int) -> None:
-        """It is given to the next connection, which has sent so often; what has left once is in doubt for ever."""
-        self.takes, self.is_unsent = takes if self.is_unsent else _NEVER, False
+    def lose(self, connection: "Connection") -> None:
+        """A connection is over: one that has sent nothing since it was given this has not sent this.
+
+        A session may come to several connections that end before it is reattached there. They were not given this,
+        whatever their numbers.
+        """
+        given, self._given = self._given, None
+        if given is not None and given[0] is connection:
+            self.is_unsent = given[1] == connection.takes
+
+    def repeat(self, connection: "Connection") -> None:
+        """The session is reattached, and sends it again. What has left once stays in doubt."""
+        if self.is_unsent:
+            self.is_unsent = False
+            self.give(connection)
 
 
 class Send:

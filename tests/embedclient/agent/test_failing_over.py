@@ -363,6 +363,40 @@ def test_a_commit_that_its_connection_never_took_leaves_later_or_says_rolled_bac
         pair.finish(second)
 
 
+@pytest.mark.parametrize("outputs", range(1, 13))
+@pytest.mark.parametrize("others", [2, 3, 4])
+def test_a_commit_that_left_stays_in_doubt_when_connections_end_before_its_session_is_back(
+    others: int, outputs: int
+) -> None:
+    """One that was not given the commit has not sent it, which says nothing of the one that was: also when both have
+    sent as often."""
+    pair = ServerPair()
+    for _ in range(others):
+        # Sessions that come back first. More is said to bring them back than to make them.
+        pair.finish(pair.agent.create_session_for(SessionMode.AUTO))
+    session = pair.session(SessionMode.TRANSACTED)
+    session.create_producer("q").send(text_message("x", "q"))
+    pair.settle()
+    pair.a.silent = True
+    commit = session.commit()
+    pair.settle()
+    pair.crash(pair.a)
+    pair.b.up = True
+    left = outputs
+
+    def swallow(sender: str, data: bytes) -> bytes:
+        nonlocal left
+        left -= sender == "client"
+        return data if left > 0 else b""
+
+    pair.filter = swallow
+    pair.advance(0.2)
+    pair.filter = lambda sender, data: data
+    pair.cut()
+    pair.advance(1)
+    assert pair.error_code(commit) == ErrorCode.TRANSACTION_OUTCOME_UNKNOWN
+
+
 @pytest.mark.parametrize("gives_up", [False, True])
 def test_a_commit_that_never_left_says_rolled_back(gives_up: bool) -> None:
     settings = evolve(FAILING_OVER, reconnect_attempts=5) if gives_up else FAILING_OVER
