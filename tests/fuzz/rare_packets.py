@@ -30,7 +30,6 @@ from embedclient.wire.core import (
     ReplicaInventory,
     ReplicaRefused,
     ReplicaRegistration,
-    ReplicaWaiting,
     SessionAddMetadata,
     StreamAnswer,
     StreamFarewell,
@@ -75,8 +74,6 @@ RARE: list[tuple[Packet, bool]] = [
     (CopyMark(2, 7), False),
     (StreamAnswer(1, 300), True),
     (StreamFarewell(3, "the disk failed"), False),
-    (ReplicaWaiting(2, "n1", 3, False, True, CONNECTOR, "there"), True),
-    (ReplicaWaiting(2, "n1", 3, True, False, CONNECTOR, None), False),
 ]
 
 

@@ -8,9 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import trio
 
 from embedbroker import EmbeddedBroker, ThreadedBroker
-from embedbroker.config import ClusterConnection
+from embedbroker.cluster import MemberUp
+from embedbroker.config import ClusterConnection, Role
+from tests.embedbroker.runtime.test_replication import becomes
+from tests.embedbroker.runtime.test_voting_pairs import lost_power, started
 from tests.interop.artemis import ArtemisBroker, free_port
 from tests.interop.programs import Program
 from tests.interop.test_java_client_of_a_pair import client_of
@@ -91,3 +95,34 @@ def test_artemis_refuses_a_wrong_cluster_password_and_we_say_what_to_do(theirs: 
     finally:
         log.removeHandler(ear)
     assert said.startswith(f"theirs (127.0.0.1:{theirs.port}) refuses the cluster user and password: ")
+
+
+# -- a broker that waits -------------------------------------------------------------------------------------------
+
+
+def test_artemis_that_comes_to_a_broker_that_waits_reads_what_it_is_told(tmp_path: Path) -> None:
+    """It is told in a packet that it knows; one of another type made it end the connection, and write a stack trace."""
+    trio.run(come_to_a_broker_that_waits, tmp_path)
+    log = (tmp_path / "artemis" / "log" / "artemis.log").read_text()
+    assert "AMQ221007" in log and "Failed to decode" not in log
+
+
+async def come_to_a_broker_that_waits(path: Path) -> None:
+    stopped = await lost_power(path)
+    config = stopped["p"]
+    names = ["--name", "theirs", "--static-cluster", f"tcp://127.0.0.1:{config.port}"]
+    known = ["--cluster-user", config.cluster_user, "--cluster-password", config.cluster_password]
+    theirs = ArtemisBroker(path / "artemis", memory="512M", options=["--clustered", *known, *names])
+    with trio.fail_after(2 * SECONDS_MAX):
+        async with started(config) as (p,):
+            assert p.role is Role.BACKUP and p._run is not None
+            cluster, there = p._run.life.host.node.cluster, trio.Event()
+            assert cluster is not None
+            cluster.topology.listen(lambda change: there.set() if isinstance(change, MemberUp) else None)
+            await trio.to_thread.run_sync(theirs.__enter__)
+            try:
+                await there.wait()
+                async with started(stopped["q"]):
+                    await becomes(p, Role.LIVE)
+            finally:
+                await trio.to_thread.run_sync(theirs.__exit__, None, None, None)

@@ -123,7 +123,7 @@ def begin_whoever_gives_way(patch: pytest.MonkeyPatch) -> None:
 
 
 def give_way_to_nobody(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Meeting, "_give_way", lambda self, record, other, reply: None)
+    patch.setattr(Meeting, "_give_way", lambda self, record, other, send: None)
 
 
 VOTE_BUGS: list[Bug] = [

@@ -10,6 +10,7 @@ from ._questions import ballot_to_go_on, ballot_to_take_over, hear_votes, repeat
 from ._rivals import refuse_other_backups
 from ._topology import Change, Listener, Member, MemberDown, MemberUp, Topology, Verdict
 from ._voter import Voter, WordStore, connector_text, leads_to
+from ._waiting import Send, tell_waiting
 from ._words import Bid, DamagedWords, Words
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "Membership",
     "Peer",
     "Pipe",
+    "Send",
     "Switchboard",
     "Topology",
     "Verdict",
@@ -49,6 +51,7 @@ __all__ = [
     "leads_to",
     "refuse_other_backups",
     "repeat_question",
+    "tell_waiting",
     "votes_needed",
     "where",
 ]

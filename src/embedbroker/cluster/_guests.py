@@ -16,12 +16,14 @@ from embedclient.wire.core import (
     ClusterConnectReply,
     NodeAnnounce,
     Packet,
+    ReplicaWaiting,
     decode_packet,
 )
 
 from ._announcement import packet_for
 from ._peer import CONTROL_CHANNEL, PING_CHANNEL, STREAM_CHANNEL, FrameReceiver, Peer
 from ._topology import Change, Listener, Topology
+from ._waiting import waiting_in
 
 __all__ = ["Guest", "Guests", "Handler"]
 
@@ -68,8 +70,9 @@ class Guests:
     ) -> None:
         #: Who answers the packets of the control channel that are not answered here.
         self.handlers: dict[type[Packet], Handler] = {}
-        #: Told of each peer that is another broker of this cluster.
+        #: Told of each peer that is another broker of this cluster, and of what one says that waits.
         self.on_authorized: Callable[[Guest], None] | None = None
+        self.on_waiting: Callable[[Guest, ReplicaWaiting], None] | None = None
         self._topology = topology
         self._credentials = credentials
         self._version = version
@@ -123,6 +126,9 @@ class Guests:
             if not packet.backup:
                 guest.live_for = packet.node_id
             self._on_announce(guest, packet)
+        elif (waiting := waiting_in(packet)) is not None:
+            if self.on_waiting is not None:
+                self.on_waiting(guest, waiting)
         elif (handler := self.handlers.get(type(packet))) is not None:
             handler(guest, packet)
 

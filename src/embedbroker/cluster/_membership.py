@@ -26,6 +26,7 @@ from ._guests import Guest, Guests
 from ._link import ControlLink, LinkEnd, can_be_dialled, where
 from ._peer import CONTROL_CHANNEL, PING_CHANNEL, Peer
 from ._topology import Member, MemberDown, MemberUp, Topology, Verdict
+from ._waiting import waiting_in
 
 __all__ = ["Membership"]
 
@@ -60,6 +61,8 @@ class Membership:
         #: broker has announced itself, or of which a backup knows that it is authorized.
         self.handlers: dict[type[Packet], Callable[[ControlLink, Packet], None]] = {}
         self.on_link: Callable[[ControlLink], None] | None = None
+        #: Told what brokers that wait say at the other end of a link.
+        self.on_waiting: Callable[[ControlLink, ReplicaWaiting], None] | None = None
         self._contacts: list[Contact] = []
         # Where members were live that are gone, and until when they are looked for there.
         self._departed: list[tuple[TransportConfiguration, float]] = []
@@ -249,11 +252,14 @@ class Membership:
         """The links to brokers that are not live, and have said so."""
         return [link for link in self._links() if link.waits]
 
-    def _note_waiting(self, link: ControlLink) -> None:
+    def _note_waiting(self, link: ControlLink, waiting: ReplicaWaiting) -> None:
         """Nobody is live there, whatever others say who have not noticed yet, and nobody will tell of members."""
         link.waits = True
         self._settle(link)
         self._deny(link.connector)
+        if self.on_waiting is not None:
+            self.on_waiting(link, waiting)
+        self._review()
 
     def _deny(self, connector: TransportConfiguration) -> None:
         """Nobody is live at a place. Whoever was said to be may be live elsewhere, which that news has replaced."""
@@ -349,8 +355,10 @@ class Membership:
         self._review()
 
     def _on_link_packet(self, link: ControlLink, packet: Packet) -> None:
-        if isinstance(packet, ReplicaWaiting):
-            self._note_waiting(link)
+        waiting = waiting_in(packet)
+        if waiting is not None:
+            self._note_waiting(link, waiting)
+            return
         match change_in(packet):
             case MemberUp(member, last):
                 link.waits &= member.live is None or not member.live.leads_where(link.connector)

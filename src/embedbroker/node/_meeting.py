@@ -25,7 +25,7 @@ from collections.abc import Callable
 
 from attrs import evolve
 
-from embedbroker.cluster import CONTROL_CHANNEL, ControlLink, Guest, Membership, connector_text, where
+from embedbroker.cluster import Guest, Membership, Send, connector_text, tell_waiting, where
 from embedbroker.config import ReplicationBackup, ReplicationPrimary
 from embedbroker.replication import STREAM_FORMAT, ReplicaRecord, ReplicaWaiting
 
@@ -63,18 +63,18 @@ class Meeting:
         self._chronicle = chronicle
         self._note = note
         membership.guests.on_authorized = self._welcome
-        membership.guests.handlers[ReplicaWaiting] = self._on_guest
-        membership.handlers[ReplicaWaiting] = self._on_link
+        membership.guests.on_waiting = lambda guest, waiting: self._hear(waiting, guest.peer.send)
+        membership.on_waiting = lambda link, waiting: self._hear(waiting, link.send)
 
     def look_around(self) -> None:
         """Say once more to everybody else who waits which data is here: it may be told in vain, or too early."""
         for link in self._membership.waiting:
-            link.send(self._offer(), CONTROL_CHANNEL)
+            tell_waiting(link.send, self._offer())
 
     def _welcome(self, guest: Guest) -> None:
         """Whoever comes has to know that nobody is live here."""
         if self._waits():
-            guest.peer.send(self._offer(), CONTROL_CHANNEL)
+            tell_waiting(guest.peer.send, self._offer())
 
     def _offer(self) -> ReplicaWaiting:
         """Who has given way offers what goes behind everything: the other one may not have heard of it."""
@@ -88,25 +88,18 @@ class Meeting:
 
     # -- what others say -----------------------------------------------------------------------------------------
 
-    def _on_guest(self, guest: Guest, packet: object) -> None:
-        self._hear(packet, lambda answer: guest.peer.send(answer, CONTROL_CHANNEL))
-
-    def _on_link(self, link: ControlLink, packet: object) -> None:
-        self._hear(packet, lambda answer: link.send(answer, CONTROL_CHANNEL))
-
-    def _hear(self, packet: object, reply: Callable[[ReplicaWaiting], None]) -> None:
-        assert isinstance(packet, ReplicaWaiting)
+    def _hear(self, other: ReplicaWaiting, send: Send) -> None:
         record = self._keeper.record
-        is_known = packet.format == STREAM_FORMAT and packet.node_id == record.node_id
+        is_known = other.format == STREAM_FORMAT and other.node_id == record.node_id
         if not is_known or not self._waits():
             return
-        if packet.yields:
-            self._hear_yielding(record, packet)
-        elif self._goes_before(record, packet):
+        if other.yields:
+            self._hear_yielding(record, other)
+        elif self._goes_before(record, other):
             if self._chronicle.may_be_newest:
-                reply(self._offer())
-        elif packet.activation > record.activation or packet.partner == connector_text(self._membership.connector):
-            self._give_way(record, packet, reply)
+                tell_waiting(send, self._offer())
+        elif other.activation > record.activation or other.partner == connector_text(self._membership.connector):
+            self._give_way(record, other, send)
 
     def _goes_before(self, record: ReplicaRecord, other: ReplicaWaiting) -> bool:
         """Both come to the same: the newer data goes first, of the same that of the primary."""
@@ -121,13 +114,13 @@ class Meeting:
             assert self.on_met is not None
             self.on_met()
 
-    def _give_way(self, record: ReplicaRecord, other: ReplicaWaiting, reply: Callable[[ReplicaWaiting], None]) -> None:
+    def _give_way(self, record: ReplicaRecord, other: ReplicaWaiting, send: Send) -> None:
         word = self._word(other.activation, yields=True)
         if not record.in_sync and self._keeper.is_idle:
-            reply(word)
+            tell_waiting(send, word)
             return
         what = "newer data" if other.activation > record.activation else "the same data"
         self._note(False, f"leaves it to {where(other.connector)} to begin, which has {what}")
-        self._keeper.write(evolve(record, in_sync=False), lambda: reply(word))
+        self._keeper.write(evolve(record, in_sync=False), lambda: tell_waiting(send, word))
         assert self.on_given_way is not None
         self.on_given_way()

@@ -10,10 +10,11 @@ from typing import cast
 import pytest
 from attrs import evolve
 
-from embedbroker.cluster import ControlLink, Electorate, Member, Membership, Topology
+from embedbroker.cluster import ControlLink, Electorate, Member, Membership, Send, Topology
 from embedbroker.config import ReplicationBackup, ReplicationPrimary, Role
 from embedbroker.node import Node
 from embedbroker.node._meeting import Meeting
+from embedbroker.replication import STREAM_FORMAT
 from embedbroker.storage import Read
 from embedclient.model import TransportConfiguration
 from embedclient.wire.core import ClusterTopologyV4, Packet, ReplicaWaiting
@@ -349,10 +350,10 @@ def test_without_votes_nobody_is_let_in() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda packet: evolve_packet(packet, format=packet.format + 1),
-        lambda packet: evolve_packet(packet, node_id="another"),
-        lambda packet: evolve_packet(packet, connector=TransportConfiguration("stranger")),
-        lambda packet: evolve_packet(packet, activation=packet.activation - 1),
+        lambda waiting: waiting.replace(format=waiting.format + 1),
+        lambda waiting: waiting.replace(node_id="another"),
+        lambda waiting: waiting.replace(connector=TransportConfiguration("stranger")),
+        lambda waiting: waiting.replace(activation=waiting.activation - 1),
     ],
     ids=["another format", "another node", "not its partner", "of older data"],
 )
@@ -364,9 +365,8 @@ def test_only_the_partner_can_give_way(
         brokers.crash(name)
     hear = Meeting._hear
 
-    def changed(self: Meeting, packet: Packet, reply: Callable[[Packet], None]) -> None:
-        assert isinstance(packet, ReplicaWaiting)
-        hear(self, change(packet) if packet.yields else packet, reply)
+    def changed(self: Meeting, other: ReplicaWaiting, send: Send) -> None:
+        hear(self, change(other) if other.yields else other, send)
 
     monkeypatch.setattr(Meeting, "_hear", changed)
     for name in "pq":
@@ -377,19 +377,14 @@ def test_only_the_partner_can_give_way(
     brokers.until_role("p", Role.LIVE, 10.0)
 
 
-def evolve_packet(packet: ReplicaWaiting, **changes: object) -> ReplicaWaiting:
-    names = ("format", "node_id", "activation", "yields", "is_primary", "connector", "partner")
-    return ReplicaWaiting(**{name: getattr(packet, name) for name in names} | changes)
-
-
 def test_a_live_broker_gives_way_to_nobody_that_waits() -> None:
     """q has newer data, as it says, and is no broker of this cluster."""
     brokers, writer = three_pairs()
     meeting = meeting_of(brokers.node("p"))
-    answers: list[Packet] = []
+    answers: list[tuple[Packet, int]] = []
     connector = TransportConfiguration("q", parameters={"host": "q", "port": "61616"})
-    packet = ReplicaWaiting(2, brokers.node("p").node_id, 99, False, True, connector, None)
-    meeting._hear(packet, answers.append)
+    waiting = ReplicaWaiting(STREAM_FORMAT, brokers.node("p").node_id, 99, False, True, connector, None)
+    meeting._hear(waiting, lambda *answer: answers.append(answer))
     brokers.run(1.0)
     assert not answers and "in sync: yes" in record(brokers, "p")
     goes_on(brokers, writer, "p")

@@ -125,7 +125,17 @@ if TYPE_CHECKING:
         SessionQueueQueryResponseV3,
         SessionUniqueAddMetadata,
     )
-    from ._quorum_vote import LIVE_VOTE_HANDLER, PRIMARY_VOTE_HANDLER, LiveVote, decode_vote, encode_vote
+    from ._quorum_vote import (
+        LIVE_VOTE_HANDLER,
+        PRIMARY_VOTE_HANDLER,
+        WAITING_HANDLER,
+        LiveVote,
+        ReplicaWaiting,
+        decode_vote,
+        decode_waiting,
+        encode_vote,
+        encode_waiting,
+    )
     from ._replication_packets import (
         CopiedFile,
         CopyBegin,
@@ -137,7 +147,6 @@ if TYPE_CHECKING:
         ReplicaInventory,
         ReplicaRefused,
         ReplicaRegistration,
-        ReplicaWaiting,
         StreamAnswer,
         StreamChunk,
         StreamFarewell,
@@ -212,6 +221,7 @@ __all__ = [
     "SEND_TRAILER",
     "SEND_TRAILER_130",
     "SEND_TRAILER_OLD",
+    "WAITING_HANDLER",
     "BackupRegistration",
     "BackupRegistrationFailed",
     "BackupRegistrationProblem",
@@ -351,6 +361,7 @@ __all__ = [
     "decode_stream",
     "decode_text",
     "decode_vote",
+    "decode_waiting",
     "decode_work",
     "encode_acknowledge",
     "encode_chunk",
@@ -364,6 +375,7 @@ __all__ = [
     "encode_stream",
     "encode_text",
     "encode_vote",
+    "encode_waiting",
     "encode_work",
     "from_1x",
     "is_confirmed",
@@ -383,7 +395,10 @@ _NAMES = {
         "DisconnectV3 ExceptionResponse NullResponse PacketsConfirmed Ping ReattachSession "
         "ReattachSessionResponse SubscribeTopology SubscribeTopologyV2"
     ),
-    "_quorum_vote": "LIVE_VOTE_HANDLER PRIMARY_VOTE_HANDLER LiveVote decode_vote encode_vote",
+    "_quorum_vote": (
+        "LIVE_VOTE_HANDLER PRIMARY_VOTE_HANDLER WAITING_HANDLER LiveVote ReplicaWaiting decode_vote decode_waiting "
+        "encode_vote encode_waiting"
+    ),
     "_queue_packets": (
         "CreateAddress CreateQueue CreateQueueV2 CreateSharedQueue CreateSharedQueueV2 DeleteQueue "
         "SessionAddMetadata SessionAddMetadataV2 SessionBindingQuery SessionBindingQueryResponse "
@@ -417,8 +432,8 @@ _NAMES = {
     ),
     "_replication_packets": (
         "CopiedFile CopyBegin CopyMark Farewell HeldFile OperationCode ReplicaAccepted ReplicaInventory "
-        "ReplicaRefused ReplicaRegistration ReplicaWaiting StreamAnswer StreamChunk StreamFarewell "
-        "StreamMark StreamOperation StreamType StreamWork decode_chunk decode_work encode_chunk encode_work"
+        "ReplicaRefused ReplicaRegistration StreamAnswer StreamChunk StreamFarewell StreamMark "
+        "StreamOperation StreamType StreamWork decode_chunk decode_work encode_chunk encode_work"
     ),
     "_bodies": (
         "Reader append_bytes_value append_stream_item decode_map decode_object decode_stream decode_text "

@@ -20,7 +20,7 @@ __all__ = ["decode_packet", "encode_packet"]
 _XA: Final = frozenset((39, *range(51, 67)))
 _CLUSTER: Final = frozenset((111, 115, 116, 125, 126, 127, -1, -2, -3, -6))
 _FEDERATION: Final = frozenset((-16,))
-_REPLICATION: Final = frozenset(range(-110, -99))
+_REPLICATION: Final = frozenset(range(-109, -99))
 
 _classes: dict[int, type[Packet]] = {}
 

@@ -4,8 +4,8 @@ Responsible for the layouts of registration, synchronisation, disk work and answ
 operations are numbers, names and bytes here. Artemis has packets of its own for its replication (90 to 103, 120, 121);
 these carry something else, and types that it does not know.
 
-``ReplicaRegistration`` and ``ReplicaWaiting`` go over the control channel, everything else over the stream channel.
-What travels per disk batch or per chunk of a file is written in pieces around the data, which is not copied here.
+``ReplicaRegistration`` goes over the control channel, everything after it over the stream channel. What travels per
+disk batch or per chunk of a file is written in pieces around the data, which is not copied here.
 
 A work frame::
 
@@ -74,7 +74,7 @@ _NUMBER_MAX = 1 << 60
 
 
 class StreamType(IntEnum):
-    """The packet types of this family: all on the stream channel, but the first and the last."""
+    """The packet types of this family: all on the stream channel, but the first."""
 
     REGISTRATION = -100
     ACCEPTED = -101
@@ -86,7 +86,6 @@ class StreamType(IntEnum):
     MARK = -107
     ANSWER = -108
     FAREWELL = -109
-    WAITING = -110
 
 
 class StreamMark(IntEnum):
@@ -214,22 +213,6 @@ class StreamFarewell(Packet):
     text: str = string()
 
 
-class ReplicaWaiting(Packet):
-    """A broker that waits says with which data, in either direction; with ``yields``, that it will not begin with it.
-
-    ``partner`` is the text of the connector of the only other broker that may have gone on from that data.
-    """
-
-    TYPE = StreamType.WAITING
-    format: int = i32()
-    node_id: str = string()
-    activation: int = i64()
-    yields: bool = flag()
-    is_primary: bool = flag()
-    connector: TransportConfiguration = connector()
-    partner: str | None = optional_string()
-
-
 PACKETS: tuple[type[Packet], ...] = (
     ReplicaRegistration,
     ReplicaAccepted,
@@ -239,7 +222,6 @@ PACKETS: tuple[type[Packet], ...] = (
     CopyMark,
     StreamAnswer,
     StreamFarewell,
-    ReplicaWaiting,
 )
 
 
@@ -415,7 +397,6 @@ __all__: Final = [
     "ReplicaInventory",
     "ReplicaRefused",
     "ReplicaRegistration",
-    "ReplicaWaiting",
     "StreamAnswer",
     "StreamChunk",
     "StreamFarewell",

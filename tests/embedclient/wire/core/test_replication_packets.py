@@ -20,7 +20,6 @@ from embedclient.wire.core import (
     ReplicaInventory,
     ReplicaRefused,
     ReplicaRegistration,
-    ReplicaWaiting,
     StreamAnswer,
     StreamChunk,
     StreamFarewell,
@@ -59,11 +58,6 @@ WORKED: list[tuple[Packet, str]] = [
     (CopyMark(StreamMark.HAND_OVER, 7), "00000012 95 0000000000000002 02 0000000000000007"),
     (StreamAnswer(1, 300), "00000012 94 0000000000000002 01 000000000000012C"),
     (StreamFarewell(Farewell.BROKEN, "x"), "00000010 93 0000000000000002 03 00000001 0078"),
-    (
-        ReplicaWaiting(1, "n1", 5, True, False, TransportConfiguration("a", "F", {}, {}), "b"),
-        "00000036 92 0000000000000002 00000001 00000002 006E 0031 0000000000000005 FF 00"
-        "00000001 0061 00000001 0046 00000000 01 00000001 0062",
-    ),
 ]
 WORK = StreamWork(
     1,
