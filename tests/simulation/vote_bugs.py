@@ -45,7 +45,7 @@ def ignore_votes(patch: pytest.MonkeyPatch, *, to_go_on: bool) -> None:
 
 
 def go_on_without_asking(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Incumbent, "_renew", lambda self: self._count_on())
+    patch.setattr(Incumbent, "_renew", lambda self: self._chronicle.count_on(self._go_on))
 
 
 # -- who answers -----------------------------------------------------------------------------------------------------

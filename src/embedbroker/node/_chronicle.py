@@ -1,7 +1,7 @@
 """Whose data a replicating broker has, as its record says, and what each moment of its life makes of that record.
 
-Responsible for every record that is written before a broker is live, and when it becomes so. Refuses to decide anything
-from it: `Mandate` does. A live broker's `Incumbent` counts on by itself.
+Responsible for every record that is written, but for the numbers that a lock manager gives (`Tenancy`). Refuses to
+decide anything from it: `Mandate`, and `Incumbent` when it is live, do.
 """
 
 from __future__ import annotations
@@ -103,6 +103,26 @@ class Chronicle:
         """A live broker goes on without this copy."""
         if self.record.in_sync:
             self._keeper.write(evolve(self.record, in_sync=False))
+
+    def note_partner(self, connector: TransportConfiguration) -> None:
+        """A backup gets its copy from this live broker; it is in sync only when `is_written`."""
+        if self.votes:
+            self._keeper.write(evolve(self.record, partner=connector_text(connector)))
+
+    def note_alone(self) -> None:
+        """That backup is gone, and cannot take itself for a copy."""
+        if self.votes:
+            self._keeper.write(evolve(self.record, partner=None))
+
+    @property
+    def is_written(self) -> bool:
+        """Whether everything that was noted survives a power cut."""
+        return self._keeper.is_idle
+
+    def count_on(self, then: Callable[[], None]) -> None:
+        """This live broker goes on without a copy: those that are left behind have a smaller number."""
+        record = self.record
+        self._keeper.write(evolve(record, activation=record.activation + 1, partner=None), then)
 
     def note_gave_way(self, then: Callable[[], None]) -> None:
         """The broker was live, and lets a primary take over."""

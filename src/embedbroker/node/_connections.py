@@ -201,11 +201,9 @@ class Connections:
 
     def send_away(self, reason: str) -> None:
         """Close everything, and forget it: the broker goes on without connections."""
+        self.cut(reason)
         for connection in list(self.served.values()):
-            connection.link.close(reason)
             connection.abandon()
-        for newcomer in list(self.newcomers.values()):
-            newcomer.link.close(reason)
         self.newcomers.clear()
 
     def cut(self, reason: str) -> None:

@@ -17,8 +17,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from attrs import evolve
-
 from embedbroker import locks
 from embedbroker.cluster import (
     Ballot,
@@ -33,6 +31,7 @@ from embedbroker.cluster import (
 from embedbroker.config import BrokerConfig, ReplicationBackup, ReplicationPrimary, Role
 from embedbroker.replication import Duplication, DuplicationState, Refusal, ReplicaRegistration, Standing
 
+from ._chronicle import Chronicle
 from ._copies import Copies
 from ._outputs import RoleChanged
 from ._tenancy import Tenancy
@@ -64,6 +63,7 @@ class Incumbent:
         electorate: Electorate,
         tenancy: Tenancy | None,
         copies: Copies,
+        chronicle: Chronicle,
         note: Callable[[bool, str], None],
         on_change: Callable[[], None],
         emit: Callable[[RoleChanged], None],
@@ -81,7 +81,7 @@ class Incumbent:
         self._membership = membership
         self._electorate = electorate
         self._tenancy = tenancy
-        self._copies = copies
+        self._chronicle = chronicle
         self._note = note
         self._on_change = on_change
         self._emit = emit
@@ -98,9 +98,9 @@ class Incumbent:
         self.duplication = Duplication(call_timeout_s, sync_timeout_s, lambda text: note(False, text))
         self.duplication.on_synchronised = self._on_synchronised
         self.duplication.on_lost = self._on_lost
-        if self._votes:
+        if chronicle.votes:
             # Whoever is in sync may go on by itself: it is known here, after a crash too, that there is such a one.
-            self.duplication.may_hand_over = lambda: copies.keeper.is_idle
+            self.duplication.may_hand_over = lambda: chronicle.is_written
         copies.duplication = self.duplication
 
     @property
@@ -114,7 +114,7 @@ class Incumbent:
         if self._tenancy is not None:
             self._tenancy.is_live = True
         self._due = now.monotonic + NOBODY_AFTER_S
-        self._left_behind = self._copies.keeper.record.activation - 1
+        self._left_behind = self._chronicle.record.activation - 1
         self._told_as = now.wall_ms
         self._membership.on_link = self._tell_what_is_over
 
@@ -122,8 +122,7 @@ class Incumbent:
 
     def on_registration(self, guest: Guest, registration: ReplicaRegistration) -> None:
         """A backup offers itself."""
-        duplication, keeper = self.duplication, self._copies.keeper
-        record = keeper.record
+        duplication, record = self.duplication, self._chronicle.record
         policy, group = self._policy, registration.group_name
         if not self._is_live or self._leaves:
             duplication.refuse(guest, Refusal.NOT_READY, "it is not live at this moment")
@@ -155,20 +154,15 @@ class Incumbent:
             if duplication.registration is registration:
                 self._guest = guest
                 self._due = None
-                if self._votes:
-                    # Before that backup can be in sync, see `_may_hand_over`.
-                    keeper.write(evolve(record, partner=connector_text(registration.connector)))
+                self._chronicle.note_partner(registration.connector)
 
     def _is_back(self, registration: ReplicaRegistration) -> bool:
         known = self.duplication.registration
         return known is not None and known.connector.leads_where(registration.connector)
 
     def _is_one_to_voters(self, registration: ReplicaRegistration) -> bool:
-        return self._votes and connector_text(registration.connector) == connector_text(self._membership.connector)
-
-    @property
-    def _votes(self) -> bool:
-        return self._tenancy is None and self._policy.vote_on_replication_failure
+        own = connector_text(self._membership.connector)
+        return self._chronicle.votes and connector_text(registration.connector) == own
 
     @property
     def _allows_fail_back(self) -> bool:
@@ -205,10 +199,8 @@ class Incumbent:
                 True, f"the backup is lost ({reason}): nothing is confirmed until the right to be live is renewed"
             )
             self._renew()
-        elif self._votes:
-            # It cannot take itself for a copy.
-            keeper = self._copies.keeper
-            keeper.write(evolve(keeper.record, partner=None))
+        else:
+            self._chronicle.note_alone()
 
     # -- the right -----------------------------------------------------------------------------------------------
 
@@ -218,19 +210,13 @@ class Incumbent:
         self._due = None
         if self._tenancy is not None:
             self._tenancy.renew(now)
-        elif self._votes:
-            activation = self._copies.keeper.record.activation
+        elif self._chronicle.votes:
+            activation = self._chronicle.record.activation
             self.ballot = ballot_to_go_on(
                 self._policy, self._connection, self._membership, self._electorate, activation
             )
         else:
-            self._count_on()
-
-    def _count_on(self) -> None:
-        """The copies that are left behind have a smaller number."""
-        keeper = self._copies.keeper
-        record = evolve(keeper.record, activation=keeper.record.activation + 1, partner=None)
-        keeper.write(record, self._go_on)
+            self._chronicle.count_on(self._go_on)
 
     def _go_on(self) -> None:
         self._renews = False
@@ -257,8 +243,8 @@ class Incumbent:
         self.ballot = None
         if ballot.won:
             self._note(False, f"the others see this broker: {ballot.told}")
-            self._left_behind = self._copies.keeper.record.activation
-            self._count_on()
+            self._left_behind = self._chronicle.record.activation
+            self._chronicle.count_on(self._go_on)
         else:
             self.failure = (
                 f"lost its backup, which may be live, and not enough of the cluster sees this broker: {ballot.told}"
@@ -266,7 +252,7 @@ class Incumbent:
 
     def _tell_what_is_over(self, link: ControlLink) -> None:
         """Who has just come, or was not asked, has not heard which copies are left behind."""
-        if self._votes:
+        if self._chronicle.votes:
             repeat_question(link, self._membership, self._left_behind, self._told_as)
 
     # -- the end -------------------------------------------------------------------------------------------------

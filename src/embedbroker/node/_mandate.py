@@ -452,7 +452,7 @@ class Mandate:
     def _become_granted(self) -> None:
         self._due = None
         self._standby.pause()
-        parts = self._cluster, self._electorate, self._tenancy, self.copies
+        parts = self._cluster, self._electorate, self._tenancy, self.copies, self._chronicle
         self._incumbent = Incumbent(self._config, self._policy, *parts, self._note, self._stir, self._emit)
         self._incumbent.duplication.now = self.now
         self._move(Stage.GRANTED)

@@ -70,7 +70,7 @@ def test_a_primary_that_is_cut_off_is_replaced_and_learns_of_it_later() -> None:
 
 
 def test_two_of_a_pair_that_go_on_each_without_the_other_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Incumbent, "_renew", lambda self: self._count_on())
+    monkeypatch.setattr(Incumbent, "_renew", lambda self: self._chronicle.count_on(self._go_on))
     stage = Stage()
     stage.cut_off_primary()
     with pytest.raises(SimulationFailure, match="primary is live and alone, beside backup1"):
