@@ -16,18 +16,18 @@ from embedclient.wire.core import (
     ClusterConnectReply,
     NodeAnnounce,
     Packet,
-    ReplicaWaiting,
+    Record,
     decode_packet,
+    enclosed_in,
 )
 
 from ._announcement import packet_for
 from ._peer import CONTROL_CHANNEL, PING_CHANNEL, STREAM_CHANNEL, FrameReceiver, Peer
 from ._topology import Change, Listener, Topology
-from ._waiting import waiting_in
 
 __all__ = ["Guest", "Guests", "Handler"]
 
-Handler = Callable[["Guest", Packet], None]
+Handler = Callable[["Guest", Record], None]
 
 
 @define(eq=False)
@@ -68,11 +68,10 @@ class Guests:
         on_announce: Callable[[Guest, NodeAnnounce], None],
         log: Callable[[str], None],
     ) -> None:
-        #: Who answers the packets of the control channel that are not answered here.
-        self.handlers: dict[type[Packet], Handler] = {}
-        #: Told of each peer that is another broker of this cluster, and of what one says that waits.
+        #: Who answers the packets of the control channel that are not answered here, and what is enclosed in them.
+        self.handlers: dict[type[Record], Handler] = {}
+        #: Told of each peer that is another broker of this cluster.
         self.on_authorized: Callable[[Guest], None] | None = None
-        self.on_waiting: Callable[[Guest, ReplicaWaiting], None] | None = None
         self._topology = topology
         self._credentials = credentials
         self._version = version
@@ -126,11 +125,11 @@ class Guests:
             if not packet.backup:
                 guest.live_for = packet.node_id
             self._on_announce(guest, packet)
-        elif (waiting := waiting_in(packet)) is not None:
-            if self.on_waiting is not None:
-                self.on_waiting(guest, waiting)
-        elif (handler := self.handlers.get(type(packet))) is not None:
-            handler(guest, packet)
+        else:
+            said = enclosed_in(packet)
+            handler = self.handlers.get(type(said))
+            if handler is not None:
+                handler(guest, said)
 
     def _is_right(self, packet: ClusterConnect) -> bool:
         ours = self._credentials

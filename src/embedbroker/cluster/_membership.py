@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from embedbroker.config import DEFAULT_CLUSTER_PASSWORD, BrokerConfig, ClusterConnection, Role
 from embedclient.model import Instant, TransportConfiguration
-from embedclient.wire.core import ClusterConnect, NodeAnnounce, Packet, ReplicaWaiting
+from embedclient.wire.core import ClusterConnect, NodeAnnounce, Packet, Record, ReplicaWaiting, enclosed_in
 
 from ._announcement import announced_member, backup_announcement, change_in, live_announcement, packet_for
 from ._contacts import Contact, Switchboard
@@ -26,7 +26,6 @@ from ._guests import Guest, Guests
 from ._link import ControlLink, LinkEnd, can_be_dialled, where
 from ._peer import CONTROL_CHANNEL, PING_CHANNEL, Peer
 from ._topology import Member, MemberDown, MemberUp, Topology, Verdict
-from ._waiting import waiting_in
 
 __all__ = ["Membership"]
 
@@ -59,10 +58,8 @@ class Membership:
         self.guests = Guests(self.topology, self._credentials, version, self._on_announce, log)
         #: Who answers what is said on the control channel of a link, and who is told of each link over which a live
         #: broker has announced itself, or of which a backup knows that it is authorized.
-        self.handlers: dict[type[Packet], Callable[[ControlLink, Packet], None]] = {}
+        self.handlers: dict[type[Record], Callable[[ControlLink, Record], None]] = {}
         self.on_link: Callable[[ControlLink], None] | None = None
-        #: Told what brokers that wait say at the other end of a link.
-        self.on_waiting: Callable[[ControlLink, ReplicaWaiting], None] | None = None
         self._contacts: list[Contact] = []
         # Where members were live that are gone, and until when they are looked for there.
         self._departed: list[tuple[TransportConfiguration, float]] = []
@@ -252,14 +249,11 @@ class Membership:
         """The links to brokers that are not live, and have said so."""
         return [link for link in self._links() if link.waits]
 
-    def _note_waiting(self, link: ControlLink, waiting: ReplicaWaiting) -> None:
+    def _note_waiting(self, link: ControlLink) -> None:
         """Nobody is live there, whatever others say who have not noticed yet, and nobody will tell of members."""
         link.waits = True
         self._settle(link)
         self._deny(link.connector)
-        if self.on_waiting is not None:
-            self.on_waiting(link, waiting)
-        self._review()
 
     def _deny(self, connector: TransportConfiguration) -> None:
         """Nobody is live at a place. Whoever was said to be may be live elsewhere, which that news has replaced."""
@@ -355,10 +349,6 @@ class Membership:
         self._review()
 
     def _on_link_packet(self, link: ControlLink, packet: Packet) -> None:
-        waiting = waiting_in(packet)
-        if waiting is not None:
-            self._note_waiting(link, waiting)
-            return
         match change_in(packet):
             case MemberUp(member, last):
                 link.waits &= member.live is None or not member.live.leads_where(link.connector)
@@ -373,10 +363,12 @@ class Membership:
             case MemberDown(node_id, event_id):
                 self._hear_down(link, node_id, event_id)
             case None:
-                handler = self.handlers.get(type(packet))
+                said = enclosed_in(packet)
+                if isinstance(said, ReplicaWaiting):
+                    self._note_waiting(link)
+                handler = self.handlers.get(type(said))
                 if handler is not None:
-                    handler(link, packet)
-                return
+                    handler(link, said)
         self._review()
 
     def _hear(self, member: Member) -> Verdict:

@@ -10,13 +10,15 @@ from typing import Protocol
 
 from embedclient.wire.core import Packet
 
-__all__ = ["CONTROL_CHANNEL", "PING_CHANNEL", "STREAM_CHANNEL", "FrameReceiver", "Peer", "Pipe"]
+__all__ = ["CONTROL_CHANNEL", "PING_CHANNEL", "STREAM_CHANNEL", "FrameReceiver", "Peer", "Pipe", "Send"]
 
 # What two brokers use beside each other on one connection (core-protocol 1.4).
 PING_CHANNEL, STREAM_CHANNEL, CONTROL_CHANNEL = 0, 2, 3
 
 #: Takes one frame of the stream channel: packet type, buffer, start, end.
 FrameReceiver = Callable[[int, bytes | bytearray, int, int], None]
+#: Sends a packet on a channel of a connection, whoever opened that.
+Send = Callable[[Packet, int], None]
 
 
 class Peer(Protocol):

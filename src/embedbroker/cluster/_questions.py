@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from embedbroker.config import ClusterConnection, ReplicationBackup, ReplicationPrimary
-from embedclient.wire.core import PRIMARY_VOTE_HANDLER, LiveVote, Packet, QuorumVote, QuorumVoteReply, encode_vote
+from embedclient.wire.core import PRIMARY_VOTE_HANDLER, LiveVote, QuorumVote, QuorumVoteReply, Record, encode_vote
 
 from ._ballot import Ballot, Electorate, votes_needed
 from ._link import ControlLink
@@ -98,6 +98,6 @@ def repeat_question(link: ControlLink, membership: Membership, activation: int, 
     link.send(QuorumVote(PRIMARY_VOTE_HANDLER, encode_vote(question)), CONTROL_CHANNEL)
 
 
-def hear_votes(membership: Membership, heard: Callable[[ControlLink, Packet], None]) -> None:
+def hear_votes(membership: Membership, heard: Callable[[ControlLink, Record], None]) -> None:
     """Have every answer to a question passed on, for `Ballot.on_reply`."""
     membership.handlers[QuorumVoteReply] = heard

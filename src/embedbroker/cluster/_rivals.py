@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from embedclient.wire.core import BackupRegistration, BackupRegistrationFailed, BackupRegistrationProblem, Packet
+from embedclient.wire.core import BackupRegistration, BackupRegistrationFailed, BackupRegistrationProblem, Record
 
 from ._guests import Guest
 from ._membership import Membership
@@ -24,7 +24,7 @@ def refuse_other_backups(membership: Membership, say: Callable[[str], None]) -> 
 
     told: dict[str, None] = {}
 
-    def refuse(guest: Guest, _packet: Packet) -> None:
+    def refuse(guest: Guest, _packet: Record) -> None:
         place = guest.name.rpartition(":")[0] or guest.name
         if place not in told and len(told) < _PLACES_MAX:
             told[place] = None

@@ -54,10 +54,10 @@ from typing import Protocol
 
 from embedbroker.config import Role
 from embedclient.model import TransportConfiguration
-from embedclient.wire.core import LiveVote, Packet, QuorumVote, QuorumVoteReply, decode_vote, encode_vote
+from embedclient.wire.core import LiveVote, QuorumVote, QuorumVoteReply, Record, decode_vote, encode_vote
 
 from ._membership import Membership
-from ._peer import CONTROL_CHANNEL
+from ._peer import CONTROL_CHANNEL, Send
 from ._topology import Member, Topology
 from ._words import Bid, DamagedWords, Words, sealed
 
@@ -144,7 +144,7 @@ class Voter:
         membership.handlers[QuorumVote] = lambda link, packet: voter._hear(packet, link.send)
         return voter
 
-    def _hear(self, packet: Packet, send: Callable[[Packet, int], None]) -> None:
+    def _hear(self, packet: Record, send: Send) -> None:
         """Raises RemoteProtocolError: the question cannot be read."""
         assert isinstance(packet, QuorumVote)
         handler = packet.handler

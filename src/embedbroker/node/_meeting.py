@@ -25,7 +25,7 @@ from collections.abc import Callable
 
 from attrs import evolve
 
-from embedbroker.cluster import Guest, Membership, Send, connector_text, tell_waiting, where
+from embedbroker.cluster import CONTROL_CHANNEL, Guest, Membership, Send, connector_text, enclose, where
 from embedbroker.config import ReplicationBackup, ReplicationPrimary
 from embedbroker.replication import STREAM_FORMAT, ReplicaRecord, ReplicaWaiting
 
@@ -63,18 +63,18 @@ class Meeting:
         self._chronicle = chronicle
         self._note = note
         membership.guests.on_authorized = self._welcome
-        membership.guests.on_waiting = lambda guest, waiting: self._hear(waiting, guest.peer.send)
-        membership.on_waiting = lambda link, waiting: self._hear(waiting, link.send)
+        membership.guests.handlers[ReplicaWaiting] = lambda guest, said: self._hear(said, guest.peer.send)
+        membership.handlers[ReplicaWaiting] = lambda link, said: self._hear(said, link.send)
 
     def look_around(self) -> None:
         """Say once more to everybody else who waits which data is here: it may be told in vain, or too early."""
         for link in self._membership.waiting:
-            tell_waiting(link.send, self._offer())
+            _tell(link.send, self._offer())
 
     def _welcome(self, guest: Guest) -> None:
         """Whoever comes has to know that nobody is live here."""
         if self._waits():
-            tell_waiting(guest.peer.send, self._offer())
+            _tell(guest.peer.send, self._offer())
 
     def _offer(self) -> ReplicaWaiting:
         """Who has given way offers what goes behind everything: the other one may not have heard of it."""
@@ -88,7 +88,8 @@ class Meeting:
 
     # -- what others say -----------------------------------------------------------------------------------------
 
-    def _hear(self, other: ReplicaWaiting, send: Send) -> None:
+    def _hear(self, other: object, send: Send) -> None:
+        assert isinstance(other, ReplicaWaiting)
         record = self._keeper.record
         is_known = other.format == STREAM_FORMAT and other.node_id == record.node_id
         if not is_known or not self._waits():
@@ -97,7 +98,7 @@ class Meeting:
             self._hear_yielding(record, other)
         elif self._goes_before(record, other):
             if self._chronicle.may_be_newest:
-                tell_waiting(send, self._offer())
+                _tell(send, self._offer())
         elif other.activation > record.activation or other.partner == connector_text(self._membership.connector):
             self._give_way(record, other, send)
 
@@ -117,10 +118,14 @@ class Meeting:
     def _give_way(self, record: ReplicaRecord, other: ReplicaWaiting, send: Send) -> None:
         word = self._word(other.activation, yields=True)
         if not record.in_sync and self._keeper.is_idle:
-            tell_waiting(send, word)
+            _tell(send, word)
             return
         what = "newer data" if other.activation > record.activation else "the same data"
         self._note(False, f"leaves it to {where(other.connector)} to begin, which has {what}")
-        self._keeper.write(evolve(record, in_sync=False), lambda: tell_waiting(send, word))
+        self._keeper.write(evolve(record, in_sync=False), lambda: _tell(send, word))
         assert self.on_given_way is not None
         self.on_given_way()
+
+
+def _tell(send: Send, word: ReplicaWaiting) -> None:
+    send(enclose(word), CONTROL_CHANNEL)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from embedbroker.cluster import CONTROL_CHANNEL, ControlLink, Member, Membership
+from embedbroker.cluster import CONTROL_CHANNEL, ControlLink, Member, Membership, enclose
 from embedbroker.config import Role
 from embedbroker.replication import (
     STREAM_FORMAT,
@@ -132,7 +132,9 @@ class Standby:
                 self._join(node_id, candidates[node_id])
             elif self._doubts_at is not None and now.monotonic >= self._doubts_at:
                 self._doubts_at = None
-                self.say(self._doubts())
+                # Whoever was asked, and does not take this backup, has been told of.
+                if not candidates:
+                    self.say(self._doubts())
 
     def _fitting(self) -> dict[str, Member]:
         members = self._membership.topology.members.values()
@@ -195,7 +197,7 @@ class Standby:
             self._cluster_name,
         )
         replica.begin(registration, membership.now)
-        link.send(registration, CONTROL_CHANNEL)
+        link.send(enclose(registration), CONTROL_CHANNEL)
 
     def _on_accepted(self, replica: Replica) -> None:
         assert replica.standing is not None

@@ -439,5 +439,8 @@ class Replica:
     def on_time(self, now: Instant) -> None:
         """Give up a peer that says nothing: what does not know this kind of replication ignores a registration."""
         if self._due is not None and now.monotonic >= self._due:
-            text = f"{self._line.name} did not answer for {self._answer_timeout_s:g} s; is it an embedbroker?"
+            text = (
+                f"{self._line.name} did not answer for {self._answer_timeout_s:g} s: is it an embedbroker? Replication"
+                " is between embedbrokers only"
+            )
             self._end(EndingKind.BROKEN, text)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import suppress
-from random import Random
 
 import pytest
 from attrs import frozen
@@ -31,13 +29,10 @@ from embedclient.wire.core import (
     LiveVote,
     QuorumVote,
     QuorumVoteReply,
-    ReplicaWaiting,
     decode_packet,
     decode_vote,
-    decode_waiting,
     encode_packet,
     encode_vote,
-    encode_waiting,
 )
 from tests.vectors.captures import FOLDER
 
@@ -150,29 +145,6 @@ def test_recorded_votes_are_read_and_written_byte_for_byte() -> None:
         for end in range(len(body)):
             with pytest.raises(RemoteProtocolError):
                 decode_vote(body[:end])
-
-
-WAITING = ReplicaWaiting(1, "n1", 5, True, False, TransportConfiguration("a", "F", {}, {}), "b")
-WAITING_BYTES = bytes.fromhex(
-    "00000001 00000002 006E 0031 0000000000000005 FF 00 00000001 0061 00000001 0046 00000000 01 00000001 0062"
-)
-
-
-def test_what_a_broker_that_waits_says_has_the_bytes_that_were_worked_out() -> None:
-    assert encode_waiting(WAITING) == WAITING_BYTES
-    assert decode_waiting(WAITING_BYTES) == WAITING
-    for end in range(len(WAITING_BYTES)):
-        with pytest.raises(RemoteProtocolError):
-            decode_waiting(WAITING_BYTES[:end])
-
-
-@pytest.mark.parametrize("seed", range(200))
-def test_whatever_else_comes_in_its_place_is_read_or_refused(seed: int) -> None:
-    random, body = Random(seed), bytearray(WAITING_BYTES)
-    for _ in range(random.randint(1, 4)):
-        body[random.randrange(len(body))] = random.randrange(256)
-    with suppress(RemoteProtocolError):
-        decode_waiting(bytes(body))
 
 
 def test_a_recorded_question_gets_the_recorded_answer() -> None:

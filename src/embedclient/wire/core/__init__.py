@@ -38,7 +38,7 @@ from ._message_lane import (
     send_trailer_size,
 )
 from ._message_reader import MessageReader
-from ._packet_table import Packet
+from ._packet_table import Packet, Record
 from ._packet_type import DisconnectReason, PacketType, is_confirmed
 
 if TYPE_CHECKING:
@@ -92,6 +92,7 @@ if TYPE_CHECKING:
         SubscribeTopology,
         SubscribeTopologyV2,
     )
+    from ._enclosed import ReplicaRegistration, ReplicaWaiting, enclose, enclosed_in
     from ._federation_packets import (
         FederationAddressPolicy,
         FederationConnection,
@@ -128,13 +129,9 @@ if TYPE_CHECKING:
     from ._quorum_vote import (
         LIVE_VOTE_HANDLER,
         PRIMARY_VOTE_HANDLER,
-        WAITING_HANDLER,
         LiveVote,
-        ReplicaWaiting,
         decode_vote,
-        decode_waiting,
         encode_vote,
-        encode_waiting,
     )
     from ._replication_packets import (
         CopiedFile,
@@ -146,7 +143,6 @@ if TYPE_CHECKING:
         ReplicaAccepted,
         ReplicaInventory,
         ReplicaRefused,
-        ReplicaRegistration,
         StreamAnswer,
         StreamChunk,
         StreamFarewell,
@@ -221,7 +217,6 @@ __all__ = [
     "SEND_TRAILER",
     "SEND_TRAILER_130",
     "SEND_TRAILER_OLD",
-    "WAITING_HANDLER",
     "BackupRegistration",
     "BackupRegistrationFailed",
     "BackupRegistrationProblem",
@@ -285,6 +280,7 @@ __all__ = [
     "Reader",
     "ReattachSession",
     "ReattachSessionResponse",
+    "Record",
     "RemoveProducer",
     "ReplicaAccepted",
     "ReplicaInventory",
@@ -361,8 +357,9 @@ __all__ = [
     "decode_stream",
     "decode_text",
     "decode_vote",
-    "decode_waiting",
     "decode_work",
+    "enclose",
+    "enclosed_in",
     "encode_acknowledge",
     "encode_chunk",
     "encode_consumer_credit",
@@ -375,7 +372,6 @@ __all__ = [
     "encode_stream",
     "encode_text",
     "encode_vote",
-    "encode_waiting",
     "encode_work",
     "from_1x",
     "is_confirmed",
@@ -395,10 +391,8 @@ _NAMES = {
         "DisconnectV3 ExceptionResponse NullResponse PacketsConfirmed Ping ReattachSession "
         "ReattachSessionResponse SubscribeTopology SubscribeTopologyV2"
     ),
-    "_quorum_vote": (
-        "LIVE_VOTE_HANDLER PRIMARY_VOTE_HANDLER WAITING_HANDLER LiveVote ReplicaWaiting decode_vote decode_waiting "
-        "encode_vote encode_waiting"
-    ),
+    "_quorum_vote": "LIVE_VOTE_HANDLER PRIMARY_VOTE_HANDLER LiveVote decode_vote encode_vote",
+    "_enclosed": "ReplicaRegistration ReplicaWaiting enclose enclosed_in",
     "_queue_packets": (
         "CreateAddress CreateQueue CreateQueueV2 CreateSharedQueue CreateSharedQueueV2 DeleteQueue "
         "SessionAddMetadata SessionAddMetadataV2 SessionBindingQuery SessionBindingQueryResponse "
@@ -432,7 +426,7 @@ _NAMES = {
     ),
     "_replication_packets": (
         "CopiedFile CopyBegin CopyMark Farewell HeldFile OperationCode ReplicaAccepted ReplicaInventory "
-        "ReplicaRefused ReplicaRegistration StreamAnswer StreamChunk StreamFarewell StreamMark "
+        "ReplicaRefused StreamAnswer StreamChunk StreamFarewell StreamMark "
         "StreamOperation StreamType StreamWork decode_chunk decode_work encode_chunk encode_work"
     ),
     "_bodies": (

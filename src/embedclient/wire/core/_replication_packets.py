@@ -40,20 +40,17 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 from ...errors import LocalProtocolError, RemoteProtocolError
-from ...model import TransportConfiguration
 from ._framing import FRAME_HEADER, FRAME_HEADER_SIZE
 from ._packet_table import (
     Kind,
     Packet,
     Record,
-    connector,
     counted_bytes,
     flag,
     i8,
     i32,
     i64,
     of_kind,
-    optional_string,
     record,
     sequence,
     simple_string,
@@ -76,7 +73,6 @@ _NUMBER_MAX = 1 << 60
 class StreamType(IntEnum):
     """The packet types of this family: all on the stream channel, but the first."""
 
-    REGISTRATION = -100
     ACCEPTED = -101
     REFUSED = -102
     INVENTORY = -103
@@ -114,21 +110,6 @@ class OperationCode(IntEnum):
     REMOVE = 6
     SYNC_NAMES = 7
     ZERO = 8
-
-
-class ReplicaRegistration(Packet):
-    """A backup offers itself. ``format`` is that of everything that follows; ``node_id`` "" wants any primary.
-
-    ``cluster_name`` is the name of its cluster connection.
-    """
-
-    TYPE = StreamType.REGISTRATION
-    format: int = i32()
-    node_id: str = string()
-    group_name: str | None = optional_string()
-    wants_fail_back: bool = flag()
-    connector: TransportConfiguration = connector()
-    cluster_name: str | None = optional_string(default=None)
 
 
 class ReplicaAccepted(Packet):
@@ -214,7 +195,6 @@ class StreamFarewell(Packet):
 
 
 PACKETS: tuple[type[Packet], ...] = (
-    ReplicaRegistration,
     ReplicaAccepted,
     ReplicaRefused,
     ReplicaInventory,
@@ -396,7 +376,6 @@ __all__: Final = [
     "ReplicaAccepted",
     "ReplicaInventory",
     "ReplicaRefused",
-    "ReplicaRegistration",
     "StreamAnswer",
     "StreamChunk",
     "StreamFarewell",

@@ -7,7 +7,6 @@ from zlib import crc32
 import pytest
 
 from embedclient.errors import LocalProtocolError, RemoteProtocolError
-from embedclient.model import TransportConfiguration
 from embedclient.wire.core import (
     CopiedFile,
     CopyBegin,
@@ -19,7 +18,6 @@ from embedclient.wire.core import (
     ReplicaAccepted,
     ReplicaInventory,
     ReplicaRefused,
-    ReplicaRegistration,
     StreamAnswer,
     StreamChunk,
     StreamFarewell,
@@ -36,11 +34,6 @@ from embedclient.wire.core import (
 
 # Frames worked out by hand from the layouts.
 WORKED: list[tuple[Packet, str]] = [
-    (
-        ReplicaRegistration(1, "n1", "g", True, TransportConfiguration("a", "F", {}, {})),
-        "0000002E 9C 0000000000000002 00000001 00000002 006E 0031 01 00000001 0067 FF"
-        "00000001 0061 00000001 0046 00000000 00",
-    ),
     (
         ReplicaAccepted(1, "n1", 2, 3, True),
         "00000026 9B 0000000000000002 00000001 00000002 006E 0031 0000000000000002 0000000000000003 FF",

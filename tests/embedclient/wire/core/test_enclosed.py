@@ -1,0 +1,77 @@
+"""What brokers of ours say inside the packet of a vote: bytes that were worked out by hand, and what makes no sense."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from random import Random
+
+import pytest
+
+from embedclient.errors import RemoteProtocolError
+from embedclient.model import TransportConfiguration
+from embedclient.wire.core import (
+    PRIMARY_VOTE_HANDLER,
+    ClusterConnectReply,
+    LiveVote,
+    Packet,
+    QuorumVote,
+    ReplicaRegistration,
+    ReplicaWaiting,
+    decode_packet,
+    enclose,
+    enclosed_in,
+    encode_packet,
+    encode_vote,
+)
+
+CONNECTOR = TransportConfiguration("a", "F", {}, {})
+WORKED = [
+    (
+        ReplicaRegistration(1, "n1", "g", True, CONNECTOR),
+        "EmbedbrokerReplica",
+        "00000001 00000002 006E 0031 01 00000001 0067 FF 00000001 0061 00000001 0046 00000000 00",
+    ),
+    (
+        ReplicaWaiting(1, "n1", 5, True, False, CONNECTOR, "b"),
+        "EmbedbrokerWaiting",
+        "00000001 00000002 006E 0031 0000000000000005 FF 00 00000001 0061 00000001 0046 00000000 01 00000001 0062",
+    ),
+]
+# Its last field may be left out.
+WHOLE = WORKED[1]
+
+
+@pytest.mark.parametrize(("said", "handler", "body"), WORKED)
+def test_what_is_said_has_the_bytes_that_were_worked_out(
+    said: ReplicaRegistration | ReplicaWaiting, handler: str, body: str
+) -> None:
+    packet = enclose(said)
+    assert packet == QuorumVote(handler, bytes.fromhex(body))
+    frame = encode_packet(packet, 3, 136)
+    assert enclosed_in(decode_packet(frame, 0, len(frame), 136, True)) == said
+
+
+def test_what_is_cut_off_is_refused() -> None:
+    _, handler, text = WHOLE
+    body = bytes.fromhex(text)
+    for end in range(len(body)):
+        with pytest.raises(RemoteProtocolError):
+            enclosed_in(QuorumVote(handler, body[:end]))
+
+
+@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize(("handler", "text"), [worked[1:] for worked in WORKED])
+def test_whatever_else_comes_in_its_place_is_read_or_refused(handler: str, text: str, seed: int) -> None:
+    random, body = Random(seed), bytearray.fromhex(text)
+    for _ in range(random.randint(1, 4)):
+        body[random.randrange(len(body))] = random.randrange(256)
+    with suppress(RemoteProtocolError):
+        enclosed_in(QuorumVote(handler, bytes(body)))
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [ClusterConnectReply(True), QuorumVote(PRIMARY_VOTE_HANDLER, encode_vote(LiveVote(True, "n1")))],
+)
+def test_every_other_packet_carries_itself(packet: Packet) -> None:
+    assert enclosed_in(packet) is packet
