@@ -12,7 +12,7 @@ import trio
 
 from embedbroker import EmbeddedBroker, ThreadedBroker
 from embedbroker.cluster import MemberUp
-from embedbroker.config import ClusterConnection, Role
+from embedbroker.config import ClusterConnection, ReplicationBackup, Role
 from tests.embedbroker.runtime.test_replication import becomes
 from tests.embedbroker.runtime.test_voting_pairs import lost_power, started
 from tests.interop.artemis import ArtemisBroker, free_port
@@ -95,6 +95,41 @@ def test_artemis_refuses_a_wrong_cluster_password_and_we_say_what_to_do(theirs: 
     finally:
         log.removeHandler(ear)
     assert said.startswith(f"theirs (127.0.0.1:{theirs.port}) refuses the cluster user and password: ")
+
+
+# -- replication, which is between brokers of one kind ---------------------------------------------------------------
+
+
+def test_our_backup_of_an_artemis_is_told_what_is_wrong_and_leaves_it_in_peace(tmp_path: Path) -> None:
+    """A packet that Artemis does not know made it end the connection with two stack traces, twice a second."""
+    names = ["--name", "theirs", "--static-cluster", f"tcp://127.0.0.1:{free_port()}", "--replicated"]
+    options = ["--clustered", "--cluster-user", USER, "--cluster-password", PASSWORD, *names]
+    log, ear = logging.getLogger("embedbroker.broker"), Ear("theirs")
+    log.addHandler(ear)
+    try:
+        with ArtemisBroker(tmp_path / "artemis", memory="512M", options=options) as theirs:
+            backup = EmbeddedBroker.in_thread(
+                data_directory=tmp_path / "backup",
+                ha_policy=ReplicationBackup(),
+                connectors={"theirs": theirs.url},
+                cluster_connection=ClusterConnection(static_connectors=("theirs",), call_timeout_ms=2000),
+                cluster_user=USER,
+                cluster_password=PASSWORD,
+            )
+            with backup:
+                said = ear.heard.get(timeout=SECONDS_MAX)
+                # It can still be talked to.
+                with client_of(ha_url(theirs.url)) as client:
+                    until_it_knows(client, theirs.port)
+    finally:
+        log.removeHandler(ear)
+    assert said == (
+        f"replication is over, not in sync: theirs (127.0.0.1:{theirs.port}) did not answer for 2 s: is it"
+        " an embedbroker? Replication is between embedbrokers only"
+    )
+    assert ear.heard.empty()
+    written = (tmp_path / "artemis" / "log" / "artemis.log").read_text()
+    assert "AMQ221007" in written and "Failed to decode" not in written
 
 
 # -- a broker that waits -------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from embedclient.model import TransportConfiguration, did_you_mean
 
 from ._address_settings import AddressSettings, check_match
 from ._addresses import AddressConfiguration, as_addresses
-from ._checks import instance, named, optional, path, text, whole
+from ._checks import as_path, instance, named, optional, path, text, whole
 from ._cluster import DEFAULT_CLUSTER_PASSWORD, DEFAULT_CLUSTER_USER, ClusterConnection, as_connectors
 from ._ha_policy import HAPolicy, PrimaryOnly
 
@@ -116,10 +116,10 @@ class MemoryShares:
 class BrokerConfig:
     """Everything a broker is told before it starts.
 
-    ``host`` and ``port`` are where it listens (port 0 takes a free one). ``data_directory`` None keeps everything in
-    memory. ``global_max_size_bytes`` None is half of the memory the process may use; producers wait for credits beyond
-    it, for ever if it were 0, which is refused. The limits whose default is None are shares of it, see `memory_shares`.
-    Times end in their unit.
+    ``host`` and ``port`` are where it listens (port 0 takes a free one). Directories are texts or path-like values;
+    ``data_directory`` None keeps everything in memory. ``global_max_size_bytes`` None is half of the memory the process
+    may use; producers wait for credits beyond it, for ever if it were 0, which is refused. The limits whose default is
+    None are shares of it, see `memory_shares`. Times end in their unit.
     ``ha_policy`` says which part the broker plays in a live and backup group; the locks of such a group are files of
     ``node_manager_lock_directory``, None meaning the data directory, and are waited for no longer than
     ``journal_lock_acquisition_timeout_ms``, -1 meaning for ever.
@@ -144,9 +144,9 @@ class BrokerConfig:
     name: str = field(default="embedbroker", validator=named)
     host: str = field(default="127.0.0.1", validator=_host)
     port: int = field(default=0, validator=whole(0, 65_535))
-    data_directory: str | None = field(default=None, validator=optional(path))
+    data_directory: str | None = field(default=None, converter=as_path, validator=optional(path))
     ha_policy: HAPolicy = field(factory=PrimaryOnly, validator=_ha_policy)
-    node_manager_lock_directory: str | None = field(default=None, validator=optional(path))
+    node_manager_lock_directory: str | None = field(default=None, converter=as_path, validator=optional(path))
     journal_lock_acquisition_timeout_ms: int = field(default=-1, validator=_time)
     connectors: dict[str, TransportConfiguration] = field(factory=dict, converter=as_connectors)
     cluster_connection: ClusterConnection | None = field(default=None, validator=_cluster_connection)
@@ -184,7 +184,7 @@ class BrokerConfig:
     output_bytes_max: int = field(default=64 * 1024 * 1024, validator=_positive)
     work_per_step_max: int = field(default=2_000, validator=_positive)
     segment_size_bytes: int = field(default=10 * 1024 * 1024, validator=_segment_size)
-    audit_directory: str | None = field(default=None, validator=optional(path))
+    audit_directory: str | None = field(default=None, converter=as_path, validator=optional(path))
     audit_retention: int = field(default=10 * 1024**3, validator=_audit_retention)
 
     def memory_shares(self, global_max_size_bytes: int) -> MemoryShares:

@@ -5,13 +5,13 @@ Refuses to know which fields there are.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from attrs import Attribute
 
 from embedclient.model import Check, instance, number, optional, whole
 
-__all__ = ["Check", "instance", "named", "number", "optional", "path", "text", "whole"]
+__all__ = ["Check", "as_path", "instance", "named", "number", "optional", "path", "text", "whole"]
 
 text = instance(str)
 
@@ -25,6 +25,18 @@ def named(instance: object, attribute: Attribute[Any], value: object) -> None:
         str(value).encode()
     except UnicodeEncodeError:
         raise ValueError(f"{attribute.name} must be Unicode text, not {value!r}") from None
+
+
+@runtime_checkable
+class PathLike(Protocol):
+    """What `os` calls path-like; nothing of it is needed here but its text."""
+
+    def __fspath__(self) -> str: ...
+
+
+def as_path(value: str | PathLike | None) -> str | None:
+    """The text of a path, whatever says it; anything else is left to `path`."""
+    return value.__fspath__() if isinstance(value, PathLike) else value
 
 
 def path(instance: object, attribute: Attribute[Any], value: object) -> None:

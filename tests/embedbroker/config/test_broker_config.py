@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from attrs import evolve
 from attrs.exceptions import FrozenInstanceError
 
 from embedbroker.config import AddressSettings, BrokerConfig, MemoryShares
@@ -123,3 +126,11 @@ def test_memory_is_shared_out_by_its_limit_unless_a_share_is_said() -> None:
     assert said.memory_shares(mib) == MemoryShares(
         messages=mib, margin=0, partial_frames=1, resend=2, output=3, duplicate_ids=4
     )
+
+
+def test_directories_may_be_path_like() -> None:
+    config = BrokerConfig(
+        data_directory=Path("data"), audit_directory=Path("audit"), node_manager_lock_directory=Path("l")
+    )
+    assert (config.data_directory, config.audit_directory, config.node_manager_lock_directory) == ("data", "audit", "l")
+    assert evolve(config, data_directory=Path("other") / "data").data_directory == "other/data"

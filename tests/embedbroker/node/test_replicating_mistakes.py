@@ -66,6 +66,18 @@ def test_a_backup_of_another_group_is_told_which_groups_there_are() -> None:
     assert "of other groups ('east'): the group_name here is 'west', and must be that of a primary" in brokers.said("q")
 
 
+def test_a_backup_that_nobody_takes_is_told_why_and_not_that_it_finds_nobody() -> None:
+    brokers = Brokers("pqr", manager=True)
+    brokers.primary("p", PRIMARY)
+    brokers.backup("q", BACKUP)
+    brokers.until_in_sync("p")
+    brokers.backup("r", BACKUP)
+    brokers.run(40.0)
+    assert brokers.roles == {"p": "live", "q": "backup", "r": "backup"}
+    assert "takes no backup: " in brokers.said("r")
+    assert "there is no connection to it" not in brokers.said("r")
+
+
 def test_a_backup_with_a_wrong_password_setting_is_told_and_gets_no_byte() -> None:
     brokers = Brokers("pq", manager=True)
     brokers.primary("p", PRIMARY)
