@@ -21,6 +21,7 @@ from embedbroker.locks import (
     LockOperation,
     MemoryLocks,
     NodeRecord,
+    Standing,
     Verify,
     WriteRecord,
 )
@@ -87,6 +88,16 @@ def write_no_record(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(_MemorySession, "_do", forgetful)
     patch.setattr(NodeRecord, "may_follow", lambda self, life: True)
+
+
+def be_live_before_the_record_says_so(patch: pytest.MonkeyPatch) -> None:
+    settle = Claim.settle
+
+    def hasty(self: Claim, node_id: str, journal_identity: int | None) -> None:
+        settle(self, node_id, journal_identity)
+        self.standing = Standing.LIVE
+
+    patch.setattr(Claim, "settle", hasty)
 
 
 def say_paused_after_a_crash(patch: pytest.MonkeyPatch) -> None:
@@ -177,6 +188,7 @@ BUGS: list[Bug] = [
     give_a_lock_twice,
     be_live_without_the_lock,
     write_no_record,
+    be_live_before_the_record_says_so,
     say_paused_after_a_crash,
     never_take_over,
     never_give_way,

@@ -365,8 +365,11 @@ class Claim:
             self._begin_if_sure(now)
 
     def _begin_if_sure(self, now: float) -> None:
-        """Who was frozen while the store answered looks once more before it serves anybody."""
-        if self.standing is Standing.SETTLING and self.is_sure(now):
+        """Who was frozen while the store answered looks once more before it serves anybody.
+
+        A look that was under way when the journal was read says nothing of the record, which is still to be written.
+        """
+        if self.standing is Standing.SETTLING and self._wanted is None and self.is_sure(now):
             self.standing = Standing.LIVE
 
     def _wait(self, now: float) -> None:

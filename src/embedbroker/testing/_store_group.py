@@ -116,6 +116,15 @@ class StoreGroup:
                 self.scene.hit(Moment.PASSED_OVER)
             self._has_heirs = True
             self.members.take_over(host)
+        elif role is Role.LIVE:
+            self._check_record(host)
+
+    def _check_record(self, host: NodeHost) -> None:
+        """Whoever takes over finds out there which node it becomes, and with which journal."""
+        assert host.node is not None
+        record = self.locks.read()
+        if record.node_id != host.node.node_id or record.journal_identity is None:
+            self.scene.fail(f"{host.name} is live, and the record in the lock store does not say so: {record}")
 
     @property
     def _frozen_in_front(self) -> list[NodeHost]:

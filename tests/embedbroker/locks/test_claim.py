@@ -47,6 +47,22 @@ def test_nobody_is_live_before_the_record_says_so() -> None:
     assert primary.stands(Standing.LIVE)
 
 
+def test_a_look_that_was_under_way_when_the_journal_was_read_does_not_stand_for_the_record() -> None:
+    group = Group()
+    primary = Broker(group, "p", PRIMARY, settles=False).start()
+    late = group.now + 0.6
+    look = primary.claim.take_work(late)
+    assert look is not None and look.operations[0] == Verify(Lock.LIVE)
+    primary.claim.settle("n", 7)
+    primary.claim.on_done(look.batch, primary.session.run(look.operations), late)
+    assert primary.stands(Standing.SETTLING) and group.record().node_id is None
+    written = primary.claim.take_work(late)
+    assert written is not None and isinstance(written.operations[0], WriteRecord)
+    primary.claim.on_done(written.batch, primary.session.run(written.operations), late)
+    assert primary.stands(Standing.LIVE)
+    assert (group.record().node_id, group.record().journal_identity) == ("n", 7)
+
+
 @pytest.mark.parametrize("has_lost_it", [False, True])
 def test_who_was_frozen_while_the_store_answered_looks_again_before_it_is_live(has_lost_it: bool) -> None:
     group = Group()
