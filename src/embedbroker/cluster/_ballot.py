@@ -40,7 +40,7 @@ from ._link import ControlLink
 from ._membership import Membership
 from ._peer import CONTROL_CHANNEL
 from ._topology import Member
-from ._words import Bid, unsealed
+from ._words import ABSTAINS, Bid, unsealed
 
 __all__ = ["Ballot", "Electorate", "votes_needed"]
 
@@ -126,7 +126,7 @@ class Ballot:
     _begun_at: float | None = field(init=False, default=None)
     _asks_again: bool = field(init=False, default=False)
     _due: float | None = field(init=False, default=None)
-    #: Whether anybody ever said no.
+    #: Whether anybody ever said no who may know why.
     is_contradicted: bool = field(init=False, default=False)
 
     def begin(self, now: float, after_s: float, looks_for_s: float = 0.0, insists_for_s: float = 0.0) -> None:
@@ -221,7 +221,7 @@ class Ballot:
             # It said no, or it is an Artemis, which gives no word.
             del self._bound_by_word[voter]
         counts = self._answers[voter] = self._counts(LiveVote(answer.vote, answer.node_id, text))
-        self.is_contradicted |= not counts
+        self.is_contradicted |= not counts and text != ABSTAINS
         self._count(now)
 
     def _count(self, now: float) -> None:

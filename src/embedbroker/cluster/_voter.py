@@ -59,7 +59,7 @@ from embedclient.wire.core import LiveVote, QuorumVote, QuorumVoteReply, Record,
 from ._membership import Membership
 from ._peer import CONTROL_CHANNEL, Send
 from ._topology import Member, Topology
-from ._words import Bid, DamagedWords, Words, sealed
+from ._words import ABSTAINS, Bid, DamagedWords, Words, sealed
 
 __all__ = ["Voter", "WordStore", "connector_text", "leads_to"]
 
@@ -193,7 +193,11 @@ class Voter:
         known = bid.starts or live is not None or self._topology.removal_of(node_id) is not None
         if (known or self._is_informed()) and self._may_speak():
             return answer, bid
-        return LiveVote(False, node_id, None), None
+        return self._no(node_id), None
+
+    def _no(self, node_id: str) -> LiveVote:
+        """Somebody else has its word, or it does not know enough; or that is all it could ever say."""
+        return LiveVote(False, node_id, None if self._may_speak() else ABSTAINS)
 
     def _may_speak(self) -> bool:
         if self._store is None:
@@ -217,7 +221,7 @@ class Voter:
                 return
             self._waiting.popleft()
             given = bid is None or (self._words is not None and self._words.has(question.node_id, bid))
-            reply(answer if given else LiveVote(False, question.node_id, None))
+            reply(answer if given else self._no(question.node_id))
 
     def _begins(self, node_id: str, bid: Bid) -> bool:
         """Whether something has to be done on the disk first; it goes on when that is done."""

@@ -10,7 +10,10 @@ import re
 
 from attrs import field, frozen
 
-__all__ = ["Bid", "DamagedWords", "Words", "sealed", "unsealed"]
+__all__ = ["ABSTAINS", "Bid", "DamagedWords", "Words", "sealed", "unsealed"]
+
+#: The text of a no that says nothing: the voter has nowhere to keep its word.
+ABSTAINS = "abstains"
 
 # More nodes than any cluster has, so that a broken peer cannot fill the memory.
 _WORDS_MAX = 1_000

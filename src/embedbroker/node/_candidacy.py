@@ -1,20 +1,18 @@
 """A replicating broker that asks to be live: the lock manager, or the other live brokers of its cluster.
 
 Responsible for whom it asks, for what each answer is worth, and for what is true of the record when it is refused.
-Refuses to know when to ask, and what being live or waiting means.
+Refuses to know what being live or waiting means.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from attrs import evolve
-
 from embedbroker import locks
-from embedbroker.cluster import Ballot, ControlLink, Electorate, Membership, ballot_to_take_over
+from embedbroker.cluster import Ballot, ControlLink, Electorate, Membership, ballot_to_take_over, votes_needed
 from embedbroker.config import ReplicationBackup, ReplicationPrimary
 
-from ._copies import RecordKeeper
+from ._chronicle import Chronicle
 from ._stages import ASKS_AGAIN_S, BACKUP_ASKS_AGAIN_S
 from ._tenancy import Tenancy
 
@@ -32,7 +30,7 @@ class Candidacy:
         policy: ReplicationPrimary | ReplicationBackup,
         cluster: Membership,
         electorate: Electorate,
-        keeper: RecordKeeper,
+        chronicle: Chronicle,
         tenancy: Tenancy | None,
         note: Callable[[bool, str], None],
         say: Callable[[str], None],
@@ -42,7 +40,7 @@ class Candidacy:
         self._policy = policy
         self._cluster = cluster
         self._electorate = electorate
-        self._keeper = keeper
+        self._chronicle = chronicle
         self._tenancy = tenancy
         self._note = note
         self._say = say
@@ -51,14 +49,16 @@ class Candidacy:
 
     def rival(self) -> str | None:
         """Who is live for the node of the data here, if there is a connection to it."""
-        member = self._cluster.topology.members.get(self._keeper.record.node_id or "")
+        member = self._cluster.topology.members.get(self._chronicle.record.node_id or "")
         live = member.live if member is not None else None
         return live.name if live is not None and self._cluster.link_to(live) is not None else None
 
     @property
     def may_ask(self) -> bool:
         """Whether there is anybody to ask, or nobody has to be: the operator said so, or nobody else has this data."""
-        return not self._electorate.is_empty or self._keeper.record.is_only_one or self._policy.quorum_size == 0
+        size = self._policy.quorum_size
+        nobody_has_to_be = size >= 0 and votes_needed(size) == 0
+        return not self._electorate.is_empty or self._chronicle.record.is_only_one or nobody_has_to_be
 
     @property
     def pause_s(self) -> float:
@@ -81,9 +81,9 @@ class Candidacy:
             return
         if trial.verdict is locks.Verdict.STALE:
             self._say(f"may not be live, and waits as backup: {trial.text}")
-            if trial.sequence == self._keeper.record.activation:
+            if trial.sequence == self._chronicle.record.activation:
                 # What it says of other data than that which is here by now, it does not say of this.
-                self._keeper.record = evolve(self._keeper.record, in_sync=False)
+                self._chronicle.believe_stale()
         else:
             why = "the lock manager is asked again" if trial.verdict is locks.Verdict.FAILED else "waits as backup"
             self._say(f"{why}: {trial.text}")
@@ -93,12 +93,19 @@ class Candidacy:
 
     def ask_others(self, *, starts: bool) -> bool:
         """Whether anybody has to be asked; then that has begun. ``starts``: with data from before, nobody was lost."""
-        record = self._keeper.record
+        record = self._chronicle.record
         self._starts = starts
         if not starts or self._policy.vote_on_replication_failure:
             self._ballot = ballot_to_take_over(
                 self._policy, self._cluster, self._electorate, record.node_id or "", record.activation, starts=starts
             )
+            if starts and self._ballot is None and record.partner is not None and self._policy.quorum_size < 0:
+                self._note(
+                    True,
+                    "begins with the data that is here, although the other broker that has it may have gone on from"
+                    " there: nobody can be asked in a cluster of one pair, so have three or more, or give both a"
+                    " lock_manager",
+                )
         return self._ballot is not None
 
     def on_reply(self, link: ControlLink, packet: object) -> None:
@@ -128,7 +135,7 @@ class Candidacy:
             self._note(False, f"may {what}: {ballot.told}")
             self._end(granted=True)
             return
-        if rival is None and self._starts and not ballot.is_contradicted and self._keeper.record.is_only_one:
+        if rival is None and self._starts and not ballot.is_contradicted and self._chronicle.record.is_only_one:
             self._note(
                 False, f"begins with the data that is here, from which nobody else can have gone on: {ballot.told}"
             )
@@ -137,7 +144,7 @@ class Candidacy:
         self._say(f"does not {what}: {ballot.told if rival is None else f'{rival} is live'}")
         if not self._policy.vote_on_replication_failure:
             # A live broker that does not ask may go on without this copy, and nobody else would know.
-            self._keeper.write(evolve(self._keeper.record, in_sync=False))
+            self._chronicle.note_left_behind()
         self._end(granted=False)
 
     def withdraw(self) -> None:

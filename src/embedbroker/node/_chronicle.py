@@ -90,7 +90,7 @@ class Chronicle:
     def note_accepted(self, standing: Standing) -> None:
         """A live broker remembers this one from now on. Should both die in the moment in which the copy is whole, this
         one has to know, too, whose copy it may be, or the other one waits for an answer that never comes."""
-        if self.votes and self.record.node_id is None:
+        if self.votes and self.record.node_id != standing.node_id and not self.record.in_sync:
             self._keeper.write(evolve(self._whole_copy(standing), in_sync=False))
 
     def note_in_sync(self, standing: Standing) -> None:
@@ -99,19 +99,24 @@ class Chronicle:
         if record != self.record:
             self._keeper.write(record)
 
-    def note_left_behind(self) -> None:
-        """A live broker goes on without this copy."""
-        if self.record.in_sync:
-            self._keeper.write(evolve(self.record, in_sync=False))
+    def note_left_behind(self, then: Callable[[], None] | None = None) -> None:
+        """Somebody else goes on without this copy."""
+        if self.record.in_sync or then is not None:
+            self._keeper.write(evolve(self.record, in_sync=False), then)
+
+    def believe_stale(self) -> None:
+        """A lock manager says that there is newer data. It says so again to whoever asks, so that is not written."""
+        self._keeper.record = evolve(self.record, in_sync=False)
 
     def note_partner(self, connector: TransportConfiguration) -> None:
-        """A backup gets its copy from this live broker; it is in sync only when `is_written`."""
-        if self.votes:
-            self._keeper.write(evolve(self.record, partner=connector_text(connector)))
+        """A backup has all that this live broker has; it is in sync only when `is_written`."""
+        partner = connector_text(connector)
+        if self.votes and self.record.partner != partner:
+            self._keeper.write(evolve(self.record, partner=partner))
 
     def note_alone(self) -> None:
-        """That backup is gone, and cannot take itself for a copy."""
-        if self.votes:
+        """There is no backup any more that could take itself for a copy."""
+        if self.votes and self.record.partner is not None:
             self._keeper.write(evolve(self.record, partner=None))
 
     @property

@@ -99,8 +99,7 @@ class Incumbent:
         self.duplication.on_synchronised = self._on_synchronised
         self.duplication.on_lost = self._on_lost
         if chronicle.votes:
-            # Whoever is in sync may go on by itself: it is known here, after a crash too, that there is such a one.
-            self.duplication.may_hand_over = lambda: chronicle.is_written
+            self.duplication.may_hand_over = self._may_hand_over
         copies.duplication = self.duplication
 
     @property
@@ -154,7 +153,16 @@ class Incumbent:
             if duplication.registration is registration:
                 self._guest = guest
                 self._due = None
-                self._chronicle.note_partner(registration.connector)
+
+    def _may_hand_over(self) -> bool:
+        """Whoever is in sync may go on by itself: it is known here, after a crash too, that there is such a one.
+
+        Not before the copy is whole, or this broker would wait after a crash for one that could not go on.
+        """
+        registration = self.duplication.registration
+        assert registration is not None
+        self._chronicle.note_partner(registration.connector)
+        return self._chronicle.is_written
 
     def _is_back(self, registration: ReplicaRegistration) -> bool:
         known = self.duplication.registration
@@ -273,6 +281,7 @@ class Incumbent:
             # The journal cannot be closed before everything is copied that its last work renames or removes, and a
             # copy may take hours. It is worth nothing before it is whole; what there is of it is kept.
             self.duplication.close("the broker stops, and it has no copy that is whole")
+            self._chronicle.note_alone()
         elif hands_over and state is DuplicationState.SYNCHRONISED:
             self.duplication.announce_stop()
 

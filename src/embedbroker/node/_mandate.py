@@ -71,14 +71,14 @@ class Mandate:
         self._standby.on_in_sync = self._on_in_sync
         self._standby.on_over = self._on_over
         self._candidacy = Candidacy(
-            policy, cluster, self._electorate, self.copies.keeper, self._tenancy, self._note, self._standby.say
+            policy, cluster, self._electorate, self._chronicle, self._tenancy, self._note, self._standby.say
         )
         self._candidacy.on_granted = self._become_granted
         self._candidacy.on_refused = self._stand_by
         self._meeting: Meeting | None = None
         if self._chronicle.votes:
-            parts = policy, cluster, self.copies.keeper, self._chronicle
-            self._meeting = Meeting(*parts, lambda: self._waits, self._note)
+            parts = policy, cluster, self._chronicle
+            self._meeting = Meeting(*parts, lambda: self._waits, lambda: self._is_nobodys, self._note)
             self._meeting.on_met = self._on_met
             self._meeting.on_given_way = self._on_given_way
             self._electorate.on_growth = self._chronicle.note_quorum
@@ -111,7 +111,7 @@ class Mandate:
     @property
     def lets_brokers_in(self) -> bool:
         """Whether others may find this broker although it is not live: one of them may wait for what it says."""
-        return self._meeting is not None and self._waits and bool(self._record.node_id)
+        return self._meeting is not None and self._is_nobodys and bool(self._record.node_id)
 
     @property
     def is_over(self) -> bool:
@@ -390,9 +390,10 @@ class Mandate:
         if standing is None:
             self._stand_by()
             return
-        is_dismissed = ending.kind is EndingKind.BROKEN and self._tenancy is None
+        is_dismissed = ending.kind is EndingKind.BROKEN and self._tenancy is None and not self._chronicle.votes
         if not ending.in_sync or is_dismissed:
-            # A live broker that says that it cannot go on with this backup goes on without it; a lock manager knows.
+            # A live broker that says that it cannot go on with this backup goes on without it, unless it has to be
+            # granted that first: then the lock manager knows, or the voters do, and it may be gone before they say so.
             self._chronicle.note_left_behind()
             self._stand_by()
             return
@@ -410,7 +411,13 @@ class Mandate:
 
     @property
     def _waits(self) -> bool:
-        return self._stage in (Stage.STANDING_BY, Stage.VOTING) and not self._standby.is_joined
+        return self._is_nobodys and not self._standby.is_joined
+
+    @property
+    def _is_nobodys(self) -> bool:
+        """Whether it is not live, and nobody's backup either. Who refuses it again and again does not change that, or
+        others would be told again and again that it is gone, and there again."""
+        return self._stage in (Stage.STANDING_BY, Stage.VOTING) and not self._standby.is_taken
 
     def _on_met(self) -> None:
         self._candidacy.withdraw()

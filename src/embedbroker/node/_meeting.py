@@ -23,14 +23,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from attrs import evolve
-
 from embedbroker.cluster import CONTROL_CHANNEL, Guest, Membership, Send, connector_text, enclose, where
 from embedbroker.config import ReplicationBackup, ReplicationPrimary
 from embedbroker.replication import STREAM_FORMAT, ReplicaRecord, ReplicaWaiting
 
 from ._chronicle import Chronicle
-from ._copies import RecordKeeper
 
 __all__ = ["Meeting"]
 
@@ -41,25 +38,26 @@ _NO_DATA = -1
 class Meeting:
     """Of one life of a broker that may be asked for votes.
 
-    ``waits`` says whether it is neither live nor about to be, and copies nobody's data, at this moment. ``on_met`` is
-    called when the other one has given way, ``on_given_way`` when this one does.
+    ``is_found`` says whether it is neither live nor about to be, and copies nobody's data, at this moment; ``waits``,
+    whether it does not even ask anybody for them. ``on_met`` is called when the other one has given way,
+    ``on_given_way`` when this one does.
     """
 
     def __init__(
         self,
         policy: ReplicationPrimary | ReplicationBackup,
         membership: Membership,
-        keeper: RecordKeeper,
         chronicle: Chronicle,
         waits: Callable[[], bool],
+        is_found: Callable[[], bool],
         note: Callable[[bool, str], None],
     ) -> None:
         self.on_met: Callable[[], None] | None = None
         self.on_given_way: Callable[[], None] | None = None
         self._is_primary = isinstance(policy, ReplicationPrimary)
         self._membership = membership
-        self._keeper = keeper
         self._waits = waits
+        self._is_found = is_found
         self._chronicle = chronicle
         self._note = note
         membership.guests.on_authorized = self._welcome
@@ -73,15 +71,15 @@ class Meeting:
 
     def _welcome(self, guest: Guest) -> None:
         """Whoever comes has to know that nobody is live here."""
-        if self._waits():
+        if self._is_found():
             _tell(guest.peer.send, self._offer())
 
     def _offer(self) -> ReplicaWaiting:
         """Who has given way offers what goes behind everything: the other one may not have heard of it."""
-        return self._word(self._keeper.record.activation if self._chronicle.may_be_newest else _NO_DATA)
+        return self._word(self._chronicle.record.activation if self._chronicle.may_be_newest else _NO_DATA)
 
     def _word(self, activation: int, *, yields: bool = False) -> ReplicaWaiting:
-        record, connector = self._keeper.record, self._membership.connector
+        record, connector = self._chronicle.record, self._membership.connector
         return ReplicaWaiting(
             STREAM_FORMAT, record.node_id or "", activation, yields, self._is_primary, connector, record.partner
         )
@@ -90,7 +88,7 @@ class Meeting:
 
     def _hear(self, other: object, send: Send) -> None:
         assert isinstance(other, ReplicaWaiting)
-        record = self._keeper.record
+        record = self._chronicle.record
         is_known = other.format == STREAM_FORMAT and other.node_id == record.node_id
         if not is_known or not self._waits():
             return
@@ -117,12 +115,12 @@ class Meeting:
 
     def _give_way(self, record: ReplicaRecord, other: ReplicaWaiting, send: Send) -> None:
         word = self._word(other.activation, yields=True)
-        if not record.in_sync and self._keeper.is_idle:
+        if not record.in_sync and self._chronicle.is_written:
             _tell(send, word)
             return
         what = "newer data" if other.activation > record.activation else "the same data"
         self._note(False, f"leaves it to {where(other.connector)} to begin, which has {what}")
-        self._keeper.write(evolve(record, in_sync=False), lambda: _tell(send, word))
+        self._chronicle.note_left_behind(lambda: _tell(send, word))
         assert self.on_given_way is not None
         self.on_given_way()
 

@@ -10,6 +10,7 @@ from embedbroker.cluster import Electorate, Membership
 from embedbroker.config import Role
 from embedbroker.locks import Trial, Verdict
 from embedbroker.node._candidacy import Candidacy
+from embedbroker.node._chronicle import Chronicle
 from embedbroker.node._copies import RecordKeeper
 from embedbroker.node._mandate import Mandate
 from embedbroker.node._stages import Stage
@@ -66,8 +67,10 @@ def test_that_older_data_is_stale_says_nothing_of_what_came_since(asked_with: in
     keeper = RecordKeeper()
     keeper.record = ReplicaRecord("node", 100, 2, in_sync=True)
     said: list[str] = []
+    electorate = cast(Electorate, None)
+    chronicle = Chronicle(BACKUP, keeper, electorate, has_manager=True)
     candidacy = Candidacy(
-        BACKUP, cast(Membership, None), cast(Electorate, None), keeper, None, lambda warning, text: None, said.append
+        BACKUP, cast(Membership, None), electorate, chronicle, None, lambda warning, text: None, said.append
     )
     refused: list[bool] = []
     candidacy.on_refused = lambda: refused.append(True)

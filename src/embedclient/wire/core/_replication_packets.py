@@ -1,11 +1,11 @@
 """Packets by which one broker of ours keeps a copy of another one's files.
 
-Responsible for the layouts of registration, synchronisation, disk work and answers. Refuses to know files and disks:
+Responsible for the layouts of synchronisation, disk work and answers. Refuses to know files and disks:
 operations are numbers, names and bytes here. Artemis has packets of its own for its replication (90 to 103, 120, 121);
 these carry something else, and types that it does not know.
 
-``ReplicaRegistration`` goes over the control channel, everything after it over the stream channel. What travels per
-disk batch or per chunk of a file is written in pieces around the data, which is not copied here.
+All of it goes over the stream channel, behind a `ReplicaRegistration` (``_enclosed``). What travels per disk batch or
+per chunk of a file is written in pieces around the data, which is not copied here.
 
 A work frame::
 
@@ -71,7 +71,7 @@ _NUMBER_MAX = 1 << 60
 
 
 class StreamType(IntEnum):
-    """The packet types of this family: all on the stream channel, but the first."""
+    """The packet types of this family."""
 
     ACCEPTED = -101
     REFUSED = -102
