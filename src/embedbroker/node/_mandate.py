@@ -78,7 +78,7 @@ class Mandate:
         self._meeting: Meeting | None = None
         if self._chronicle.votes:
             parts = policy, cluster, self._chronicle
-            self._meeting = Meeting(*parts, lambda: self._waits, lambda: self._is_nobodys, self._note)
+            self._meeting = Meeting(*parts, lambda: self._waits, self._note)
             self._meeting.on_met = self._on_met
             self._meeting.on_given_way = self._on_given_way
             self._electorate.on_growth = self._chronicle.note_quorum
@@ -110,8 +110,13 @@ class Mandate:
 
     @property
     def lets_brokers_in(self) -> bool:
-        """Whether others may find this broker although it is not live: one of them may wait for what it says."""
-        return self._meeting is not None and self._is_nobodys and bool(self._record.node_id)
+        """Whether others may find this broker although it is not live: one of them may wait for what it says.
+
+        Nobody does while there is a live broker of that node, which may refuse this one as its backup again and again.
+        """
+        if self._meeting is None or not self._waits or not self._record.node_id:
+            return False
+        return self._candidacy.rival() is None
 
     @property
     def is_over(self) -> bool:
@@ -411,13 +416,7 @@ class Mandate:
 
     @property
     def _waits(self) -> bool:
-        return self._is_nobodys and not self._standby.is_joined
-
-    @property
-    def _is_nobodys(self) -> bool:
-        """Whether it is not live, and nobody's backup either. Who refuses it again and again does not change that, or
-        others would be told again and again that it is gone, and there again."""
-        return self._stage in (Stage.STANDING_BY, Stage.VOTING) and not self._standby.is_taken
+        return self._stage in (Stage.STANDING_BY, Stage.VOTING) and not self._standby.is_joined
 
     def _on_met(self) -> None:
         self._candidacy.withdraw()

@@ -38,9 +38,8 @@ _NO_DATA = -1
 class Meeting:
     """Of one life of a broker that may be asked for votes.
 
-    ``is_found`` says whether it is neither live nor about to be, and copies nobody's data, at this moment; ``waits``,
-    whether it does not even ask anybody for them. ``on_met`` is called when the other one has given way,
-    ``on_given_way`` when this one does.
+    ``waits`` says whether it is neither live nor about to be, and copies nobody's data, at this moment. ``on_met`` is
+    called when the other one has given way, ``on_given_way`` when this one does.
     """
 
     def __init__(
@@ -49,7 +48,6 @@ class Meeting:
         membership: Membership,
         chronicle: Chronicle,
         waits: Callable[[], bool],
-        is_found: Callable[[], bool],
         note: Callable[[bool, str], None],
     ) -> None:
         self.on_met: Callable[[], None] | None = None
@@ -57,7 +55,6 @@ class Meeting:
         self._is_primary = isinstance(policy, ReplicationPrimary)
         self._membership = membership
         self._waits = waits
-        self._is_found = is_found
         self._chronicle = chronicle
         self._note = note
         membership.guests.on_authorized = self._welcome
@@ -71,7 +68,7 @@ class Meeting:
 
     def _welcome(self, guest: Guest) -> None:
         """Whoever comes has to know that nobody is live here."""
-        if self._is_found():
+        if self._waits():
             _tell(guest.peer.send, self._offer())
 
     def _offer(self) -> ReplicaWaiting:

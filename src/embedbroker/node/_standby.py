@@ -86,12 +86,6 @@ class Standby:
         """Whether there is a live broker that this one talks to about its files."""
         return self._copies.replica is not None
 
-    @property
-    def is_taken(self) -> bool:
-        """Whether a live broker takes this one as its backup; one that it only asks may refuse."""
-        replica = self._copies.replica
-        return replica is not None and replica.standing is not None
-
     # -- looking for one -----------------------------------------------------------------------------------------
 
     def begin(self) -> None:

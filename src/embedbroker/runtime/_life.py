@@ -234,7 +234,12 @@ class Life:
         """Until it listens again."""
         for listener in self._listeners:
             listener.close()
-        self._listeners.clear()
+        if self._listeners:
+            self._listeners.clear()
+            try:
+                self._place.keep()
+            except ResourceAllocationException as error:
+                self._logger.warning("the port of this broker is lost: %s", error)
 
     async def stop(self, *, fails_over: bool) -> None:
         """Stop in an orderly way."""

@@ -1,6 +1,6 @@
 """Where a broker listens, and how it reaches others: over TCP, or over a network that was handed in.
 
-Where a broker of a cluster will listen is known before its first step, and kept free until it may serve.
+Where a broker of a cluster will listen is known before its first step, and kept free while it lets nobody in.
 
 A member says where it is before it lets anybody in; a backup says so long before. With port 0 nobody could tell.
 """
@@ -59,8 +59,7 @@ class Place:
         Raises:
             ResourceAllocationException: the text names the address that is not to be had.
         """
-        config = self.config
-        reservation, self._reservation = self._reservation, None
+        config, reservation = self.config, self._reservation
         try:
             if self._network is not None:
                 return await self._network.listen(config)
@@ -68,9 +67,22 @@ class Place:
                 return [*reservation.listen()]
             return [*await listen_tcp(config.host, config.port)]
         except (TransportLost, OSError) as error:
-            if reservation is not None:
-                reservation.close()
+            self.give_back()
             raise _refused(config, error) from error
+
+    def keep(self) -> None:
+        """Its listeners are closed, and it will listen again: until then nobody else gets the port.
+
+        Raises:
+            ResourceAllocationException: somebody has it already.
+        """
+        if self._reservation is None:
+            return
+        try:
+            self._reservation.take_back()
+        except OSError as error:
+            self._reservation = None
+            raise _refused(self.config, error) from error
 
     def give_back(self) -> None:
         """Nobody will listen here."""

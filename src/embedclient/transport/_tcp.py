@@ -29,6 +29,7 @@ _SMALL_READ_BYTES = 65_536
 _LISTENER_DESCRIPTOR_MIN = 256
 _log = logging.getLogger("embedclient")
 _SocketAddress = tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
+_Bound = tuple[tuple[str | int | bytes, ...], int, int, int]
 _Found = tuple[socket.AddressFamily, socket.SocketKind, int, str, _SocketAddress]
 
 
@@ -205,6 +206,7 @@ class TcpReservation:
 
     def __init__(self) -> None:
         self._bound: list[socket.socket] = []
+        self._given: list[_Bound] = []
         self.port = 0
 
     def add(self, bound: socket.socket) -> None:
@@ -224,8 +226,25 @@ class TcpReservation:
             except OSError as error:
                 raise _unusable(bound.getsockname(), error) from error
         listeners = [TcpListener(bound, no_delay=no_delay) for bound in self._bound]
+        self._given = [(one.getsockname(), one.family, one.type, one.proto) for one in self._bound]
         self._bound.clear()
         return listeners
+
+    def take_back(self) -> None:
+        """Take the addresses again; the listeners that own them are closed.
+
+        Raises:
+            OSError: somebody else was faster; nothing is taken.
+        """
+        given, self._given = self._given, []
+        try:
+            for address, family, kind, protocol in given:
+                bound = _bind(address, family, kind, protocol)
+                assert bound is not None, "there was one of that family before"
+                self._bound.append(bound)
+        except OSError:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Give back what nobody listens on."""

@@ -203,6 +203,31 @@ async def test_a_reservation_that_was_given_back_is_free() -> None:
     listener.close()
 
 
+async def test_an_address_that_was_listened_at_is_taken_again_while_connections_last() -> None:
+    reservation = await reserve_tcp("127.0.0.1", 0)
+    (listener,) = reservation.listen()
+    stream = await connect_tcp("127.0.0.1", listener.port)
+    accepted = await listener.accept()
+    listener.close()
+    reservation.take_back()
+    with pytest.raises(TransportLost, match="refused"):
+        await connect_tcp("127.0.0.1", reservation.port)
+    (again,) = reservation.listen()
+    assert again.port == listener.port
+    for each in (stream, accepted, again):
+        each.close()
+
+
+async def test_an_address_that_somebody_else_took_meanwhile_is_not_taken_again() -> None:
+    reservation = await reserve_tcp("127.0.0.1", 0)
+    (listener,) = reservation.listen()
+    listener.close()
+    (other,) = await listen_tcp("127.0.0.1", reservation.port)
+    with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{reservation.port}: "):
+        reservation.take_back()
+    other.close()
+
+
 async def test_a_reservation_of_an_address_where_somebody_listens_is_refused() -> None:
     (listener,) = await listen_tcp("127.0.0.1", 0)
     with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{listener.port}: "):
