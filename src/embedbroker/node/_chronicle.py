@@ -40,6 +40,8 @@ class Chronicle:
         self._keeper = keeper
         self._electorate = electorate
         self._has_manager = has_manager
+        if self.votes:
+            electorate.on_growth = self.note_quorum
 
     @property
     def record(self) -> ReplicaRecord:

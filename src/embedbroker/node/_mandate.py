@@ -77,11 +77,9 @@ class Mandate:
         self._candidacy.on_refused = self._stand_by
         self._meeting: Meeting | None = None
         if self._chronicle.votes:
-            parts = policy, cluster, self._chronicle
-            self._meeting = Meeting(*parts, lambda: self._waits, self._note)
+            self._meeting = Meeting(policy, cluster, self._chronicle, lambda: self._waits, self._note)
             self._meeting.on_met = self._on_met
             self._meeting.on_given_way = self._on_given_way
-            self._electorate.on_growth = self._chronicle.note_quorum
         self._incumbent: Incumbent | None = None
         self._hands_over = False
         # When it looks again: for a live broker, or at the lock manager.
@@ -110,13 +108,10 @@ class Mandate:
 
     @property
     def lets_brokers_in(self) -> bool:
-        """Whether others may find this broker although it is not live: one of them may wait for what it says.
-
-        Nobody does while there is a live broker of that node, which may refuse this one as its backup again and again.
-        """
-        if self._meeting is None or not self._waits or not self._record.node_id:
-            return False
-        return self._candidacy.rival() is None
+        """Whether others may find this broker although it is not live: one of them may wait for what it says. Nobody
+        does while there is a live broker of that node, which may refuse this one as its backup again and again."""
+        can_meet = self._meeting is not None and bool(self._record.node_id)
+        return can_meet and self._waits and self._candidacy.rival() is None
 
     @property
     def is_over(self) -> bool:
@@ -125,8 +120,7 @@ class Mandate:
     @property
     def restarts(self) -> bool:
         """Whether another node is to wait in the place of this one, which gave way."""
-        policy = self._policy
-        may = isinstance(policy, ReplicationBackup) and policy.restart_backup
+        may = isinstance(self._policy, ReplicationBackup) and self._policy.restart_backup
         return self.gives_way and self.failure is None and may
 
     @property
@@ -234,11 +228,11 @@ class Mandate:
         self.stirred = False
         if self.failure is not None:
             return Role.STOPPED
-        incumbent = self._incumbent
-        if self._stage is Stage.LIVE and incumbent is not None and incumbent.wanted_by is not None:
+        wanted_by = self._incumbent.wanted_by if self._incumbent is not None else None
+        if self._stage is Stage.LIVE and wanted_by is not None:
             if not self.gives_way:
                 self.gives_way = True
-                self._note(False, f"gives way to the primary at {incumbent.wanted_by}, which is in sync")
+                self._note(False, f"gives way to the primary at {wanted_by}, which is in sync")
             return Role.STOPPED
         return ROLES.get(self._stage)
 
