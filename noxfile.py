@@ -50,6 +50,14 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     _check_newsfragments(session)
+    _report_longest_files(session)
+
+
+def _report_longest_files(session: nox.Session) -> None:
+    """List the ten longest source files: for a reader to look at, not a limit."""
+    lengths = {path: len(path.read_text().splitlines()) for path in (ROOT / "src").rglob("*.py")}
+    longest = sorted(lengths, key=lambda path: lengths[path], reverse=True)[:10]
+    session.log("longest files: " + ", ".join(f"{path.relative_to(ROOT / 'src')} {lengths[path]}" for path in longest))
 
 
 def _check_newsfragments(session: nox.Session) -> None:
