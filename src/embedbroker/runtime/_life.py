@@ -150,6 +150,9 @@ class Life:
             # Nobody has to ask a broker that stopped by itself for what another one waits for.
             self.close()
             if self.host.restarts:
+                # The next life listens where this one did, and others were told where that is.
+                self._listeners.clear()
+                self._keep_place()
                 self._watch.become(Role.BACKUP)
             else:
                 self._watch.become(role, self.host.failure or (str(self.refusal) if self.refusal else None))
@@ -236,10 +239,13 @@ class Life:
             listener.close()
         if self._listeners:
             self._listeners.clear()
-            try:
-                self._place.keep()
-            except ResourceAllocationException as error:
-                self._logger.warning("the port of this broker is lost: %s", error)
+            self._keep_place()
+
+    def _keep_place(self) -> None:
+        try:
+            self._place.keep()
+        except ResourceAllocationException as error:
+            self._logger.warning("the port of this broker is lost: %s", error)
 
     async def stop(self, *, fails_over: bool) -> None:
         """Stop in an orderly way."""

@@ -26,6 +26,7 @@ from embedbroker import (
     SharedStoreBackup,
     SharedStorePrimary,
 )
+from embedbroker.config import ClusterConnection
 from embedbroker.locks import LockFault, Locks, LockSession
 from embedbroker.testing._disk import SimulatedDisk
 from embedbroker.testing._locks import SimulatedLocks
@@ -109,6 +110,34 @@ async def test_failback_makes_the_returning_primary_live_and_the_other_a_backup_
             await becomes(backup, Role.BACKUP)
             assert backup.is_running
         assert await take(primary, 3) == ["before", "first", "second"]
+
+
+async def test_a_backup_that_announced_a_free_port_serves_there_in_each_of_its_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # No connector names a free port: the primary that returns cannot be announced there, and is not to be waited for.
+    monkeypatch.setattr("embedbroker.node._tenure.ANNOUNCED_WITHIN_S", 0.0)
+    member = BrokerConfig(
+        name="p", data_directory=tmp_path, cluster_connection=ClusterConnection(), cluster_password="secret"
+    )
+    async with (
+        EmbeddedBroker(member, ha_policy=PRIMARY) as primary,
+        EmbeddedBroker(member, ha_policy=BACKUP, name="b") as backup,
+    ):
+        ports = set()
+        for text in ("first", "second"):
+            await primary.crash()
+            await becomes(backup, Role.LIVE)
+            ports.add(backup.port)
+            await put(backup, text)
+            with trio.fail_after(PATIENCE_S):
+                await primary.start()
+            await becomes(backup, Role.BACKUP)
+            # No other program gets it meanwhile.
+            with socket.socket() as other_program, pytest.raises(OSError, match="in use"):
+                other_program.bind(("127.0.0.1", *ports))
+        assert len(ports) == 1
+        assert await take(primary, 2) == ["first", "second"]
 
 
 async def test_who_is_told_that_a_backup_gives_way_finds_its_port_closed(tmp_path: Path) -> None:
