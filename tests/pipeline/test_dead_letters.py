@@ -51,6 +51,25 @@ def test_a_copy_goes_to_what_is_bound_to_the_address(broker: ThreadedBroker) -> 
     assert left_in(broker.url, "letters") == left_in(broker.url, "news.of.letters") == []
 
 
+def test_malformed_properties_are_bytes_in_the_copy(broker: ThreadedBroker) -> None:
+    whole = CoreMessage.build(
+        type=MessageType.BYTES, address="orders", body=b"poison", properties=Properties({"abc": 1}), durable=True
+    )
+    raw = bytearray(whole.raw)
+    raw[whole.properties_at + 5 + 3] -= 1
+    block = pack_block([(7, 1, CoreMessage.parse(raw))])
+    options = SourceOptions.parse({"url": broker.url, "queue": "orders", "onParseError": "dead-letter"})
+    with DeadLetters(options) as letters:
+        letters.send("orders", block, [Poison(block.places()[0], "malformed properties")])
+    with ServerLocator(broker.url).create_session_factory() as factory, factory.create_session() as session:
+        session.start()
+        ((found, _),) = session.create_consumer("DLQ").receive_encoded()
+    copy = CoreMessage.parse(found)
+    assert (copy.type, bytes(copy.body), copy.durable) == (MessageType.BYTES, b"poison", True)
+    assert copy.properties["embedbroker_properties"] == bytes(raw[whole.properties_at :])
+    assert copy.properties["_AMQ_ORIG_QUEUE"] == "orders"
+
+
 def test_an_address_where_nothing_is_made_by_itself_is_an_error(tmp_path: Path) -> None:
     settings = {"#": AddressSettings(auto_create_addresses=False, auto_create_queues=False)}
     config = BrokerConfig(data_directory=str(tmp_path), address_settings=settings)

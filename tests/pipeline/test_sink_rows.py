@@ -182,6 +182,17 @@ def test_what_brokers_write_for_themselves_is_not_sent_again() -> None:
     assert set(sent.properties.keys()) == {"kept", "_AMQ_ROUTING_TYPE"}
 
 
+def test_a_property_of_the_sender_with_a_name_of_brokers_is_sent_again() -> None:
+    columns = {
+        "body": pa.array([b"x"]),
+        "properties": pa.array([[("_AMQ_LARGE_COMPRESSED", "why"), ("_AMQ_LARGE_SIZE", "5")]], TEXTS),
+        "propertyTypes": pa.array([[("_AMQ_LARGE_COMPRESSED", "string"), ("_AMQ_LARGE_SIZE", "long")]], TEXTS),
+    }
+    sent = message(columns)
+    assert sent.properties.get("_AMQ_LARGE_COMPRESSED") == "why"
+    assert "_AMQ_LARGE_SIZE" not in sent.properties
+
+
 def test_duplicate_ids_name_query_sink_batch_partition_and_row() -> None:
     rows = encoded({"body": pa.array([b"a", b"b"])}, guarantee="deduplication")
     ids = [CoreMessage.parse(row.raw).duplicate_id for row in rows]

@@ -15,6 +15,8 @@ from embedbroker import ThreadedBroker
 from embedbroker.pipeline import remove_subscription
 from embedclient.blocking import ServerLocator
 from embedclient.errors import IllegalStateException
+from embedclient.model import Properties
+from embedclient.wire.core import CoreMessage, MessageType
 from tests.pipeline.queues import create, fill, left_in, numbered, text_message
 from tests.pipeline.streams import Query, end_lease
 
@@ -187,6 +189,25 @@ def test_a_poison_message_becomes_one_dead_letter(query: Query, broker: Threaded
     properties = letter["properties"]
     assert (properties["_AMQ_ORIG_QUEUE"], properties["_AMQ_ORIG_ADDRESS"]) == ("orders", "orders")
     assert properties["embedbroker_reason"].startswith("the body is not JSON")
+
+
+def test_a_query_gets_past_a_body_that_is_broken_and_keeps_a_copy(query: Query, broker: ThreadedBroker) -> None:
+    def message(body: bytes, name: str, value: str | bool) -> CoreMessage:
+        return CoreMessage.build(
+            type=MessageType.BYTES, address="orders", properties=Properties({name: value}), body=body
+        )
+
+    flag = "_AMQ_LARGE_COMPRESSED"
+    messages = [message(b"one", "why", flag), message(b"no zlib", flag, True), message(b"three", flag, "true")]
+    fill(broker.url, "orders", messages)
+    with pytest.raises(Exception, match=r"the compressed body is malformed.*'onParseError' can be dead-letter or null"):
+        query.run()
+    assert left_in(broker.url, "orders") == [b"one", b"no zlib", b"three"]
+    query.options["onParseError"] = "dead-letter"
+    query.run()
+    assert query.bodies() == [b"one", b"three"]
+    assert left_in(broker.url, "orders") == []
+    assert left_in(broker.url, "DLQ") == [b"no zlib"]
 
 
 def test_a_topic_is_read_through_a_subscription_that_can_be_removed(query: Query, broker: ThreadedBroker) -> None:

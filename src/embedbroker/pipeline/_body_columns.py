@@ -15,9 +15,11 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import json as arrow_json
 
+from embedclient.errors import RemoteProtocolError
 from embedclient.wire.core import MessageType, property_key
 
-from ._frames import Block, Places
+from ._frames import Block, Place, Places
+from ._property_columns import PropertyDecoder
 from ._vectors import ascii_texts, binaries, gather, pieces, strings
 
 __all__ = ["BODY_TYPES", "Bodies", "parse_json", "read_objects"]
@@ -31,7 +33,9 @@ BODY_TYPES: Final = {
     MessageType.STREAM: "stream",
 }
 INFLATED_BYTES_MAX: Final = 100 * 1024 * 1024
-_COMPRESSED: Final = property_key("_AMQ_LARGE_COMPRESSED")
+_COMPRESSED: Final = "_AMQ_LARGE_COMPRESSED"
+# Only a filter: the same bytes may stand in a body, a value or a longer name.
+_COMPRESSED_KEY: Final = property_key(_COMPRESSED)
 _TEXT: Final = MessageType.TEXT
 # In front of a body: where it ends.
 _SIZE_BYTES: Final = 4
@@ -47,8 +51,9 @@ class Bodies:
         self._places = places
         self.errors: dict[int, str] = {}
         self._is_text = places.type == _TEXT
+        self._compressed = self._compressed_rows()
         # What is read as it stands; a body that has to be inflated is not.
-        self._is_plain = block.data.find(_COMPRESSED) < 0
+        self._is_plain = not self._compressed
 
     def column(self) -> pa.Array:
         """As bytes: texts as UTF-8, a text that is null as null, and every other body as it is.
@@ -91,23 +96,33 @@ class Bodies:
             self._inflate(raw)
         return raw
 
-    def _inflate(self, raw: list[bytes]) -> None:
+    def _compressed_rows(self) -> list[int]:
+        """The rows whose property says that the body is compressed: the boolean true under the exact name."""
         data = self._block.data
-        for row, place in enumerate(self._places):
-            if data.find(_COMPRESSED, place.properties, place.end) >= 0:
-                inflater = zlib.decompressobj()
-                try:
-                    raw[row] = inflater.decompress(raw[row], INFLATED_BYTES_MAX)
-                except zlib.error as error:
-                    self.errors[row] = f"the compressed body is malformed: {error}"
-                    continue
-                if not inflater.eof:
-                    is_long = len(raw[row]) >= INFLATED_BYTES_MAX
-                    self.errors[row] = (
-                        f"the compressed body holds more than {INFLATED_BYTES_MAX} bytes"
-                        if is_long
-                        else "the compressed body is malformed: it is cut short"
-                    )
+        if data.find(_COMPRESSED_KEY) < 0:
+            return []
+        decoder = PropertyDecoder()
+        return [
+            row
+            for row, place in enumerate(self._places)
+            if data.find(_COMPRESSED_KEY, place.properties, place.end) >= 0 and _is_compressed(decoder, data, place)
+        ]
+
+    def _inflate(self, raw: list[bytes]) -> None:
+        for row in self._compressed:
+            inflater = zlib.decompressobj()
+            try:
+                raw[row] = inflater.decompress(raw[row], INFLATED_BYTES_MAX)
+            except zlib.error as error:
+                self.errors[row] = f"the compressed body is malformed: {error}"
+                continue
+            if not inflater.eof:
+                is_long = len(raw[row]) >= INFLATED_BYTES_MAX
+                self.errors[row] = (
+                    f"the compressed body holds more than {INFLATED_BYTES_MAX} bytes"
+                    if is_long
+                    else "the compressed body is malformed: it is cut short"
+                )
 
     @property
     def _bytes(self) -> list[bytes | None]:
@@ -146,6 +161,14 @@ class Bodies:
             elif kind != _TEXT:
                 self.errors[row] = f"a message of type {BODY_TYPES.get(kind, kind)} has no text"
         return found
+
+
+def _is_compressed(decoder: PropertyDecoder, data: bytes, place: Place) -> bool:
+    """Return True if the properties of a message mark its body as compressed. Malformed properties mark nothing."""
+    try:
+        return decoder.entries(data, place.properties, place.end).get(_COMPRESSED) == ("boolean", True)
+    except RemoteProtocolError:
+        return False
 
 
 def parse_json(texts: list[str | None], kind: pa.StructType, errors: dict[int, str]) -> pa.Array:

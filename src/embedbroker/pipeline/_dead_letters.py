@@ -7,13 +7,14 @@ Refuses to take the original out of its queue; it goes with its range.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
 from embedclient.blocking import ClientSession
-from embedclient.errors import DuplicateIDException, JMSException
-from embedclient.model import PropertyType, PropertyValue, RoutingType, TypedValue
-from embedclient.wire.core import CoreMessage
+from embedclient.errors import DuplicateIDException, JMSException, RemoteProtocolError
+from embedclient.model import Properties, PropertyType, PropertyValue, RoutingType, TypedValue
+from embedclient.wire.core import ROUTING_TYPE_KEY, CoreMessage
 
 from ._frames import Block
 from ._link import Link
@@ -32,6 +33,8 @@ _ORIGINAL_ROUTING_TYPE = "_AMQ_ORIG_ROUTING_TYPE"
 _ROUTING_TYPE = "_AMQ_ROUTING_TYPE"
 _DUPLICATE_ID = "_AMQ_DUPL_ID"
 _REASON = "embedbroker_reason"
+# The properties as they came, where they are malformed and no message can have them.
+_PROPERTIES = "embedbroker_properties"
 _REASON_CHARACTERS_MAX = 1_000
 
 
@@ -85,8 +88,30 @@ def _copy(message: CoreMessage, address: str, queue: str, poison: Poison) -> Cor
         _DUPLICATE_ID: f"embedbroker:{queue}:{place.position or place.message_id}",
         _REASON: poison.reason[:_REASON_CHARACTERS_MAX],
     }
-    routing = message.property(_ROUTING_TYPE)
+    try:
+        message.property_spans()
+    except RemoteProtocolError:
+        return _copy_without_properties(message, address, changes)
+    routing = message.property_byte(ROUTING_TYPE_KEY)
     if routing in tuple(RoutingType):  # peers may have put anything under a reserved name
-        changes[_ORIGINAL_ROUTING_TYPE] = TypedValue(int(routing), PropertyType.BYTE)
+        changes[_ORIGINAL_ROUTING_TYPE] = TypedValue(routing, PropertyType.BYTE)
     # With it a topic's message would be routed to queues of topics alone.
     return message.copy_for(address, changes=changes, removals=(_ROUTING_TYPE,), expiration=0)
+
+
+def _copy_without_properties(
+    message: CoreMessage, address: str, changes: Mapping[str, PropertyValue | TypedValue]
+) -> CoreMessage:
+    """Return a copy that has the malformed properties as the bytes of one property."""
+    properties = Properties({_PROPERTIES: bytes(message.raw[message.properties_at :])})
+    properties.update({name: value for name, value in changes.items() if not isinstance(value, TypedValue)})
+    return CoreMessage.build(
+        type=message.type,
+        address=address,
+        durable=message.durable,
+        priority=message.priority,
+        timestamp=message.timestamp,
+        user_id=message.user_id,
+        properties=properties,
+        body=message.body,
+    )

@@ -266,7 +266,7 @@ class Reader:
                 return None if value is None else str(value)
             case "sequence":
                 value = message.property(self.sequence) if self.sequence else None
-                return value if isinstance(value, int) else None
+                return value if isinstance(value, int) and not isinstance(value, bool) else None
             case _:
                 return raw
 

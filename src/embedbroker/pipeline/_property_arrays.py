@@ -2,7 +2,7 @@
 
 Messages of one producer have the same properties of the same types, and often of the same sizes: then every value
 stands at the same place in each, and one look at the first tells where. Such messages are a group, whose columns are
-cut out of it as a whole. What is left over is decoded message by message.
+cut out of it as a whole. What is left over is decoded message by message, and only there properties can be malformed.
 """
 
 from __future__ import annotations
@@ -97,21 +97,34 @@ class PropertyArrays:
         self._maps = {column: schema.field(column).type for column in PROPERTY_COLUMNS if column in names}
         self._decoder = PropertyDecoder()
 
-    def arrays(self, block: Block, places: Places) -> dict[str, pa.Array]:
-        """The columns, by name; none if none needs properties. Raises RemoteProtocolError."""
+    def arrays(self, block: Block, places: Places, errors: dict[int, str]) -> dict[str, pa.Array]:
+        """Return the columns, by name; none if none needs properties.
+
+        Malformed properties are none at all: `errors` gets the reason, by row.
+        """
         if not self._headers and not self._has_duplicate_ids and not self._maps:
             return {}
         order: list[Array] = []
         parts: list[dict[str, pa.Array]] = []
         for rows, alike in self._groups(block, places):
             order.append(rows)
-            parts.append(self._one_by_one(block, places.properties[rows]) if alike is None else self._at_once(alike))
+            parts.append(self._part(block, places, rows, alike, errors))
         if len(parts) == 1:
             return parts[0]
         numbers = np.concatenate(order)
         back: Array = np.empty(len(numbers), dtype=np.int64)
         back[numbers] = np.arange(len(numbers))
         return {name: pa.concat_arrays([part[name] for part in parts]).take(pa.array(back)) for name in parts[0]}
+
+    def _part(
+        self, block: Block, places: Places, rows: Array, alike: _Alike | None, errors: dict[int, str]
+    ) -> dict[str, pa.Array]:
+        if alike is not None:
+            try:
+                return self._at_once(alike)
+            except RemoteProtocolError:  # of one of them: looking at each finds which
+                pass
+        return self._one_by_one(block, places, rows, errors)
 
     def _groups(self, block: Block, places: Places) -> Iterator[tuple[Array, _Alike | None]]:
         """All rows, in groups that are alike; what is alike in no way that pays comes last, if there is any."""
@@ -144,10 +157,12 @@ class PropertyArrays:
 
     def _spans(self, data: bytes, begin: int, end: int) -> dict[str, Span] | None:
         """Where the values stand, counted from the beginning; None where that says too little to read them by."""
-        found = self._decoder.spans(data, begin)
+        try:
+            found = self._decoder.spans(data, begin, end)
+        except RemoteProtocolError:
+            return None
         spans = {span.name: Span(span.name, span.type, span.start - begin, span.end - begin) for span in found}
-        is_usable = len(spans) == len(found) and all(span.end <= end for span in found)
-        return spans if is_usable else None
+        return spans if len(spans) == len(found) else None
 
     def _at_once(self, alike: _Alike) -> dict[str, pa.Array]:
         arrays: dict[str, pa.Array] = {}
@@ -186,9 +201,16 @@ class PropertyArrays:
                 values = pa.concat_arrays([alike.texts(span) for span in shown]).take(pa.array(by_row))
             arrays[column] = pa.MapArray.from_arrays(offsets, keys, values).cast(kind)
 
-    def _one_by_one(self, block: Block, at: Array) -> dict[str, pa.Array]:
+    def _one_by_one(self, block: Block, places: Places, numbers: Array, errors: dict[int, str]) -> dict[str, pa.Array]:
         arrays: dict[str, pa.Array] = {}
-        rows = [self._decoder.entries(block.data, begin) for begin in at.tolist()]
+        rows: list[dict[str, Entry]] = []
+        begins, ends = places.properties[numbers].tolist(), places.end[numbers].tolist()
+        for number, begin, end in zip(numbers.tolist(), begins, ends, strict=True):
+            try:
+                rows.append(self._decoder.entries(block.data, begin, end))
+            except RemoteProtocolError as error:
+                rows.append({})
+                errors[number] = str(error)
         for column, (name, type_name) in self._headers.items():
             arrays[column] = _header_column(column, [row.get(name) for row in rows], type_name)
         if self._has_duplicate_ids:

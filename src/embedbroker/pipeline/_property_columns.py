@@ -99,27 +99,30 @@ class PropertyDecoder:
     def __init__(self) -> None:
         self._names: dict[bytes, str] = {}
 
-    def entries(self, data: bytes, at: int) -> dict[str, Entry]:
-        """The properties that begin at `at`, by name. Raises RemoteProtocolError."""
+    def entries(self, data: bytes, at: int, last: int) -> dict[str, Entry]:
+        """The properties in `data[at:last]`, by name. Raises RemoteProtocolError."""
         found: dict[str, Entry] = {}
         try:
-            for span in self.spans(data, at):
+            for span in self.spans(data, at, last):
                 found[span.name] = (span.type, read_value(span.type, data[span.start : span.end]))
         except UnicodeDecodeError as error:
             raise RemoteProtocolError(f"malformed properties: {error}") from error
         return found
 
-    def spans(self, data: bytes, at: int) -> list[Span]:
-        """Where the values stand of the properties that begin at `at`. Raises RemoteProtocolError."""
+    def spans(self, data: bytes, at: int, last: int) -> list[Span]:
+        """Where the values stand of the properties in `data[at:last]`. Raises RemoteProtocolError."""
         found: list[Span] = []
-        number, names, last = _COUNT.unpack_from, self._names, len(data)
+        number, names = _COUNT.unpack_from, self._names
         try:
             if not data[at]:
                 return found
             count = number(data, at + 1)[0]
             at += 5
             for _ in range(count):
-                tag_at = at + 4 + number(data, at)[0]
+                size = number(data, at)[0]
+                if size < 0:
+                    raise RemoteProtocolError(f"malformed properties: a name of {size} bytes")
+                tag_at = at + 4 + size
                 encoded = data[at + 4 : tag_at]
                 name = names.get(encoded)
                 if name is None:

@@ -78,7 +78,8 @@ class RowConverter:
             RemoteProtocolError: the block is malformed.
         """
         places = block.places()
-        arrays = self._properties.arrays(block, places)
+        errors: dict[int, str] = {}
+        arrays = self._properties.arrays(block, places, errors)
         has_bodies = self._is_strict or not self._columns.isdisjoint(_BODY_COLUMNS)
         bodies = Bodies(block, places) if has_bodies else None
         if bodies is not None:
@@ -86,7 +87,7 @@ class RowConverter:
         for name in self._columns - set(arrays):
             arrays[name] = _plain(name, block, places, queue, self._deliveries_ahead)
         batch = pa.RecordBatch.from_arrays([arrays[name] for name in self._schema.names], schema=self._schema)
-        errors = {} if bodies is None else bodies.errors
+        errors |= {} if bodies is None else bodies.errors
         return self._without_poison(batch, places, errors, queue) if errors else Rows(batch, [])
 
     def _without_poison(self, batch: pa.RecordBatch, places: Places, errors: dict[int, str], queue: str) -> Rows:

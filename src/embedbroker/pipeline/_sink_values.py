@@ -29,7 +29,8 @@ __all__ = ["Target", "group_sequence", "message_id", "priority", "properties", "
 
 _ROUTING = {"anycast": RoutingType.ANYCAST, "multicast": RoutingType.MULTICAST}
 # What brokers write for themselves, and what no longer holds of a body that was read.
-_NOT_SENT = ("_AMQ_LARGE_COMPRESSED", "_AMQ_LARGE_SIZE")
+# Under any other type it is a property of the sender. Rows may come without types.
+_NOT_SENT = {"_AMQ_LARGE_COMPRESSED": ("", "boolean"), "_AMQ_LARGE_SIZE": ("", "int", "long")}
 _NOT_SENT_PREFIXES = ("_AMQ_ROUTE_TO", "_AMQ_ACK_ROUTE_TO", "__AMQ_CID")
 _BY_NAME = {kind.name.lower(): kind for kind in PropertyType}
 
@@ -97,9 +98,10 @@ def properties(
     What brokers write for themselves is left out, so that rows that were read can be written.
     """
     for name, text in values:
-        if name in _NOT_SENT or name.startswith(_NOT_SENT_PREFIXES):
+        given = (types.get(name) or "").lower()
+        if given in _NOT_SENT.get(name, ()) or name.startswith(_NOT_SENT_PREFIXES):
             continue
-        type_name = (types.get(name) or ("null" if text is None else "string")).lower()
+        type_name = given or ("null" if text is None else "string")
         if type_name in NOT_IN_MAPS.get(name, ()):
             raise ValueError(f"the property {name!r} of type {type_name} has a column of its own")
         if not name:

@@ -158,7 +158,8 @@ class Consumer:
         # Markers carry count 0. So may messages of browsers, whose deliveries do not count.
         if delivery_count == 0:
             marker = message.property(FORCED_DELIVERY_PROPERTY)
-            if isinstance(marker, int):
+            # A marker has nothing but its number; a message that a browser shows may have a property of this name.
+            if isinstance(marker, int) and not isinstance(marker, bool) and len(message.properties) == 1:
                 self._forced.on_arrived(marker)
                 return
         sequence = self._sequence

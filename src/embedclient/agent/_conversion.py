@@ -60,6 +60,11 @@ _GROUP_ID: Final = "_AMQ_GROUP_ID"
 _SCHEDULED: Final = "_AMQ_SCHED_DELIVERY"
 _COMPRESSED: Final = "_AMQ_LARGE_COMPRESSED"
 _LARGE_SIZE: Final = "_AMQ_LARGE_SIZE"
+# What holds of a body as it was delivered, and no longer of one that is sent on.
+_OF_THE_BODY: Final = (
+    (_COMPRESSED, (PropertyType.BOOLEAN,)),
+    (_LARGE_SIZE, (PropertyType.INT, PropertyType.LONG)),
+)
 _COMPRESSED_KEY: Final = property_key(_COMPRESSED)
 _SCHEDULED_KEY: Final = property_key(_SCHEDULED)
 _ROUTES: Final = ("_AMQ_ROUTE_TO", "_AMQ_ACK_ROUTE_TO")
@@ -97,7 +102,7 @@ class _CoreSource:
             priority=core.priority,
             timestamp=core.timestamp,
             expiration=core.expiration,
-            delivery_time=scheduled if isinstance(scheduled, int) else 0,
+            delivery_time=scheduled if isinstance(scheduled, int) and not isinstance(scheduled, bool) else 0,
         )
 
     def _destination(self) -> Destination | None:
@@ -117,12 +122,17 @@ class _CoreSource:
         except RemoteProtocolError as error:
             raise MessageFormatException(f"the properties are malformed: {error}") from error
 
+    @property
+    def is_compressed(self) -> bool:
+        # The search is only a filter: a body, a value or a longer name may have the same bytes.
+        return self.core.raw.find(_COMPRESSED_KEY) >= 0 and self.properties().get(_COMPRESSED) is True
+
     def body(self) -> BodyValue:
         """Raises MessageFormatException when the body is malformed, or larger than may be decoded at once."""
         core = self.core
         data: bytes | memoryview = core.body
         try:
-            if core.raw.find(_COMPRESSED_KEY) >= 0 and self.properties().get(_COMPRESSED) is True:
+            if self.is_compressed:
                 data = _inflated(data)
             match core.type:
                 case MessageType.TEXT:
@@ -225,14 +235,18 @@ def _own_entries(message: JMSMessage) -> dict[str, TypedValue]:
     """The properties a message brings along; what the broker that delivered it wrote for itself does not travel on."""
     entries = dict(message.stored().typed_items())
     if message.delivery_count:
-        for name in [name for name in entries if name.startswith(_ROUTES) or name in (_COMPRESSED, _LARGE_SIZE)]:
+        for name in [name for name in entries if name.startswith(_ROUTES)]:
             del entries[name]
+        # Under any other type it is a property of the sender, and says nothing about the body.
+        for name, kinds in _OF_THE_BODY:
+            if name in entries and entries[name].type in kinds:
+                del entries[name]
     return entries
 
 
 def _encoded_body(message: JMSMessage) -> tuple[int, bytes | memoryview]:
     source = message.untouched_body
-    if isinstance(source, _CoreSource) and source.core.raw.find(_COMPRESSED_KEY) < 0:
+    if isinstance(source, _CoreSource) and not source.is_compressed:
         return source.core.type, source.core.body
     match message:
         case TextMessage():

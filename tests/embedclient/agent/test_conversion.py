@@ -355,6 +355,20 @@ def test_the_compressed_flag_counts_only_as_a_property_that_is_true() -> None:
     assert from_core(message, 1).body == b"plain"
 
 
+@pytest.mark.parametrize("value", ["why", None, 7.5, b"1"])
+def test_a_property_with_the_name_of_the_compressed_flag_travels_on(value: PropertyValue) -> None:
+    properties = Properties({"_AMQ_LARGE_COMPRESSED": value, "_AMQ_LARGE_SIZE": value})
+    message = from_core(core(type=MessageType.BYTES, properties=properties, body=b"plain"), 1)
+    sent = Envelope(Queue("b"), connection_id="me").enclose(message)
+    assert from_core(sent, 1).body == b"plain"
+    assert [sent.properties.get(name) for name in properties.keys()] == [value, value]
+
+
+def test_a_time_of_delivery_is_a_number() -> None:
+    for value, expected in ((True, 0), ("5", 0), (5000, 5000)):
+        assert from_core(core(properties=Properties({"_AMQ_SCHED_DELIVERY": value})), 1).delivery_time == expected
+
+
 def test_a_compressed_body_cannot_grow_without_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_conversion, "INFLATED_BYTES_MAX", 1000)
     for body, reason in [

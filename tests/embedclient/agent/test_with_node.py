@@ -11,8 +11,9 @@ from embedclient.agent import (
     SessionMode,
 )
 from embedclient.errors import ErrorCode, InvalidDestinationException, JMSException
-from embedclient.model import RoutingType
-from embedclient.wire.core import FRAME_HEADER_SIZE, SEND_TRAILER, CoreMessage
+from embedclient.agent._consumer import FORCED_DELIVERY_PROPERTY
+from embedclient.model import Properties, PropertyValue, RoutingType
+from embedclient.wire.core import FRAME_HEADER_SIZE, SEND_TRAILER, CoreMessage, MessageType, encode_text
 from tests.embedclient.agent.node_pair import NodePair, count_of, open_queue, open_session, take, text_message, text_of
 
 REATTACHING = LocatorSettings(reconnect_attempts=-1, retry_interval_ms=200, confirmation_window_size=1 << 20)
@@ -61,6 +62,23 @@ def test_forced_delivery_ends_when_nothing_more_comes() -> None:
     producer.send(text_message("one", "q", durable=False))
     pair.finish(consumer.force_delivery())
     assert take(pair, session, consumer) == ["one"]
+
+
+@pytest.mark.parametrize("value", [5, True, "5"])
+def test_a_message_that_a_browser_shows_is_no_marker_by_the_name_of_a_property(value: PropertyValue) -> None:
+    pair = NodePair()
+    session = open_session(pair)
+    producer, consumer = open_queue(pair, session)
+    pair.finish(consumer.close())
+    properties = Properties({FORCED_DELIVERY_PROPERTY: value, "number": 1})
+    message = CoreMessage.build(
+        type=MessageType.TEXT, address="q", properties=properties, body=encode_text("shown"), durable=False
+    )
+    pair.finish(producer.send(message))
+    browser = pair.finish(session.create_consumer("q", browse_only=True))
+    pair.finish(browser.force_delivery())
+    delivery = browser.next(pair.now)
+    assert delivery is not None and text_of(delivery) == "shown"
 
 
 @pytest.mark.parametrize("window", [0, 1, 600, -1])
