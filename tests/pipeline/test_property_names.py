@@ -1,4 +1,4 @@
-"""Names that mean something, as texts of values and as parts of other names: the meaning of a message stays the same."""
+"""Names that mean something, as values and as parts of other names: the meaning of a message stays the same."""
 
 from __future__ import annotations
 

@@ -361,7 +361,7 @@ def test_a_property_with_the_name_of_the_compressed_flag_travels_on(value: Prope
     message = from_core(core(type=MessageType.BYTES, properties=properties, body=b"plain"), 1)
     sent = Envelope(Queue("b"), connection_id="me").enclose(message)
     assert from_core(sent, 1).body == b"plain"
-    assert [sent.properties.get(name) for name in properties.keys()] == [value, value]
+    assert [sent.properties.get(name) for name in properties] == [value, value]
 
 
 def test_a_time_of_delivery_is_a_number() -> None:

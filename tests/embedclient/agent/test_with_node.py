@@ -10,8 +10,8 @@ from embedclient.agent import (
     LocatorSettings,
     SessionMode,
 )
-from embedclient.errors import ErrorCode, InvalidDestinationException, JMSException
 from embedclient.agent._consumer import FORCED_DELIVERY_PROPERTY
+from embedclient.errors import ErrorCode, InvalidDestinationException, JMSException
 from embedclient.model import Properties, PropertyValue, RoutingType
 from embedclient.wire.core import FRAME_HEADER_SIZE, SEND_TRAILER, CoreMessage, MessageType, encode_text
 from tests.embedclient.agent.node_pair import NodePair, count_of, open_queue, open_session, take, text_message, text_of
