@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from embedclient._client._browser import QueueBrowser
+    from embedclient._client._closing import settle_closing
     from embedclient._client._connection import (
         Connection,
         ConnectionMetaData,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from embedclient._client._producer import MessageProducer, Receipt
     from embedclient._client._pump import Pump
     from embedclient._client._session import Session
+    from embedclient._client._time_budget import TimeBudget
     from embedclient._client._trio_scope import TrioLoop
     from embedclient._client._url import ClientURL, parse_url
     from embedclient._client._xa import XAConnection, XAConnectionFactory, XAJMSContext, XASession
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "_browser": "QueueBrowser",
+    "_closing": "settle_closing",
     "_connection": "Connection ConnectionMetaData ExceptionListener FailoverEventType FailoverListener FailureListener",
     "_connection_factory": "ConnectionFactory",
     "_consumer": "MessageConsumer",
@@ -59,6 +62,7 @@ _MODULES = {
     "_producer": "MessageProducer Receipt",
     "_pump": "Pump",
     "_session": "Session",
+    "_time_budget": "TimeBudget",
     "_trio_scope": "TrioLoop",
     "_url": "ClientURL parse_url",
     "_xa": "XAConnection XAConnectionFactory XAJMSContext XASession",
@@ -102,6 +106,7 @@ __all__ = [
     "ServerLocator",
     "Session",
     "SystemEntropy",
+    "TimeBudget",
     "TrioLoop",
     "XAConnection",
     "XAConnectionFactory",
@@ -109,6 +114,7 @@ __all__ = [
     "XAResource",
     "XASession",
     "parse_url",
+    "settle_closing",
 ]
 
 

@@ -40,7 +40,7 @@ class QueueBrowser:
     @property
     def closed(self) -> bool:
         """Whether it was closed, by whomever."""
-        return self._closed or self._context.agent_session.closed
+        return self._closed or self._context.agent_session.over
 
     def __aiter__(self) -> AsyncIterator[JMSMessage]:
         return _Look(self)

@@ -14,8 +14,8 @@ from typing import TypeVar
 
 from attrs import frozen
 
+from embedclient._client._closing import settle_closing
 from embedclient._client._edge import Edge
-from embedclient._client._inbox import CLOSE_TIMEOUT_S
 from embedclient._client._locator import ClientSessionFactory
 from embedclient._client._modes import AcknowledgeMode, session_mode_of
 from embedclient._client._opening import Opening
@@ -214,7 +214,7 @@ class Connection:
             # The end of the scope has nobody to wait for then: not even the listener that called this.
             self._sessions.clear()
             # One call closes every session in order, so that the time-out holds for all of them together.
-            await self._edge.settle(self._edge.agent.close(), CLOSE_TIMEOUT_S)
+            await settle_closing(self._edge, self._edge.agent.close())
 
     # For the factory
 
@@ -283,10 +283,8 @@ class Connection:
         self._check_open()
 
     async def _finish_listeners(self) -> None:
-        """The time the settings give to running listeners holds for those of all sessions together."""
-        deadline = self._edge.now().monotonic + self._settings.on_message_close_timeout_ms / 1000
         for session in list(self._sessions):
-            await session._finish_listeners(deadline - self._edge.now().monotonic)
+            await session._finish_listeners()
 
     def _check_open(self) -> None:
         """The agent would connect again, but the client id and everything else of this connection is gone."""

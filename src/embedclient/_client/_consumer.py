@@ -160,6 +160,6 @@ class MessageConsumer:
             intake.listener = None
             self._listeners.changed(intake)
         try:
-            await self._listeners.finished(intake.listener_timeout_s, intake)
+            await self._listeners.finished(intake)
         finally:
             await intake.inbox.close()

@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
+from embedclient._client._closing import settle_closing
 from embedclient._client._core_message import ClientMessage
 from embedclient._client._edge import Edge
 from embedclient._client._endings import Endings
-from embedclient._client._inbox import CLOSE_TIMEOUT_S, Inbox, OneTask, post
+from embedclient._client._inbox import Inbox, OneTask, post
 from embedclient._client._opening import Opening
 from embedclient._client._ownership import own
 from embedclient._client._receive_many import take_many
@@ -165,7 +166,7 @@ class ClientProducer:
         """Closing twice is fine."""
         call = self._agent_producer.close()
         self._edge.flush_soon()
-        await self._edge.settle(call, CLOSE_TIMEOUT_S)
+        await settle_closing(self._edge, call)
 
 
 class ClientSession:
@@ -185,7 +186,7 @@ class ClientSession:
     @property
     def closed(self) -> bool:
         """Whether it was closed, by whomever."""
-        return self._agent_session.closed
+        return self._agent_session.over
 
     async def start(self) -> None:
         """Let consumers receive."""
@@ -332,8 +333,8 @@ class ClientSession:
 
     async def close(self) -> None:
         """Close producers, consumers and the session. Closing twice is fine."""
-        if not self._agent_session.closed:
-            await self._edge.settle(self._agent_session.close(), CLOSE_TIMEOUT_S)
+        if not self._agent_session.over:
+            await settle_closing(self._edge, self._agent_session.close())
 
     def _check_own_transactions(self) -> None:
         if self._agent_session.xa is not None:

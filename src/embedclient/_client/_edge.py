@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, TypeVar
 
+from embedclient._client._time_budget import TimeBudget
 from embedclient.agent import Agent, Call
 from embedclient.model import Entropy, Instant
 
@@ -46,6 +47,10 @@ class Edge(Protocol):
     """One agent, driven by an event loop."""
 
     agent: Agent
+    #: What all closing of this connection may take together.
+    close_budget: TimeBudget
+    #: What closing may wait for running listeners, together.
+    listener_budget: TimeBudget
 
     def now(self) -> Instant: ...
 
@@ -63,6 +68,9 @@ class Edge(Protocol):
 
     async def settle(self, call: Call[T], timeout_s: float) -> bool:
         """Wait for the call's end, whatever it is, but not longer; True if it ended. For clean-up: not cancelled."""
+
+    async def settle_unless_cancelled(self, call: Call[T], timeout_s: float) -> bool:
+        """Wait as `settle` does, but end early when the task is cancelled; the next wait raises the cancellation."""
 
     def signal(self) -> Signal: ...
 

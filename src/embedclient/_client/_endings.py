@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from embedclient._client._closing import settle_closing, settle_or_hurry
 from embedclient._client._edge import Edge
 from embedclient.agent import Call
 from embedclient.errors import JMSException, TransactionOutcomeUnknownException
@@ -57,8 +58,8 @@ class Endings:
                 self._rollback = call
 
     async def roll_back_in_time(self, call: Call[None]) -> None:
-        """Wait for a rollback, not cancelled, and no longer than for one in doubt."""
-        if not await self._edge.settle(call, self._timeout_s):
+        """Wait for a rollback, not cancelled, and no longer than closing may take. `begin` waits for the rest."""
+        if not await settle_closing(self._edge, call):
             self._rollback = call
 
     async def begin(self) -> None:
@@ -79,8 +80,12 @@ class Endings:
         call, self._commit = self._commit, None
         if call is None:
             return
-        await self._edge.settle(call, self._timeout_s)
+        await settle_or_hurry(self._edge, call, self._timeout_s)
         if not call.done or call.error is not None:
+            # A caller that is cancelled learns nothing: the next one does.
+            self._commit = call
+            await self._edge.pause()
+            self._commit = None
             raise TransactionOutcomeUnknownException(
                 "the outcome of a commit or an acknowledgement that was cancelled is unknown",
                 linked_exception=call.error,

@@ -9,14 +9,13 @@ from __future__ import annotations
 import math
 from types import TracebackType
 
+from embedclient._client._closing import settle_closing
 from embedclient._client._edge import Edge
 from embedclient.agent import Consumer as AgentConsumer
 from embedclient.agent import CoreMessage, Delivery
 from embedclient.agent import Producer as AgentProducer
 from embedclient.agent import Session as AgentSession
 from embedclient.errors import ConnectionClosedException, IllegalStateException, JMSException
-
-CLOSE_TIMEOUT_S = 5.0
 
 
 class OneTask:
@@ -72,7 +71,7 @@ class Inbox:
         self._closed_here = True
         call = self.agent_consumer.close()
         self._signal.set()
-        await self.edge.settle(call, CLOSE_TIMEOUT_S)
+        await settle_closing(self.edge, call)
 
     def failure(self) -> JMSException | None:
         """Why the consumer is closed, if this program did not close it or its session."""

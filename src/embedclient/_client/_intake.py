@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeVar
 
+from embedclient._client._closing import settle_or_hurry
 from embedclient._client._inbox import Inbox
 from embedclient._client._session_context import SessionContext
 from embedclient.agent import CONNECTION_ERRORS, Call, Delivery, SessionMode, from_core
@@ -44,10 +45,6 @@ class Intake:
         self.destination = destination
         self.inbox = Inbox(context.edge, context.agent_session, agent_consumer, context.one_task)
         self.listener: MessageListener | None = None
-
-    @property
-    def listener_timeout_s(self) -> float:
-        return self._context.listener_timeout_s
 
     def check_open(self) -> None:
         if self.agent_consumer.closed:
@@ -108,14 +105,15 @@ class Intake:
         return call
 
     async def settle(self, call: Call[None]) -> None:
-        """The message is the caller's already: a cancellation waits until the acknowledgement was answered.
+        """The message is the caller's already: a cancellation waits for the answer to the acknowledgement.
+        Then it waits no longer than closing would.
 
         So it stays his when the connection is lost and nobody knows what became of the acknowledgement: kept back, the
         message may have been seen by nobody, and acknowledged all the same. If it was not, it comes again; whoever says
         later what was received hears from the commit.
         """
         if not call.done:
-            await self._context.edge.settle(call, self._context.call_timeout_s)
+            await settle_or_hurry(self._context.edge, call, self._context.call_timeout_s)
         if call.error is not None and call.error.error_code not in CONNECTION_ERRORS:
             raise call.error
 

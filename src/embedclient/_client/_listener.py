@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from contextvars import ContextVar
 
+from embedclient._client._closing import settle_closing, settle_or_hurry
 from embedclient._client._edge import Signal, SpawnedTask
 from embedclient._client._intake import Intake, MessageListener
 from embedclient._client._session_context import SessionContext
@@ -31,6 +32,8 @@ class Listeners:
         self._arrived = context.edge.signal()
         self._task: SpawnedTask | None = None
         self._closing = False
+        # Whether the task waits for the broker, and not for a listener.
+        self._settling = False
         # Whose message is with its listener, from before it is acknowledged until after that.
         self._calling: Intake | None = None
         self._waiting: list[Signal] = []
@@ -56,17 +59,29 @@ class Listeners:
         """Look for messages, because the session was started or a listener came."""
         self._arrived.set()
 
-    async def finished(self, timeout_s: float, intake: Intake | None = None) -> None:
-        """Wait for the listener that is running, or for that of one consumer; but not in that listener."""
+    async def finished(self, intake: Intake | None = None) -> None:
+        """Wait for the listener that is running, or for that of one consumer; but not in that listener.
+
+        All waits of a connection share one budget.
+        """
         if self._calling is None or _running.get() is self or intake not in (None, self._calling):
             return
-        ended = self._context.edge.signal()
+        edge = self._context.edge
+        if self._settling and not edge.agent.connected:
+            return
+        ended = edge.signal()
         self._waiting.append(ended)
-        await ended.wait(max(0.0, timeout_s))
+        left_s = edge.listener_budget.begin(edge.now().monotonic)
+        try:
+            await ended.wait(left_s)
+        finally:
+            edge.listener_budget.end(edge.now().monotonic)
 
     def begin_close(self) -> None:
-        """Call none any more; one that is running goes on."""
+        """Call none any more; one that is running goes on. What waits for the broker waits as closing does."""
         self._closing = True
+        if self._settling:
+            self.cancel()
 
     def cancel(self) -> None:
         """End the task, if a listener does not do so."""
@@ -114,9 +129,20 @@ class Listeners:
         if call.done:
             self._context.edge.flush_soon()
         else:
-            await self._context.edge.settle(call, self._context.call_timeout_s)
+            self._settling = True
+            try:
+                await self._wait_for(call)
+            finally:
+                self._settling = False
         if call.done and call.error is not None:
             _log.warning("after a message listener: %s", call.error)
+
+    async def _wait_for(self, call: Call[None]) -> None:
+        edge = self._context.edge
+        if self._closing:
+            await settle_closing(edge, call)
+        else:
+            await settle_or_hurry(edge, call, self._context.call_timeout_s)
 
 
 def _hand_over(listener: MessageListener, intake: Intake, delivery: Delivery) -> object:

@@ -12,9 +12,9 @@ from functools import partial
 
 import outcome
 
+from embedclient._client._closing import CLOSE_TIMEOUT_S, settle_closing
 from embedclient._client._core_session import ClientSession
 from embedclient._client._edge import Edge, Loop
-from embedclient._client._inbox import CLOSE_TIMEOUT_S
 from embedclient._client._opening import Opening
 from embedclient._client._ownership import own
 from embedclient._client._url import ClientURL, parse_url
@@ -153,7 +153,7 @@ class ClientSessionFactory:
 
     async def close(self) -> None:
         """Close the sessions and the connection now, and not only at the end of the block."""
-        await self._edge.settle(self._edge.agent.close(), CLOSE_TIMEOUT_S)
+        await settle_closing(self._edge, self._edge.agent.close())
 
 
 def _tell(listener: Callable[[Notification], None], notification: Notification) -> None:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
+from embedclient._client._closing import settle_closing
 from embedclient._client._conversion import Body, as_content
 from embedclient._client._destinations import as_destination
 from embedclient._client._edge import Edge, Signal
-from embedclient._client._inbox import CLOSE_TIMEOUT_S
 from embedclient._client._session_context import SessionContext
 from embedclient.agent import DONE, Call, CoreMessage, Envelope
 from embedclient.errors import (
@@ -166,7 +166,7 @@ class MessageProducer:
     async def close(self) -> None:
         """Closing twice is fine."""
         if not self._agent_producer.closed:
-            await self._context.edge.settle(self._agent_producer.close(), CLOSE_TIMEOUT_S)
+            await settle_closing(self._context.edge, self._agent_producer.close())
 
     def _addressed(self, destination: Destination | str | None) -> Envelope:
         if self._agent_producer.closed:

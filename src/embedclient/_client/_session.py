@@ -11,9 +11,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 
 from embedclient._client._browser import QueueBrowser
+from embedclient._client._closing import settle_closing
 from embedclient._client._consumer import MessageConsumer
 from embedclient._client._destinations import as_destination, as_topic, place_of
-from embedclient._client._inbox import CLOSE_TIMEOUT_S
 from embedclient._client._intake import Intake
 from embedclient._client._listener import Listeners
 from embedclient._client._modes import AcknowledgeMode
@@ -59,7 +59,7 @@ class Session:
     @property
     def closed(self) -> bool:
         """Whether it was closed, by whomever."""
-        return self._context.agent_session.closed
+        return self._context.agent_session.over
 
     # Sending and receiving
 
@@ -277,12 +277,12 @@ class Session:
             return
         try:
             self._call_no_more_listeners()
-            await self._finish_listeners(self._context.listener_timeout_s)
+            await self._finish_listeners()
         finally:
             # Until here a connection that is closed waits for them, too.
             self._on_close(self)
             self._end_listeners()
-            await self._context.edge.settle(self._context.agent_session.close(), CLOSE_TIMEOUT_S)
+            await settle_closing(self._context.edge, self._context.agent_session.close())
 
     # For the connection and the context
 
@@ -308,9 +308,9 @@ class Session:
     def _call_no_more_listeners(self) -> None:
         self._listeners.begin_close()
 
-    async def _finish_listeners(self, timeout_s: float) -> None:
+    async def _finish_listeners(self) -> None:
         """Let a running listener end."""
-        await self._listeners.finished(timeout_s)
+        await self._listeners.finished()
 
     def _end_listeners(self) -> None:
         self._listeners.cancel()

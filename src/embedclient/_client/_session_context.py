@@ -47,7 +47,6 @@ class SessionContext:
         # Addresses of the temporary destinations that the connection made: all its sessions share them.
         self.temporaries = temporaries
         self.call_timeout_s = settings.call_timeout_ms / 1000
-        self.listener_timeout_s = settings.on_message_close_timeout_ms / 1000
         self.endings = Endings(edge, self.call_timeout_s)
         self.one_task = OneTask("the session")
         self.message_ids = MessageIds(entropy)
@@ -99,7 +98,7 @@ class SessionContext:
             raise InvalidDestinationException(f"{destination} is no temporary destination of this connection")
 
     def check_open(self) -> None:
-        if self.agent_session.closed:
+        if self.agent_session.over:
             raise self.agent_session.closed_error or ConnectionClosedException("the session is closed")
 
     async def acknowledge(self, delivery: Delivery) -> None:

@@ -20,6 +20,7 @@ from trio.lowlevel import checkpoint, checkpoint_if_cancelled, enable_ki_protect
 
 from embedclient._client._edge import PAUSES_PER_SWITCH, READ_BYTES_MAX
 from embedclient._client._pump import Pump
+from embedclient._client._time_budget import TimeBudget
 from embedclient._client._trio_waiting import TrioSignal, TrioTask
 from embedclient.agent import Agent, BytesReceived, Call, Dial, Dialed, DialFailed, PeerClosed, Written
 from embedclient.model import Instant
@@ -86,8 +87,10 @@ class TrioWire:
 class TrioEdge:
     """An Edge on trio. Opened by `TrioLoop`."""
 
-    def __init__(self, agent: Agent, spawned: trio.Nursery, own: trio.Nursery) -> None:
+    def __init__(self, agent: Agent, spawned: trio.Nursery, own: trio.Nursery, close_timeout_s: float) -> None:
         self.agent = agent
+        self.close_budget = TimeBudget(close_timeout_s)
+        self.listener_budget = TimeBudget(agent.settings.on_message_close_timeout_ms / 1000)
         self.pump = Pump(agent, self)
         self.flush_soon = self.pump.flush_soon
         self._spawned = spawned
@@ -143,6 +146,21 @@ class TrioEdge:
             with trio.CancelScope(shield=True, deadline=trio.current_time() + timeout_s):
                 await ended.wait()
             call.on_done = None
+        return call.done
+
+    @enable_ki_protection
+    async def settle_unless_cancelled(self, call: Call[T], timeout_s: float) -> bool:
+        self.pump.flush()
+        if not call.done:
+            ended = trio.Event()
+            call.on_done = lambda _: ended.set()
+            try:
+                with trio.move_on_after(timeout_s):
+                    await ended.wait()
+            except trio.Cancelled:
+                pass  # a cancelled scope cancels the next wait again
+            finally:
+                call.on_done = None
         return call.done
 
     def signal(self) -> TrioSignal:

@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import trio
 
+from embedclient._client._closing import settle_closing
 from embedclient._client._entropy import SystemEntropy
 from embedclient._client._trio_edge import TrioEdge
 from embedclient.agent import Agent
@@ -40,7 +41,7 @@ async def open_trio_edge(agent: Agent, close_timeout_s: float) -> AsyncIterator[
             with trio.CancelScope(shield=True):
                 # One pass. Cancelled, start() would wait for the end of a task that no cancellation reaches.
                 own = await spawned.start(_host_own_tasks)
-            edge = TrioEdge(agent, spawned, own)
+            edge = TrioEdge(agent, spawned, own, close_timeout_s)
             own.start_soon(edge.run_timer)
             own.start_soon(edge.run_flusher)
             try:
@@ -49,7 +50,7 @@ async def open_trio_edge(agent: Agent, close_timeout_s: float) -> AsyncIterator[
                 failure = error
                 raise
             finally:
-                await edge.settle(agent.close(), close_timeout_s)
+                await settle_closing(edge, agent.close())
                 agent.abort("closed")
                 edge.pump.flush()
                 edge.pump.close_all("closed")

@@ -6,7 +6,7 @@ session, what happens to a connection over time, sockets and clocks.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 from embedclient.agent._call import Call, DueCallbacks, Steps, run_sequence, settled, wait
 from embedclient.agent._connection import CHANNEL_USER_FIRST, Connection
@@ -32,6 +32,8 @@ from embedclient.agent._topology import Topology
 from embedclient.errors import ErrorCode, JMSException, exception_for
 from embedclient.model import Entropy, Instant, TransportConfiguration, make_uuid, uuid_text
 from embedclient.wire.core import CreateSessionResponse
+
+T = TypeVar("T")
 
 VERSION_WITH_CLIENT_ID = 131
 
@@ -83,6 +85,11 @@ class Agent:
     @property
     def state(self) -> AgentState:
         return self._lifeline.state
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection, on which all sessions live."""
+        return self.state is AgentState.CONNECTED
 
     @property
     def sessions(self) -> list[Session]:
@@ -336,6 +343,17 @@ class Agent:
             self._lifeline.connection.receivers.pop(session.channel_id, None)
 
     # --- end ---
+
+    def while_connected(self, call: Call[T]) -> Call[None]:
+        """Return a call that is done when `call` is, or as soon as there is no connection."""
+        bounded: Call[None] = Call(self._due)
+        connection = self._lifeline.connection
+        if connection is None or not self.connected:
+            bounded.succeed(None)
+        else:
+            connection.end_with(bounded)
+            call.when_done(lambda: bounded.succeed(None))
+        return bounded
 
     def close(self) -> Call[None]:
         """Closes the sessions, then the connection. Never fails; a connection that breaks meanwhile is its end."""

@@ -76,7 +76,7 @@ class Connection:
         self.on_ping_sent: Callable[[], None] | None = None
         self.on_first_output: Callable[[], None] | None = None
         self.drain_waiters: list[Call[None]] = []
-        self._until_end: list[Call[None]] = []
+        self._until_end: dict[Call[None], None] = {}
         self._settings = settings
         self._due = due
         self._deadlines = deadlines
@@ -296,10 +296,15 @@ class Connection:
 
     def bound(self, call: Call[None]) -> None:
         """Ties a call that waits for something on another channel to this connection and to the call time-out."""
-        self._until_end.append(call)
+        self.end_with(call)
         error = exception_for(ErrorCode.CONNECTION_TIMEDOUT, "the broker did not answer in time")
         self._deadlines.start(call, lambda: self.fail(error))
         call.when_done(lambda: self._deadlines.stop(call))
+
+    def end_with(self, call: Call[None]) -> None:
+        """Fails a call when this connection ends, unless it is done before."""
+        self._until_end[call] = None
+        call.when_done(lambda: self._until_end.pop(call, None))
 
     def close(self) -> None:
         """Ends it on this side; callers in the middle of a call on channel 1 are released."""
@@ -310,7 +315,8 @@ class Connection:
         for entry in calls:
             self._deadlines.stop(entry.call)
             entry.call.fail(exception_for(ErrorCode.UNBLOCKED, "the connection was lost"))
-        for until_end in self._until_end:
+        bound, self._until_end = self._until_end, {}
+        for until_end in bound:
             until_end.fail(exception_for(ErrorCode.UNBLOCKED, "the connection was lost"))
         waiters, self.drain_waiters = self.drain_waiters, []
         for call in waiters:

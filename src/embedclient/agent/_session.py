@@ -140,6 +140,11 @@ class Session:
     # --- what it is ---
 
     @property
+    def over(self) -> bool:
+        """Whether it is closed, or is being closed."""
+        return self.closed or self.closing
+
+    @property
     def channel_id(self) -> int:
         return self.line.channel_id
 

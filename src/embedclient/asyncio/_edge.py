@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import TypeVar
 
-from embedclient._client import PAUSES_PER_SWITCH, Pump, SystemEntropy
+from embedclient._client import PAUSES_PER_SWITCH, Pump, SystemEntropy, TimeBudget, settle_closing
 from embedclient.agent import Agent, BytesReceived, Call, Dial, Dialed, DialFailed, PeerClosed, Written
 from embedclient.errors import IllegalStateException
 from embedclient.model import IN_VM_CONNECTOR_FACTORY, Entropy, Instant
@@ -135,8 +135,10 @@ class AsyncioWire(asyncio.Protocol):
 class AsyncioEdge:
     """An Edge on asyncio. Opened with `open_asyncio_edge`."""
 
-    def __init__(self, agent: Agent, group: asyncio.TaskGroup) -> None:
+    def __init__(self, agent: Agent, group: asyncio.TaskGroup, close_timeout_s: float) -> None:
         self.agent = agent
+        self.close_budget = TimeBudget(close_timeout_s)
+        self.listener_budget = TimeBudget(agent.settings.on_message_close_timeout_ms / 1000)
         self.pump = Pump(agent, self)
         self._group = group
         self._loop = asyncio.get_running_loop()
@@ -184,6 +186,23 @@ class AsyncioEdge:
             call.on_done = partial(_release, ended)
             await self._outlast_cancellation(ended, timeout_s)
             call.on_done = None
+        return call.done
+
+    async def settle_unless_cancelled(self, call: Call[T], timeout_s: float) -> bool:
+        self.pump.flush()
+        task = asyncio.current_task()
+        assert task is not None
+        # asyncio raises a cancellation once: a task that handles one is cancelled all the same.
+        if not call.done and not task.cancelling():
+            ended: asyncio.Future[None] = self._loop.create_future()
+            call.on_done = partial(_release, ended)
+            try:
+                await asyncio.wait([ended], timeout=timeout_s)
+            except asyncio.CancelledError:
+                task.uncancel()  # so that the request counts once
+                task.cancel()
+            finally:
+                call.on_done = None
         return call.done
 
     async def _outlast_cancellation(self, ended: asyncio.Future[None], timeout_s: float) -> None:
@@ -323,7 +342,7 @@ async def open_asyncio_edge(agent: Agent, close_timeout_s: float) -> AsyncIterat
     breakdown: BaseException | None = None
     try:
         async with asyncio.TaskGroup() as group:
-            edge = AsyncioEdge(agent, group)
+            edge = AsyncioEdge(agent, group, close_timeout_s)
             edge.spawn(edge.watch)
             try:
                 yield edge
@@ -332,7 +351,7 @@ async def open_asyncio_edge(agent: Agent, close_timeout_s: float) -> AsyncIterat
                 raise
             finally:
                 try:
-                    await edge.settle(agent.close(), close_timeout_s)
+                    await settle_closing(edge, agent.close())
                 finally:
                     agent.abort("closed")
                     edge.pump.flush()

@@ -41,7 +41,10 @@ class Relay:
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
             while True:
-                client = await self._listener.accept()
+                try:
+                    client = await self._listener.accept()
+                except TransportLost:
+                    return
                 self.accepted += 1
                 broker = vm_connect(self._target)
                 self._streams += [client, broker]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -42,3 +45,63 @@ def test_ctrl_c_in_the_middle_of_a_step_closes_the_connection_in_order(monkeypat
     with pytest.raises(KeyboardInterrupt):
         trio.run(program)
     assert not interrupts
+
+
+BLOCKING = """
+import sys, threading
+from contextlib import ExitStack
+from embedclient.blocking import ConnectionFactory
+
+with ExitStack() as stack:
+    connection = stack.enter_context(ConnectionFactory(sys.argv[1]).connect())
+    connection.add_failover_listener(lambda event: print(event.name, flush=True))
+    for number in range(4):
+        session = stack.enter_context(connection.create_session())
+        for _ in range(4):
+            stack.enter_context(session.create_consumer(f"q{number}"))
+    print("OPEN", flush=True)
+    threading.Event().wait()
+"""
+
+ASYNC = """
+import sys
+from contextlib import AsyncExitStack
+import {loop}
+from {package} import ConnectionFactory
+
+async def main():
+    async with AsyncExitStack() as stack:
+        connection = await stack.enter_async_context(ConnectionFactory(sys.argv[1]).connect())
+        connection.add_failover_listener(lambda event: print(event.name, flush=True))
+        for number in range(4):
+            session = await stack.enter_async_context(connection.create_session())
+            for _ in range(4):
+                await stack.enter_async_context(session.create_consumer(f"q{{number}}"))
+        print("OPEN", flush=True)
+        await {loop}.Event().wait()
+
+{loop}.run(main{call})
+"""
+
+PROGRAMS = {
+    "blocking": BLOCKING,
+    "trio": ASYNC.format(loop="trio", package="embedclient", call=""),
+    "asyncio": ASYNC.format(loop="asyncio", package="embedclient.asyncio", call="()"),
+}
+
+
+@pytest.mark.parametrize("dialect", PROGRAMS)
+def test_ctrl_c_while_the_broker_is_away_ends_the_program_at_once(dialect: str) -> None:
+    """Four sessions of four consumers, a broker that was stopped, and a program that tries to reconnect."""
+    with EmbeddedBroker.in_thread() as broker:
+        url = f"{broker.url}?reconnectAttempts=-1"
+        command = [sys.executable, "-c", PROGRAMS[dialect], url]
+        program = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert program.stdout is not None
+        assert program.stdout.readline() == "OPEN\n"
+    assert program.stdout.readline() == "FAILURE_DETECTED\n"
+    since = time.monotonic()
+    program.send_signal(signal.SIGINT)
+    _, errors = program.communicate(timeout=60)
+    assert time.monotonic() - since < 4  # a single budget is 5 s, and the end of an interpreter is part of this
+    assert errors.rstrip().endswith("KeyboardInterrupt")

@@ -125,12 +125,13 @@ def test_a_defect_in_the_client_ends_the_scope_as_itself(url: str, monkeypatch: 
             raise AssertionError("a defect")
         return whole(agent, event, now)
 
+    # Real seconds, in which no answer comes any more.
+    monkeypatch.setattr("embedclient._client._locator.CLOSE_TIMEOUT_S", 0.01)
+
     async def main() -> None:
         async with ConnectionFactory(url).connect() as connection, connection.session() as session:
             producer = session.create_producer("q")
             monkeypatch.setattr(Agent, "step", step)
-            # Real seconds, in which nobody answers any more.
-            monkeypatch.setattr("embedclient._client._session.CLOSE_TIMEOUT_S", 0.01)
             await producer.send("x")
 
     with pytest.raises(AssertionError, match="a defect"):

@@ -1,0 +1,41 @@
+"""How long closing waits for the broker: one budget for a connection and everything in it, none without a connection.
+
+1. The broker is away; a program with four sessions of four consumers each is interrupted.
+2. Every block it leaves closes something. With 5 s for each, the end takes 100 s, and a container is killed after 30.
+So all closing of one connection shares one budget (see `TimeBudget`), and a lost connection ends the wait at once. What
+is closed then needs no answer: the broker drops it with the connection, or receives the request after a reconnect.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+from embedclient._client._edge import Edge
+from embedclient.agent import Call
+
+T = TypeVar("T")
+
+CLOSE_TIMEOUT_S: Final = 5.0
+
+
+async def settle_closing(edge: Edge, call: Call[T]) -> bool:
+    """Wait for the end of a request that closes something. Return True if it ended. Not cancelled."""
+    bounded = edge.agent.while_connected(call)
+    left_s = edge.close_budget.begin(edge.now().monotonic)
+    try:
+        await edge.settle(bounded, left_s)
+    finally:
+        edge.close_budget.end(edge.now().monotonic)
+        bounded.succeed(None)
+    return call.done
+
+
+async def settle_or_hurry(edge: Edge, call: Call[T], timeout_s: float) -> bool:
+    """Wait for a request, at most `timeout_s`; a cancellation leaves it only what closing may take.
+
+    Return True if it ended. The cancellation comes with the caller's next wait.
+    """
+    deadline = edge.now().monotonic + timeout_s
+    if not await edge.settle_unless_cancelled(call, timeout_s) and edge.now().monotonic < deadline:
+        await settle_closing(edge, call)
+    return call.done
