@@ -8,6 +8,7 @@ from embedbroker import ThreadedBroker
 from embedbroker.pipeline._cursor_source import CURSOR, CursorSource, DataLost, read_range
 from embedbroker.pipeline._link import Link
 from embedbroker.pipeline._offsets import Offset, Range
+from embedbroker.pipeline._option_reader import OptionError
 from embedbroker.pipeline._options import SourceOptions
 from embedbroker.pipeline._services import ServiceRefused, Services
 from embedclient.blocking import ServerLocator
@@ -154,7 +155,7 @@ def test_queues_are_found_by_a_pattern_also_later(broker: ThreadedBroker) -> Non
 
 def test_a_queue_that_appears_later_has_nothing_that_came_before_the_latest(broker: ThreadedBroker) -> None:
     fill(broker.url, "orders.a", numbered("orders.a", range(5)))
-    stream = source(broker, queue="orders.*", startingOffsets="latest")
+    stream = source(broker, queue="orders.*", startingOffsets="latest", discardBacklog="true")
     start = stream.initial()
     assert stream.latest(start, 0, 0) is start
     fill(broker.url, "orders.b", numbered("orders.b", range(3)))
@@ -202,7 +203,7 @@ def test_what_comes_after_the_beginning_of_a_run_is_for_the_next(broker: Threade
 @pytest.mark.parametrize(("starting", "first"), [("earliest", 0), ("latest", 5)])
 def test_a_new_query_begins_where_it_is_told(broker: ThreadedBroker, starting: str, first: int) -> None:
     fill(broker.url, "orders", numbered("orders", range(5)))
-    stream = source(broker, startingOffsets=starting)
+    stream = source(broker, startingOffsets=starting, **({"discardBacklog": "true"} if first else {}))
     start = stream.initial()
     fill(broker.url, "orders", numbered("orders", range(5, 8)))
     assert bodies(broker, stream, stream.latest(start, 0, 0)) == expected(first, 8)
@@ -215,7 +216,7 @@ def test_a_new_query_begins_at_a_position(broker: ThreadedBroker) -> None:
     (block,) = read_range(options_of(broker), parts[0])
     third = block.places()[2].position
     ask(broker, "cursor.remove", queue="orders", cursor=CURSOR, owner=reader._owner)
-    stream = source(broker, startingOffsets=f'{{"orders": {third}}}')
+    stream = source(broker, startingOffsets=f'{{"orders": {third}}}', discardBacklog="true")
     assert bodies(broker, stream, stream.latest(stream.initial(), 0, 0)) == expected(3, 5)
 
 
@@ -228,7 +229,8 @@ def test_limits_hold_for_a_new_query_at_a_position_behind_the_cursor_of_another(
     tenth = other.latest(other.initial(), 10, 0).ranges["orders"].until
     expire(broker, other)
     # Positions of messages that were sent at once follow each other.
-    stream = source(broker, startingOffsets=f'{{"orders": {tenth + 24}}}', **limit)
+    starting = {"startingOffsets": f'{{"orders": {tenth + 24}}}', "discardBacklog": "true"}
+    stream = source(broker, **starting, **limit)
     limits = [int(limit.get(name, "0")) for name in ("maxRowsPerTrigger", "maxBytesPerTrigger")]
     offset, sizes, found = stream.initial(), [], []
     while (end := stream.latest(offset, *limits)) is not offset:
@@ -237,6 +239,68 @@ def test_limits_hold_for_a_new_query_at_a_position_behind_the_cursor_of_another(
         offset = end
     assert found == expected(34, 100)
     assert max(sizes) <= 10
+
+
+def first_position(broker: ThreadedBroker, queue: str = "orders") -> int:
+    (found,) = ask(broker, "queue.list", pattern=queue)["queues"]  # type: ignore[misc]
+    position: int = found["first"]
+    return position
+
+
+@pytest.mark.parametrize("is_behind_another", [False, True])
+@pytest.mark.parametrize(
+    ("starting", "count"), [("latest", 200), ('{{"orders": {last}}}', 200), ('{{"orders": {9th}}}', 10)]
+)
+def test_a_beginning_discards_no_backlog_unless_it_is_told_to(
+    broker: ThreadedBroker, caplog: pytest.LogCaptureFixture, starting: str, count: int, is_behind_another: bool
+) -> None:
+    fill(broker.url, "orders", numbered("orders", range(200)))
+    # Positions of messages that were sent at once follow each other.
+    first = first_position(broker)
+    starting = starting.replace("{last}", str(first + 199)).replace("{9th}", str(first + 9)).replace("{{", "{")
+    starting = starting.replace("}}", "}")
+    if is_behind_another:
+        other = source(broker, "another")
+        other.commit(other.latest(other.initial(), 4, 0))
+        expire(broker, other)
+        count -= 4
+    there = expected(200 - len(left_in(broker.url, "orders")), 200)
+    place = "latest" if starting == "latest" else r"position \d+"
+    with pytest.raises(
+        OptionError, match=rf"beginning at {place} would delete {count} messages of queue 'orders' unread"
+    ):
+        source(broker, startingOffsets=starting).initial()
+    assert left_in(broker.url, "orders") == there
+    consume(broker, "orders", 1)  # no lease is left behind
+    stream = source(broker, startingOffsets=starting, discardBacklog="true")
+    offset = stream.initial()
+    assert f"{count - 1} messages up to" in caplog.text and "are deleted unread" in caplog.text
+    fill(broker.url, "orders", numbered("orders", range(200, 203)))
+    end = stream.latest(offset, 0, 0)
+    assert bodies(broker, stream, end) == expected(10 if "{" in starting and count < 20 else 200, 203)
+
+
+def test_the_latest_of_an_empty_queue_discards_nothing(
+    broker: ThreadedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    create(broker.url, "orders")
+    fill(broker.url, "orders", numbered("orders", range(3)))
+    consume(broker, "orders", 3)
+    stream = source(broker, startingOffsets="latest")
+    start = stream.initial()
+    fill(broker.url, "orders", numbered("orders", range(3, 5)))
+    assert bodies(broker, stream, stream.latest(start, 0, 0)) == expected(3, 5)
+    assert "deleted" not in caplog.text
+
+
+def test_a_pattern_is_refused_for_the_backlog_of_one_queue(broker: ThreadedBroker) -> None:
+    create(broker.url, "orders.a", "orders.b")
+    fill(broker.url, "orders.b", numbered("orders.b", range(2)))
+    with pytest.raises(OptionError, match=r"would delete 2 messages of queue 'orders\.b' unread"):
+        source(broker, queue="orders.*", startingOffsets="latest").initial()
+    fill(broker.url, "orders.a", numbered("orders.a", range(2)))
+    consume(broker, "orders.a", 2)
+    consume(broker, "orders.b", 2)
 
 
 def expire(broker: ThreadedBroker, stream: CursorSource) -> None:

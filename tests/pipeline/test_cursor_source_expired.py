@@ -54,6 +54,12 @@ def expired(tmp_path: Path) -> Iterator[Expired]:
         yield Expired(broker, start, end)
 
 
+def losses(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What the log has of this queue; runs of other tests may still try to renew a lease."""
+    messages = [record.getMessage() for record in caplog.records]
+    return [message for message in messages if message.startswith("queue 'orders'")]
+
+
 def numbered_until(number: int, expiration_ms: int) -> CoreMessage:
     return CoreMessage.build(address="orders", expiration=expiration_ms, body=str(number).encode())
 
@@ -82,9 +88,7 @@ def test_messages_that_expire_before_their_batch_is_in_the_checkpoint_are_a_loss
     assert bodies(broker, tolerant, end) == expected(4, 10)
     assert tolerant.latest(end, 6, 0) is end
     assert left_in(broker.url, "orders") == []
-    assert [record.getMessage() for record in caplog.records] == [
-        f"{error}; failOnDataLoss is false, so the query goes on"
-    ]
+    assert losses(caplog) == [f"{error}; failOnDataLoss is false, so the query goes on"]
 
 
 def test_messages_that_expire_while_their_batch_is_under_way_are_a_loss(
@@ -98,6 +102,4 @@ def test_messages_that_expire_while_their_batch_is_under_way_are_a_loss(
     assert bodies(broker, tolerant, expired.end) == expected(4, 6)
     # What was missing in that batch is not told of the next one.
     assert bodies(broker, tolerant, tolerant.latest(expired.end, 0, 0)) == expected(6, 10)
-    assert [record.getMessage() for record in caplog.records] == [
-        f"{error}; failOnDataLoss is false, so the query goes on"
-    ]
+    assert losses(caplog) == [f"{error}; failOnDataLoss is false, so the query goes on"]

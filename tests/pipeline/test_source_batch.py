@@ -18,6 +18,7 @@ from tests.pipeline.queues import fill, left_in, numbered, properties_of, text_m
     ("name", "value"),
     [
         ("startingOffsets", "latest"),
+        ("discardBacklog", "false"),
         ("maxRowsPerTrigger", "10"),
         ("maxBytesPerTrigger", "1m"),
         ("minPartitions", "2"),

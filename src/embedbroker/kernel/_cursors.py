@@ -65,25 +65,32 @@ _EXACT_SPLIT_ROWS = 16_384
 
 @frozen
 class CursorRefused:
-    """An operation was not carried out. ``reason`` is one word; ``owner`` and ``lease_ms`` say who is in its way."""
+    """An operation was not carried out. ``reason`` is one word; ``owner`` and ``lease_ms`` say who is in its way.
+
+    ``messages`` would have been discarded.
+    """
 
     reason: str
     text: str
     owner: str = ""
     lease_ms: int = 0
+    messages: int = 0
 
 
 @frozen
 class Standing:
     """Everything up to ``position`` is acknowledged, ``(position, end]`` is pinned for ``lease_ms`` milliseconds.
 
-    ``before`` is as in `Cursor`, and the same for an owner that asks again.
+    ``before`` is as in `Cursor`, and the same for an owner that asks again. ``start`` is the place that was asked for;
+    ``discarded`` messages up to there leave the queue unread, or will when the cursor is moved there.
     """
 
     position: int
     end: int
     lease_ms: int
     before: str | None = None
+    start: int = 0
+    discarded: int = 0
 
 
 @frozen
@@ -178,12 +185,21 @@ class Cursors:
     # -- leases ------------------------------------------------------------------------------------------------------
 
     def open(
-        self, queue_name: str, name: str, owner: str, lease_ms: int, *, take_over: bool, start: int | None
+        self,
+        queue_name: str,
+        name: str,
+        owner: str,
+        lease_ms: int,
+        *,
+        take_over: bool,
+        start: int | None,
+        discards: bool = False,
     ) -> Standing | CursorRefused:
         """Give a lease to an owner, making the cursor if there is none.
 
-        A new one begins at ``start``, None for the end of what is visible: everything up to there is acknowledged.
-        Refusals: ``no-such-queue``, ``held``, ``in-use``, ``bad-request``.
+        A new one begins at ``start``, None for the end of what is visible. Messages up to there leave the queue, so
+        they must be none unless ``discards``. The same holds for a cursor that another owner left in front of it,
+        which stays where it is. Refusals: ``no-such-queue``, ``held``, ``in-use``, ``bad-request``, ``backlog``.
         """
         kernel = self._kernel
         queue = kernel.catalog.queues.get(queue_name)
@@ -193,15 +209,22 @@ class Cursors:
         refused = self._refuse_to_open(queue, name, owner, take_over=take_over)
         if refused is not None:
             return refused
+        begin = queue.backlog.last_position if start is None else start
         if cursor is None:
             last = queue.backlog.last_position
-            begin = last if start is None else start
             if begin >= max(kernel.ids.next_id, 1):
                 return CursorRefused("bad-request", f"from: position {begin} was not given to any message yet")
             if begin > last and queue.waiting_visible:
                 # Some of them may stand up to there, and would become visible behind the back of this cursor.
                 text = f"from: messages of queue {queue.name!r} up to position {begin} may not be durable yet"
                 return CursorRefused("in-use", text)
+        after = -1 if cursor is None else cursor.definition.position
+        # An owner that asks again has what it was given the first time.
+        is_new = cursor is None or cursor.definition.owner != owner
+        discarded = queue.backlog.count(after, begin) if is_new and after < begin else 0
+        if discarded and not discards:
+            return _backlog(queue, begin, discarded)
+        if cursor is None:
             definition = CursorDefinition(kernel.ids.take(), queue.id, name, begin, begin, 0, owner, lease_ms)
             cursor = queue.cursor = Cursor(definition)
             cursor.before = None
@@ -214,7 +237,8 @@ class Cursors:
             if definition != cursor.definition:
                 self._change(queue, cursor, definition)
         self._renew(queue, cursor)
-        return Standing(definition.position, definition.end, lease_ms, cursor.before)
+        start = begin if is_new else definition.position
+        return Standing(definition.position, definition.end, lease_ms, cursor.before, start, discarded)
 
     def _refuse_to_open(self, queue: Queue, name: str, owner: str, *, take_over: bool) -> CursorRefused | None:
         cursor, now = queue.cursor, self._kernel.monotonic
@@ -485,6 +509,14 @@ def _read(queue: Queue, after: int, until: int, bytes_max: int) -> Reading:
             rows.append(entry)
             end = entry[0]
     return Reading(rows, end if len(rows) >= ROWS_PER_READ_MAX else until)
+
+
+def _backlog(queue: Queue, start: int, messages: int) -> CursorRefused:
+    text = (
+        f"from: beginning at position {start} would discard {messages} messages of queue {queue.name!r} unread; begin "
+        'at "earliest" to read them, or set "discard" to true'
+    )
+    return CursorRefused("backlog", text, messages=messages)
 
 
 def _outside(field: str, value: int, definition: CursorDefinition) -> CursorRefused:

@@ -33,6 +33,7 @@ from embedclient.errors import JMSException
 from ._frames import Block
 from ._link import Link
 from ._offsets import BY_CURSOR, Offset, Range
+from ._option_reader import OptionError
 from ._options import SourceOptions
 from ._queues import listed_queues
 from ._services import ServiceRefused, Services
@@ -74,6 +75,10 @@ class CursorSource:
         self._positions: dict[str, int] = {}
         # Queue: how far it is pinned. That is short of an offset where the queue was made again, or the broker.
         self._ends: dict[str, int] = {}
+        # Queue: where it was to begin when it was opened.
+        self._starts: dict[str, int] = {}
+        # How many messages the queue that was opened last had in front of that.
+        self._discarded = 0
         # Queue: why messages may be gone of which the broker does not know that they were to be read.
         self._interruptions: dict[str, str] = {}
         # Who gives positions now, and who gave those of the offset at hand: node ids.
@@ -84,9 +89,18 @@ class CursorSource:
         self._renewing: threading.Thread | None = None
 
     def initial(self) -> Offset:
-        """Where a new query begins. Raises ServiceRefused: a queue is not there, is consumed, or is another query's."""
+        """Where a new query begins.
+
+        Raises:
+            ServiceRefused: a queue is not there, is consumed, or is another query's.
+            OptionError: `startingOffsets` would discard messages, and `discardBacklog` is not true.
+        """
         is_latest = self._options.starting == "latest"
-        ranges = {queue: self._first(queue, is_latest=is_latest) for queue in self._queues()}
+        try:
+            ranges = {queue: self._first(queue, is_latest=is_latest) for queue in self._queues()}
+        except OptionError:  # consumers need not wait for the leases on the other queues to run out
+            self._release()
+            raise
         return Offset(BY_CURSOR, self._query, self._subscription, ranges, self._broker)
 
     def fix_targets(self) -> None:
@@ -192,16 +206,22 @@ class CursorSource:
             wanted = starting.get(queue, wanted)
         if not self._broker:
             self._meet_broker()
-        position = self._open(queue, wanted)
+        is_open = queue in self._positions
+        self._discarded = 0
+        position = self._open(queue, wanted, discards=self._options.discards_backlog)
         self._interruptions.pop(queue, None)
-        if isinstance(wanted, int) and wanted > position:
-            position = self._skipped(queue, position, wanted)
-        if wanted == "latest":
-            position = self._pin(queue, position, 0, 0)[0]
+        if self._discarded and not is_open:
+            _log.warning(
+                "queue %r: discardBacklog is true, so %d messages up to %s are deleted unread",
+                queue,
+                self._discarded,
+                _place(wanted),
+            )
+        position = self._skipped(queue, position, self._starts[queue])
         return Range(position, position, 0)
 
     def _skipped(self, queue: str, position: int, wanted: int) -> int:
-        """For a cursor that stood earlier than this query begins: where it stands now.
+        """Move a cursor that stood in front of the place where this query begins; return where it stands now.
 
         It goes on in steps of a batch, because what is pinned behind that place is in the first batch, whatever limit.
         """
@@ -213,25 +233,53 @@ class CursorSource:
             position = min(end, wanted)
         return position
 
-    def _open(self, queue: str, wanted: str | int) -> int:
-        """Hold the lease; the position up to which everything is acknowledged."""
+    def _open(self, queue: str, wanted: str | int, *, discards: bool) -> int:
+        """Hold the lease; the position up to which everything is acknowledged.
+
+        `discards`: messages up to `wanted` may leave the queue. They are counted in the log, and refused otherwise.
+        """
         if queue not in self._positions:
-            fields: dict[str, object] = {"queue": queue, "cursor": CURSOR, "owner": self._owner}
-            fields["lease_ms"] = self._options.lease_ms
             try:
-                found = self._services.ask("cursor.open", **fields, **{"from": wanted})
+                found = self._opened(queue, wanted, discards=discards)
             except ServiceRefused as refused:
-                if refused.status != "held":
+                if refused.status != "backlog":
                     raise
-                # The run before of the same query has its id, and nobody else.
-                is_own = str(refused.body.get("owner")).startswith(f"{self._query}/")
-                if not is_own:
-                    self._outwait(queue, refused)
-                found = self._services.ask("cursor.open", **fields, **{"from": wanted}, take_over=is_own)
+                raise self._keeps_backlog(queue, wanted, refused) from None
             self._positions[queue], self._ends[queue] = _number(found, "position"), _number(found, "end")
+            self._starts[queue], self._discarded = _number(found, "start"), _number(found, "discarded")
             self._note_interruption(queue, found)
             self._keep_renewing()
         return self._positions[queue]
+
+    def _opened(self, queue: str, wanted: str | int, *, discards: bool) -> Mapping[str, object]:
+        fields: dict[str, object] = {"queue": queue, "cursor": CURSOR, "owner": self._owner}
+        fields |= {"lease_ms": self._options.lease_ms, "from": wanted, "discard": discards}
+        try:
+            return self._services.ask("cursor.open", **fields)
+        except ServiceRefused as refused:
+            if refused.status != "held":
+                raise
+            # The run before of the same query has its id, and nobody else.
+            is_own = str(refused.body.get("owner")).startswith(f"{self._query}/")
+            if not is_own:
+                self._outwait(queue, refused)
+            return self._services.ask("cursor.open", **fields, take_over=is_own)
+
+    def _keeps_backlog(self, queue: str, wanted: str | int, refused: ServiceRefused) -> OptionError:
+        messages = _number(refused.body, "messages")
+        return OptionError(
+            f"option 'startingOffsets': beginning at {_place(wanted)} would delete {messages} messages of "
+            f"queue {queue!r} unread, because what is in front of a query's beginning leaves its queue; use "
+            "startingOffsets=earliest to read them, or discardBacklog=true to delete them"
+        )
+
+    def _release(self) -> None:
+        for queue in self._positions:
+            try:
+                self._services.ask("cursor.release", queue=queue, cursor=CURSOR, owner=self._owner)
+            except (ServiceRefused, JMSException) as error:
+                _log.warning("the lease on queue %r was not given back: %s", queue, error)
+        self._positions.clear()
 
     def _open_again(self, queue: str, place: int) -> int:
         """The same for a place of the offset at hand, which may mean nothing to this broker."""
@@ -240,12 +288,13 @@ class CursorSource:
         self._meet_broker()
         try:
             # What stands up to there is acknowledged by opening: only of the broker who gave that place.
-            return self._open(queue, place if self._origin in ("", self._broker) else "earliest")
+            wanted = place if self._origin in ("", self._broker) else "earliest"
+            return self._open(queue, wanted, discards=True)
         except ServiceRefused as refused:
             if refused.status != "bad-request":
                 raise
             # Or that broker has forgotten it: it gave no such position yet.
-            return self._open(queue, "earliest")
+            return self._open(queue, "earliest", discards=False)
 
     def _meet_broker(self) -> None:
         broker = str(self._services.ask("capabilities").get("node_id", ""))
@@ -408,6 +457,10 @@ def read_range(options: SourceOptions, partition: CursorPartition) -> Iterator[B
         services.close()
     if rows != partition.rows and options.fail_on_data_loss:
         raise DataLost(f"queue {partition.queue!r}: {partition.rows - rows} messages went while they were read")
+
+
+def _place(wanted: str | int) -> str:
+    return wanted if isinstance(wanted, str) else f"position {wanted}"
 
 
 def _number(found: Mapping[str, object], name: str) -> int:

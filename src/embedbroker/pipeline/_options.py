@@ -21,15 +21,23 @@ __all__ = ["CONNECTION_OPTIONS", "ConnectionOptions", "SourceOptions"]
 CONNECTION_OPTIONS = ("url", "user", "password")
 SOURCE_OPTIONS = (
     *CONNECTION_OPTIONS,
-    *("queue", "topic", "subscription", "selector", "startingOffsets", "guarantee", "leaseMs", "logLocation"),
-    *("maxRowsPerTrigger", "maxBytesPerTrigger", "minPartitions", "failOnDataLoss", "pushFilters"),
+    *("queue", "topic", "subscription", "selector", "startingOffsets", "discardBacklog", "guarantee"),
+    *(
+        "leaseMs",
+        "logLocation",
+        "maxRowsPerTrigger",
+        "maxBytesPerTrigger",
+        "minPartitions",
+        "failOnDataLoss",
+        "pushFilters",
+    ),
     *("includeProperties", "columns", "format", "jsonSchema", "onParseError", "deadLetterAddress"),
 )
 
 # What a look at queues has no use for.
 STREAM_OPTIONS = (
     *("maxRowsPerTrigger", "maxBytesPerTrigger", "minPartitions", "leaseMs", "guarantee", "logLocation"),
-    "failOnDataLoss",
+    *("failOnDataLoss", "discardBacklog"),
 )
 
 # What reading at least once has no use for: losses are what others took after a lease had run out.
@@ -78,6 +86,8 @@ class SourceOptions:
     selector: str | None
     # "earliest", "latest", or positions by queue.
     starting: str | dict[str, int]
+    # Whether messages in front of that place may leave their queue unread.
+    discards_backlog: bool
     rows_per_trigger: int | None
     bytes_per_trigger: int | None
     partitions: int
@@ -134,6 +144,7 @@ class SourceOptions:
             subscription=subscription,
             selector=options.text("selector"),
             starting=_starting(options),
+            discards_backlog=options.boolean("discardBacklog", False),
             rows_per_trigger=options.whole("maxRowsPerTrigger", 1, ROWS_MAX),
             bytes_per_trigger=options.size("maxBytesPerTrigger"),
             partitions=options.whole("minPartitions", 1, PARTITIONS_MAX) or 1,
@@ -163,6 +174,8 @@ class SourceOptions:
             raise OptionError("options 'logLocation' and 'guarantee' contradict each other: nothing is logged")
         if self.guarantee == "at-least-once":
             self.check_at_least_once("guarantee")
+        if self.discards_backlog and self.starting == "earliest":
+            raise OptionError("option 'discardBacklog' needs startingOffsets=latest or positions by queue")
         if isinstance(self.starting, dict):
             self._check_positions(self.starting)
         return self

@@ -45,6 +45,8 @@ def _position(request: Request, field: str) -> int:
 def _refusal(refused: CursorRefused) -> RequestRefused:
     if refused.owner:
         return RequestRefused(refused.reason, refused.text, owner=refused.owner, lease_ms=refused.lease_ms)
+    if refused.messages:
+        return RequestRefused(refused.reason, refused.text, messages=refused.messages)
     return RequestRefused(refused.reason, refused.text)
 
 
@@ -68,10 +70,13 @@ def _open(kernel: Kernel, request: Request) -> Answer:
             raise request.wrong("from", 'has to be "earliest", "latest" or a position', wanted)
         elif wanted != "earliest":
             start = _position(request, "from")
-    result = kernel.cursors.open(queue, cursor, owner, lease_ms, take_over=take_over, start=start)
+    discards = request.has("discard") and request.flag("discard")
+    result = kernel.cursors.open(queue, cursor, owner, lease_ms, take_over=take_over, start=start, discards=discards)
     if isinstance(result, CursorRefused):
         raise _refusal(result)
     body = {"position": result.position, "end": result.end, "lease_ms": result.lease_ms, "before": result.before}
+    if request.has("from"):
+        body |= {"start": result.start, "discarded": result.discarded}
     return Answer(OK, body)
 
 
@@ -151,7 +156,7 @@ _OF_ONE = ("queue", "cursor")
 _OWNED = (*_OF_ONE, "owner")
 
 OPERATIONS = (
-    Operation("cursor.open", _open, (*_OWNED, "lease_ms"), ("take_over", "from")),
+    Operation("cursor.open", _open, (*_OWNED, "lease_ms"), ("take_over", "from", "discard")),
     Operation("cursor.pin", _pin, (*_OWNED, "start", "max_rows", "max_bytes")),
     Operation("cursor.split", _split, (*_OF_ONE, "after", "until", "parts")),
     Operation("cursor.read", _read, (*_OF_ONE, "after", "until"), ("max_bytes",)),

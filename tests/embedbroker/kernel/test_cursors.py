@@ -26,8 +26,10 @@ def send(stage: Stage, *texts: str, durable: bool = True, **wishes: int) -> None
     stage.run_all()
 
 
-def opened(stage: Stage, owner: str = "job", *, start: int | None = 0, take_over: bool = False) -> Standing:
-    standing = stage.kernel.cursors.open("q", "c", owner, 10_000, take_over=take_over, start=start)
+def opened(
+    stage: Stage, owner: str = "job", *, start: int | None = 0, take_over: bool = False, discards: bool = False
+) -> Standing:
+    standing = cursors(stage).open("q", "c", owner, 10_000, take_over=take_over, start=start, discards=discards)
     assert isinstance(standing, Standing), standing
     return standing
 
@@ -376,8 +378,10 @@ def test_a_queue_with_a_lease_in_force_does_not_go_by_itself() -> None:
 def test_a_cursor_begins_where_it_is_told(stage: Stage) -> None:
     send(stage, "a", "b")
     last = stage.kernel.catalog.queues["q"].backlog.last_position
-    assert opened(stage, start=None).position == last
+    assert opened(stage, start=None, discards=True) == Standing(last, last, 10_000, None, last, 2)
     send(stage, "c")
+    # A request that is repeated has the same answer, whatever came since.
+    assert opened(stage, start=None) == Standing(last, last, 10_000, None, last, 0)
     assert stage.waiting("q") == ["c"]
     removed: list[int] = []
     assert cursors(stage).remove("q", "c", "job", removed.append) is None
@@ -386,6 +390,38 @@ def test_a_cursor_begins_where_it_is_told(stage: Stage) -> None:
     future = cursors(stage).open("q", "c", "job", 1, take_over=False, start=1 << 40)
     assert isinstance(future, CursorRefused)
     assert future.reason == "bad-request"
+
+
+def refused_for_backlog(stage: Stage, start: int | None, messages: int, owner: str = "job") -> None:
+    refused = cursors(stage).open("q", "c", owner, 10_000, take_over=True, start=start)
+    assert isinstance(refused, CursorRefused)
+    assert (refused.reason, refused.messages) == ("backlog", messages)
+    assert f"would discard {messages} messages of queue 'q' unread" in refused.text
+
+
+def test_a_cursor_discards_nothing_unless_it_is_asked_to(stage: Stage) -> None:
+    send(stage, "a", "b", "c")
+    positions = [entry[0] for entry in stage.kernel.catalog.queues["q"].backlog.behind(-1, 1 << 40, 10)]
+    refused_for_backlog(stage, None, 3)
+    refused_for_backlog(stage, positions[1], 2)
+    refused_for_backlog(stage, positions[0], 1)
+    assert stage.waiting("q") == ["a", "b", "c"] and stage.kernel.catalog.queues["q"].cursor is None
+    assert opened(stage, start=positions[0] - 1).position == positions[0] - 1
+    # It counts from where another owner left it, and stays there.
+    pin = pinned(stage, positions[0] - 1, rows_max=1)
+    assert cursors(stage).acknowledge("q", "c", "job", pin.end) == positions[0]
+    refused_for_backlog(stage, None, 2, owner="other")
+    refused_for_backlog(stage, positions[1], 1, owner="other")
+    standing = opened(stage, "other", start=None, take_over=True, discards=True)
+    assert (standing.position, standing.start, standing.discarded) == (positions[0], positions[2], 2)
+    assert stage.waiting("q") == ["b", "c"]
+    assert opened(stage, start=positions[0], take_over=True).discarded == 0
+
+
+def test_a_cursor_on_an_empty_queue_begins_at_the_latest(stage: Stage) -> None:
+    assert opened(stage, start=None).discarded == 0
+    send(stage, "a")
+    assert stage.waiting("q") == ["a"]
 
 
 def test_a_hundred_thousand_are_acknowledged_over_many_steps(stage: Stage) -> None:
@@ -459,10 +495,10 @@ def test_a_cursor_begins_behind_nothing_that_is_still_to_become_visible() -> Non
     assert isinstance(refused, CursorRefused) and refused.reason == "in-use"
     assert "may not be durable yet" in refused.text and stage.kernel.catalog.queues["q"].cursor is None
     # What is visible stays a place to begin at.
-    assert opened(stage, start=seen).position == seen
+    assert opened(stage, start=seen, discards=True).position == seen
     cursors(stage).remove("q", "c", "job", lambda _position: None)
     stage.store.sync()
     stage.run_all()
-    assert opened(stage, start=position).position == position
+    assert opened(stage, start=position, discards=True).position == position
     stage.store.sync()
     stage.assert_empty()

@@ -72,6 +72,12 @@ def test_positions_are_given_by_queue() -> None:
             {"queue": "a", "guarantee": "at-least-once", "logLocation": "/x", "startingOffsets": "latest"},
             "'startingOffsets': reading at least once begins with the first message delivered",
         ),
+        ({"queue": "a", "discardBacklog": "true"}, "'discardBacklog' needs startingOffsets=latest or positions"),
+        (
+            {"queue": "a", "discardBacklog": "true", "startingOffsets": "earliest"},
+            "'discardBacklog' needs startingOffsets=latest or positions",
+        ),
+        ({"queue": "a", "discardBacklog": "yes", "startingOffsets": "latest"}, "'discardBacklog' is true or false"),
         ({"queue": "a", "format": "xml"}, "'format' is one of bytes, text, json"),
         ({"queue": "a", "format": "json"}, "needs option 'jsonSchema'"),
         ({"queue": "a", "jsonSchema": "int"}, "'jsonSchema' needs format=json"),
