@@ -427,6 +427,8 @@ class CursorSource:
         pause_s = self._options.lease_ms / 1000 / _RENEWALS_PER_LEASE
         while not self._stopped.wait(pause_s):
             for queue in list(self._positions):
+                if self._stopped.is_set():
+                    return
                 try:
                     self._services.ask("cursor.renew", queue=queue, cursor=CURSOR, owner=self._owner)
                 except (ServiceRefused, JMSException) as error:  # the next batch finds out what it means

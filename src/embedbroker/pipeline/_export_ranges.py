@@ -26,7 +26,7 @@ from ._export import TransferResult, describe
 from ._export_folder import ExportFolder, NewPart, noted, write_note
 from ._link import Link
 from ._options import ConnectionOptions, SourceOptions
-from ._services import ServiceRefused, Services
+from ._services import CLOSE_TIMEOUT_S, ServiceRefused, Services
 
 __all__ = ["QueueRange", "export_range", "pinned_ranges"]
 
@@ -108,8 +108,16 @@ class _Pins:
         return [QueueRange(queue, number, after, until) for number, (after, until) in enumerate(pairwise(bounds))]
 
     def close(self) -> None:
-        """Let the queues go: they are as they were."""
+        """Let the queues go: they are as they were. A broker that does not answer does so when the leases run out."""
         self._stopped.set()
+        # One budget for all of it: a request alone may take two minutes. The end of the link ends what is left over.
+        letting_go = threading.Thread(target=self._let_go, name="embedbroker export end", daemon=True)
+        letting_go.start()
+        letting_go.join(CLOSE_TIMEOUT_S)
+        if letting_go.is_alive():
+            _log.warning("the broker does not answer: the queues are let go when their leases run out")
+
+    def _let_go(self) -> None:
         self._renewing.join()
         for queue in self._queues:
             with suppress(ServiceRefused, JMSException):  # the lease runs out
@@ -159,6 +167,8 @@ class _Pins:
     def _renew(self) -> None:
         while not self._stopped.wait(LEASE_MS / 1000 / _RENEWALS_PER_LEASE):
             for queue in list(self._queues):
+                if self._stopped.is_set():
+                    return
                 try:
                     self.services.ask("cursor.renew", queue=queue, cursor=CURSOR, owner=self._owner)
                 except (ServiceRefused, JMSException) as error:  # tasks find out what it means

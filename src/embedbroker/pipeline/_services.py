@@ -12,24 +12,27 @@ import json
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from uuid import uuid4
 
 from attrs import frozen
 
 from embedclient.blocking import ClientConsumer, ClientProducer, ClientSession
-from embedclient.errors import ConnectionTimedOutException, JMSException
+from embedclient.errors import ConnectionClosedException, ConnectionTimedOutException, JMSException
 from embedclient.model import Properties
 from embedclient.wire.core import CoreMessage, MessageType, decode_text, encode_text
 
 from ._link import Link
 
-__all__ = ["SERVICES_ADDRESS", "ServiceRefused", "Services"]
+__all__ = ["CLOSE_TIMEOUT_S", "SERVICES_ADDRESS", "ServiceRefused", "Services"]
 
 SERVICES_ADDRESS = "embedbroker.services"
 STATUS_PROPERTY = "embedbroker_status"
 REQUEST_TIMEOUT_S = 120.0
 # After so long without a reply the request is repeated: it may have been lost with its connection.
 REPEAT_AFTER_S = 10.0
+CLOSE_TIMEOUT_S = 5.0
+"""How long the end of a query, an export or a sink waits for a broker that does not answer."""
 
 
 class ServiceRefused(Exception):
@@ -63,6 +66,8 @@ class Services:
         self._reply_queue = ""
         self._capabilities: Mapping[str, object] | None = None
         self._was_asked = False
+        # Set while `close` waits for a request of another thread, which then ends with an error.
+        self._is_closing = False
 
     def capabilities(self) -> Mapping[str, object] | None:
         """What the broker says of itself, None for a broker without services, as a real Artemis is."""
@@ -118,6 +123,8 @@ class Services:
                     reply = self._reply(asked, min(deadline, time.monotonic() + REPEAT_AFTER_S))
                 except JMSException as error:
                     self._end_session()
+                    if self._is_closing:
+                        raise
                     if time.monotonic() >= deadline:
                         raise ConnectionTimedOutException(
                             f"no reply to {asked.operation} in {REQUEST_TIMEOUT_S:g} seconds: {error}"
@@ -130,9 +137,23 @@ class Services:
         return reply
 
     def close(self) -> None:
-        """End the session; the link stays. Closing twice is fine."""
-        with self._lock:
+        """End the session; the link stays. Closing twice is fine.
+
+        A request of another thread ends with an error, so this takes at most `CLOSE_TIMEOUT_S`.
+        """
+        self._is_closing = True
+        session = self._session
+        if not self._lock.acquire(blocking=False):
+            if session is not None:
+                with suppress(JMSException):
+                    session.close()  # ends the wait for a reply
+            if not self._lock.acquire(timeout=CLOSE_TIMEOUT_S):
+                return  # the thread that waits for a connection ends its session itself
+        try:
             self._end_session()
+            self._is_closing = False
+        finally:
+            self._lock.release()
 
     def _reply(self, asked: Asked, until: float) -> CoreMessage:
         if self._consumer is None:
@@ -150,6 +171,9 @@ class Services:
     def _send(self, asked: Asked) -> None:
         if self._session is None:
             self._open_session()
+        if self._is_closing:
+            self._end_session()
+            raise ConnectionClosedException("the services are closed")
         assert self._producer is not None
         properties = Properties()
         properties["JMSReplyTo"] = f"temp-queue://{self._reply_queue}"

@@ -59,7 +59,10 @@ class _Job(Generic[T]):
 
     def begin(self, nursery: trio.Nursery) -> None:
         self._has_begun = True
-        self._context.run(nursery.start_soon, self._run)
+        try:
+            self._context.run(nursery.start_soon, self._run)
+        except RuntimeError:  # another thread has closed the connection: nothing begins in the nursery any more
+            self._end()
 
     async def _run(self) -> None:
         assert self._work is not None

@@ -88,7 +88,7 @@ async def test_a_cancelled_program_closes_in_one_budget(sessions: int, trouble: 
             trouble(relay)  # type: ignore[operator]
             await notice_the_loss()
             watch.cancel(scope)
-            await trio.sleep_forever()
+            await trio.lowlevel.checkpoint()
         assert watch.seconds == pytest.approx(expected_s)
         relay.release()
 
@@ -149,7 +149,7 @@ async def test_everything_else_shares_the_budget(trouble: object, expected_s: fl
             trouble(relay)  # type: ignore[operator]
             await notice_the_loss()
             watch.cancel(scope)
-            await trio.sleep_forever()
+            await trio.lowlevel.checkpoint()
         assert watch.seconds == pytest.approx(expected_s)
         relay.release()
 
@@ -168,7 +168,7 @@ async def test_xa_and_core_sessions_share_the_budget(trouble: object, expected_s
             trouble(relay)  # type: ignore[operator]
             await notice_the_loss()
             watch.cancel(scope)
-            await trio.sleep_forever()
+            await trio.lowlevel.checkpoint()
         assert watch.seconds == pytest.approx(expected_s)
         relay.release()
 
@@ -187,7 +187,7 @@ async def test_core_sessions_share_the_budget(trouble: object, expected_s: float
             trouble(relay)  # type: ignore[operator]
             await notice_the_loss()
             watch.cancel(scope)
-            await trio.sleep_forever()
+            await trio.lowlevel.checkpoint()
         assert watch.seconds == pytest.approx(expected_s)
         relay.release()
 
@@ -267,7 +267,8 @@ async def test_a_listener_whose_message_goes_back_without_a_connection_is_not_wa
         consumer.set_message_listener(listen)
         await pass_time(3)
         since = trio.current_time()
-        await {"consumer": consumer, "session": session, "connection": connection}[part].close()
+        close = {"consumer": consumer.close, "session": session.close, "connection": connection.close}[part]
+        await close()
         assert trio.current_time() == since
 
 

@@ -345,8 +345,8 @@ def test_a_close_cancelled_on_its_way_leaves_nothing_behind(
             session = await connection.session()
             consumer = await session.create_consumer("q")
             await session.create_producer("q").send("x")
-            closed = {"consumer": consumer, "session": session, "connection": connection}[part]
-            await cancelled_when_answered(relay, closed.close())
+            close = {"consumer": consumer.close, "session": session.close, "connection": connection.close}[part]
+            await cancelled_when_answered(relay, close())
             relay.release()
         # Its client id is free again, no task of it is left, and what this consumer may have had is there for others.
         async with ConnectionFactory(broker.url, client_id="me").connect() as connection:

@@ -12,6 +12,7 @@ from itertools import count
 from typing import Any
 
 import pytest
+import trio
 
 from embedclient.blocking import ConnectionFactory
 from embedclient.blocking._event_loop import EventLoop
@@ -307,3 +308,20 @@ def test_a_connection_with_a_listener_is_in_use(url: str) -> None:
         session.create_producer("q").send("x")
         assert heard.wait(5)
         close()
+
+
+def test_a_call_that_comes_behind_the_end_of_the_loop_finds_a_closed_connection() -> None:
+    """From a thread that is about to call while another one closes the connection."""
+
+    async def work() -> None:
+        raise AssertionError("nothing begins any more")
+
+    async def end() -> None:
+        async with trio.open_nursery() as nursery:
+            pass
+        job.begin(nursery)
+
+    job = _Job(work)
+    trio.run(end)
+    with pytest.raises(ConnectionClosedException):
+        job.result()
