@@ -47,6 +47,8 @@ GRACE_S = 0.5
 GRACE_SHARE = 0.2
 #: How long a manager that failed is left alone by a broker that holds a lease.
 AFTER_FAULT_S = 0.25
+#: How long a lease without an end counts while the manager is short of something that comes back.
+SHORT_FOR_S = 15.0
 
 
 class Verdict(Enum):
@@ -109,6 +111,8 @@ class Activation:
         self._batches = 0
         self._under_way: tuple[LeaseOperation, ...] | None = None
         self._handed_out = 0.0
+        # When it was sure for the last time that the lease is held.
+        self._kept_at = 0.0
         self._now = 0.0
 
     # -- what is asked of it -------------------------------------------------------------------------------------
@@ -253,7 +257,7 @@ class Activation:
             if not self.holds:
                 self._owe(first.key, now)
         elif isinstance(first, KeepLease):
-            if self._until is None:
+            if self._until is None and not (fault.passes and now < self._kept_at + SHORT_FOR_S):
                 self._fail(str(fault))
             else:
                 self._keep_due = now + AFTER_FAULT_S
@@ -282,6 +286,7 @@ class Activation:
         self._owed.pop(operation.key, None)
         if isinstance(result, Lease):
             self.holds = True
+            self._kept_at = self._handed_out
             lasts = result.lasts_s
             if lasts is None:
                 self._until, every = None, LOOK_EVERY_S

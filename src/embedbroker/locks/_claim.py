@@ -58,8 +58,12 @@ __all__ = ["Claim"]
 
 #: How often a broker that waits asks: what a failover waits for at most before the journal is read.
 ASK_EVERY_S = 0.05
+#: How often a store that fails again and again is told of.
+NOTED_EVERY_S = 60.0
 #: How long it leaves a store alone that failed.
 ASK_AFTER_FAULT_S = 2.0
+#: The same for who needs its answer, while the store is short of something that comes back.
+ASK_AFTER_SHORTAGE_S = 0.25
 #: How often a live broker looks whether it still has the lock, and whether a primary waits to be live again.
 LOOK_EVERY_S = 0.5
 #: The same for a broker that shares its directory with nobody.
@@ -116,6 +120,12 @@ class Claim:
         self._overslept = False
         # When the live lock was held for sure the last time.
         self._sure_at = 0.0
+        # Since when the store has been short of something, each time that it was asked, and until when it has peace.
+        self._short_since: float | None = None
+        self._paused_until = -inf
+        # Of a backup whose claim a shortage ended: when it claims again.
+        self._claims_at = -inf
+        self._fault_noted: tuple[str, float] = "", -inf
         # What the record said when the live lock was granted.
         self._before = NodeRecord()
         # Of a backup: it takes the live lock as soon as that is free.
@@ -209,7 +219,7 @@ class Claim:
 
     def take_work(self, now: float) -> LockWork | None:
         """The operations to do now, one batch at a time."""
-        if self._under_way is not None or self.standing in (Standing.NEW, Standing.OVER):
+        if self._under_way is not None or self.standing in (Standing.NEW, Standing.OVER) or now < self._paused_until:
             return None
         operations, self._wanted = self._wanted, None
         if operations is None:
@@ -260,6 +270,7 @@ class Claim:
         if self.standing is Standing.OVER:
             return
         self._troubled = False
+        self._short_since = None
         if self.standing is Standing.LEAVING:
             self._end_leaving()
         elif self.standing in _WAITS:
@@ -271,15 +282,15 @@ class Claim:
 
     def on_failed(self, batch: int, fault: LockFault, now: float) -> None:
         """The store could not: who waits tries again, who is live cannot know whether it still may be."""
-        self._finish(batch)
+        operations = self._finish(batch)
         match self.standing:
             case Standing.OVER:
                 pass
             case Standing.QUEUED | Standing.WAITING:
-                if not self._troubled:
-                    self._troubled = True
-                    self.notes.append(Note(True, f"the lock store failed, it is asked again: {fault}"))
+                self._note_fault(fault, now)
                 self._due = now + ASK_AFTER_FAULT_S
+            case _ if fault.passes and self._outlasts(operations, fault, now):
+                pass
             case Standing.LEAVING:
                 self.notes.append(Note(True, f"the lock store does not know of this stop: {fault}"))
                 self._end_leaving()
@@ -287,6 +298,55 @@ class Claim:
                 self._fail(str(fault))
 
     # -- inside --------------------------------------------------------------------------------------------------
+
+    def _note_fault(self, fault: LockFault, now: float) -> None:
+        text, at = self._fault_noted
+        if not self._troubled and (str(fault) != text or now >= at + NOTED_EVERY_S):
+            self._fault_noted = str(fault), now
+            self.notes.append(Note(True, f"the lock store failed, it is asked again: {fault}"))
+        self._troubled = True
+
+    def _outlasts(self, operations: tuple[LockOperation, ...], fault: LockFault, now: float) -> bool:
+        """Whether a shortage at the store is waited for. It is no answer, and counts like silence.
+
+        What is held is held still, and `sure_until` keeps a live broker from confirming anything meanwhile.
+        """
+        if self._short_since is None:
+            self._short_since = self._asked_at
+        if isinstance(self._policy, SharedStoreBackup) and self.standing in (Standing.ASKING, Standing.CLAIMING):
+            # No client is served here yet: it waits as long as it takes.
+            self._note_fault(fault, now)
+            if self.standing is Standing.CLAIMING:
+                self._give_up_claim(now)
+            else:
+                self._due = self._paused_until = now + ASK_AFTER_FAULT_S
+            return True
+        patience_s = HEARD_WITHIN_S if self.standing is Standing.LEAVING else ANSWERED_WITHIN_S
+        if now >= self._short_since + patience_s:
+            return False
+        if self.standing in _HOLDS or self.standing is Standing.LEAVING:
+            self._repeat(operations)
+        self._note_fault(fault, now)
+        self._due = self._paused_until = now + ASK_AFTER_SHORTAGE_S
+        return True
+
+    def _give_up_claim(self, now: float) -> None:
+        """The live lock goes back: another broker may be luckier."""
+        self.standing = Standing.WAITING if self._is_next else Standing.QUEUED
+        self.record = self._before
+        self._inherits = False
+        self._claims_at = now + ASK_AFTER_FAULT_S
+        self._wanted = (Release(Lock.LIVE), *_BACKUP)
+        self._due = now
+
+    def _repeat(self, operations: tuple[LockOperation, ...]) -> None:
+        """What was to be written is still to be written, unless something newer is."""
+        wanted = self._wanted
+        if operations == _LOOK or wanted is None:
+            self._wanted = wanted if operations == _LOOK else operations
+        elif not any(isinstance(operation, WriteRecord) for operation in wanted):
+            writes = tuple(operation for operation in operations if isinstance(operation, WriteRecord))
+            self._wanted = (*writes, *wanted)
 
     def _finish(self, batch: int) -> tuple[LockOperation, ...]:
         assert batch == self._batches and self._under_way is not None, batch
@@ -425,6 +485,8 @@ class Claim:
 
     def _may_inherit(self, answers: dict[LockOperation, object], now: float, *, waits: bool) -> bool:
         """Whether nobody goes before this backup, or nobody who does anything."""
+        if now < self._claims_at:
+            return False
         if self._is_next and not waits:
             return True
         if Holder(Lock.LIVE) in answers:

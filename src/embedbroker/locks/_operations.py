@@ -143,7 +143,15 @@ NOT_ALONE = (
 
 
 class LockFault(Exception):
-    """The store could not do an operation; the text names it and tells the operator why."""
+    """The store could not do an operation; the text names it and tells the operator why.
+
+    ``passes``: it is short of something that comes back, such as descriptors, memory or space. What is held is held
+    still, and the same operation may succeed a moment later.
+    """
+
+    def __init__(self, text: str, *, passes: bool = False) -> None:
+        super().__init__(text)
+        self.passes = passes
 
 
 class LockSession(Protocol):

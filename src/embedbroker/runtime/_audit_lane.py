@@ -12,7 +12,9 @@ import trio
 from trio.lowlevel import enable_ki_protection
 
 from embedbroker.node import AuditFailed
-from embedbroker.storage import AuditWork, Disk, DiskFault, DiskOperation
+from embedbroker.storage import AuditWork, Disk, DiskFault, DiskOperation, FaultKind
+
+from ._disk_lanes import TRY_AGAIN_EVERY_S
 
 __all__ = ["AuditLane"]
 
@@ -61,14 +63,20 @@ class AuditLane:
         while self._later and failure is None:
             operations = tuple(self._later)
             self._later.clear()
-            failure = await trio.to_thread.run_sync(self._run, operations, limiter=self._threads)
+            outcome = await trio.to_thread.run_sync(self._run, operations, limiter=self._threads)
+            if isinstance(outcome, tuple):
+                self._later.extendleft(reversed(outcome))
+                await trio.sleep(TRY_AGAIN_EVERY_S)
+            else:
+                failure = outcome
         self._is_busy = False
         if failure is not None:
             self._take(failure)
 
-    def _run(self, operations: tuple[DiskOperation, ...]) -> AuditFailed | None:
+    def _run(self, operations: tuple[DiskOperation, ...]) -> AuditFailed | tuple[DiskOperation, ...] | None:
+        """Returns the failure, or what a shortage leaves to do later."""
         try:
             self._disk.run(operations)
         except DiskFault as fault:
-            return self._failure(fault)
+            return operations[len(fault.done) :] if fault.kind is FaultKind.SHORT else self._failure(fault)
         return None

@@ -25,6 +25,7 @@ from ._disk import FileDisk
 from ._disk_gate import GatedDisk
 from ._file_locks import FileLocks
 from ._lock import LOCK_FILE, DirectoryLock, DirectoryLocked
+from ._shortage import lacks_room, passes
 
 __all__ = ["OpenAudit", "OpenDirectory", "open_audit", "open_directory", "open_locks"]
 
@@ -109,14 +110,16 @@ class _Directory:
         except DirectoryLocked as error:
             raise DiskFault(FaultKind.DENIED, "", str(error)) from error
         except OSError as error:
-            raise DiskFault(FaultKind.DENIED, "", f"cannot use directory {self._path}: {error}") from error
+            kind = FaultKind.SHORT if passes(error) else FaultKind.FULL if lacks_room(error) else FaultKind.DENIED
+            raise DiskFault(kind, "", f"cannot use directory {self._path}: {error}") from error
 
     def verify(self) -> None:
         lock = self._lock
         try:
             kept = lock is None or lock.is_kept()
         except OSError as error:
-            raise LockFault(f"cannot use directory {self._path}: {error.strerror}") from error
+            text = f"cannot use directory {self._path}: {error.strerror}"
+            raise LockFault(text, passes=passes(error)) from error
         if not kept:
             raise LockFault(f"{self._path / LOCK_FILE} was removed or replaced: another broker may use the journal")
 

@@ -37,6 +37,7 @@ from embedbroker.storage import (
 )
 
 from ._disk_gate import DiskGate
+from ._shortage import passes
 
 __all__ = ["FileDisk"]
 
@@ -44,6 +45,7 @@ _OPEN_FILES_MAX = 16
 _BUFFERS_MAX = 1024  # IOV_MAX of Linux
 _DIGESTED_BYTES = 1024 * 1024
 _ZEROS = bytes(256 * 1024)
+_NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 _KINDS = {
     errno.ENOSPC: FaultKind.FULL,
     errno.EDQUOT: FaultKind.FULL,
@@ -69,6 +71,9 @@ class FileDisk:
         self._unsynced: set[str] = set()
         self._in_hand: dict[int, str] = {}  # by thread: the file it opened last
         self._directory = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
+        # A descriptor that goes to a file when this process has no other one left.
+        self._reserve = -1
+        self._keep_reserve()
 
     def run(self, operations: tuple[DiskOperation, ...]) -> tuple[object, ...]:
         """Do the operations in order and return one result for each.
@@ -93,17 +98,18 @@ class FileDisk:
                     else:
                         results.append(self._do(operation))
         except OSError as error:
-            kind = _KINDS.get(error.errno or 0, FaultKind.FAILED)
-            raise DiskFault(kind, _file_of(operations[len(results)]), error.strerror or str(error)) from error
+            failed = operations[len(results)]
+            text = error.strerror or str(error)
+            raise DiskFault(_kind_of(error, failed), _file_of(failed), text, tuple(results)) from error
         return tuple(results)
 
     def close(self) -> None:
         """Close all files, behind the operations under way. What was not synced stays in doubt."""
         self._gate.shut()
         with self._guard:
-            descriptors = [*self._open.values(), self._directory]
+            descriptors = [*self._open.values(), self._directory, self._reserve]
             self._open.clear()
-            self._directory = -1
+            self._directory = self._reserve = -1
         for descriptor in descriptors:
             if descriptor >= 0:
                 with suppress(OSError):  # closed all the same: a file system may tell here what it could not write
@@ -199,10 +205,26 @@ class FileDisk:
             descriptor = self._open.pop(file, None)
             if descriptor is None:
                 flags = os.O_RDONLY if self._read_only else os.O_RDWR | (os.O_CREAT if create else 0)
-                descriptor = os.open(self.directory / file, flags, 0o640)
+                descriptor = self._open_file(file, flags)
                 self._make_place()
+                self._keep_reserve()
             self._open[file] = descriptor
             return descriptor
+
+    def _open_file(self, file: str, flags: int) -> int:
+        try:
+            return os.open(self.directory / file, flags, 0o640)
+        except OSError as error:
+            if error.errno not in _NO_DESCRIPTORS or self._reserve < 0:
+                raise
+            os.close(self._reserve)
+            self._reserve = -1
+            return os.open(self.directory / file, flags, 0o640)
+
+    def _keep_reserve(self) -> None:
+        if self._reserve < 0 <= self._directory:
+            with suppress(OSError):  # there is none at the moment: what is opened next may find one
+                self._reserve = os.dup(self._directory)
 
     def _make_place(self) -> None:
         """Close a file that nobody uses. One with unsynced bytes stays, too: its errors must come to its sync."""
@@ -237,6 +259,16 @@ def _allocate(descriptor: int, size: int) -> None:
     except OSError:
         os.ftruncate(descriptor, before)
         raise
+
+
+def _kind_of(error: OSError, operation: DiskOperation) -> FaultKind:
+    # Only calls that look a name up put one into their errors: nothing was written or synced by such a call.
+    is_by_name = error.filename is not None
+    if is_by_name:
+        is_short = passes(error)
+    else:
+        is_short = not isinstance(operation, Sync | SyncDirectory) and passes(error, of_descriptor=True)
+    return FaultKind.SHORT if is_short else _KINDS.get(error.errno or 0, FaultKind.FAILED)
 
 
 def _file_of(operation: DiskOperation) -> str:

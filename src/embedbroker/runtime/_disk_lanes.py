@@ -1,17 +1,20 @@
 """The lanes of a disk: which piece of work runs when, and on which thread.
 
-Responsible for one piece of work at a time in each lane, and for doing on the loop what costs less there than a hop to
-a thread and back. Refuses to know what the work means: each answer is an input of the node.
+Responsible for one piece of work at a time in each lane, for doing on the loop what costs less there than a hop to
+a thread and back, and for going on where a shortage of descriptors or memory held work up. Refuses to know what the
+work means: each answer is an input of the node.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 import trio
+from attrs import evolve
 from trio.lowlevel import enable_ki_protection
 
 from embedbroker import storage
@@ -33,6 +36,9 @@ PAIRED_SYNC_SECONDS_MAX = 0.001
 # A batch waits for one pass of the scheduler, so that connections that are readable in that pass share it. Once a
 # single connection has caused this many batches in a row there is nobody to wait for, and the pass is saved.
 LONE_BATCHES_MIN = 8
+# How often work that a shortage holds up is tried again, and how often the log says so.
+TRY_AGAIN_EVERY_S = 0.1
+WARN_EVERY_S = 60.0
 
 
 class DiskLanes:
@@ -49,6 +55,7 @@ class DiskLanes:
         nursery: trio.Nursery,
         threads: trio.CapacityLimiter,
         take: Callable[[Input], None],
+        warn: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.waiting: deque[storage.DiskWork] = deque()
         self._disk = disk
@@ -57,10 +64,15 @@ class DiskLanes:
         self._nursery = nursery
         self._threads = threads
         self._take = take
+        self._warn = warn
+        self._warned_at = -math.inf
+        # By lane and batch: the results of its first operations, when the others are still to be done.
+        self._done: dict[tuple[storage.Lane, int], tuple[object, ...]] = {}
         self._is_begun = trio.Event()
         self._background: deque[storage.DiskWork] = deque()
         self._background_waiting = trio.Event()
         self._given_up = False
+        self._shortage = ""
         self._sync_seconds = 0.0
         self._lone_peer = 0
         self._lone_batches = 0
@@ -94,7 +106,11 @@ class DiskLanes:
             elif self._lone_batches < LONE_BATCHES_MIN:
                 self._lone_batches += 1
             elif self._is_quick(self.waiting[0]):
-                return self._run(self.waiting.popleft())
+                answer = self._run(self.waiting.popleft())
+                if not isinstance(answer, storage.DiskWork):
+                    return answer
+                self.waiting.appendleft(answer)
+                self._lone_batches = 0
         self._is_begun.set()
         return None
 
@@ -111,12 +127,17 @@ class DiskLanes:
             work = self.waiting.popleft()
             if self._given_up:
                 return
-            if self._is_quick(work):
-                self._take(self._run(work))
-                if self.waiting:
-                    await trio.lowlevel.checkpoint()
-            else:
+            if not self._is_quick(work):
                 await self._run_apart(work)
+                continue
+            answer = self._run(work)
+            if isinstance(answer, storage.DiskWork):
+                await self._wait_out()
+                await self._run_apart(answer)
+                continue
+            self._take(answer)
+            if self.waiting:
+                await trio.lowlevel.checkpoint()
 
     @enable_ki_protection
     async def _run_background(self) -> None:
@@ -152,22 +173,45 @@ class DiskLanes:
 
     async def _run_apart(self, work: storage.DiskWork) -> None:
         """In a thread; or, for a disk in memory, here when its time has passed."""
-        if self._in_memory:
-            await trio.sleep(storage.loop_latency_s(self._disk) or 0.0)
-            if not self._given_up:
-                self._take(self._run(work))
-            return
-        answer = await trio.to_thread.run_sync(self._run, work, limiter=self._threads)
-        if not self._given_up:
-            self._take(answer)
+        while True:
+            answer = await self._run_here_or_there(work)
+            if self._given_up:
+                return
+            if not isinstance(answer, storage.DiskWork):
+                self._take(answer)
+                return
+            work = answer
+            await self._wait_out()
 
-    def _run(self, work: storage.DiskWork) -> DiskDone | DiskFailed:
-        """Run a batch and keep a running average of what journal batches take."""
+    async def _run_here_or_there(self, work: storage.DiskWork) -> DiskDone | DiskFailed | storage.DiskWork:
+        if not self._in_memory:
+            return await trio.to_thread.run_sync(self._run, work, limiter=self._threads)
+        await trio.sleep(storage.loop_latency_s(self._disk) or 0.0)
+        return self._run(work)
+
+    async def _wait_out(self) -> None:
+        """A shortage: leave it a moment to pass."""
+        now = trio.current_time()
+        if now >= self._warned_at + WARN_EVERY_S:
+            self._warned_at = now
+            self._warn(f"the disk waits for what this process is short of, and goes on by itself: {self._shortage}")
+        await trio.sleep(TRY_AGAIN_EVERY_S)
+
+    def _run(self, work: storage.DiskWork) -> DiskDone | DiskFailed | storage.DiskWork:
+        """Run a batch and keep a running average of what journal batches take; returns what is to be done later."""
         begin = perf_counter()
+        key = work.lane, work.batch
         try:
             results = self._disk.run(work.operations)
         except storage.DiskFault as fault:
+            if fault.kind is storage.FaultKind.SHORT:
+                self._shortage = str(fault)
+                self._done[key] = self._done.get(key, ()) + fault.done
+                return evolve(work, operations=work.operations[len(fault.done) :])
+            self._done.pop(key, None)
             return DiskFailed(work.batch, fault)
+        if self._done:
+            results = self._done.pop(key, ()) + results
         if work.lane is storage.Lane.JOURNAL:
             self._sync_seconds += 0.1 * (perf_counter() - begin - self._sync_seconds)
         return DiskDone(work.batch, results)

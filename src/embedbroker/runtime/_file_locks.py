@@ -88,7 +88,9 @@ class _FileSession:
             case WriteRecord(record, over):
                 if not self._flocks.verify(_lock_file(Lock.LIVE)):
                     raise LockFault(NOT_HELD)
-                if not self._read_record().may_follow(over):
+                found = self._read_record()
+                # A write that failed at its end may be there: nobody else has the number of this life.
+                if not found.may_follow(over) and found.life != record.life:
                     raise LockFault(NOT_ALONE)
                 self._write_record(record)
         return None
@@ -96,15 +98,10 @@ class _FileSession:
     # -- the record ----------------------------------------------------------------------------------------------
 
     def _read_record(self) -> NodeRecord:
-        try:
-            descriptor = os.open(self._directory / RECORD_FILE, os.O_RDONLY)
-        except FileNotFoundError:
+        found = self._flocks.text_of(RECORD_FILE, _RECORD_BYTES_MAX)
+        if found is None:
             return NodeRecord()
-        try:
-            text = os.pread(descriptor, _RECORD_BYTES_MAX, 0).decode("ascii", errors="replace")
-            inode = os.fstat(descriptor).st_ino
-        finally:
-            os.close(descriptor)
+        text, inode = found[0].decode("ascii", errors="replace"), found[1]
         lines = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
         try:
             return NodeRecord(
@@ -134,9 +131,13 @@ class _FileSession:
             text = "".join(f"{name}: {value}\n" for name, value in lines.items())
             os.pwrite(descriptor, text.encode("ascii"), 0)
             os.fsync(descriptor)
-        finally:
+            # A file that loses its name while it is open leaves another one behind on some servers of files.
+            self._flocks.forget(RECORD_FILE)
+            os.rename(new, self._directory / RECORD_FILE)
+        except BaseException:  # Ctrl-C, too
             os.close(descriptor)
-        os.rename(new, self._directory / RECORD_FILE)
+            raise
+        self._flocks.keep_open(RECORD_FILE, descriptor)
         sync_directory(self._directory)
 
 

@@ -28,6 +28,7 @@ from embedbroker.locks import LockFault
 
 from ._forks import ends_in_child
 from ._lock import is_named
+from ._shortage import lacks_room, passes
 
 __all__ = ["Flocks", "sync_directory"]
 
@@ -83,7 +84,8 @@ class Flocks:
                 reason += f"; its file system has no locks, {self._setting} may be on another one"
             elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
                 reason += "; the user of this broker has to be able to write there"
-            raise LockFault(f"cannot use the {self._title} {self.folder}: {reason}") from error
+            text = f"cannot use the {self._title} {self.folder}: {reason}"
+            raise LockFault(text, passes=passes(error) or lacks_room(error)) from error
 
     def close(self) -> None:
         """Give everything back; what hangs is given back when it goes on."""
@@ -151,7 +153,13 @@ class Flocks:
         """Who has a lock; None: nobody."""
         if name in self._held:
             return self.holder
-        descriptor = self._descriptor(name)
+        try:
+            descriptor = self._descriptor(name)
+        except OSError as error:
+            # A file that is not there is made, so that a server of files is asked; without one nobody has the lock.
+            if (passes(error) or lacks_room(error)) and not (self.folder / name).exists():
+                return None
+            raise
         # Shared: two that look do not see each other.
         if _try_lock(descriptor, fcntl.LOCK_SH):
             fcntl.flock(descriptor, fcntl.LOCK_UN)
@@ -181,6 +189,37 @@ class Flocks:
             # By name: a child that was forked at this moment has a copy of the descriptor.
             with suppress(OSError):
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)
+
+    def text_of(self, name: str, size_max: int) -> tuple[bytes, int] | None:
+        """What a file that others replace holds, and its inode; None: there is none.
+
+        Opened by each look: a server of files is asked then what has the name. What was opened last stays open, and is
+        looked at while there is no descriptor for another one.
+        """
+        try:
+            descriptor = os.open(self.folder / name, os.O_RDONLY)
+        except FileNotFoundError:
+            self.forget(name)
+            return None
+        except OSError as error:
+            kept = self._open.get(name)
+            if kept is None or not passes(error) or not is_named(self.folder / name, kept):
+                raise
+            descriptor = kept
+        else:
+            self.keep_open(name, descriptor)
+        return os.pread(descriptor, size_max, 0), os.fstat(descriptor).st_ino
+
+    def keep_open(self, name: str, descriptor: int) -> None:
+        """This is the open file of ``name`` from now on."""
+        self.forget(name)
+        self._open[name] = descriptor
+
+    def forget(self, name: str) -> None:
+        """Close the file of ``name``, which is not locked."""
+        descriptor = self._open.pop(name, None)
+        if descriptor is not None:
             os.close(descriptor)
 
     def _descriptor(self, name: str) -> int:

@@ -116,7 +116,9 @@ class Host:
         self._armed_for = float("inf")
         self._given_up = False
         self._threads = trio.CapacityLimiter(THREADS)
-        self._lanes = DiskLanes(disk, node, nursery, self._threads, self._take) if disk is not None else None
+        self._lanes: DiskLanes | None = None
+        if disk is not None:
+            self._lanes = DiskLanes(disk, node, nursery, self._threads, self._take, logger.warning)
         self._audit: AuditLane | None = None
         # A peer is slow or not by what is reported: less than half a high-water mark may be on its way here.
         self._report_bytes = min(REPORT_WRITTEN_BYTES, node.config.output_high_water_bytes // 4)

@@ -12,6 +12,8 @@ Rules of the seam, which the twin enforces and a real disk obeys:
 - A name (creation, rename, removal) survives a power cut only after ``SyncDirectory``.
 - A failed ``Sync`` leaves the disk in doubt: bytes written before it may be gone although they can still be read, and a
   later ``Sync`` that succeeds says nothing about them.
+- A fault of kind ``SHORT`` is no fault of the disk: nothing of its operation happened, and nothing written is in doubt.
+  The caller does that operation and the rest again a moment later. A ``Sync`` that reached its file never fails so.
 """
 
 from __future__ import annotations
@@ -152,17 +154,23 @@ class FaultKind(Enum):
     FULL = "no space left"
     MISSING = "no such file"
     DENIED = "not permitted"
+    #: Of something that comes back: descriptors, memory.
+    SHORT = "short of descriptors or memory"
     FAILED = "input or output error"
 
 
 class DiskFault(Exception):
-    """An operation failed. ``file`` is empty when the directory itself is meant."""
+    """An operation failed. ``file`` is empty when the directory itself is meant.
 
-    def __init__(self, kind: FaultKind, file: str, text: str) -> None:
+    ``done`` has the results of the operations before it.
+    """
+
+    def __init__(self, kind: FaultKind, file: str, text: str, done: tuple[object, ...] = ()) -> None:
         super().__init__(f"{file or 'the directory'}: {text}")
         self.kind = kind
         self.file = file
         self.text = text
+        self.done = done
 
 
 class Disk(Protocol):

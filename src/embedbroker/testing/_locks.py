@@ -18,11 +18,13 @@ __all__ = ["SimulatedLocks"]
 class SimulatedLocks:
     """``reachable`` False makes every operation fail, for all sessions.
 
+    ``short`` makes it fail, too, and for the moment: the machine has no descriptors, or no memory.
     ``breaks_after``: so many operations of the next batch that is longer are done, and the rest fails. ``full`` names
     holders whose records find no room.
     """
 
     reachable: bool = True
+    short: bool = False
     breaks_after: int | None = None
     full: set[str] = field(factory=set)
     _store: MemoryLocks = field(init=False, factory=MemoryLocks)
@@ -67,12 +69,14 @@ class _Session:
         locks = self._locks
         if not locks.reachable:
             raise LockFault("the lock store cannot be reached")
+        if locks.short:
+            raise LockFault("too many open files", passes=True)
         if locks.breaks_after is not None and locks.breaks_after < len(operations):
             done, locks.breaks_after = locks.breaks_after, None
             self._session.run(operations[:done])
             raise LockFault("the lock store cannot be reached any more")
         if self._holder in locks.full and any(isinstance(operation, WriteRecord) for operation in operations):
-            raise LockFault("no space left in the lock directory")
+            raise LockFault("no space left in the lock directory", passes=True)
         return self._session.run(operations)
 
     def close(self) -> None:

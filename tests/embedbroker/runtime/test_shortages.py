@@ -1,0 +1,258 @@
+"""What the operating system is short of for a moment: work on the disk is held up by it, and nothing fails."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from pathlib import Path
+
+import pytest
+import trio
+
+from embedbroker import BrokerConfig, EmbeddedBroker, Role, SharedStoreBackup, SharedStorePrimary
+from embedbroker.runtime._audit_lane import AuditLane
+from embedbroker.runtime._disk import FileDisk
+from embedbroker.storage import (
+    Allocate,
+    AuditWork,
+    DiskFault,
+    DiskOperation,
+    FaultKind,
+    ListFiles,
+    Read,
+    Remove,
+    Rename,
+    Stat,
+    Sync,
+    SyncDirectory,
+    Truncate,
+    WriteAt,
+)
+from embedbroker.testing._disk import SimulatedDisk
+from embedclient import ConnectionFactory, Queue
+from embedclient.errors import JMSException
+
+PASSING = [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EAGAIN]
+PATIENCE_S = 20.0
+
+
+class Refusing:
+    """A call of ``os`` that fails so many times; what it is asked about first is its first argument."""
+
+    def __init__(self, name: str, code: int, times: int, monkeypatch: pytest.MonkeyPatch, path: str = "") -> None:
+        self.left = times
+        self._call, self._code, self._path = getattr(os, name), code, path
+        monkeypatch.setattr(os, name, self)
+
+    def __call__(self, *arguments: object, **options: object) -> object:
+        if self.left and self._path in str(arguments[0]):
+            self.left -= 1
+            name = (str(arguments[0]),) if not isinstance(arguments[0], int) else ()
+            raise OSError(self._code, os.strerror(self._code), *name)
+        return self._call(*arguments, **options)
+
+
+# -- the driver ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", [*PASSING, errno.ESTALE])
+@pytest.mark.parametrize("operation", [WriteAt("new", 0, (b"b",)), Read("a", 0, 1), Sync("a"), Allocate("new", 512)])
+def test_a_file_that_cannot_be_opened_for_the_moment_is_no_fault_of_the_disk(
+    operation: DiskOperation, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = FileDisk(tmp_path)
+    first.run((WriteAt("a", 0, (b"a",)), Sync("a")))
+    first.close()
+    disk = FileDisk(tmp_path)
+    with monkeypatch.context() as patched, pytest.raises(DiskFault) as caught:
+        Refusing("open", code, 2, patched)
+        disk.run((Stat("a"), operation))
+    assert (caught.value.kind, caught.value.done) == (FaultKind.SHORT, (1,))
+    disk.run((operation,))
+    disk.close()
+
+
+@pytest.mark.parametrize("code", PASSING)
+@pytest.mark.parametrize(
+    ("call", "operation"),
+    [
+        ("pwritev", WriteAt("a", 0, (b"b",))),
+        ("pread", Read("a", 0, 1)),
+        ("ftruncate", Truncate("a", 0)),
+        ("posix_fallocate", Allocate("a", 512)),
+        ("rename", Rename("a", "b")),
+        ("unlink", Remove("a")),
+        ("stat", Stat("a")),
+        ("scandir", ListFiles()),
+    ],
+)
+def test_a_call_that_may_be_made_again_is_no_fault_of_the_disk(
+    call: str, operation: DiskOperation, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = FileDisk(tmp_path)
+    disk.run((WriteAt("a", 0, (b"a",)), Sync("a")))
+    with monkeypatch.context() as patched, pytest.raises(DiskFault) as caught:
+        Refusing(call, code, 1, patched)
+        disk.run((operation,))
+    assert caught.value.kind is FaultKind.SHORT
+    disk.run((operation,))
+    disk.close()
+
+
+@pytest.mark.parametrize("code", [*PASSING, errno.ESTALE, errno.EIO])
+@pytest.mark.parametrize(("call", "operation"), [("fdatasync", Sync("a")), ("fsync", SyncDirectory())])
+def test_a_sync_that_failed_leaves_the_disk_in_doubt_whatever_the_reason(
+    call: str, operation: DiskOperation, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = FileDisk(tmp_path)
+    disk.run((WriteAt("a", 0, (b"a",)),))
+    with monkeypatch.context() as patched, pytest.raises(DiskFault) as caught:
+        Refusing(call, code, 1, patched)
+        disk.run((operation,))
+    assert caught.value.kind is FaultKind.FAILED
+    disk.close()
+
+
+def test_a_file_that_is_stale_is_not_written_again_as_if_nothing_had_happened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = FileDisk(tmp_path)
+    disk.run((WriteAt("a", 0, (b"a",)), Sync("a")))
+    with monkeypatch.context() as patched, pytest.raises(DiskFault) as caught:
+        Refusing("pwritev", errno.ESTALE, 1, patched)
+        disk.run((WriteAt("a", 0, (b"b",)),))
+    assert caught.value.kind is FaultKind.FAILED
+    disk.close()
+
+
+def test_a_disk_has_a_descriptor_for_a_file_when_the_process_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = FileDisk(tmp_path)
+    for name in ("first", "second"):  # it is there again when the shortage has passed
+        with monkeypatch.context() as patched:
+            Refusing("open", errno.EMFILE, 1, patched)
+            disk.run((WriteAt(name, 0, (b"a",)), Sync(name)))
+    disk.close()
+
+
+# -- the broker ------------------------------------------------------------------------------------------------------
+
+
+class Short(SimulatedDisk):
+    """A disk that is short of descriptors so many times, at operations of one kind."""
+
+    kind: type[object] = WriteAt
+    times = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refused = trio.Event()
+
+    def run(self, operations: tuple[DiskOperation, ...]) -> tuple[object, ...]:
+        for index, operation in enumerate(operations):
+            if self.times and isinstance(operation, self.kind):
+                self.times -= 1
+                self.refused.set()
+                done = super().run(operations[:index])
+                raise DiskFault(FaultKind.SHORT, "segment", "Too many open files", done)
+        return super().run(operations)
+
+
+async def put(broker: EmbeddedBroker, *texts: str) -> None:
+    async with ConnectionFactory(broker.vm_url).connect() as connection, connection.session() as session:
+        producer = session.create_producer(Queue("orders"))
+        for text in texts:
+            await producer.send(text)
+
+
+async def take(broker: EmbeddedBroker, count: int) -> list[object]:
+    async with (
+        ConnectionFactory(broker.vm_url).connect() as connection,
+        connection.session() as session,
+        session.create_consumer(Queue("orders")) as consumer,
+    ):
+        found = [await consumer.receive(timeout=PATIENCE_S) for _ in range(count)]
+    return [message.body for message in found if message is not None]
+
+
+@pytest.mark.parametrize("kind", [WriteAt, Sync])
+@pytest.mark.parametrize("latency_s", [0.0, 0.01], ids=["on the loop", "beside it"])
+async def test_sends_wait_for_a_shortage_and_are_confirmed_when_it_has_passed(
+    kind: type[object], latency_s: float, autojump_clock: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = Short()
+    disk.loop_latency_s = latency_s
+    disk.kind = kind
+    async with EmbeddedBroker(disk=disk) as broker:
+        await put(
+            broker, *[str(number) for number in range(20)]
+        )  # a client that is alone has its batches written at once
+        with caplog.at_level(logging.WARNING):
+            disk.times = 40
+            began = trio.current_time()
+            await put(broker, "during", "after")
+        assert trio.current_time() - began >= 3.9, "tried again at a bounded pace"
+        await broker.crash()
+        await broker.start()
+        assert (await take(broker, 22))[20:] == ["during", "after"]
+    assert [record.message for record in caplog.records] == [
+        "the disk waits for what this process is short of, and goes on by itself: segment: Too many open files"
+    ]
+
+
+async def test_a_start_and_background_work_wait_for_a_shortage(
+    autojump_clock: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = Short()
+    disk.kind, disk.times = ListFiles, 3
+    async with EmbeddedBroker(disk=disk, segment_size_bytes=64 * 1024) as broker:
+        disk.kind, disk.times = Rename, 3
+        await put(broker, *["x" * 1000] * 200)
+        assert len(await take(broker, 200)) == 200
+    assert disk.times == 0
+    assert not [record.message for record in caplog.records if "failed" in record.message]
+
+
+async def test_a_stop_ends_what_waits_for_a_shortage(autojump_clock: object) -> None:
+    disk = Short()
+    async with EmbeddedBroker(disk=disk) as broker, trio.open_nursery() as nursery:
+        disk.times = 1_000_000
+
+        async def put_in_vain() -> None:
+            factory = ConnectionFactory(f"{broker.vm_url}?reconnectAttempts=0")
+            with pytest.raises(JMSException):
+                async with factory.connect() as connection, connection.session() as session:
+                    await session.create_producer(Queue("orders")).send("in vain")
+
+        nursery.start_soon(put_in_vain)
+        await disk.refused.wait()
+        await broker.crash()
+
+
+async def test_a_backup_takes_over_a_directory_that_it_cannot_open_for_the_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def on(name: str, policy: SharedStorePrimary | SharedStoreBackup) -> EmbeddedBroker:
+        return EmbeddedBroker(BrokerConfig(name=name, data_directory=str(tmp_path), ha_policy=policy))
+
+    async with on("p", SharedStorePrimary()) as primary, on("b", SharedStoreBackup()) as backup:
+        await put(primary, "kept")
+        refusing = Refusing("open", errno.EMFILE, 0, monkeypatch, path="broker.lock")
+        refusing.left = 3
+        await primary.crash()
+        with trio.fail_after(PATIENCE_S):
+            await backup.wait_for_role(Role.LIVE)
+        assert refusing.left == 0 and await take(backup, 1) == ["kept"]
+
+
+async def test_what_the_audit_log_has_to_do_later_waits_for_a_shortage(autojump_clock: object) -> None:
+    disk = Short()
+    disk.kind, disk.times = Allocate, 3
+    failures: list[object] = []
+    async with trio.open_nursery() as nursery:
+        lane = AuditLane(disk, nursery, trio.CapacityLimiter(1), failures.append)
+        later = (Allocate("audit-2", 4096), WriteAt("audit-2", 0, (b"first",)), WriteAt("audit-2", 0, (b"last",)))
+        assert lane.write(AuditWork((WriteAt("audit-1", 0, (b"now",)),), later)) is None
+    assert disk.run((Read("audit-2", 0, 5),)) == (b"lastt",) and failures == []
