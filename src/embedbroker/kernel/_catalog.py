@@ -6,7 +6,8 @@ know sessions, messages in flight and protocols; the kernel empties a queue befo
 
 from __future__ import annotations
 
-from typing import TypeVar
+import re
+from typing import Final, TypeVar
 
 from attrs import define, evolve, field
 
@@ -28,6 +29,15 @@ from ._views import AddressView, QueueRequest, QueueView
 __all__ = ["Catalog", "split_fqqn"]
 
 _MULTICAST, _ANYCAST = 0, 1
+
+TEMPORARY_ADDRESS: Final = "_AMQ_TEMPORARY"
+"""Property with which our client repeats the address of a send to a temporary destination."""
+
+# Clients choose random names for temporary destinations, so such a name is never wanted for anything else.
+_RANDOM_NAME = re.compile(r"(jms\.temp(queue|topic)\.)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+# Clients before release 2.0 begin the names of temporary destinations with these.
+_OLD_TEMPORARY_PREFIXES = ("jms.tempqueue.", "jms.temptopic.")
+_GONE_MAX = 10_000
 
 T = TypeVar("T")
 
@@ -53,6 +63,8 @@ class Catalog:
     events: Events
     addresses: dict[str, Address] = field(factory=dict)
     queues: dict[str, Queue] = field(factory=dict)
+    # Names of temporary destinations that were removed, the oldest first: nothing is created for late replies.
+    _gone: dict[str, None] = field(factory=dict, init=False)
 
     def selector(self, text: str | None) -> Selector | Refused | None:
         """Parse a filter; empty text is no filter."""
@@ -168,6 +180,8 @@ class Catalog:
         existing = self.queues.get(name)
         if existing is not None:
             return self._existing(existing, request, address_name)
+        if request.auto_created and not request.temporary and self.is_gone(address_name):
+            return _temporary_is_gone(address_name)
         if limited and len(self.queues) >= self.queues_max:
             return self._too_many_queues(name)
         if _is_wildcard(address_name):
@@ -186,6 +200,7 @@ class Catalog:
         definition = self._definition(request, address_name, name, routing_type, settings)
         queue = Queue(definition, selector, self.owner, self.restore)
         self.queues[name] = queue
+        self._gone.pop(address_name, None)
         address.bind(queue)
         if queue.durable:
             self.store.add_queue(definition)
@@ -292,6 +307,10 @@ class Catalog:
         assert not queue.consumers, queue.name
         queue.deleted = True
         del self.queues[queue.name]
+        if queue.definition.temporary and queue.name == queue.definition.address and _RANDOM_NAME.fullmatch(queue.name):
+            while len(self._gone) >= _GONE_MAX:
+                del self._gone[next(iter(self._gone))]
+            self._gone[queue.name] = None
         address = self.addresses.get(queue.definition.address)
         if address is not None:
             address.unbind(queue, self.owner.now_ms)
@@ -313,6 +332,10 @@ class Catalog:
             )
         address.bind(queue)
         return queue
+
+    def is_gone(self, name: str) -> bool:
+        """Return True if a name can only be that of a temporary destination, which does not exist any more."""
+        return name in self._gone or (name.startswith(_OLD_TEMPORARY_PREFIXES) and name not in self.queues)
 
     # -- on demand -----------------------------------------------------------------------------------------------
 
@@ -353,10 +376,16 @@ class Catalog:
 
     # -- sends ---------------------------------------------------------------------------------------------------
 
-    def prepare_send(self, name: str, routing_type: int | None) -> Refused | None:
-        """Create what a send to this address, or to ``address::queue``, needs."""
+    def prepare_send(self, message: Message, routing_type: int | None) -> Refused | None:
+        """Create what a send to an address, or to ``address::queue``, needs. Temporary destinations are never created.
+
+        The one that created a temporary destination is its only consumer: what is sent to it later has no reader.
+        """
+        name = message.address
         if not name:
             return Refused(ErrorCode.ILLEGAL_STATE, "the message has no address and the session has no default address")
+        if self.is_gone(name) or message.property(TEMPORARY_ADDRESS) == name:
+            return _temporary_is_gone(name)
         return self.auto_create(*split_fqqn(name), routing_type)
 
     def qualified_queues(self, message: Message, routing_type: int | None) -> list[Queue]:
@@ -382,12 +411,14 @@ class Catalog:
         assert settings.default_consumer_window_size is not None
         if queue is not None:
             definition, consumers, messages = queue.definition, queue.consumer_count, queue.message_count
+            is_creatable = True
         else:
             request = QueueRequest(address_name, wanted)
             definition = evolve(
                 self._missing_definition(request, address_name, wanted, settings), durable=True, auto_delete=False
             )
             consumers = messages = 0
+            is_creatable = not self.is_gone(address_name)
         # As Artemis says of its management address: JMS clients send to no queue that is not there.
         is_own = wanted == SERVICES_ADDRESS
         if is_own:
@@ -397,7 +428,7 @@ class Catalog:
             definition,
             consumers,
             messages,
-            bool(settings.auto_create_queues) and not is_own,
+            bool(settings.auto_create_queues) and not is_own and is_creatable,
             settings.default_consumer_window_size,
         )
 
@@ -424,11 +455,12 @@ class Catalog:
         if address_name == "#":
             names = list(self.queues)
         is_reserved = address_name == SERVICES_ADDRESS
+        is_creatable = not is_reserved and not self.is_gone(address_name)
         return AddressView(
             address is not None or is_reserved,
             names,
-            bool(settings.auto_create_queues) and not is_reserved,
-            bool(settings.auto_create_addresses) and not is_reserved,
+            bool(settings.auto_create_queues) and is_creatable,
+            bool(settings.auto_create_addresses) and is_creatable,
             bool(settings.default_purge_on_no_consumers),
             -1 if settings.default_max_consumers is None else settings.default_max_consumers,
             bool(settings.default_exclusive_queue),
@@ -439,6 +471,13 @@ class Catalog:
 
 def _is_reserved() -> Refused:
     return Refused(ErrorCode.ILLEGAL_STATE, f"{SERVICES_ADDRESS!r} is the broker's own: nobody has a queue there")
+
+
+def _temporary_is_gone(name: str) -> Refused:
+    text = (
+        f"the temporary destination {name!r} does not exist: it was deleted, or the connection that made it has ended"
+    )
+    return Refused(ErrorCode.QUEUE_DOES_NOT_EXIST, text)
 
 
 def _is_wildcard(address: str) -> bool:

@@ -82,6 +82,7 @@ class DuplicateIds:
         "_caches",
         "_claims",
         "_ids",
+        "_inform",
         "_log",
         "_persists",
         "_said",
@@ -100,6 +101,7 @@ class DuplicateIds:
         ids: Ids,
         log: Callable[[str], None],
         limit_bytes: int,
+        inform: Callable[[str], None],
     ) -> None:
         self._size = config.id_cache_size
         self._persists = config.persist_id_cache
@@ -107,6 +109,8 @@ class DuplicateIds:
         self._store = store
         self._ids = ids
         self._log = log
+        # Duplicates are ordinary: clients send again what was in doubt.
+        self._inform = inform
         self.limit_bytes = limit_bytes
         self.used_bytes = 0
         # Those with ids, the one that got an id last at the end.
@@ -130,7 +134,7 @@ class DuplicateIds:
         committed = holder is not None and holder.state is TransactionState.ENDED
         if committed or (cache is not None and value in cache):
             text = f"a duplicate of a message to {address.name!r} is dropped, its id is {_shown(duplicate_id)}"
-            self._log(text)
+            self._inform(text)
             if transaction is not None:
                 transaction.fail(text, ErrorCode.DUPLICATE_ID_REJECTED)
             return None
@@ -240,7 +244,7 @@ class DuplicateIds:
 
     def _refuse(self, transaction: Transaction, address: Address, entry: DuplicateId) -> None:
         text = f"another transaction or message to {address.name!r} has the id {_shown(entry.value)}"
-        self._log(text)
+        self._inform(text)
         transaction.fail(text, ErrorCode.DUPLICATE_ID_REJECTED)
 
     # -- the caches ----------------------------------------------------------------------------------------------

@@ -152,7 +152,7 @@ class Housekeeping:
             and kernel.now_ms - queue.idle_since_ms >= definition.auto_delete_delay
         )
         if idle and queue.swept:
-            kernel.log(f"queue {queue.name!r} is deleted: it was auto-created and is not used any more")
+            kernel.inform(f"queue {queue.name!r} is deleted: it was auto-created and is not used any more")
             # Its address has to be seen idle twice by itself.
             kernel.delete_queue(queue, keep_address=True)
         queue.swept = idle

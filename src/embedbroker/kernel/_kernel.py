@@ -48,7 +48,8 @@ __all__ = ["Kernel"]
 class Kernel:
     """One broker's messages and queues.
 
-    ``log`` takes one line for the operator. ``memory_limit_bytes`` is where producers begin to wait.
+    ``log`` takes one line of warning for the operator, ``inform`` one about an ordinary event; without ``inform``,
+    ``log`` takes both. ``memory_limit_bytes`` is where producers begin to wait.
     """
 
     def __init__(
@@ -58,9 +59,11 @@ class Kernel:
         log: Callable[[str], None],
         memory_limit_bytes: int,
         store: Store | None = None,
+        inform: Callable[[str], None] | None = None,
     ) -> None:
         self.config = config
         self.log = log
+        self.inform = log if inform is None else inform
         self.now_ms = 0
         self.monotonic = 0.0
         self.store: Store = store if store is not None else MemoryStore()
@@ -69,7 +72,9 @@ class Kernel:
         self.memory = MemoryAccount(shares.messages, shares.margin)
         self.publications = Publications(self._release)
         self.settings = AddressSettingsRepository(config.address_settings)
-        self.duplicates = DuplicateIds(config, self.settings, self.store, self.ids, log, shares.duplicate_ids)
+        self.duplicates = DuplicateIds(
+            config, self.settings, self.store, self.ids, log, shares.duplicate_ids, self.inform
+        )
         self.selectors = SelectorCache()
         self.chores = Chores()
         self.events = Events(self.chores)
@@ -180,7 +185,7 @@ class Kernel:
         message.assign_id(message_id)
         address = self.catalog.addresses.get(message.address)
         if address is None or not address.queues_exist(routing_type):
-            refused = self.catalog.prepare_send(message.address, routing_type)
+            refused = self.catalog.prepare_send(message, routing_type)
             if refused is not None:
                 if transaction is not None:
                     transaction.fail(refused.text)

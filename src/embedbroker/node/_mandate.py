@@ -66,7 +66,7 @@ class Mandate:
         self._electorate = Electorate(cluster)
         self._chronicle = Chronicle(policy, self.copies.keeper, self._electorate, has_manager=has_manager)
         self._standby = Standby(
-            config, policy, journal.settings, cluster, self.copies, self._chronicle, self._say, emit
+            config, policy, journal.settings, cluster, self.copies, self._chronicle, self._note, emit
         )
         self._standby.on_in_sync = self._on_in_sync
         self._standby.on_over = self._on_over
@@ -494,6 +494,3 @@ class Mandate:
     def _note(self, warning: bool, text: str) -> None:
         self._notes.append(locks.Note(warning, text))
         self._stir()
-
-    def _say(self, text: str) -> None:
-        self._note(True, text)

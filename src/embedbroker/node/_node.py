@@ -85,7 +85,7 @@ class Node:
         self.entropy = entropy
         self.state = NodeState.NEW
         self.journal = storage.Journal(journal_settings) if journal_settings is not None else None
-        self.kernel = Kernel(config, restore_message, self._log, memory_limit_bytes, self.journal)
+        self.kernel = Kernel(config, restore_message, self._log, memory_limit_bytes, self.journal, self._inform)
         self.audit = AuditDesk(audit_log, self.kernel, self._notice)
         self.gate = DurabilityGate()
         self._decisions = Decisions(self.kernel)
@@ -494,6 +494,9 @@ class Node:
 
     def _log(self, text: str) -> None:
         self._notice(Level.WARNING, text)
+
+    def _inform(self, text: str) -> None:
+        self._notice(Level.INFO, text)
 
     def _notice(self, level: Level, text: str) -> None:
         self._outputs.append(Notice(level, text))

@@ -49,7 +49,7 @@ class Standby:
         membership: Membership,
         copies: Copies,
         chronicle: Chronicle,
-        log: Callable[[str], None],
+        note: Callable[[bool, str], None],
         emit: Callable[[RoleChanged], None],
     ) -> None:
         assert config.cluster_connection is not None
@@ -66,7 +66,7 @@ class Standby:
         self._membership = membership
         self._copies = copies
         self._chronicle = chronicle
-        self._log = log
+        self._note = note
         self._emit = emit
         self._said: dict[str, None] = {}
         self._joins = False
@@ -183,7 +183,7 @@ class Standby:
 
     def _join(self, node_id: str, link: ControlLink) -> None:
         membership = self._membership
-        replica = Replica(link, self._settings, self._saved_max, self._answer_timeout_s, self.say)
+        replica = Replica(link, self._settings, self._saved_max, self._answer_timeout_s, self.say, self._inform)
         self._copies.replica = replica
         replica.on_accepted = lambda: self._on_accepted(replica)
         replica.on_in_sync = lambda: self._on_in_sync(replica)
@@ -229,8 +229,11 @@ class Standby:
         if self.on_over is not None:
             self.on_over(ending, standing)
 
+    def _inform(self, text: str) -> None:
+        self._note(False, text)
+
     def say(self, text: str) -> None:
         """What happens again and again is said once."""
         if text not in self._said and len(self._said) < _SAID_MAX:
             self._said[text] = None
-            self._log(text)
+            self._note(True, text)

@@ -30,7 +30,11 @@ __all__ = ["Target", "group_sequence", "message_id", "priority", "properties", "
 _ROUTING = {"anycast": RoutingType.ANYCAST, "multicast": RoutingType.MULTICAST}
 # What brokers write for themselves, and what no longer holds of a body that was read.
 # Under any other type it is a property of the sender. Rows may come without types.
-_NOT_SENT = {"_AMQ_LARGE_COMPRESSED": ("", "boolean"), "_AMQ_LARGE_SIZE": ("", "int", "long")}
+_NOT_SENT = {
+    "_AMQ_LARGE_COMPRESSED": ("", "boolean"),
+    "_AMQ_LARGE_SIZE": ("", "int", "long"),
+    "_AMQ_TEMPORARY": ("", "string"),
+}
 _NOT_SENT_PREFIXES = ("_AMQ_ROUTE_TO", "_AMQ_ACK_ROUTE_TO", "__AMQ_CID")
 _BY_NAME = {kind.name.lower(): kind for kind in PropertyType}
 

@@ -108,6 +108,10 @@ class CoreConnection:
         """One line for the operator, naming the peer."""
         self._log(f"{self.link.peer}: {text}")
 
+    def inform(self, text: str) -> None:
+        """Like `log`, for an ordinary event."""
+        self.service.kernel.inform(f"{self.link.peer}: {text}")
+
     # -- frames in -----------------------------------------------------------------------------------------------
 
     def receive(self, data: bytes, now: Instant) -> None:

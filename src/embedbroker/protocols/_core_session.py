@@ -219,7 +219,11 @@ class CoreSession:
             return
         text = f"a message to {message.address!r} was refused: {refused.text}"
         if refused.scope is not Scope.CONNECTION:
-            self.connection.log(text)
+            if refused.code == ErrorCode.QUEUE_DOES_NOT_EXIST:
+                # A temporary destination is gone: its consumer left before the reply came, which is ordinary.
+                self.connection.inform(text)
+            else:
+                self.connection.log(text)
         elif self.kernel_session.auto_commit_sends:
             # Nobody waits for an answer: losing the connection is what tells the client.
             self.connection.fail(text)

@@ -97,6 +97,7 @@ class Replica:
         saved_max: int,
         answer_timeout_s: float,
         log: Callable[[str], None],
+        inform: Callable[[str], None] | None = None,
     ) -> None:
         self.state = ReplicaState.JOINING
         self.standing: Standing | None = None
@@ -108,6 +109,7 @@ class Replica:
         self._saved_max = saved_max
         self._answer_timeout_s = answer_timeout_s
         self._log = log
+        self._inform = log if inform is None else inform
         self._due: float | None = None
         self._numbers = Numbers()
         self._lanes = {lane: _WorkLane() for lane in _WORK_LANES}
@@ -378,7 +380,7 @@ class Replica:
         if self._over is not None:
             return
         self.state = ReplicaState.IN_SYNC
-        self._log(f"in sync with {self._line.name}")
+        self._inform(f"in sync with {self._line.name}")
         if self.on_in_sync is not None:
             self.on_in_sync()
 

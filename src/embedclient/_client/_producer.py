@@ -121,7 +121,8 @@ class MessageProducer:
         others. A cancelled send of a persistent message may or may not have reached the broker.
 
         Raises:
-            InvalidDestinationException: the destination does not exist and may not be created.
+            InvalidDestinationException: the destination does not exist and may not be created, as no temporary one
+                whose connection has ended.
             MessageFormatException: the value cannot be sent.
             UnblockedException: the connection was lost before the broker answered; it has the message or not.
             DuplicateIDException, AddressFullException: the broker refused the message for that reason.
@@ -134,14 +135,19 @@ class MessageProducer:
         envelope = self._addressed(destination)
         if not self._is_prepared:
             await context.prepare(envelope.destination)
-            self._is_prepared = self._destination is not None
+            # Temporary destinations may go while a producer has one: the context is asked each time.
+            self._is_prepared = self._destination is not None and not self._destination.is_temporary
         core = self._enclose(envelope, message, delivery_mode, priority, time_to_live, delivery_delay)
         call = self._agent_producer.send(core)
         if call is DONE:
             edge.flush_soon()
             return
         with context.one_task:
-            await edge.wait(call)
+            try:
+                await edge.wait(call)
+            except InvalidDestinationException:
+                context.forget_temporaries()
+                raise
 
     def send_nowait(
         self,

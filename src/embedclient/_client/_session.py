@@ -22,7 +22,7 @@ from embedclient._client._producer import MessageProducer
 from embedclient._client._session_context import SessionContext
 from embedclient.agent import Call, SessionMode
 from embedclient.agent import Consumer as AgentConsumer
-from embedclient.errors import IllegalStateException, InvalidDestinationException
+from embedclient.errors import IllegalStateException, InvalidDestinationException, TransactionRolledBackException
 from embedclient.model import (
     Destination,
     Queue,
@@ -97,6 +97,7 @@ class Session:
                     filter=condition,
                     attributes=place.attributes,
                     priority=place.consumer_priority,
+                    temporary=target.is_temporary,
                 )
             return agent_session.open_topic_consumer(
                 place.address,
@@ -105,6 +106,7 @@ class Session:
                 shared=False,
                 filter=condition,
                 attributes=place.attributes,
+                temporary=target.is_temporary,
             )
 
         return Opening(partial(self._open_consumer, request, target, selector))
@@ -334,7 +336,11 @@ class Session:
     async def _commit(self, ask: Callable[[], Call[None]]) -> None:
         with self._context.one_task:
             await self._context.edge.pause()
-            await self._context.endings.commit(ask)
+            try:
+                await self._context.endings.commit(ask)
+            except TransactionRolledBackException:
+                self._context.forget_temporaries()
+                raise
 
     def _subscribe(
         self,
@@ -364,6 +370,7 @@ class Session:
                 shared=shared,
                 filter=condition,
                 attributes=place.attributes,
+                temporary=target.is_temporary,
             )
 
         return Opening(partial(self._open_consumer, request, target, selector))

@@ -75,11 +75,19 @@ class SessionContext:
             return await own(self.edge, ask())
 
     async def prepare(self, destination: Destination) -> None:
-        """Look a destination up once, and create what is missing (core-protocol 8, createProducer)."""
+        """Look a destination up once, and create what is missing (core-protocol 8, createProducer).
+
+        A temporary destination of another connection is never created.
+        """
         if destination in self.prepared:
             return
-        if not destination.is_temporary:
-            place = place_of(destination)
+        place = place_of(destination)
+        if destination.is_temporary:
+            own = place.address in self.temporaries
+            await self.request(
+                lambda: self.agent_session.prepare_temporary(place.address, destination.routing_type, own=own)
+            )
+        else:
             await self.request(
                 lambda: self.agent_session.prepare_destination(
                     place.address, destination.routing_type, place.attributes, queue=_queue_of(destination, place)
@@ -88,6 +96,11 @@ class SessionContext:
         while len(self.prepared) >= _PREPARED_MAX:
             del self.prepared[next(iter(self.prepared))]
         self.prepared[destination] = None
+
+    def forget_temporaries(self) -> None:
+        """Look temporary destinations up again before the next send: one of them may be gone."""
+        for destination in [each for each in self.prepared if each.is_temporary]:
+            del self.prepared[destination]
 
     def check_consumable(self, destination: Destination) -> None:
         """Only the connection that made a temporary destination consumes from it; everybody may send to it.

@@ -67,6 +67,7 @@ _OF_THE_BODY: Final = (
 )
 _COMPRESSED_KEY: Final = property_key(_COMPRESSED)
 _SCHEDULED_KEY: Final = property_key(_SCHEDULED)
+_TEMPORARY: Final = "_AMQ_TEMPORARY"
 _ROUTES: Final = ("_AMQ_ROUTE_TO", "_AMQ_ACK_ROUTE_TO")
 
 _CLASSES: Final[dict[int, type[JMSMessage]]] = {
@@ -180,6 +181,9 @@ class Envelope:
             _CONNECTION_ID: TypedValue(connection_id, PropertyType.STRING),
             _ROUTING_TYPE: _ROUTING_TYPES[destination.routing_type],
         }
+        if destination.is_temporary:
+            # Its consumer may be gone: the broker must not create a queue for this message.
+            self._entries[_TEMPORARY] = TypedValue(destination.message_address, PropertyType.STRING)
         if group_id is not None:
             self._entries[_GROUP_ID] = TypedValue(group_id, PropertyType.STRING)
         self._template = MessageTemplate(destination.message_address, Properties.of_entries(self._entries))
@@ -234,6 +238,8 @@ class Envelope:
 def _own_entries(message: JMSMessage) -> dict[str, TypedValue]:
     """The properties a message brings along; what the broker that delivered it wrote for itself does not travel on."""
     entries = dict(message.stored().typed_items())
+    # It belongs to the destination of that send, not to the message.
+    entries.pop(_TEMPORARY, None)
     if message.delivery_count:
         for name in [name for name in entries if name.startswith(_ROUTES)]:
             del entries[name]

@@ -10,12 +10,12 @@ from attrs import define
 from embedclient.agent._call import Call, DueCallbacks, run_sequence
 from embedclient.agent._consumer import Consumer
 from embedclient.agent._destinations import (
-    create_temporary_queue,
-    create_temporary_topic,
+    create_temporary,
     delete_temporary,
     open_queue_consumer,
     open_topic_consumer,
     prepare_destination,
+    prepare_temporary,
     unsubscribe,
 )
 from embedclient.agent._queue_state import QueueAttributes
@@ -45,6 +45,13 @@ class DestinationRequests:
         """For a producer: creates the address and, for a queue, the queue where they are missing."""
         return run_sequence(prepare_destination(self._session, address, routing_type, attributes, queue), self._due)
 
+    def prepare_temporary(self, address: str, routing_type: RoutingType, *, own: bool) -> Call[None]:
+        """For a producer: fails with InvalidDestinationException where a temporary destination is gone.
+
+        One of the connection's ``own`` is created again.
+        """
+        return run_sequence(prepare_temporary(self._session, address, routing_type, own=own), self._due)
+
     def open_queue_consumer(
         self,
         address: str,
@@ -54,9 +61,12 @@ class DestinationRequests:
         browse_only: bool = False,
         attributes: QueueAttributes = _NO_ATTRIBUTES,
         priority: int = 0,
+        temporary: bool = False,
     ) -> Call[Consumer]:
-        """Opens a consumer or browser of a queue, which is created where it is missing."""
-        steps = open_queue_consumer(self._session, address, queue or address, filter, browse_only, attributes, priority)
+        """Opens a consumer or browser of a queue, which is created where it is missing, as ``temporary`` if it is."""
+        steps = open_queue_consumer(
+            self._session, address, queue or address, filter, browse_only, attributes, priority, temporary
+        )
         return run_sequence(steps, self._due)
 
     def open_topic_consumer(
@@ -68,11 +78,12 @@ class DestinationRequests:
         shared: bool = False,
         filter: str | None = None,
         attributes: QueueAttributes = _NO_ATTRIBUTES,
+        temporary: bool = False,
     ) -> Call[Consumer]:
         """Opens a subscriber; `queue` names the subscription, an unshared non-durable one may do without."""
         assert queue is not None or not (durable or shared)
         steps = open_topic_consumer(
-            self._session, address, queue or self._session.new_name(), filter, durable, shared, attributes
+            self._session, address, queue or self._session.new_name(), filter, durable, shared, attributes, temporary
         )
         return run_sequence(steps, self._due)
 
@@ -82,11 +93,11 @@ class DestinationRequests:
 
     def create_temporary_queue(self) -> Call[str]:
         """Creates a queue that lives as long as the connection; gives its name."""
-        return run_sequence(create_temporary_queue(self._session), self._due)
+        return run_sequence(create_temporary(self._session, RoutingType.ANYCAST), self._due)
 
     def create_temporary_topic(self) -> Call[str]:
         """Creates a topic that lives as long as the connection; gives its address."""
-        return run_sequence(create_temporary_topic(self._session), self._due)
+        return run_sequence(create_temporary(self._session, RoutingType.MULTICAST), self._due)
 
     def delete_temporary(self, address: str) -> Call[None]:
         """Deletes a temporary queue or topic without consumers."""

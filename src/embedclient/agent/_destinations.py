@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import evolve
 
-from embedclient.agent._call import Steps, settled, wait
+from embedclient.agent._call import Call, Steps, settled, wait
 from embedclient.agent._consumer import Consumer
 from embedclient.agent._queue_state import AddressState, QueueAttributes
 from embedclient.errors import (
@@ -40,10 +40,15 @@ def _defaults(attributes: QueueAttributes, state: AddressState) -> QueueAttribut
     )
 
 
-def _known_address(session: "Session", address: str, routing_type: RoutingType) -> Steps[AddressState]:
-    """Asks for an address and creates it if it is missing. Raises where that is not allowed."""
+def _known_address(
+    session: "Session", address: str, routing_type: RoutingType, *, temporary: bool = False
+) -> Steps[AddressState]:
+    """Queries an address and creates it if it is missing. Raises where that is not allowed."""
     state = yield from wait(session.query_address(address))
-    if not state.exists:
+    if temporary:
+        if not _has_temporary(state):
+            yield from _create_temporary_again(session, address, routing_type)
+    elif not state.exists:
         if state.auto_create_addresses is False:
             text = f"address {address!r} does not exist and is not created automatically"
             raise InvalidDestinationException(text, code=ErrorCode.ADDRESS_DOES_NOT_EXIST)
@@ -59,6 +64,44 @@ def _create_missing_queue(
     # Somebody else may have created it since the query.
     if error is not None and error.error_code != ErrorCode.QUEUE_EXISTS:
         raise error
+
+
+def _has_temporary(state: AddressState) -> bool:
+    """Return True if a temporary destination exists: queues and topics alike have a queue as long as they exist."""
+    return state.exists and bool(state.queue_names)
+
+
+def _temporary_creation(session: "Session", address: str, routing_type: RoutingType) -> Call[None]:
+    if routing_type is RoutingType.ANYCAST:
+        return session.create_queue(address, address, RoutingType.ANYCAST, durable=False, temporary=True)
+    return session.create_queue(
+        address, address, ROUTING_TYPE_UNSPECIFIED, durable=False, temporary=True, filter=TEMPORARY_TOPIC_FILTER
+    )
+
+
+def _create_temporary_again(session: "Session", address: str, routing_type: RoutingType) -> Steps[None]:
+    """Creates a temporary destination of the connection that a broker lost, by a restart or a failover."""
+    error = yield from settled(_temporary_creation(session, address, routing_type))
+    # Another session of the connection may have created it since the query.
+    if error is not None and error.error_code != ErrorCode.QUEUE_EXISTS:
+        raise error
+
+
+def prepare_temporary(session: "Session", address: str, routing_type: RoutingType, *, own: bool) -> Steps[None]:
+    """For a producer: makes sure that a temporary destination exists.
+
+    The connection's ``own`` ones live as long as it does: one that a broker lost is created again. Others are not.
+    """
+    state = yield from wait(session.query_address(address))
+    if _has_temporary(state):
+        return
+    if not own:
+        text = (
+            f"the temporary destination {address!r} does not exist: "
+            "it was deleted, or the connection that made it has ended"
+        )
+        raise InvalidDestinationException(text, code=ErrorCode.QUEUE_DOES_NOT_EXIST)
+    yield from _create_temporary_again(session, address, routing_type)
 
 
 def _missing(queue: str) -> JMSException:
@@ -89,8 +132,17 @@ def open_queue_consumer(
     browse_only: bool,
     attributes: QueueAttributes,
     priority: int,
+    temporary: bool,
 ) -> Steps[Consumer]:
     """A consumer or browser of a queue, which is created if it is missing."""
+    if temporary:
+        yield from _known_address(session, address, RoutingType.ANYCAST, temporary=True)
+    else:
+        yield from _make_queue(session, address, queue, attributes)
+    return (yield from wait(session.create_consumer(queue, filter=filter, browse_only=browse_only, priority=priority)))
+
+
+def _make_queue(session: "Session", address: str, queue: str, attributes: QueueAttributes) -> Steps[None]:
     known = yield from wait(session.query_address(address))
     if queue in known.queue_names:
         yield from wait(session.query_queue(queue))
@@ -98,7 +150,6 @@ def open_queue_consumer(
         raise _missing(queue)
     else:
         yield from _create_missing_queue(session, address, queue, RoutingType.ANYCAST, _defaults(attributes, known))
-    return (yield from wait(session.create_consumer(queue, filter=filter, browse_only=browse_only, priority=priority)))
 
 
 def open_topic_consumer(
@@ -109,9 +160,10 @@ def open_topic_consumer(
     durable: bool,
     shared: bool,
     attributes: QueueAttributes,
+    temporary: bool,
 ) -> Steps[Consumer]:
     """A subscriber. Its queue holds the filter; only a queue of its own is deleted when it closes."""
-    known = yield from _known_address(session, address, RoutingType.MULTICAST)
+    known = yield from _known_address(session, address, RoutingType.MULTICAST, temporary=temporary)
     attributes = _defaults(attributes, known)
     if shared:
         yield from _share_subscription(session, address, queue, filter, durable, attributes)
@@ -164,19 +216,10 @@ def unsubscribe(session: "Session", queue: str) -> Steps[None]:
     yield from wait(session.delete_queue(queue))
 
 
-def create_temporary_queue(session: "Session") -> Steps[str]:
+def create_temporary(session: "Session", routing_type: RoutingType) -> Steps[str]:
+    """Creates a temporary queue or topic under a new name, which is returned."""
     name = session.new_name()
-    creation = session.create_queue(name, name, RoutingType.ANYCAST, durable=False, temporary=True)
-    yield from wait(creation)
-    return name
-
-
-def create_temporary_topic(session: "Session") -> Steps[str]:
-    name = session.new_name()
-    creation = session.create_queue(
-        name, name, ROUTING_TYPE_UNSPECIFIED, durable=False, temporary=True, filter=TEMPORARY_TOPIC_FILTER
-    )
-    yield from wait(creation)
+    yield from wait(_temporary_creation(session, name, routing_type))
     return name
 
 

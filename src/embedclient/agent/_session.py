@@ -124,6 +124,7 @@ class Session:
         self.create_shared_queue = addressing.create_shared_queue
         self.delete_queue = addressing.delete_queue
         self.prepare_destination = destinations.prepare_destination
+        self.prepare_temporary = destinations.prepare_temporary
         self.open_queue_consumer = destinations.open_queue_consumer
         self.open_topic_consumer = destinations.open_topic_consumer
         self.unsubscribe = destinations.unsubscribe

@@ -105,7 +105,8 @@ class MessageProducer:
         others. An interrupted send of a persistent message may or may not have reached the broker.
 
         Raises:
-            InvalidDestinationException: the destination does not exist and may not be created.
+            InvalidDestinationException: the destination does not exist and may not be created, as no temporary one
+                whose connection has ended.
             MessageFormatException: the value cannot be sent.
             UnblockedException: the connection was lost before the broker answered; it has the message or not.
             DuplicateIDException, AddressFullException: the broker refused the message for that reason.

@@ -24,8 +24,10 @@ _BROKER_NAMES: Final = {
     "JMSXUserID": "_AMQ_VALIDATED_USER",
 }
 _JMS_NAMES: Final = {broker: jms for jms, broker in _BROKER_NAMES.items()}
-_HIDDEN_PREFIXES: Final = ("__AMQ_CID", "_AMQ_ROUTE_TO")
 ROUTING_TYPE: Final = "_AMQ_ROUTING_TYPE"
+TEMPORARY_ADDRESS: Final = "_AMQ_TEMPORARY"
+"""Carries the address of a send to a temporary destination; Artemis ignores it."""
+_HIDDEN_PREFIXES: Final = ("__AMQ_CID", "_AMQ_ROUTE_TO", TEMPORARY_ADDRESS)
 _RESERVED: Final = frozenset(["NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS", "ESCAPE"])
 
 

@@ -286,3 +286,55 @@ def test_what_nobody_takes_is_accepted_and_gone(stage: Stage) -> None:
     stage.send(letter("2", "b", durable=True), routing_type=MULTICAST)
     assert stage.store.of_kind("add") == []
     stage.assert_empty()
+
+
+GONE = "0b1c2d3e-1111-2222-3333-445566778899"
+
+
+def test_a_late_send_to_a_temporary_queue_creates_nothing() -> None:
+    stage = Stage()
+    for name in (GONE, "jms.tempqueue." + GONE):
+        stage.kernel.delete_queue(stage.queue(name, temporary=True))
+        for routing_type in (ANYCAST, MULTICAST, None):
+            refused = stage.kernel.send(letter("late", name), routing_type, None)
+            assert isinstance(refused, Refused) and refused.code == ErrorCode.QUEUE_DOES_NOT_EXIST
+        assert name not in stage.kernel.catalog.addresses and name not in stage.kernel.catalog.queues
+        address, queue = stage.kernel.catalog.view_address(name), stage.kernel.catalog.view_queue(name)
+        assert not (address.auto_create_addresses or address.auto_create_queues or queue.auto_create_queues)
+        asked = stage.kernel.catalog.create_queue(QueueRequest(name, name, routing_type=ANYCAST, auto_created=True))
+        assert isinstance(asked, Refused)
+
+
+def test_a_temporary_queue_may_come_back_under_its_name() -> None:
+    """A client that lost its connection makes its session again, with its temporary queues."""
+    stage = Stage()
+    stage.kernel.delete_queue(stage.queue(GONE, temporary=True))
+    queue = stage.queue(GONE, temporary=True)
+    assert stage.kernel.send(letter("in time", GONE), ANYCAST, None) is None
+    assert queue.message_count == 1
+
+
+def test_a_name_that_people_choose_is_not_taken_for_a_temporary_one() -> None:
+    stage = Stage()
+    stage.kernel.delete_queue(stage.queue("orders", temporary=True))
+    assert stage.kernel.send(letter("m", "orders"), ANYCAST, None) is None
+    assert stage.kernel.catalog.queues["orders"].message_count == 1
+
+
+def test_a_message_that_says_that_its_address_is_temporary_creates_nothing() -> None:
+    """The broker may never have seen the name: it was restarted, or took over from another one."""
+    stage = Stage()
+    refused = stage.kernel.send(letter("late", GONE, _AMQ_TEMPORARY=GONE), ANYCAST, None)
+    assert isinstance(refused, Refused) and GONE not in stage.kernel.catalog.addresses
+    # One that somebody passes on to another address with all its properties is a message like any other.
+    assert stage.kernel.send(letter("passed on", "archive", _AMQ_TEMPORARY=GONE), ANYCAST, None) is None
+    assert stage.kernel.catalog.queues["archive"].message_count == 1
+
+
+def test_names_of_gone_temporary_queues_are_forgotten_some_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("embedbroker.kernel._catalog._GONE_MAX", 2)
+    stage = Stage()
+    names = [f"{number:08}{GONE[8:]}" for number in range(3)]
+    for name in names:
+        stage.kernel.delete_queue(stage.queue(name, temporary=True))
+    assert [stage.kernel.catalog.is_gone(name) for name in names] == [False, True, True]

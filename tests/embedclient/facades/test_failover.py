@@ -14,6 +14,7 @@ from embedclient import FailoverEventType, Queue, TextMessage, Topic
 from embedclient.errors import (
     ConnectionFailedException,
     ConnectionLostException,
+    InvalidDestinationException,
     JMSException,
     TransactionRolledBackException,
     UnblockedException,
@@ -103,6 +104,34 @@ async def test_sessions_go_on_at_the_backup_and_come_back(client: Client, pair: 
             assert message is not None and message.body == "late"
     detected, completed, _ = FailoverEventType
     assert told == [detected, completed, "FAILOVER"] * 2
+
+
+async def test_temporary_destinations_behind_a_failover(client: Client, pair: Pair) -> None:
+    """Those of a connection are there again when it needs them; what others send to gone ones creates nothing."""
+    url = f"{pair.url}?ha=true&reconnectAttempts=-1&retryInterval=20"
+    async with connected(client, url) as connection, connection.session() as session:
+        async with connected(client, url) as requester, requester.session() as asking:
+            gone = await asking.create_temporary_queue()
+            late = session.create_producer(gone)
+            await late.send("in time")
+        own, news = await session.create_temporary_queue(), await session.create_temporary_topic()
+        await client.aside(pair.fail_over)
+        with pytest.raises(InvalidDestinationException, match="temporary destination"):
+            while True:
+                try:
+                    await late.send("too late")
+                except UnblockedException:
+                    continue
+        for destination in (own, news):
+            consumer = await session.create_consumer(destination)
+            await session.create_producer(destination).send("here")
+            message = await consumer.receive(timeout=PATIENCE_S)
+            assert message is not None and message.body == "here"
+            await consumer.close()
+            await session.delete_temporary(destination)
+    async with client.server_locator(url).create_session_factory() as factory, factory.create_session() as core:
+        for destination in (gone, own, news):
+            assert not (await core.query_queue(destination.name)).exists
 
 
 async def test_a_send_that_is_repeated_with_its_id_arrives_once(client: Client, pair: Pair) -> None:
