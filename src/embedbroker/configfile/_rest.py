@@ -12,6 +12,7 @@ from ._findings import Findings
 __all__ = ["warn_about_rest"]
 
 _NO_EFFECT = "has no effect here"
+_NO_DELAY = "a message that is rolled back is delivered again at once"
 _NO_DISCOVERY = "there is no discovery yet; use static-connectors"
 
 # Path -> why it has no effect, where that is of use to know.
@@ -29,6 +30,15 @@ _REASONS = {
     "core/journal-sync-transactional": "every batch is synced to the disk",
     "core/journal-sync-non-transactional": "every batch is synced to the disk",
     "core/queues": "write them as addresses",
+    **{
+        f"core/address-settings/address-setting/{name}": _NO_DELAY
+        for name in (
+            "redelivery-delay",
+            "redelivery-delay-multiplier",
+            "max-redelivery-delay",
+            "redelivery-collision-avoidance-factor",
+        )
+    },
 }
 
 # Values that ask for nothing that is missing, by what stands below an element.

@@ -44,6 +44,9 @@ from ._valve import Valve
 
 __all__ = ["Kernel"]
 
+# Names of addresses come from clients: which of them were warned of is forgotten when it is too much.
+_GROUPED_MAX = 1000
+
 
 class Kernel:
     """One broker's messages and queues.
@@ -94,6 +97,7 @@ class Kernel:
         )
         #: Whoever writes down what becomes of each message; None: nobody does.
         self.audit: AuditTrail | None = None
+        self._grouped: set[str] = set()
         self._woken: dict[Queue, None] = {}
         self._expired: list[tuple[Queue, Reference]] = []
         self._relieved: dict[Valve, None] = {}
@@ -219,6 +223,18 @@ class Kernel:
         if identified is not None:
             self.duplicates.accept(identified, transaction)
         return None
+
+    def warn_of_groups(self, address: str) -> None:
+        """Log once for each address that the group ids of its messages have no effect."""
+        if address in self._grouped:
+            return
+        if len(self._grouped) >= _GROUPED_MAX:
+            self._grouped.clear()
+        self._grouped.add(address)
+        self.log(
+            f"messages to {address!r} have a group id (JMSXGroupID), which has no effect: this broker has no message "
+            "groups yet, so several consumers of a queue share the messages of a group"
+        )
 
     def _apply_settings(self, address: Address, message: Message) -> Message | Refused:
         """What settings say about a send: limits that refuse, expirations that change."""

@@ -19,6 +19,7 @@ __all__ = ["Arrival", "study"]
 _ROUTING_TYPE = "_AMQ_ROUTING_TYPE"
 _SCHEDULED = "_AMQ_SCHED_DELIVERY"
 _DUPLICATE_ID = "_AMQ_DUPL_ID"
+_GROUP_ID = "_AMQ_GROUP_ID"
 # Values that decide something: with another value it is another kind of message.
 _DECISIVE = frozenset((_ROUTING_TYPE, _SCHEDULED))
 # Beyond this, comparing costs more than it saves.
@@ -28,7 +29,16 @@ _BLOCK_BYTES_MAX = 4096
 class Arrival:
     """What is known of one kind of message. ``size`` is that of its properties, -1 where nothing is like it."""
 
-    __slots__ = ("duplicate_id_at", "mask", "pattern", "routing_type", "scheduled_ms", "size")
+    __slots__ = (
+        "asks_for_more",
+        "duplicate_id_at",
+        "has_group",
+        "mask",
+        "pattern",
+        "routing_type",
+        "scheduled_ms",
+        "size",
+    )
 
     def __init__(self) -> None:
         self.size = -1
@@ -37,6 +47,9 @@ class Arrival:
         self.routing_type: int | None = None
         # Wall time before which the message is not to be delivered; 0 for none.
         self.scheduled_ms = 0
+        self.has_group = False
+        # Whether it asks for a feature that does not exist yet: one look for all of them.
+        self.asks_for_more = False
         # Where the duplicate id stands in the properties; text is compared by its bytes.
         self.duplicate_id_at: slice | None = None
 
@@ -65,6 +78,9 @@ def study(message: CoreMessage) -> Arrival:
         elif name == _SCHEDULED:
             due = message.property(_SCHEDULED)
             arrival.scheduled_ms = due if isinstance(due, int) and not isinstance(due, bool) else 0
+        elif name == _GROUP_ID:
+            arrival.has_group = True
         elif name == _DUPLICATE_ID and tag in (PropertyType.STRING, PropertyType.BYTES):
             arrival.duplicate_id_at = slice(value_at - start, value_end - start)
+    arrival.asks_for_more = arrival.has_group or arrival.scheduled_ms > 0
     return arrival

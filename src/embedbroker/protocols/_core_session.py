@@ -194,7 +194,7 @@ class CoreSession:
         if not arrival.covers(properties):
             arrival = self._arrival = study(message)
         id_at = arrival.duplicate_id_at
-        refused = self._unsupported(arrival) if arrival.scheduled_ms else None
+        refused = self._unsupported(arrival, message.address) if arrival.asks_for_more else None
         if message.address in OF_THE_BROKER:
             refused = take_request(self.service, message, sender_waits=bool(wants_reply))
         elif refused is None:
@@ -229,7 +229,9 @@ class CoreSession:
             self.connection.fail(text)
         # In a transaction the commit tells.
 
-    def _unsupported(self, arrival: Arrival) -> Refused | None:
+    def _unsupported(self, arrival: Arrival, address: str) -> Refused | None:
+        if arrival.has_group:
+            self.service.kernel.warn_of_groups(address)
         if arrival.scheduled_ms > self.service.now.wall_ms:
             return self._not_there("scheduled delivery")
         return None

@@ -350,3 +350,16 @@ def test_deleting_a_subscription_costs_the_same_beside_few_and_beside_many(monke
     few, many = cost_of_deleting(100), cost_of_deleting(4_000)
     assert many.lines < 1.1 * few.lines
     assert many.peak_bytes < few.peak_bytes + 4_000  # a list of the queues takes eight times as much
+
+
+def test_the_end_of_an_unused_queue_is_no_warning() -> None:
+    warnings: list[str] = []
+    ordinary: list[str] = []
+    stage = Stage()
+    stage.kernel.log, stage.kernel.inform = warnings.append, ordinary.append
+    stage.send(letter("m", "a"), routing_type=ANYCAST)
+    use(stage, "a")
+    for _ in range(3):
+        stage.pass_time(SCAN_S)
+    assert not exists(stage, "a") and warnings == []
+    assert ordinary == ["queue 'a' is deleted: it was auto-created and is not used any more"]
