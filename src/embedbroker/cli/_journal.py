@@ -78,8 +78,10 @@ def verify(directory: Path, as_json: bool) -> None:
 
     The exit code is 1 if it would not. A torn tail, which a kill leaves behind, is reported and does not count.
     """
-    with _journal_in(directory) as disk:
+    with _readable(directory), journal_directory(directory) as disk:
         report = inspect_journal(disk)
+        if report.refusal is None and not holds_journal(disk):
+            raise Refused(f"there is no journal in {directory}")
     click.echo(json.dumps(_as_json(report), indent=2) if as_json else "\n".join(_lines(report)))
     if report.refusal is not None:
         sys.exit(1)
@@ -105,7 +107,8 @@ def _lines(report: JournalReport) -> Iterator[str]:
     yield from (_finding_line(finding) for finding in report.findings)
     if report.refusal is not None:
         yield f"DAMAGED: a broker refuses to start: {report.refusal}"
-        yield "`embedbroker journal repair` writes what can be read to another directory"
+        if report.segments:
+            yield "`embedbroker journal repair` writes what can be read to another directory"
     else:
         yield "sound" if report.sound else "a broker starts on it"
 

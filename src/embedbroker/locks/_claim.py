@@ -114,6 +114,8 @@ class Claim:
         self._batches = 0
         self._under_way: tuple[LockOperation, ...] | None = None
         self._wanted: tuple[LockOperation, ...] | None = None
+        # What of both writes down how far the journal has come, and may fail.
+        self._optional: tuple[LockOperation, ...] | None = None
         # When the batch under way was handed out, and when its answer is overdue.
         self._asked_at = 0.0
         self._overdue_at: float | None = None
@@ -150,37 +152,57 @@ class Claim:
         self._doubts_at = now + NO_PRIMARY_AFTER_S
         self._due = now
 
-    def meet_journal(self, identity: int | None) -> None:
-        """The journal is read, and says which it is: another one than before belongs to another node.
+    def meet_journal(self, identity: int | None, last_batch: int | None = None) -> None:
+        """Compare the journal that was read with the record: another one belongs to another node.
 
-        None: there is no journal, or an empty one where the node had another.
+        ``identity`` None: there is no journal, or an empty one where the node had another. ``last_batch`` is where it
+        ends; an end before the one in the record is a loss.
         """
-        known = self.record.journal_identity
-        if known is None or identity == known:
+        record = self.record
+        known = record.journal_identity
+        if known is None:
             return
+        node = f"node {record.node_id}" if record.node_id is not None else "the node whose directory was copied"
         if identity is None:
             self._fail(
-                f"there is no journal, but node {self.record.node_id} has one: is its data directory mounted? Bring it"
+                f"there is no journal, but {node} has one: is its data directory mounted? Bring it"
                 " back, or remove the record of the lock store (node.state) for a new node without messages"
             )
+        elif identity == known:
+            if record.last_batch is not None and last_batch is not None and last_batch < record.last_batch:
+                self._fail(
+                    f"the journal of {node} ends with batch {last_batch}, but batch {record.last_batch} was on disk:"
+                    " its newest segments are missing, or it is an older copy. Bring the missing files back, or remove"
+                    " the record of the lock store (node.state) for a new node with the messages that are left"
+                )
         elif isinstance(self._policy, PrimaryOnly):
-            self.notes.append(
-                Note(True, f"the journal is not that of node {self.record.node_id}: the broker gets a new node id")
-            )
+            self.notes.append(Note(True, f"the journal is not that of {node}: the broker gets a new node id"))
             self.record = NodeRecord(life=self._life)
         else:
             self._fail(
-                f"the journal is not that of node {self.record.node_id}: put that back, or remove the record of the"
+                f"the journal is not that of {node}: put that back, or remove the record of the"
                 " lock store (node.state), and the brokers that share it become a node of their own"
             )
 
-    def settle(self, node_id: str, journal_identity: int | None) -> None:
-        """Say in the record which node is live, then be it."""
+    def settle(self, node_id: str, journal_identity: int | None, last_batch: int | None = None) -> None:
+        """Say in the record which node is live, then be it. ``last_batch`` of its journal is on disk."""
         assert self.standing is Standing.GRANTED, self.standing
         self.standing = Standing.SETTLING
-        self._say(NodeRecord(LiveState.ACTIVE, node_id, journal_identity, life=self._life))
+        record = NodeRecord(LiveState.ACTIVE, node_id, journal_identity, life=self._life, last_batch=last_batch)
+        self._say(record)
 
-    def leave(self, state: LiveState | None) -> None:
+    def note_last_batch(self, last_batch: int) -> bool:
+        """Write down how far the journal is on disk, as the next work; return True if there is something to write.
+
+        A store that fails to is no reason to stop: the record is behind then, and the next one is right again.
+        """
+        if self.standing is not Standing.LIVE or self.record.last_batch == last_batch:
+            return False
+        self.record = evolve(self.record, last_batch=last_batch)
+        self._wanted = self._optional = (WriteRecord(self.record, over=self._life),)
+        return True
+
+    def leave(self, state: LiveState | None, last_batch: int | None = None) -> None:
         """The journal is closed: write how, or leave the record as it is, and end.
 
         Who has not served yet leaves the group as it was before, whatever the state.
@@ -191,7 +213,7 @@ class Claim:
         if self.standing in (Standing.CLAIMING, Standing.GRANTED):
             record = evolve(self._before, life=self._life)
         else:
-            record = evolve(self.record, state=state)
+            record = evolve(self.record, state=state, last_batch=last_batch)
         self.standing = Standing.LEAVING
         self._say(record)
 
@@ -226,7 +248,8 @@ class Claim:
             if self._due is None or now < self._due or self.standing is Standing.LEAVING:
                 return None
             operations = self._question(now)
-        self._due = None
+        if operations is not self._optional:  # the next look keeps its time
+            self._due = None
         self._under_way = operations
         self._batches += 1
         self._asked_at = now
@@ -277,6 +300,8 @@ class Claim:
             self._on_answer(operations, results, now)
         elif operations == _LOOK:
             self._on_look(results, now)
+        elif operations is self._optional:
+            pass
         elif self._wanted is None:
             self._on_written(operations, now)
 
@@ -286,6 +311,9 @@ class Claim:
         match self.standing:
             case Standing.OVER:
                 pass
+            case Standing.LIVE if operations is self._optional:
+                self.notes.append(Note(True, f"the record (node.state) does not follow the journal: {fault}"))
+                self._due = now
             case Standing.QUEUED | Standing.WAITING:
                 self._note_fault(fault, now)
                 self._due = now + ASK_AFTER_FAULT_S
@@ -446,7 +474,8 @@ class Claim:
             self.notes.append(
                 Note(True, f"the data directory is a copy of that of node {self.record.node_id}: it gets a new node id")
             )
-            self.record = NodeRecord()
+            # Its journal was copied with it, or messages are missing.
+            self.record = NodeRecord(journal_identity=self.record.journal_identity, last_batch=self.record.last_batch)
             return True
         self._fail(
             f"the lock store is a copy of that of node {self.record.node_id}, which would exist twice: remove its"

@@ -73,7 +73,8 @@ class NodeRecord:
 
     ``node_id`` and ``journal_identity`` are None as long as no broker was live. ``copied`` is said by the driver when
     what it read was not written here: then another store with the same node id exists, or existed. ``life`` is the
-    number of the life that wrote it, which no other life of any broker has.
+    number of the life that wrote it, which no other life of any broker has. ``last_batch`` is a batch that the journal
+    had on disk when this was written: a healthy one never ends before it. None: an earlier release wrote the record.
     """
 
     state: LiveState = LiveState.NOT_STARTED
@@ -81,6 +82,7 @@ class NodeRecord:
     journal_identity: int | None = None
     copied: bool = False
     life: int | None = None
+    last_batch: int | None = None
 
     def may_follow(self, life: int | None) -> bool:
         """Whether who last knew the record as that of ``life`` may replace this one; a removed one always."""

@@ -61,14 +61,25 @@ class Chronicle:
         self._electorate.remembered = keeper.record.quorum if self.votes else 0
         return keeper.record
 
-    def meet_journal(self, identity: int | None) -> str | None:
-        """The journal is read: why the broker may not go on with it, if it may not.
+    def meet_journal(self, identity: int | None, last_batch: int | None) -> str | None:
+        """Return why the broker must not go on with the journal that was read, None if it may.
 
-        None: there is no journal, or an empty one where the node had another.
+        ``identity`` None: there is no journal, or an empty one where the node had another. ``last_batch`` is where it
+        ends.
         """
-        known = self.record.journal_identity
-        if known is None or identity == known:
+        known, noted = self.record.journal_identity, self.record.last_batch
+        if known is None:
             return None
+        if identity == known:
+            if noted is None or last_batch is None or last_batch >= noted:
+                return None
+            return (
+                f"the journal of node {self.record.node_id} ends with batch {last_batch}, but batch {noted} was on"
+                " disk: its newest segments are missing, or it is an older copy. Bring the missing files back, or"
+                " remove all of the journal and the record beside it (node.state); then a backup gets its copy from"
+                " the live broker. Without another copy remove the record alone: a primary becomes a new node with"
+                " the messages that are left"
+            )
         if identity is None:
             return (
                 f"there is no journal, but node {self.record.node_id} has one: bring it back, or remove the record"
@@ -82,12 +93,21 @@ class Chronicle:
 
     # -- what is written -----------------------------------------------------------------------------------------
 
-    def settle(self, node_id: str, journal_identity: int | None, then: Callable[[], None]) -> None:
+    def settle(
+        self, node_id: str, journal_identity: int | None, last_batch: int | None, then: Callable[[], None]
+    ) -> None:
         """The broker is about to be live, and nobody else has what it will confirm."""
         # A lock manager has counted already.
         activation = self.record.activation + (0 if self._has_manager else 1)
-        record = ReplicaRecord(node_id, journal_identity, activation, in_sync=True, quorum=self._quorum(node_id))
+        quorum = self._quorum(node_id)
+        record = ReplicaRecord(
+            node_id, journal_identity, activation, in_sync=True, quorum=quorum, last_batch=last_batch
+        )
         self._keeper.write(record, then)
+
+    def note_last_batch(self, last_batch: int, on_failed: Callable[[str], None]) -> None:
+        """The journal of this live broker is on disk up to there. A disk that fails to note it is no reason to stop."""
+        self._keeper.write(evolve(self.record, last_batch=last_batch), on_failed=on_failed)
 
     def note_accepted(self, standing: Standing) -> None:
         """A live broker remembers this one from now on. Should both die in the moment in which the copy is whole, this

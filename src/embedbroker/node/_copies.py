@@ -65,10 +65,15 @@ class RecordKeeper:
 
         self.file.read(understand)
 
-    def write(self, record: ReplicaRecord, then: Callable[[], None] | None = None) -> None:
-        """Replace it; ``then`` is called when that survives a power cut."""
+    def write(
+        self,
+        record: ReplicaRecord,
+        then: Callable[[], None] | None = None,
+        on_failed: Callable[[str], None] | None = None,
+    ) -> None:
+        """Replace it; ``then`` is called when that survives a power cut. With ``on_failed`` a failure is not final."""
         self.record = record
-        self.file.replace(record.text(), lambda: then() if then is not None else None)
+        self.file.replace(record.text(), lambda: then() if then is not None else None, on_failed)
 
     def _on_failure(self) -> None:
         self.failure = self.file.failure

@@ -103,9 +103,6 @@ class Mandate:
         """The journal that belongs to that node."""
         return self._record.journal_identity
 
-    #: The record lies beside the journal, and one may be removed without the other.
-    marks_journal = True
-
     @property
     def lets_brokers_in(self) -> bool:
         """Whether others may find this broker although it is not live: one of them may wait for what it says. Nobody
@@ -148,21 +145,24 @@ class Mandate:
         self._move(Stage.READING)
         self.copies.keeper.read(self._on_record)
 
-    def misses_journal(self, *, is_new: bool) -> bool:
-        """Whether there is a new journal where the node had one: its backup would give up its own for nothing."""
-        return is_new and self.journal_identity is not None
-
-    def meet_journal(self, identity: int | None) -> None:
-        """The journal is read; another one than before belongs to another node. None: there is none."""
-        reason = self._chronicle.meet_journal(identity)
+    def meet_journal(self, identity: int | None, last_batch: int | None) -> None:
+        """Compare the journal that was read with the record. None: there is none, and a backup would give up its own
+        for nothing."""
+        reason = self._chronicle.meet_journal(identity, last_batch)
         if reason is not None:
             self._fail(reason)
 
-    def settle(self, node_id: str, journal_identity: int | None) -> None:
+    def settle(self, node_id: str, journal_identity: int | None, last_batch: int | None) -> None:
         """The node could serve: that is noted, and then it is live."""
         assert self._stage is Stage.GRANTED
         self._move(Stage.SETTLING)
-        self._chronicle.settle(node_id, journal_identity, self._on_settled)
+        self._chronicle.settle(node_id, journal_identity, last_batch, self._on_settled)
+
+    def note_last_batch(self, last_batch: int) -> bool:
+        """Write down how far the journal is on disk. Return False: the disk does that, not the lock manager."""
+        if self._stage is Stage.LIVE:
+            self._chronicle.note_last_batch(last_batch, self._say)
+        return False
 
     def _on_settled(self) -> None:
         if self._stage is Stage.SETTLING:
@@ -187,7 +187,7 @@ class Mandate:
         assert self._incumbent is not None
         self._incumbent.let_go()
 
-    def leave(self, *, fails_over: bool) -> None:
+    def leave(self, *, fails_over: bool, last_batch: int | None) -> None:
         """Nothing is written to the journal any more: give the right back, then hand over."""
         if self._stage not in (Stage.SETTLING, Stage.LIVE) or self._incumbent is None:
             # A session that is closed gives back what is left.

@@ -114,6 +114,8 @@ class Node:
             self._tenure = Tenure(config, self.cluster, int.from_bytes(entropy.random_bytes(8), "big") >> 1)
         self._disk_answers = DiskAnswers(self.journal, self._mandate, words)
         self._fails_over = self._said_stopped = False
+        # Where the journal began its newest segment, as the record was told last.
+        self._rotated_at = 0
 
     @property
     def is_running(self) -> bool:
@@ -277,11 +279,17 @@ class Node:
             self.core.node_id = self._make_node_id()
             self._become_live()
             return
-        tenure.meet_journal(journal_identity)
+        if self.journal is None:
+            tenure.meet_journal(None, None)
         if tenure.failure is None:
             self.core.node_id = tenure.node_id or self._make_node_id()
-            tenure.settle(self.core.node_id, journal_identity)
+            tenure.settle(self.core.node_id, journal_identity, self._last_batch)
         self._follow_tenure()
+
+    @property
+    def _last_batch(self) -> int | None:
+        """Where the journal ends on disk."""
+        return self.journal.reached if self.journal is not None else None
 
     def _make_node_id(self) -> str:
         return uuid_text(make_uuid(self.entropy, self._now))
@@ -346,7 +354,7 @@ class Node:
         if self._tenure is None:
             self._become_stopped(None)
         else:
-            self._tenure.leave(fails_over=self._fails_over)
+            self._tenure.leave(fails_over=self._fails_over, last_batch=self._last_batch)
             self._follow_tenure()
 
     def _after_disk(self) -> None:
@@ -360,11 +368,19 @@ class Node:
                 self._depart()
         elif journal.recovered is not None and self.state is NodeState.RECOVERING and self._restoration is None:
             # Once: background work of the journal is done while messages are still being brought back.
-            tenure = self._tenure
-            self._restoration = Restoration(self.kernel, journal, marks=tenure is not None and tenure.marks_journal)
-            if tenure is not None and tenure.misses_journal(is_new=self._restoration.is_new):
-                self._restoration = None
-                self._settle(None)
+            self._restore(journal, journal.recovered)
+
+    def _restore(self, journal: storage.Journal, recovered: storage.RecoveredState) -> None:
+        """The journal is read: begin with what it holds, unless the record of the node shows that it lost something."""
+        tenure, is_new = self._tenure, recovered.last_batch == 0
+        if tenure is not None:
+            tenure.meet_journal(None if is_new else recovered.identity, recovered.last_batch)
+            if tenure.failure is not None:
+                self._follow_tenure()
+                return
+        if is_new and self.config.data_directory is not None:
+            self._notice(Level.INFO, f"begins with an empty journal in {self.config.data_directory}")
+        self._restoration = Restoration(self.kernel, journal, marks=tenure is not None)
 
     def _fail_stop(self, reason: str) -> None:
         """Durable work is over for this life: nothing is confirmed any more, clients lose their connections."""
@@ -426,6 +442,9 @@ class Node:
             if self.gate.reached != journal.reached:
                 stirred = True
                 self.gate.open(journal.reached)
+                if journal.rotated_at != self._rotated_at and self._tenure is not None:
+                    self._rotated_at = journal.rotated_at
+                    timely = self._tenure.note_last_batch(journal.reached) or timely
             if timely:
                 journal.on_tick(now)
             while journal.notes:

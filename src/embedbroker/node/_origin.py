@@ -31,7 +31,7 @@ def origin(
         if policy.coordination_id is not None:
             node_id = coordination_node_id(policy.coordination_id)
             if record.node_id != node_id:
-                record = ReplicaRecord(node_id, record.journal_identity, 0, in_sync=True)
+                record = ReplicaRecord(node_id, record.journal_identity, 0, in_sync=True, last_batch=record.last_batch)
         elif record.node_id is None:
             record = ReplicaRecord(make_node_id(), None, 0, in_sync=True)
     return evolve(record, in_sync=False) if is_unfinished else record

@@ -19,15 +19,14 @@ class Restoration:
     then an empty directory is one that was emptied. ``waits`` says that the disk is at work.
     """
 
-    __slots__ = ("_journal", "_kernel", "_marks", "_recovery", "identity", "is_new", "waits")
+    __slots__ = ("_journal", "_kernel", "_marks", "_recovery", "identity", "waits")
 
     def __init__(self, kernel: Kernel, journal: storage.Journal, *, marks: bool = False) -> None:
         recovered = journal.recovered
         assert recovered is not None
         self.identity = recovered.identity
-        self.is_new = journal.reached == 0
         self.waits = False
-        self._marks = marks and self.is_new
+        self._marks = marks and recovered.last_batch == 0
         self._kernel = kernel
         self._journal = journal
         for address in recovered.addresses:

@@ -14,6 +14,8 @@ from embedbroker import storage
 __all__ = ["SmallFile"]
 
 _Then = Callable[[tuple[object, ...]], None]
+_Failed = Callable[[str], None]
+_Work = tuple[tuple[storage.DiskOperation, ...], _Then, _Failed | None]
 
 
 class SmallFile:
@@ -31,7 +33,8 @@ class SmallFile:
         self._last = first_number
         self._under_way = 0
         self._on_done: _Then | None = None
-        self._waiting: deque[tuple[tuple[storage.DiskOperation, ...], _Then]] = deque()
+        self._on_failed: _Failed | None = None
+        self._waiting: deque[_Work] = deque()
 
     @property
     def is_idle(self) -> bool:
@@ -51,7 +54,7 @@ class SmallFile:
             assert isinstance(names, tuple)
             self.names = names
             if self._name in names:
-                self._waiting.appendleft(((storage.Read(self._name, 0, self._size_max),), understand))
+                self._waiting.appendleft(((storage.Read(self._name, 0, self._size_max),), understand, None))
             else:
                 then(None)
 
@@ -60,10 +63,14 @@ class SmallFile:
             assert isinstance(text, bytes)
             then(text)
 
-        self._waiting.append(((storage.ListFiles(),), look))
+        self._waiting.append(((storage.ListFiles(),), look, None))
 
-    def replace(self, text: bytes, then: Callable[[], None]) -> None:
-        """Replace it; ``then`` is called when that survives a power cut."""
+    def replace(self, text: bytes, then: Callable[[], None], on_failed: _Failed | None = None) -> None:
+        """Replace it; ``then`` is called when that survives a power cut.
+
+        With ``on_failed`` a failure is no `failure` of this file: the old text or the new one stays, and other work
+        goes on.
+        """
         operations = (
             storage.WriteAt(self._new_name, 0, (text,)),
             storage.Truncate(self._new_name, len(text)),
@@ -71,13 +78,13 @@ class SmallFile:
             storage.Rename(self._new_name, self._name),
             storage.SyncDirectory(),
         )
-        self._waiting.append((operations, lambda _results: then()))
+        self._waiting.append((operations, lambda _results: then(), on_failed))
 
     def take_work(self, lane: storage.Lane) -> storage.DiskWork | None:
         """What the disk is to do."""
         if not self.waits:
             return None
-        operations, self._on_done = self._waiting.popleft()
+        operations, self._on_done, self._on_failed = self._waiting.popleft()
         self._last -= 1
         self._under_way = self._last
         return storage.DiskWork(lane, self._under_way, operations)
@@ -96,7 +103,11 @@ class SmallFile:
         if batch != self._under_way:
             return False
         self._under_way = 0
-        self.failure = f"cannot keep {self._title}: {fault}"
+        text = f"cannot keep {self._title}: {fault}"
+        if self._on_failed is not None:
+            self._on_failed(text)
+            return True
+        self.failure = text
         if self.on_failure is not None:
             self.on_failure()
         return True

@@ -30,7 +30,7 @@ class Tenure:
         self.gives_way = False
         self._claim = locks.Claim(config.ha_policy, config.journal_lock_acquisition_timeout_ms, life)
         #: A record in a place of its own outlives a data directory that is lost, or not mounted.
-        self.marks_journal = config.node_manager_lock_directory not in (None, config.data_directory)
+        self._has_place = config.node_manager_lock_directory not in (None, config.data_directory)
         self._cluster = cluster
         # The node id that the cluster knows of this backup, and whether it was announced under it.
         self._place: tuple[str, bool] | None = None
@@ -63,22 +63,29 @@ class Tenure:
     def begin(self, now: Instant) -> None:
         self._claim.begin(now.monotonic)
 
-    def misses_journal(self, *, is_new: bool) -> bool:
-        """Whether there is a new journal where the node had one: it is not to be served from nothing."""
-        return self.marks_journal and is_new and self.journal_identity is not None
+    def meet_journal(self, identity: int | None, last_batch: int | None) -> None:
+        """Compare the journal that was read with the record. An empty one has no identity, and ends with batch 0."""
+        claim = self._claim
+        if identity is None and last_batch == 0 and claim.record.last_batch is None and not self._has_place:
+            # Earlier releases named a journal beside the record before there was anything in it.
+            if claim.record.journal_identity is not None:
+                text = f"node {self.node_id} had a journal by its record (node.state), and there is none: is it lost?"
+                claim.notes.append(locks.Note(True, text))
+            return
+        claim.meet_journal(identity, last_batch)
 
-    def meet_journal(self, identity: int | None) -> None:
-        """The journal is read; another one than before belongs to another node."""
-        self._claim.meet_journal(identity)
-
-    def settle(self, node_id: str, journal_identity: int | None) -> None:
+    def settle(self, node_id: str, journal_identity: int | None, last_batch: int | None) -> None:
         """The node could serve: the store is told, and then it is live."""
-        self._claim.settle(node_id, journal_identity)
+        self._claim.settle(node_id, journal_identity, last_batch)
 
-    def leave(self, *, fails_over: bool) -> None:
+    def note_last_batch(self, last_batch: int) -> bool:
+        """Write down how far the journal is on disk; return True if that is work to take at once."""
+        return self._claim.note_last_batch(last_batch)
+
+    def leave(self, *, fails_over: bool, last_batch: int | None) -> None:
         """Nothing is written any more: the store is told, unless a backup is to take over."""
         farewell = locks.LiveState.FAILING_BACK if self.gives_way else self._claim.farewell
-        self._claim.leave(None if fails_over else farewell)
+        self._claim.leave(None if fails_over else farewell, last_batch)
 
     def end(self) -> None:
         """The life is over, and the store is told nothing."""

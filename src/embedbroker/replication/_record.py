@@ -26,7 +26,8 @@ class ReplicaRecord:
 
     ``activation`` counts how often a broker of that node began to confirm what no other copy has; a copy has the count
     of the life that it was in sync with. ``in_sync``: the files are that broker's journal, up to the end of that life
-    or up to where this one left it. ``gave_way``: it was live, and let a primary take over.
+    or up to where this one left it. ``gave_way``: it was live, and let a primary take over. ``last_batch`` is a batch
+    that its own journal had on disk while it was live: a healthy one never ends before it. None for a new copy.
 
     Where votes decide, and ``quorum`` is not 0: ``quorum`` is how many brokers were live at the same time, at most, as
     far as was seen with this data; ``partner`` is the connector of the only other broker that may have gone on from
@@ -40,6 +41,7 @@ class ReplicaRecord:
     gave_way: bool = False
     partner: str | None = None
     quorum: int = 0
+    last_batch: int | None = None
 
     @property
     def is_only_one(self) -> bool:
@@ -50,10 +52,11 @@ class ReplicaRecord:
         """The content of the file."""
         journal = "none" if self.journal_identity is None else f"{self.journal_identity:x}"
         state = "failing back" if self.gave_way else "active" if self.in_sync else "not started"
+        end = f"last batch: {self.last_batch}\n" if self.last_batch is not None else ""
         voting = f"quorum: {self.quorum}\npartner: {_escaped(self.partner or '')}\n" if self.quorum else ""
         return (
             f"state: {state}\nnode: {self.node_id or ''}\njournal: {journal}\nfile: 0\n"
-            f"activation: {self.activation}\nin sync: {'yes' if self.in_sync else 'no'}\n{voting}"
+            f"activation: {self.activation}\nin sync: {'yes' if self.in_sync else 'no'}\n{end}{voting}"
         ).encode()
 
     @classmethod
@@ -77,6 +80,7 @@ class ReplicaRecord:
                 lines["state"] == "failing back",
                 _plain(lines.get("partner", "")) or None,
                 int(lines.get("quorum", "0")),
+                int(lines["last batch"]) if "last batch" in lines else None,
             )
         except (KeyError, ValueError):
             raise DamagedRecord(

@@ -110,6 +110,7 @@ class _FileSession:
                 _number(lines["journal"]),
                 int(lines["file"]) != inode,
                 _number(lines.get("life", _NONE)),
+                int(lines["last batch"]) if "last batch" in lines else None,
             )
         except (KeyError, ValueError):
             raise LockFault(
@@ -128,6 +129,8 @@ class _FileSession:
                 "life": _text(record.life),
                 "file": os.fstat(descriptor).st_ino,
             }
+            if record.last_batch is not None:
+                lines["last batch"] = record.last_batch
             text = "".join(f"{name}: {value}\n" for name, value in lines.items())
             os.pwrite(descriptor, text.encode("ascii"), 0)
             os.fsync(descriptor)

@@ -23,6 +23,7 @@ from ._disk import (
     Stat,
 )
 from ._record_codec import ACKNOWLEDGE, ADD_MESSAGE, DURABLE, PREFIX, TRANSACTION, UPDATE_DELIVERY_COUNT, RecordKind
+from ._recovered import RecoveredState
 from ._recovery import recover
 from ._replay import MalformedRecord, Replay
 from ._salvage import Finding, Salvage
@@ -33,6 +34,9 @@ from ._steps import Corruption, run_steps
 __all__ = ["JournalReport", "RecordRow", "Salvaged", "SegmentReport", "inspect_journal", "journal_rows", "salvage"]
 
 _MESSAGES_PER_PORTION = 1000
+# What a broker remembers of itself beside its journal, whatever its policy.
+_NODE_RECORD = "node.state"
+_NODE_RECORD_BYTES_MAX = 64 * 1024
 _NUMBERS_SHOWN_MAX = 20
 
 
@@ -131,6 +135,7 @@ def inspect_journal(disk: Disk) -> JournalReport:
     decided: tuple[str, ...] = ()
     duplicate_ids: int | None = None
     markers: int | None = None
+    state: RecoveredState | None = None
     try:
         recovery = run_steps(recover(JournalSettings()), _ReadingDisk(disk))
     except Corruption as corruption:
@@ -138,6 +143,8 @@ def inspect_journal(disk: Disk) -> JournalReport:
     else:
         state = recovery.state
         assert state is not None
+        refusal = _missing_end(disk, state.identity, state.last_batch)
+    if refusal is None and state is not None:
         notes, queues, prepared = state.notes, len(state.queues), len(state.transactions)
         in_doubt = tuple([_branch_name(transaction.xid) for transaction in state.transactions])
         decided = tuple([_describe_outcome(outcome) for outcome in state.outcomes])
@@ -161,6 +168,29 @@ def inspect_journal(disk: Disk) -> JournalReport:
         decided=decided,
         duplicate_ids=duplicate_ids,
         markers=markers,
+    )
+
+
+def _missing_end(disk: Disk, identity: int, last_batch: int) -> str | None:
+    """Return what the journal lacks by the record beside it, None if nothing. Without a record nothing is known."""
+    (names,) = disk.run((ListFiles(),))
+    assert isinstance(names, tuple)
+    if _NODE_RECORD not in names:
+        return None
+    (text,) = disk.run((Read(_NODE_RECORD, 0, _NODE_RECORD_BYTES_MAX),))
+    assert isinstance(text, bytes)
+    lines = dict(line.split(": ", 1) for line in text.decode("utf-8", "replace").splitlines() if ": " in line)
+    try:
+        known, noted = int(lines["journal"], 16), int(lines["last batch"])
+    except (KeyError, ValueError):
+        return None  # none yet, or written by an earlier release
+    if last_batch == 0:
+        return f"there is no journal, but {_NODE_RECORD} beside it names one"
+    if known != identity or last_batch >= noted:
+        return None
+    return (
+        f"the journal ends with batch {last_batch}, but {_NODE_RECORD} beside it says that batch {noted} was on disk:"
+        " its newest segments are missing, or it is an older copy"
     )
 
 

@@ -74,6 +74,8 @@ class Journal:
         self.recovered: RecoveredState | None = None
         self.notes: list[str] = []
         self.reached = 0
+        #: The first batch of the newest segment that this life began, once it is durable; 0 before.
+        self.rotated_at = 0
         self.wall_ms = 0
         self._works = 0
         self._recovery = StepLane()
@@ -348,6 +350,8 @@ class Journal:
             _, gathered, self._crc = self._writing
             self._writing = None
             self.reached = gathered.number
+            if gathered.offset == FIRST_BATCH_OFFSET:
+                self.rotated_at = gathered.number
             self._sealed = bool(gathered.flags & _SEAL)
         elif self._background.lane.under_way and batch == self._background_work:
             self._background.lane.done(results)

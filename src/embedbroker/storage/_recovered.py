@@ -125,6 +125,8 @@ class RecoveredState:
     _entries: Iterator[DuplicateId] = Factory(lambda: iter(()))
     # Of the journal, in whatever directory: the same in every life.
     identity: int = 0
+    # Number of the last batch that was read, 0 for an empty journal.
+    last_batch: int = 0
     markers: tuple[Marker, ...] = ()
 
     def __attrs_post_init__(self) -> None:

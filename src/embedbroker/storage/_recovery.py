@@ -42,6 +42,7 @@ from ._steps import Corruption, Steps, read
 
 __all__ = ["Recovery", "recover"]
 
+_MISSING = "the file is missing, but its batches were synced: bring it back, or save the rest with `journal repair`"
 _COPY_BYTES_MAX = 16 * 1024 * 1024
 
 
@@ -98,6 +99,7 @@ class Recovery:
             yield ()
         self.state = self.replay.finish(self.segments)
         self.state.identity = self.identity
+        self.state.last_batch = self.number
 
     # -- which files count -----------------------------------------------------------------------------------------
 
@@ -233,7 +235,7 @@ class Recovery:
             if holder is None:
                 # What was merged after the segment start was written is dropped as the merged range.
                 if not any(low <= first and last <= high for low, high in self.replay.dropped):
-                    raise Corruption(segment_name(first, last), 0, "the file is missing, but its batches were synced")
+                    raise Corruption(segment_name(first, last), 0, _MISSING)
             elif (holder.first, holder.last) == (first, last) and holder.extent[2] != number:
                 self._raise_missing(holder)
 

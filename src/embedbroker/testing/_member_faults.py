@@ -24,7 +24,7 @@ __all__ = ["Group", "MemberFaults"]
 
 _CLOCK_JUMP_MS_MAX = 120_000
 #: Who refuses to be live for such a reason was given a wrong journal, or lost a part of it.
-_RUINED = ("damaged", "is not that of")
+_RUINED = ("damaged", "is not that of", "there is no journal", "was on disk")
 
 
 class Group(Protocol):

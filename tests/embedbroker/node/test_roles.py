@@ -28,7 +28,7 @@ def other(locks: SimulatedLocks, record: NodeRecord = ACTIVE) -> LockSession:
 def record_of(locks: SimulatedLocks | MemoryLocks) -> NodeRecord:
     (record,) = locks.open("test").run((ReadRecord(),))
     assert isinstance(record, NodeRecord)
-    return evolve(record, life=None)
+    return evolve(record, life=None, last_batch=None)
 
 
 def on(locks: SimulatedLocks, policy: HAPolicy, *, durable: bool = True, start: bool = True) -> Stage:

@@ -15,6 +15,8 @@ from embedbroker.replication._record import DamagedRecord, ReplicaRecord
         ReplicaRecord("a node", 2**63 - 1, 5, True),
         ReplicaRecord("a node", 7, 5, True, gave_way=True),
         ReplicaRecord("a node", 7, 5, True, quorum=3),
+        ReplicaRecord("a node", 7, 5, True, quorum=3, last_batch=0),
+        ReplicaRecord("a node", 7, 5, True, last_batch=2**63 - 1),
         ReplicaRecord("a node", 7, 5, True, partner="a: b\n\u2028\u00e9", quorum=3),
     ],
 )

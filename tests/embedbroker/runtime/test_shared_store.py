@@ -272,12 +272,29 @@ async def test_the_journal_of_another_node_is_refused_with_what_to_do(tmp_path: 
             pass
 
 
-async def test_an_emptied_directory_stays_the_same_node(tmp_path: Path) -> None:
-    async with on(tmp_path, "p", PRIMARY) as broker:
+@pytest.mark.parametrize("policy", [PRIMARY, PrimaryOnly()], ids=["primary", "of its own"])
+async def test_an_emptied_directory_is_refused_until_its_record_is_removed_too(
+    tmp_path: Path, policy: HAPolicy
+) -> None:
+    async with on(tmp_path, "p", policy) as broker:
         node_id = broker.node_id
     empty(tmp_path)
-    async with on(tmp_path, "p", PRIMARY) as broker:
-        assert broker.node_id == node_id
+    with pytest.raises(BrokerFailed, match=r"there is no journal, but node .* remove the record .*\(node.state\)"):
+        async with on(tmp_path, "p", policy):
+            pass
+    (tmp_path / "node.state").unlink()
+    async with on(tmp_path, "p", policy) as broker:
+        assert broker.node_id != node_id
+
+
+async def test_a_copied_directory_without_its_journal_is_refused(tmp_path: Path) -> None:
+    """It is another node, and that does not bring its messages back."""
+    async with on(tmp_path / "data", "alone", PrimaryOnly()):
+        pass
+    shutil.copytree(tmp_path / "data", tmp_path / "copy", ignore=shutil.ignore_patterns("*.journal"))
+    with pytest.raises(BrokerFailed, match="there is no journal, but the node whose directory was copied has one"):
+        async with on(tmp_path / "copy", "alone", PrimaryOnly()):
+            pass
 
 
 async def test_locks_may_lie_in_a_directory_of_their_own(tmp_path: Path) -> None:
