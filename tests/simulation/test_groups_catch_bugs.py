@@ -157,6 +157,15 @@ class _LateWork:
             self.disk.run(self.work.operations)
 
 
+def serve_a_journal_that_lost_files(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Claim, "meet_journal", lambda self, identity, last_batch=None: None)
+
+
+def note_batches_that_are_not_on_disk(patch: pytest.MonkeyPatch) -> None:
+    note = Claim.note_last_batch
+    patch.setattr(Claim, "note_last_batch", lambda self, last_batch: note(self, last_batch + 20))
+
+
 def lose_the_mark_that_only_a_rollback_is_left(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(transactions.Transaction, "rollback_only", property(lambda self: False))
 
@@ -195,6 +204,8 @@ BUGS: list[Bug] = [
     wait_for_the_frozen_for_ever,
     give_up_after_a_fault,
     let_a_life_that_ended_write_on,
+    serve_a_journal_that_lost_files,
+    note_batches_that_are_not_on_disk,
     confirm_before_sync,
     lose_a_prepared_branch,
     forget_duplicate_ids,

@@ -177,6 +177,7 @@ class _Scenario:
     faults: FaultPlan | GroupFaults
     _sweeper_host: ClientHost
     operator: Operator | None = None
+    store: StoreGroup | None = None
 
     @classmethod
     def of(cls, plan: ScenarioPlan, trace_tail_lines: int) -> _Scenario:
@@ -218,6 +219,7 @@ class _Scenario:
                 lambda agenda: VoteFaults(scene, network, group, agenda),
             )
         elif group is not None:
+            scenario.store = group
             scenario.faults = GroupFaults(
                 *(scene, network, group, cast.hosts, scenario._crash_client),
                 lambda agenda: StoreFaults(scene, group, agenda),
@@ -240,6 +242,8 @@ class _Scenario:
             self.scene.hits[Moment.OLD_CLIENT] += host.settings.client_version < _VERSION_WITH_MODERN_NAMES
         self.scene.hits[Moment.PEER_GIVEN_UP] += sum("nothing was received" in notice for notice in self.broker.notices)
         self.scene.hits[Moment.TORN_TAIL_CUT] += sum("is cut" in notice for notice in self.broker.notices)
+        if self.store is not None:
+            self.store.check_losses()
         verdict = self.scene.ledger.verdict(drained=True)
         if not verdict.clean or verdict.flagged_at_once:
             self.scene.fail(f"verdict: {verdict.losses()} {verdict.faults()}")

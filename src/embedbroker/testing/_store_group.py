@@ -13,6 +13,7 @@ from embedbroker.locks import Lock, called
 from embedbroker.storage import JournalSettings
 from embedbroker.testing._disk import SimulatedDisk
 from embedbroker.testing._locks import SimulatedLocks
+from embedbroker.testing._lost_files import LostFiles
 from embedbroker.testing._members import Members, Span
 from embedbroker.testing._network import Network
 from embedbroker.testing._node_host import NodeHost
@@ -74,6 +75,15 @@ class StoreGroup:
         host.on_role.append(lambda role: self._on_role(host, role))
         host.after_step.append(lambda: self._check_disk(host))
         host.after_step.append(self._look_for_outage)
+
+    def check_losses(self) -> None:
+        """All is over: with files of the journal missing nobody may be live. Nothing of the scenario changes."""
+        members, world = self.members, self.scene.world
+        config, settings = members.primary.config, members.primary.settings
+        lost = LostFiles(self.disk, self.locks.read(), config, settings, world.entropy(), world.instant)
+        complaint = lost.complaint()
+        if complaint is not None:
+            self.scene.fail(complaint)
 
     @property
     def in_order(self) -> bool:

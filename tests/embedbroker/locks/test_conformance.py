@@ -120,8 +120,8 @@ def test_everybody_reads_what_was_written_last(locks: Locks, state: LiveState) -
     for record in (
         NodeRecord(LiveState.ACTIVE, "a longer text than the one that replaces it", 2**63 - 1),
         NodeRecord(state, "a node", None, life=2**63 - 1),
-        NodeRecord(state, "a node", 5, life=1, last_batch=0),
-        NodeRecord(state, "a node", 5, life=1, last_batch=2**63 - 1),
+        NodeRecord(state, "a node", 5, life=2**63 - 1, last_batch=0),
+        NodeRecord(state, "a node", 5, life=2**63 - 1, last_batch=2**63 - 1),
         NodeRecord(state, None, None),
     ):
         assert first.run((WriteRecord(record, over=2**63 - 1), ReadRecord())) == (None, record)
