@@ -291,6 +291,11 @@ class Node:
         """Where the journal ends on disk."""
         return self.journal.reached if self.journal is not None else None
 
+    def _note_rotation(self, journal: storage.Journal) -> bool:
+        """Have the record follow a journal that began a segment; return True if the lock store has work from that."""
+        self._rotated_at = journal.rotated_at
+        return self._tenure is not None and self._tenure.note_last_batch(journal.reached)
+
     def _make_node_id(self) -> str:
         return uuid_text(make_uuid(self.entropy, self._now))
 
@@ -442,9 +447,8 @@ class Node:
             if self.gate.reached != journal.reached:
                 stirred = True
                 self.gate.open(journal.reached)
-                if journal.rotated_at != self._rotated_at and self._tenure is not None:
-                    self._rotated_at = journal.rotated_at
-                    timely = self._tenure.note_last_batch(journal.reached) or timely
+                if journal.rotated_at != self._rotated_at:
+                    timely |= self._note_rotation(journal)
             if timely:
                 journal.on_tick(now)
             while journal.notes:
