@@ -8,6 +8,7 @@ it out: the node asks what it should become. `Standby` has what a backup does, `
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from embedbroker import locks
@@ -161,7 +162,7 @@ class Mandate:
     def note_last_batch(self, last_batch: int) -> bool:
         """Write down how far the journal is on disk. Return False: the disk does that, not the lock manager."""
         if self._stage is Stage.LIVE:
-            self._chronicle.note_last_batch(last_batch, self._say)
+            self._chronicle.note_last_batch(last_batch, partial(self._note, True))
         return False
 
     def _on_settled(self) -> None:
