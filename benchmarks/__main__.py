@@ -16,6 +16,7 @@ from benchmarks import (
     failover_cases,
     fixture_cases,
     jms_cases,
+    node_steps,
     own_cases,
     replicated_cases,
     source_scale_cases,
@@ -32,6 +33,7 @@ CASES: dict[str, Case] = {
     "audit-log": audit_log_cases.audit_log,
     "topic": broker_cases.topic,
     "latency": broker_cases.latency,
+    "step": node_steps.step,
     "client": own_cases.client,
     "start": own_cases.start,
     "imports": own_cases.imports,
@@ -67,6 +69,7 @@ def main() -> int:
     if unknown:
         parser.error(f"no such case: {', '.join(sorted(unknown))}")
     before = environment()
+    print(f"Python {before['python']}, built {'with' if before['optimized'] else 'WITHOUT'} --enable-optimizations")
     rows: list[Row] = []
     for name in arguments.cases or CASES:
         print(f"{name} ...", flush=True)

@@ -188,7 +188,8 @@ class Kernel:
             message_id = ids.take()
         message.assign_id(message_id)
         address = self.catalog.addresses.get(message.address)
-        if address is None or not address.queues_exist(routing_type):
+        # `queues_exist` is asked only where there is no queue at all.
+        if address is None or not (address.anycast or address.multicast or address.queues_exist(routing_type)):
             refused = self.catalog.prepare_send(message, routing_type)
             if refused is not None:
                 if transaction is not None:

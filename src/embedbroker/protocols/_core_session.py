@@ -60,6 +60,7 @@ _PACKETS_CONFIRMED = int(PacketType.PACKETS_CONFIRMED)
 _HEADER_SIZE = FRAME_HEADER.size
 _RECEIVE_EXTRA = _HEADER_SIZE + RECEIVE_TRAILER.size
 _NULL_RESPONSE = int(PacketType.NULL_RESPONSE)
+_CORE = int(Encoding.CORE)
 
 _FORCED_DELIVERY = "_hornetq.forced.delivery.seq"
 # The durability point of something that is not recorded yet.
@@ -149,7 +150,9 @@ class CoreSession:
             self._on_send(buffer, start, end)
         elif packet_type == _ACKNOWLEDGE and end - start >= _HEADER_SIZE + 17:
             key, message_id, wants_reply = ACKNOWLEDGE_BODY.unpack_from(buffer, start + _HEADER_SIZE)
-            self._on_settled(self.kernel_session.settle(key, message_id, through=True), wants_reply)
+            refused = self.kernel_session.settle(key, message_id, through=True)
+            if wants_reply or refused is not None:
+                self._on_settled(refused, wants_reply)
         elif packet_type == _FLOWTOKEN and end - start >= _HEADER_SIZE + 12:
             key, amount = CREDIT_BODY.unpack_from(buffer, start + _HEADER_SIZE)
             consumer = self.kernel_session.consumers.get(key)
@@ -157,7 +160,9 @@ class CoreSession:
                 consumer.add_credit(amount)
         elif packet_type == _INDIVIDUAL_ACKNOWLEDGE and end - start >= _HEADER_SIZE + 17:
             key, message_id, wants_reply = ACKNOWLEDGE_BODY.unpack_from(buffer, start + _HEADER_SIZE)
-            self._on_settled(self.kernel_session.settle(key, message_id), wants_reply)
+            refused = self.kernel_session.settle(key, message_id)
+            if wants_reply or refused is not None:
+                self._on_settled(refused, wants_reply)
         else:
             packet = decode_packet(buffer, start, end, self.version, True)
             if packet_type == _PACKETS_CONFIRMED:
@@ -174,8 +179,7 @@ class CoreSession:
             self._confirm(self.channel.received(end - start))
 
     def _on_send(self, buffer: bytes | bytearray, start: int, end: int) -> None:
-        trailer = self._trailer
-        trailer_at = end - trailer.size
+        trailer_at = end - self._trailer.size
         said: int | None = None
         if self.version >= MODERN_NAMES_SINCE:
             message = CoreMessage.parse(bytearray(buffer[start + _HEADER_SIZE : trailer_at]))
@@ -183,7 +187,8 @@ class CoreSession:
             message = CoreMessage.parse(message_raw(buffer, start + _HEADER_SIZE, trailer_at, self.version))
             said = said_routing_type(message.address)
             message = plain_message(message)
-        wants_reply, *numbers = trailer.unpack_from(buffer, trailer_at)
+        # Only an answer repeats the rest of the trailer, and most sends want none.
+        wants_reply = buffer[trailer_at] != 0
         if message.address:
             if not self.default_address:
                 self.default_address = message.address
@@ -196,7 +201,7 @@ class CoreSession:
         id_at = arrival.duplicate_id_at
         refused = self._unsupported(arrival, message.address) if arrival.asks_for_more else None
         if message.address in OF_THE_BROKER:
-            refused = take_request(self.service, message, sender_waits=bool(wants_reply))
+            refused = take_request(self.service, message, sender_waits=wants_reply)
         elif refused is None:
             refused = self.kernel_session.send(
                 message,
@@ -204,12 +209,20 @@ class CoreSession:
                 bytes(properties[id_at]) if id_at is not None else None,
             )
         if refused is not None:
-            self._refuse_send(message, refused, wants_reply, numbers[0] if numbers else None)
+            self._refuse_send(message, refused, wants_reply, self._correlation_id(buffer, trailer_at))
         elif wants_reply:
             # In a transaction it is the commit that promises. What is a duplicate waits for the message it repeats.
             durable = (message.durable or id_at is not None) and self.kernel_session.auto_commit_sends
-            frame = encode_null_response(self.channel_id, self.version, numbers[0] if numbers else -1)
+            correlation_id = self._correlation_id(buffer, trailer_at)
+            frame = encode_null_response(
+                self.channel_id, self.version, correlation_id if correlation_id is not None else -1
+            )
             self._answer(frame, _NULL_RESPONSE, durable=durable)
+
+    def _correlation_id(self, buffer: bytes | bytearray, trailer_at: int) -> int | None:
+        """Return what the answer to a send repeats; None for versions without it."""
+        _wants_reply, *numbers = self._trailer.unpack_from(buffer, trailer_at)
+        return numbers[0] if numbers else None
 
     def _refuse_send(
         self, message: CoreMessage, refused: Refused, wants_reply: bool, correlation_id: int | None
@@ -387,7 +400,7 @@ class CoreSession:
         """Send one message; the charge is the whole frame."""
         message = reference.message
         raw = message.raw
-        if self.windowed or self.version < 129 or message.encoding != Encoding.CORE:
+        if self.windowed or self.version < 129 or message.encoding != _CORE:
             return self._deliver_slowly(consumer, reference)
         link = self.connection.link
         out = link.out

@@ -121,7 +121,7 @@ class CoreMessage:
 
         Raises RemoteProtocolError.
         """
-        self = cls.__new__(cls)
+        self = cls()
         try:
             body_end: int = _I32.unpack_from(raw)[0] - 9
             if body_end < 4:
@@ -350,7 +350,7 @@ class MessageTemplate:
             fixed = _WITH_USER_ID.pack(1, user_id, type, durable, expiration, timestamp, priority)
         size = len(body)
         after_body = self._after_body
-        message = CoreMessage.__new__(CoreMessage)
+        message = CoreMessage()
         message.raw = bytearray().join((_I32.pack(size + _BODY_OFFSET), body, after_body, fixed, self._properties))
         message.message_id = 0
         message.address = self.address

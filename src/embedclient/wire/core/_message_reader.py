@@ -50,7 +50,7 @@ class MessageReader:
             and body_end >= 4
         ):
             return self._read_anew(raw)
-        message = CoreMessage.__new__(CoreMessage)
+        message = CoreMessage()
         message.raw = raw
         message.message_id = message_id
         message.address = self._address

@@ -1,0 +1,120 @@
+"""What one message costs the steps of a node: instructions and processor time, without sockets and disk.
+
+Run ``python -m benchmarks step``. Instructions are counted by callgrind (``apt-get install valgrind``), because they are
+the same from run to run; processor time varies with the neighbours. A program of its own takes the steps: it prepares
+all input in any case and takes as many steps as it is told, so the difference of two runs is steps and nothing else.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+from benchmarks.broker_cases import Effort
+from benchmarks.report import Row
+from embedbroker.node import BytesReceived, Input, SendBytes, Written
+from embedclient.model import Properties, PropertyType
+from embedclient.wire.core import CoreMessage, encode_acknowledge, encode_send
+from tests.embedbroker.node.scripted import CHANNEL, Stage
+
+BODY = bytes(1024)
+MESSAGES_PER_READ = 42
+# Reads of messages; each is followed by one of as many acknowledgements.
+FEW, MANY = 20, 220
+# From where on a host reports what was written.
+_WRITTEN_BYTES = 128 * 1024
+
+
+def _letter(number: int) -> CoreMessage:
+    """A message as a JMS client sends it, with a property that is another one in each."""
+    properties = Properties()
+    properties.set("__AMQ_CID", "8b1f3a52-7c1e-11ee-b962-0242ac120002", PropertyType.STRING)
+    properties.set("_AMQ_ROUTING_TYPE", 1, PropertyType.BYTE)
+    properties.set("count", number, PropertyType.INT)
+    user_id = number.to_bytes(16, "big")
+    return CoreMessage.build(
+        type=4, address="q", durable=False, timestamp=1, user_id=user_id, properties=properties, body=BODY
+    )
+
+
+def _inputs(stage: Stage) -> list[Input]:
+    """All reads of one connection that sends and of one that acknowledges, in turn."""
+    producer = stage.connect().open_session()
+    producer.create_queue()
+    consumer = stage.connect().open_session()
+    consumer.consume()
+    consumer.listens = False
+    next_id = stage.node.kernel.ids.next_id
+    inputs: list[Input] = []
+    for first in range(0, MANY * MESSAGES_PER_READ, MESSAGES_PER_READ):
+        numbers = range(first, first + MESSAGES_PER_READ)
+        sends = [piece for each in numbers for piece in encode_send(_letter(each).raw, CHANNEL, 136, False)]
+        acknowledgements = [encode_acknowledge(CHANNEL, 0, next_id + each, False) for each in numbers]
+        inputs.append(BytesReceived(producer.number, b"".join(sends)))
+        inputs.append(BytesReceived(consumer.number, b"".join(acknowledgements)))
+    return inputs
+
+
+def take_steps(reads: int) -> float:
+    """Take the steps of so many reads of messages; returns the processor time of a message in microseconds."""
+    gc.disable()  # a full collection belongs to the process, not to the step in which it happens
+    stage = Stage()
+    inputs = _inputs(stage)
+    node, now, unreported = stage.node, stage.now, 0
+    began = time.process_time()
+    for given in inputs[: 2 * reads]:
+        for output in node.step(given, now):
+            assert isinstance(output, SendBytes), output
+            unreported += len(output.data)
+            if unreported >= _WRITTEN_BYTES:
+                node.step(Written(output.connection, unreported), now)
+                unreported = 0
+    took = time.process_time() - began
+    queue, sent = node.kernel.catalog.queues["q"], reads * MESSAGES_PER_READ
+    assert (queue.added_count, queue.acknowledged_count, queue.message_count) == (sent, sent, 0)
+    return took / sent * 1e6
+
+
+def _instructions(reads: int) -> int:
+    """What a whole process takes that takes these steps."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = Path(folder) / "callgrind"
+        command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={found}"]
+        subprocess.run(
+            [*command, sys.executable, "-m", __name__, str(reads)],
+            check=True,
+            capture_output=True,
+            env={**os.environ, "PYTHONHASHSEED": "0"},
+        )
+        total = re.search(r"^totals: (\d+)", found.read_text(), re.MULTILINE)
+    assert total is not None
+    return int(total[1])
+
+
+def _microseconds() -> float:
+    command = [sys.executable, "-m", __name__, str(MANY)]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def step(effort: Effort) -> list[Row]:
+    """`Node.step` per message, non-durable 1 KiB, 42 a read, acknowledged: instructions by callgrind, and CPU time."""
+    metric = f"of one message, {MESSAGES_PER_READ} in a read"
+    took = median(_microseconds() for _ in range(5 * effort.rounds + 1))
+    rows = [Row("step", f"CPU {metric} (median)", "µs", took, None, "lower")]
+    if shutil.which("valgrind"):
+        difference = _instructions(MANY) - _instructions(FEW)
+        per_message = difference / (MANY - FEW) / MESSAGES_PER_READ
+        rows.append(Row("step", f"instructions {metric}", "instructions", per_message, None, "lower"))
+    return rows
+
+
+if __name__ == "__main__":
+    print(take_steps(int(sys.argv[1])))
