@@ -28,6 +28,8 @@ from ._valve import Valve
 
 __all__ = ["Session"]
 
+_EXPIRED = Outcome.EXPIRED
+
 
 class Session:
     """One session. ``auto_commit_sends`` and ``auto_commit_acknowledges`` say what bypasses the transaction."""
@@ -210,7 +212,7 @@ class Session:
         That belongs to the transaction unless acknowledgements commit by themselves. What a client found expired never
         does, as in Artemis: no rollback makes it fresh.
         """
-        transacted = not (self.auto_commit_acknowledges or outcome is Outcome.EXPIRED)
+        transacted = not (self.auto_commit_acknowledges or outcome is _EXPIRED)
         consumer = self.consumers.get(key)
         if consumer is None:
             return self._no_consumer(key, transacted)

@@ -195,8 +195,8 @@ class CoreSession:
         elif self.default_address:
             message = message.copy_for(self.default_address, changes={}, removals=(), expiration=message.expiration)
         arrival = self._arrival
-        properties = message.raw[message.properties_at :]
-        if not arrival.covers(properties):
+        properties_at = message.properties_at
+        if not arrival.covers(message.raw, properties_at):
             arrival = self._arrival = study(message)
         id_at = arrival.duplicate_id_at
         refused = self._unsupported(arrival, message.address) if arrival.asks_for_more else None
@@ -206,7 +206,7 @@ class CoreSession:
             refused = self.kernel_session.send(
                 message,
                 arrival.routing_type if said is None else said,
-                bytes(properties[id_at]) if id_at is not None else None,
+                bytes(message.raw[properties_at:][id_at]) if id_at is not None else None,
             )
         if refused is not None:
             self._refuse_send(message, refused, wants_reply, self._correlation_id(buffer, trailer_at))
