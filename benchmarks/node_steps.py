@@ -1,7 +1,7 @@
 """What one message costs the steps of a node: instructions and processor time, without sockets and disk.
 
-Run ``python -m benchmarks step``. Instructions are counted by callgrind (``apt-get install valgrind``), because they are
-the same from run to run; processor time varies with the neighbours. A program of its own takes the steps: it prepares
+Run ``python -m benchmarks step``. Instructions are counted by callgrind (``apt-get install valgrind``): they are the
+same from run to run, while processor time varies with the neighbours. A program of its own takes the steps: it prepares
 all input in any case and takes as many steps as it is told, so the difference of two runs is steps and nothing else.
 """
 

@@ -35,6 +35,7 @@ from embedclient.wire.core import (
     decode_work,
     encode_packet,
     encode_work,
+    frame_spans,
     from_1x,
     to_1x,
 )
@@ -162,13 +163,10 @@ def _cut(data: bytes, piece: int) -> list[bytes] | None:
     frames = []
     for position in range(0, len(data), piece):
         try:
-            buffer, ends = splitter.feed(data[position : position + piece])
+            buffer, headers = splitter.feed(data[position : position + piece])
         except RemoteProtocolError:
             return None
-        start = 0
-        for end in ends:
-            frames.append(bytes(buffer[start:end]))
-            start = end
+        frames += [bytes(buffer[start:end]) for start, end in frame_spans(headers)]
     return frames
 
 

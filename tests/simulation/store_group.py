@@ -33,6 +33,7 @@ from embedclient.wire.core import (
     SessionStart,
     decode_packet,
     encode_packet,
+    frame_spans,
 )
 
 __all__ = ["PRIMARY", "StoreGroup", "Writer"]
@@ -99,11 +100,9 @@ class Writer:
         self.world.after(_RETRY_S, self, "dial")
 
     def on_bytes(self, connection: int, data: bytes) -> None:
-        buffer, ends = self._splitter.feed(data)
-        start = 0
-        for end in ends:
+        buffer, headers = self._splitter.feed(data)
+        for start, end in frame_spans(headers):
             self._on_packet(decode_packet(buffer, start, end, _VERSION, False))
-            start = end
 
     # What it says
 

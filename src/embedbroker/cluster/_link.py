@@ -13,7 +13,6 @@ from embedbroker.config import ClusterConnection
 from embedclient.errors import RemoteProtocolError
 from embedclient.model import IN_VM_CONNECTOR_FACTORY, TCP_CONNECTOR_FACTORY, Instant, TransportConfiguration
 from embedclient.wire.core import (
-    FRAME_HEADER,
     HANDSHAKE,
     ClusterConnect,
     ClusterConnectReply,
@@ -155,10 +154,10 @@ class ControlLink:
         """Handle what one read brought. Bad bytes end this link and nothing else."""
         self._last_heard = now.monotonic
         try:
-            buffer, ends = self._splitter.feed(data)
+            buffer, headers = self._splitter.feed(data)
             start = 0
-            for end in ends:
-                _size, packet_type, channel_id = FRAME_HEADER.unpack_from(buffer, start)
+            for length, packet_type, channel_id in headers:
+                end = start + 4 + length
                 if channel_id == STREAM_CHANNEL:
                     if self.on_frame is not None:
                         self.on_frame(packet_type, buffer, start, end)

@@ -15,7 +15,6 @@ from embedbroker.kernel import Session
 from embedclient.errors import ErrorCode, RemoteProtocolError
 from embedclient.model import Instant
 from embedclient.wire.core import (
-    FRAME_HEADER,
     CheckForFailover,
     CheckForFailoverReply,
     ClusterTopology,
@@ -118,11 +117,11 @@ class CoreConnection:
         """Handle what one read brought. Bad bytes end this connection and nothing else."""
         self._last_heard = now.monotonic
         try:
-            buffer, ends = self._splitter.feed(data)
+            buffer, headers = self._splitter.feed(data)
             sessions = self.sessions
             start = 0
-            for end in ends:
-                _size, packet_type, channel_id = FRAME_HEADER.unpack_from(buffer, start)
+            for length, packet_type, channel_id in headers:
+                end = start + 4 + length
                 session = sessions.get(channel_id)
                 if session is not None:
                     session.on_frame(packet_type, buffer, start, end)

@@ -34,6 +34,7 @@ from embedclient.wire.core import (
     encode_packet,
     encode_receive,
     is_confirmed,
+    known_address,
     message_raw,
     send_trailer,
 )
@@ -90,6 +91,7 @@ class CoreSession:
         "_arrival",
         "_deliveries_held",
         "_held",
+        "_known_address",
         "_trailer",
         "channel",
         "channel_id",
@@ -128,7 +130,8 @@ class CoreSession:
         self.version = min(connection.version, SERVER_VERSION)
         self._trailer = send_trailer(self.version)
         self.default_address = ""
-        # What is known of the kind of message that came last.
+        # Of the message that came last: where it was sent, and what is known of its kind.
+        self._known_address = known_address("")
         self._arrival = Arrival()
         self.username: str | None = None
         self.metadata: dict[str, str] = {}
@@ -182,7 +185,10 @@ class CoreSession:
         trailer_at = end - self._trailer.size
         said: int | None = None
         if self.version >= MODERN_NAMES_SINCE:
-            message = CoreMessage.parse(bytearray(buffer[start + _HEADER_SIZE : trailer_at]))
+            known = self._known_address
+            message = CoreMessage.parse(bytearray(buffer[start + _HEADER_SIZE : trailer_at]), known)
+            if message.address is not known[1]:
+                self._known_address = known_address(message.address)
         else:
             message = CoreMessage.parse(message_raw(buffer, start + _HEADER_SIZE, trailer_at, self.version))
             said = said_routing_type(message.address)

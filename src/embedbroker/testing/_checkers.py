@@ -25,6 +25,7 @@ from embedclient.wire.core import (
     CoreMessage,
     FrameSplitter,
     PacketType,
+    frame_spans,
 )
 
 __all__ = ["BrokerChecker"]
@@ -195,12 +196,10 @@ class BrokerChecker:
         splitter = self._splitters.get(connection)
         if splitter is None:
             splitter = self._splitters[connection] = FrameSplitter()
-        buffer, ends = splitter.feed(data)
-        start = 0
-        for end in ends:
-            if buffer[start + 4] == _RECEIVE:
+        buffer, headers = splitter.feed(data)
+        for (_length, packet_type, _channel), (start, end) in zip(headers, frame_spans(headers), strict=True):
+            if packet_type == _RECEIVE:
                 self._check_delivery(connection, buffer, start, end)
-            start = end
 
     def _check_delivery(self, connection: int, buffer: bytes | bytearray, start: int, end: int) -> None:
         body_end = end - RECEIVE_TRAILER_SIZE

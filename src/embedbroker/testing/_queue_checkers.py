@@ -13,7 +13,7 @@ from attrs import define, field
 from embedbroker.kernel import UNLIMITED_CREDIT, Consumer, Kernel, Queue, Reference
 from embedbroker.testing._broker_view import BrokerView
 from embedbroker.testing._scene import Moment, Scene, Topic
-from embedclient.wire.core import FRAME_HEADER, FrameSplitter, PacketType
+from embedclient.wire.core import FrameSplitter, PacketType
 
 __all__ = ["QueueChecker", "moved_from"]
 
@@ -204,13 +204,10 @@ class QueueChecker:
         splitter = self._splitters.get(connection)
         if splitter is None:
             splitter = self._splitters[connection] = FrameSplitter()
-        buffer, ends = splitter.feed(data)
-        start = 0
-        for end in ends:
-            if buffer[start + 4] == _CREDITS:
-                _, _, channel = FRAME_HEADER.unpack_from(buffer, start)
+        _buffer, headers = splitter.feed(data)
+        for _length, packet_type, channel in headers:
+            if packet_type == _CREDITS:
                 self._granted = self._granted or not self._is_repeated(connection, channel)
-            start = end
 
     def _is_repeated(self, connection: int, channel: int) -> bool:
         """True if the session has just come to this connection: what it is sent now was sent before."""

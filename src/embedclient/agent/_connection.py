@@ -15,7 +15,6 @@ from embedclient.agent._settings import LocatorSettings
 from embedclient.errors import ErrorCode, JMSException, ProtocolError, RemoteProtocolError, exception_for
 from embedclient.model import IN_VM_CONNECTOR_FACTORY, Instant, TransportConfiguration
 from embedclient.wire.core import (
-    FRAME_HEADER,
     HANDSHAKE,
     CheckForFailover,
     CheckForFailoverReply,
@@ -241,12 +240,11 @@ class Connection:
             self.fail(_broken_by_peer(error))
 
     def _handle_frames(self, data: bytes | bytearray) -> None:
-        buffer, ends = self._splitter.feed(data)
-        unpack_header = FRAME_HEADER.unpack_from
+        buffer, headers = self._splitter.feed(data)
         receivers = self.receivers
         start = 0
-        for end in ends:
-            _, packet_type, channel_id = unpack_header(buffer, start)
+        for length, packet_type, channel_id in headers:
+            end = start + 4 + length
             receive = receivers.get(channel_id)
             if receive is not None:
                 receive(buffer, start, end, packet_type)

@@ -26,6 +26,7 @@ from embedclient.wire.core import (
     SubscribeTopologyV2,
     decode_packet,
     encode_packet,
+    frame_spans,
 )
 
 __all__ = ["GuardedBroker", "Intruder", "guarded_broker"]
@@ -73,11 +74,8 @@ class Intruder:
         while not self.packets:
             data = await self.stream.receive(65_536)
             assert data, "the broker closed the connection"
-            buffer, ends = self._splitter.feed(data)
-            start = 0
-            for end in ends:
-                self.packets.append(decode_packet(buffer, start, end, 136, False))
-                start = end
+            buffer, headers = self._splitter.feed(data)
+            self.packets += [decode_packet(buffer, start, end, 136, False) for start, end in frame_spans(headers)]
         return self.packets.pop(0)
 
     async def wait_closed(self) -> bytes:

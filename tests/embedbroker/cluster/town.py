@@ -30,6 +30,7 @@ from embedclient.wire.core import (
     SubscribeTopologyV2,
     decode_packet,
     encode_packet,
+    frame_spans,
 )
 
 __all__ = ["CREDENTIALS", "PORT", "Town", "Visitor", "connector"]
@@ -71,12 +72,9 @@ class Visitor:
         pass
 
     def on_bytes(self, connection: int, data: bytes) -> None:
-        buffer, ends = self._splitter.feed(data)
-        start = 0
-        for end in ends:
-            packet = decode_packet(buffer, start, end, self.version, False)
-            self.received.append((int.from_bytes(buffer[start + 5 : start + 13], "big"), packet))
-            start = end
+        buffer, headers = self._splitter.feed(data)
+        for (_length, _type, channel), (start, end) in zip(headers, frame_spans(headers), strict=True):
+            self.received.append((channel, decode_packet(buffer, start, end, self.version, False)))
 
     def on_closed(self, connection: int, reason: str) -> None:
         self.closed = reason

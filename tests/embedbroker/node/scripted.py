@@ -57,6 +57,7 @@ from embedclient.wire.core import (
     SubscribeTopologyV2,
     decode_packet,
     encode_packet,
+    frame_spans,
 )
 
 __all__ = ["CHANNEL", "Peer", "Stage", "fields_of", "letter", "text_of"]
@@ -129,12 +130,9 @@ class Peer:
     def take(self, data: bytes) -> None:
         """What the node sent."""
         self.received_bytes += len(data)
-        buffer, ends = self._splitter.feed(data) if self.listens else (b"", [])
-        start = 0
-        for end in ends:
-            packet = decode_packet(buffer, start, end, self.version, False)
-            self.received.append((int.from_bytes(buffer[start + 5 : start + 13], "big"), packet))
-            start = end
+        buffer, headers = self._splitter.feed(data) if self.listens else (b"", [])
+        for (_length, _type, channel), (start, end) in zip(headers, frame_spans(headers), strict=True):
+            self.received.append((channel, decode_packet(buffer, start, end, self.version, False)))
         if not self.reads:
             self.unread_bytes += len(data)
 

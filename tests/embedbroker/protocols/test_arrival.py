@@ -93,7 +93,9 @@ def test_of_one_value_that_differs_the_others_are_compared_as_they_are(number: i
     first = message(CLIENT, ROUTED, ("count", 1, PropertyType.INT))
     known = study(first)
     assert covers(known, message(CLIENT, ROUTED, ("count", 2, PropertyType.INT)))
-    assert covers(known, message(("__AMQ_CID", "ffff", PropertyType.STRING), ROUTED, ("count", number, PropertyType.INT)))
+    assert covers(
+        known, message(("__AMQ_CID", "ffff", PropertyType.STRING), ROUTED, ("count", number, PropertyType.INT))
+    )
     assert not covers(
         known, message(CLIENT, ("_AMQ_ROUTING_TYPE", 0, PropertyType.BYTE), ("count", number, PropertyType.INT))
     )

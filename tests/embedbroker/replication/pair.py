@@ -24,7 +24,7 @@ from embedbroker.storage import DiskFault, DiskWork, Journal, JournalState, Lane
 from embedbroker.testing._disk import SimulatedDisk
 from embedclient.errors import RemoteProtocolError
 from embedclient.model import Instant, TransportConfiguration
-from embedclient.wire.core import FRAME_HEADER, FrameSplitter, ReplicaRegistration
+from embedclient.wire.core import FrameSplitter, ReplicaRegistration, frame_spans
 from tests.embedbroker.storage.journal_model import NOW, SMALL, ModelState, RecordedJournal
 
 REGISTRATION = ReplicaRegistration(STREAM_FORMAT, "", None, False, TransportConfiguration("backup"))
@@ -61,13 +61,10 @@ class WireEnd:
 
     def receive(self, data: bytes) -> None:
         try:
-            buffer, ends = self._splitter.feed(data)
-            start = 0
-            for end in ends:
-                _size, packet_type, _channel = FRAME_HEADER.unpack_from(buffer, start)
+            buffer, headers = self._splitter.feed(data)
+            for (_length, packet_type, _channel), (start, end) in zip(headers, frame_spans(headers), strict=True):
                 if self.on_frame is not None:
                     self.on_frame(packet_type, buffer, start, end)
-                start = end
         except RemoteProtocolError as error:
             self.fail(str(error))
 

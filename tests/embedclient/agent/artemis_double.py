@@ -49,6 +49,7 @@ from embedclient.wire.core import (
     SubscribeTopologyV2,
     decode_packet,
     encode_packet,
+    frame_spans,
     is_confirmed,
 )
 
@@ -125,11 +126,9 @@ class ArtemisDouble:
             assert data.startswith(HANDSHAKE)
             self._handshakes.add(connection)
             data = data[len(HANDSHAKE) :]
-        buffer, ends = self._splitters[connection].feed(data)
-        start = 0
-        for end in ends:
+        buffer, headers = self._splitters[connection].feed(data)
+        for (_length, _type, channel_id), (start, end) in zip(headers, frame_spans(headers), strict=True):
             packet = decode_packet(buffer, start, end, VERSION, from_client=True)
-            channel_id = int.from_bytes(buffer[start + 5 : start + 13], "big")
             self.seen.append(packet)
             session = next(
                 (s for s in self.sessions.values() if s.channel_id == channel_id and s.connection == connection), None
@@ -138,7 +137,6 @@ class ArtemisDouble:
                 self._on_session_packet(session, packet, end - start)
             else:
                 self._on_packet(connection, packet)
-            start = end
 
     def _on_packet(self, connection: int, packet: Packet) -> None:
         match packet:

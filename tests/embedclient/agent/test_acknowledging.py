@@ -8,10 +8,10 @@ from embedclient.agent import Consumer, Delivery, LocatorSettings, Received, Ses
 from embedclient.errors import ConnectionClosedException, TransactionRolledBackException
 from embedclient.wire.core import (
     ACKNOWLEDGE_BODY,
-    FRAME_HEADER,
     FRAME_HEADER_SIZE,
     FrameSplitter,
     PacketType,
+    frame_spans,
 )
 from tests.embedclient.agent.node_pair import NodePair, count_of, open_queue, open_session, text_message, text_of
 
@@ -27,9 +27,8 @@ class Acknowledged:
 
     def _read(self, sender: str, data: bytes) -> bytes:
         if sender == "client":
-            buffer, ends = self._splitter.feed(data)
-            for start, _ in zip([0, *ends], ends, strict=False):
-                _, packet_type, _ = FRAME_HEADER.unpack_from(buffer, start)
+            buffer, headers = self._splitter.feed(data)
+            for (_length, packet_type, _channel), (start, _end) in zip(headers, frame_spans(headers), strict=True):
                 if packet_type == PacketType.SESS_ACKNOWLEDGE:
                     self.cumulative.append(_message_id(buffer, start))
                 elif packet_type == PacketType.SESS_INDIVIDUAL_ACKNOWLEDGE:

@@ -34,6 +34,7 @@ from embedclient.wire.core import (
     SubscribeTopologyV2,
     decode_packet,
     encode_packet,
+    frame_spans,
 )
 from tests.embedclient.agent.node_pair import SeededEntropy, text_message
 
@@ -52,9 +53,8 @@ def frame(packet: Packet, channel_id: int = 0) -> bytes:
 
 def packets_of(outputs: list[Output]) -> list[Packet]:
     data = b"".join(output.data for output in outputs if isinstance(output, SendBytes)).removeprefix(HANDSHAKE)
-    buffer, ends = FrameSplitter().feed(data)
-    starts = [0, *ends]
-    return [decode_packet(buffer, start, end, 136, from_client=True) for start, end in zip(starts, ends, strict=False)]
+    buffer, headers = FrameSplitter().feed(data)
+    return [decode_packet(buffer, start, end, 136, from_client=True) for start, end in frame_spans(headers)]
 
 
 def make_agent(*connectors: TransportConfiguration, settings: LocatorSettings | None = None) -> Agent:

@@ -190,8 +190,7 @@ def test_a_session_stopped_and_started_behind_a_waiting_rollback_delivers() -> N
 def sent_kinds(pair: NodePair) -> list[int]:
     """The types of the packets that the client has written since `client_bytes` was cleared."""
     data = b"".join(pair.client_bytes).removeprefix(HANDSHAKE)
-    _, ends = FrameSplitter().feed(data)
-    return [data[start + 4] for start in (0, *ends[:-1])]
+    return [packet_type for _length, packet_type, _channel in FrameSplitter().feed(data)[1]]
 
 
 def test_a_session_started_during_a_rollback_is_started_behind_it() -> None:

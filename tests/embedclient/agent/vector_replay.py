@@ -51,6 +51,7 @@ from embedclient.wire.core import (
     SessionSend,
     decode_packet,
     encode_packet,
+    frame_spans,
 )
 from tests.embedclient.agent.node_pair import SeededEntropy
 
@@ -267,14 +268,11 @@ class VectorReplay:
         return configuration.port not in SERVERS or SERVERS[configuration.port] == coming.server
 
     def _produce(self, data: bytes) -> None:
-        buffer, ends = self._splitter.feed(data.removeprefix(HANDSHAKE))
-        start = 0
-        for end in ends:
+        buffer, headers = self._splitter.feed(data.removeprefix(HANDSHAKE))
+        for (_length, _type, channel_id), (start, end) in zip(headers, frame_spans(headers), strict=True):
             packet = decode_packet(buffer, start, end, 136, True)
-            channel_id = int.from_bytes(buffer[start + 5 : start + 13], "big")
             if not isinstance(packet, (Ping, PacketsConfirmed)):
                 self._produced.append((channel_id, _without_names(packet)))
-            start = end
         assert len(self._produced) <= UNORDERED_MAX, self._produced
 
     def finish(self, call: Call[T]) -> T:

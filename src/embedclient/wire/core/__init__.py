@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ._codec import decode_packet, encode_packet
-from ._framing import FRAME_HEADER, FRAME_HEADER_SIZE, HANDSHAKE, FrameSplitter
+from ._framing import FRAME_HEADER, FRAME_HEADER_SIZE, HANDSHAKE, FrameSplitter, frame_spans
 from ._message import (
     DUPLICATE_ID_KEY,
     ROUTING_TYPE_KEY,
@@ -17,6 +17,7 @@ from ._message import (
     MessageTemplate,
     MessageType,
     from_1x,
+    known_address,
     property_key,
     to_1x,
 )
@@ -373,8 +374,10 @@ __all__ = [
     "encode_text",
     "encode_vote",
     "encode_work",
+    "frame_spans",
     "from_1x",
     "is_confirmed",
+    "known_address",
     "message_raw",
     "property_key",
     "read_bytes_value",

@@ -1,16 +1,17 @@
 """Frames of the CORE protocol: finding their ends in a stream of bytes.
 
-Responsible for the length field and its limits. Refuses to look at packet types or bodies.
+Responsible for the frame header, and for the limits of its length field. Refuses to look at bodies.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from struct import Struct
 from typing import Final
 
 from ...errors import RemoteProtocolError
 
-__all__ = ["FRAME_HEADER", "FRAME_HEADER_SIZE", "HANDSHAKE", "FrameSplitter"]
+__all__ = ["FRAME_HEADER", "FRAME_HEADER_SIZE", "HANDSHAKE", "FrameSplitter", "frame_spans"]
 
 HANDSHAKE: Final = b"ARTEMIS"
 
@@ -42,11 +43,12 @@ class FrameSplitter:
         """How many bytes of an incomplete frame are held."""
         return len(self._rest)
 
-    def feed(self, data: bytes | bytearray) -> tuple[bytes | bytearray, list[int]]:
-        """Return a buffer that starts at a frame boundary, and the end offsets of the complete frames in it.
+    def feed(self, data: bytes | bytearray) -> tuple[bytes | bytearray, list[tuple[int, int, int]]]:
+        """Return a buffer that starts at a frame boundary, and the headers of the complete frames in it.
 
-        Frame i spans ``ends[i - 1]`` to ``ends[i]``, its four length bytes included. ``data`` itself comes back when
-        nothing was held before; bytes behind the last end belong to the next call and must be ignored.
+        A header is what the length field holds, the packet type and the channel id: its frame is four bytes longer than
+        the length says, and the next one follows at once (`frame_spans`). ``data`` itself comes back when nothing was
+        held before; bytes behind the last frame belong to the next call and must be ignored.
 
         Raises RemoteProtocolError for a length outside the limits, then and on every later call.
         """
@@ -59,26 +61,39 @@ class FrameSplitter:
             if len(rest) < self._needed:
                 return b"", []
             buffer = rest
-        ends: list[int] = []
+        headers: list[tuple[int, int, int]] = []
         position = 0
         size = len(buffer)
         self._needed = 0
         length_max = self._length_max
-        while size - position >= 4:
+        unpack_header = FRAME_HEADER.unpack_from
+        while size - position >= FRAME_HEADER_SIZE:
+            header = unpack_header(buffer, position)
+            length = header[0]
+            end = position + 4 + length
+            if end > size or not _LENGTH_MIN <= length <= length_max:
+                break
+            headers.append(header)
+            position = end
+        if size - position >= 4:
             length = _LENGTH.unpack_from(buffer, position)[0]
             if not _LENGTH_MIN <= length <= length_max:
                 self._broken = f"frame length {length}"
                 self._rest = bytearray()
                 raise RemoteProtocolError(self._broken)
-            end = position + 4 + length
-            if end > size:
-                self._needed = end - position
-                break
-            ends.append(end)
-            position = end
+            self._needed = 4 + length
         if position == size:
             if rest:
                 self._rest = bytearray()
         elif position or not rest:
             self._rest = bytearray(memoryview(buffer)[position:])
-        return (buffer, ends) if ends else (b"", ends)
+        return (buffer, headers) if headers else (b"", headers)
+
+
+def frame_spans(headers: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:
+    """Return start and end of each frame of which `FrameSplitter.feed` returned the header."""
+    start = 0
+    for length, _packet_type, _channel_id in headers:
+        end = start + 4 + length
+        yield start, end
+        start = end

@@ -26,6 +26,7 @@ __all__ = [
     "MessageTemplate",
     "MessageType",
     "from_1x",
+    "known_address",
     "property_key",
     "to_1x",
 ]
@@ -81,6 +82,14 @@ DUPLICATE_ID_KEY: Final = property_key("_AMQ_DUPL_ID")
 _DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
 
 
+def known_address(address: str) -> tuple[bytes, str]:
+    """Return the form of an address that ``CoreMessage.parse`` compares. Compute it once per address."""
+    return b"\1" + encode_simple_string(address), address
+
+
+_NO_ADDRESS: Final = b"\0", ""
+
+
 class CoreMessage:
     """A message in the CORE encoding. ``raw`` begins with endOfBody and ends with the properties.
 
@@ -116,26 +125,32 @@ class CoreMessage:
     _properties: Properties | None
 
     @classmethod
-    def parse(cls, raw: bytearray) -> CoreMessage:
+    def parse(cls, raw: bytearray, known: tuple[bytes, str] = _NO_ADDRESS) -> CoreMessage:
         """Read the headers. ``raw`` is kept, not copied. Properties are looked at later, on demand.
 
-        Raises RemoteProtocolError.
+        ``known``, from ``known_address``, is the address that is likely: it is compared and need not be decoded, and
+        messages share the one text with its hash. Raises RemoteProtocolError.
         """
         self = cls()
         try:
             body_end: int = _I32.unpack_from(raw)[0] - 9
             if body_end < 4:
                 raise RemoteProtocolError(f"end of body {body_end + 9}")
-            self.message_id, has_address, length = _HEAD.unpack_from(raw, body_end)
-            if has_address:
-                if length < 0:
-                    raise RemoteProtocolError(f"an address of {length} bytes")
-                start = body_end + 13
-                at = start + length
-                self.address = utf_16_le_decode(raw[start:at], "surrogatepass", True)[0]
+            encoded, address = known
+            if raw.startswith(encoded, body_end + 8):
+                self.message_id = _I64.unpack_from(raw, body_end)[0]
+                at = body_end + 8 + len(encoded)
             else:
+                self.message_id, has_address, length = _HEAD.unpack_from(raw, body_end)
                 at = body_end + 9
-                self.address = ""
+                address = ""
+                if has_address:
+                    if length < 0:
+                        raise RemoteProtocolError(f"an address of {length} bytes")
+                    start = body_end + 13
+                    at = start + length
+                    address = utf_16_le_decode(raw[start:at], "surrogatepass", True)[0]
+            self.address = address
             fixed = at + 17 if raw[at] == 1 else at + 1
             self.type, durable, self.expiration, self.timestamp, priority, _ = _FIXED.unpack_from(raw, fixed)
         except (StructError, IndexError, UnicodeDecodeError) as error:

@@ -21,6 +21,7 @@ from embedclient.wire.core import (
     SessionSend,
     decode_packet,
     encode_packet,
+    frame_spans,
 )
 from tests.vectors.captures import CapturedFrame, all_frames, core_files, frames_of
 
@@ -115,11 +116,8 @@ def cut(stream: bytes, piece: int) -> list[bytes]:
     splitter = FrameSplitter()
     found = []
     for position in range(0, len(stream), piece):
-        buffer, ends = splitter.feed(stream[position : position + piece])
-        start = 0
-        for end in ends:
-            found.append(bytes(buffer[start:end]))
-            start = end
+        buffer, headers = splitter.feed(stream[position : position + piece])
+        found += [bytes(buffer[start:end]) for start, end in frame_spans(headers)]
     return found
 
 

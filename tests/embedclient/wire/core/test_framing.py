@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from embedclient.errors import RemoteProtocolError
-from embedclient.wire.core import FRAME_HEADER, FrameSplitter
+from embedclient.wire.core import FRAME_HEADER, FrameSplitter, frame_spans
 
 
 def frame(body_size: int) -> bytes:
@@ -17,15 +17,35 @@ def frame(body_size: int) -> bytes:
 
 
 def cut(splitter: FrameSplitter, data: bytes) -> list[bytes]:
-    buffer, ends = splitter.feed(data)
-    return [bytes(buffer[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
+    buffer, headers = splitter.feed(data)
+    return [bytes(buffer[start:end]) for start, end in frame_spans(headers)]
 
 
 def test_data_of_whole_frames_comes_back_uncopied() -> None:
     data = frame(8) + frame(0)
-    buffer, ends = FrameSplitter().feed(data)
+    buffer, headers = FrameSplitter().feed(data)
     assert buffer is data
-    assert ends == [21, 34]
+    assert headers == [(17, 10, 0), (9, 10, 0)]
+    assert list(frame_spans(headers)) == [(0, 21), (21, 34)]
+
+
+@pytest.mark.parametrize("channel", [0, 10, -1, -(2**63), 2**63 - 1])
+@pytest.mark.parametrize("packet_type", [71, -2, -128, 127])
+def test_a_header_is_read_with_its_frame(packet_type: int, channel: int) -> None:
+    splitter = FrameSplitter()
+    data = FRAME_HEADER.pack(10, packet_type, channel) + b"x"
+    assert splitter.feed(data[:13]) == (b"", [])
+    assert splitter.feed(data[13:] + data[:5]) == (data + data[:5], [(10, packet_type, channel)])
+    assert splitter.pending_size == 5
+
+
+@pytest.mark.parametrize("size", [4, 5, 12, 13, 40])
+def test_a_length_outside_the_limits_is_found_as_soon_as_it_is_there(size: int) -> None:
+    """Even behind whole frames, and before the rest of the header: nothing of that read is handled."""
+    bad = FRAME_HEADER.pack(8, 10, 0) + bytes(27)
+    with pytest.raises(RemoteProtocolError, match="frame length 8"):
+        FrameSplitter().feed(frame(3) + bad[:size])
+    assert cut(FrameSplitter(), frame(3) + bad[:3]) == [frame(3)]
 
 
 def test_an_incomplete_frame_is_kept_until_the_rest_arrives() -> None:

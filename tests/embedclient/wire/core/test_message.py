@@ -12,6 +12,7 @@ from embedclient.wire.core import (
     MessageType,
     encode_text,
     from_1x,
+    known_address,
     property_key,
     to_1x,
 )
@@ -34,6 +35,25 @@ def test_the_worked_example_is_read_and_built() -> None:
     assert message.size == len(EXAMPLE)
     assert bytes(message.body) == encode_text("hi")
     assert CoreMessage.build(type=MessageType.TEXT, address="q", body=encode_text("hi")).raw == EXAMPLE
+
+
+@pytest.mark.parametrize("address", ["", "q", "qq", "r", "\U0001d11e", "\ud834"])
+@pytest.mark.parametrize("known", ["", "q", "qq", "\ud834"])
+def test_whatever_address_is_likely_the_message_reads_the_same(address: str, known: str) -> None:
+    raw = CoreMessage.build(address=address, priority=7, user_id=bytes(16), properties=Properties({"q": 1})).raw
+    CoreMessage.parse(raw).assign_id(5)
+    likely = known_address(known)
+    message, plainly = CoreMessage.parse(raw, likely), CoreMessage.parse(raw)
+    assert message.address == plainly.address == address
+    assert (message.address is likely[1]) == (address == known)
+    assert (message.message_id, message.priority, message.user_id) == (5, 7, bytes(16))
+    assert message.properties == plainly.properties
+
+
+@pytest.mark.parametrize("length", range(len(EXAMPLE)))
+def test_a_likely_address_lets_nothing_in_that_is_cut_short(length: int) -> None:
+    with pytest.raises(RemoteProtocolError):
+        CoreMessage.parse(bytearray(EXAMPLE[:length]), known_address("q"))
 
 
 def test_a_core_message_is_a_message() -> None:
