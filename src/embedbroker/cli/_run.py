@@ -20,6 +20,7 @@ from attrs import evolve
 from click.core import ParameterSource
 
 from embedbroker import BrokerConfig, EmbeddedBroker, Role
+from embedbroker.runtime import raise_descriptor_limit
 from embedclient.errors import BrokerFailed, IllegalStateException, ResourceAllocationException
 
 from ._failure import BrokerStopped, CannotStart, CommandFailed
@@ -84,6 +85,7 @@ def run(
         broker = EmbeddedBroker(config)
     except ValueError as error:
         raise CannotStart(str(error)) from error
+    raise_descriptor_limit()
     process = _Process(broker, as_json, until_eof)
     handler.addFilter(process.is_news)
     trio.run(process.serve)

@@ -6,6 +6,7 @@ gathered in a step into one SendBytes each. Refuses to know what is said on them
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from embedbroker.config import BrokerConfig
@@ -19,6 +20,8 @@ from ._outputs import CloseConnection, Level, Output, SendBytes
 __all__ = ["Connections"]
 
 _OUTPUT_COUNTED_FROM_BYTES = 64 * 1024
+# How often the log warns of connections that had to make room for others.
+_ROOM_WARNED_EVERY_S = 60.0
 
 
 class _Newcomer:
@@ -47,6 +50,9 @@ class Connections:
         self.newcomers: dict[int, _Newcomer] = {}
         self.served: dict[int, CoreConnection] = {}
         self.lost: dict[CoreConnection, None] = {}
+        # Of those that are served: some that have sent no request, oldest first, and others that have by now.
+        self._silent: dict[int, CoreConnection] = {}
+        self._room_warned_at = -math.inf
         self.partial_frames = Hoards(
             shares.partial_frames, "partial_frames_bytes_max", "a frame that has not come whole"
         )
@@ -61,7 +67,7 @@ class Connections:
         link = Link(accepted.connection, accepted.peer, self._config.output_high_water_bytes, self.dirty)
         if not serving:
             link.close("the broker is not running")
-        elif len(self.served) + len(self.newcomers) >= self._config.connections_max:
+        elif len(self.served) + len(self.newcomers) >= self._config.connections_max and not self.make_room(now):
             self._notice(
                 Level.WARNING, f"{accepted.peer}: refused, {self._config.connections_max} connections are open"
             )
@@ -70,6 +76,30 @@ class Connections:
             timeout = self._config.handshake_timeout_ms
             deadline = now.monotonic + timeout / 1000 if timeout else None
             self.newcomers[accepted.connection] = _Newcomer(link, deadline)
+
+    def make_room(self, now: Instant) -> bool:
+        """Close the oldest connection that has sent no request; False: there is none."""
+        for silent in [each for each in self._silent.values() if each.has_spoken or not each.link.alive]:
+            del self._silent[silent.link.id]
+        newcomer = next(iter(self.newcomers), None)
+        silent_one = next(iter(self._silent), None)
+        if newcomer is not None and (silent_one is None or newcomer < silent_one):
+            link = self.newcomers.pop(newcomer).link
+        elif silent_one is not None:
+            connection = self._silent.pop(silent_one)
+            connection.abandon()
+            link = connection.link
+        else:
+            return False
+        warns = now.monotonic >= self._room_warned_at + _ROOM_WARNED_EVERY_S
+        if warns:
+            self._room_warned_at = now.monotonic
+        self._notice(
+            Level.WARNING if warns else Level.INFO,
+            f"{link.peer}: closed, it has sent no request and another connection needs its room",
+        )
+        link.close("no request")
+        return True
 
     def on_bytes(self, received: BytesReceived, now: Instant) -> None:
         connection = self.served.get(received.connection)
@@ -100,6 +130,8 @@ class Connections:
         connection = CoreConnection(self._core, link, self._log)
         self.served[link.id] = connection
         self._receive(connection, head, now)
+        if not connection.has_spoken:
+            self._silent[link.id] = connection
 
     def _receive(self, connection: CoreConnection, data: bytes, now: Instant) -> None:
         connection.receive(data, now)
@@ -133,6 +165,7 @@ class Connections:
                 self._keep_lost(connection)
 
     def _forget_hoards(self, connection: CoreConnection) -> None:
+        self._silent.pop(connection.link.id, None)
         self.partial_frames.forget(connection)
         self.output.forget(connection)
 
@@ -157,6 +190,8 @@ class Connections:
                 Level.INFO, f"{newcomer.link.peer}: closed, no handshake within {self._config.handshake_timeout_ms} ms"
             )
             newcomer.link.close("no handshake")
+        for silent in [each for each in self._silent.values() if each.has_spoken]:
+            del self._silent[silent.link.id]
         for connection in [*self.served.values(), *self.lost]:
             connection.check(now)
         for lost in [connection for connection in self.lost if not connection.lost]:

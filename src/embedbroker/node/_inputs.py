@@ -28,6 +28,7 @@ __all__ = [
     "Input",
     "LockDone",
     "LockFailed",
+    "MakeRoom",
     "PeerClosed",
     "Tick",
     "Written",
@@ -56,6 +57,11 @@ class DialFailed:
 
     connection: int
     reason: str
+
+
+@frozen
+class MakeRoom:
+    """The host has no room for a peer that waits: a connection that sent no request may be closed for it."""
 
 
 @frozen
@@ -154,6 +160,7 @@ Input: TypeAlias = (
     Accepted
     | Dialed
     | DialFailed
+    | MakeRoom
     | BytesReceived
     | PeerClosed
     | Written

@@ -45,6 +45,7 @@ from ._inputs import (
     Input,
     LockDone,
     LockFailed,
+    MakeRoom,
     PeerClosed,
     Tick,
     Written,
@@ -177,6 +178,8 @@ class Node:
                 pass
             case Accepted():
                 self.connections.on_accepted(input, now, serving=self._entrance.lets_in(self.state))
+            case MakeRoom():
+                self.connections.make_room(now)
             case PeerClosed():
                 if input.connection < 0:
                     self.dials.on_peer_closed(input, now)

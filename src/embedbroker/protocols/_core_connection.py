@@ -61,6 +61,7 @@ class CoreConnection:
         "_log",
         "_refused_reattachments",
         "_splitter",
+        "has_spoken",
         "link",
         "lost",
         "service",
@@ -90,6 +91,8 @@ class CoreConnection:
         # Of sessions that their client has not made again yet.
         self._refused_reattachments = 0
         self._has_dropped = False
+        # A request came that somebody takes.
+        self.has_spoken = False
         # The socket is gone, sessions wait for a reattachment.
         self.lost = False
 
@@ -126,6 +129,7 @@ class CoreConnection:
                 if session is not None:
                     session.on_frame(packet_type, buffer, start, end)
                 elif channel_id in _BROKER_CHANNELS and self.service.cluster is not None:
+                    self.has_spoken = True
                     self.service.cluster.on_frame(self, channel_id, packet_type, buffer, start, end)
                 elif channel_id < _USER_CHANNEL:
                     self._on_packet(channel_id, decode_packet(buffer, start, end, self.version, True))
@@ -138,6 +142,7 @@ class CoreConnection:
             self.fail(f"protocol error: {error}")
 
     def _on_packet(self, channel_id: int, packet: Packet) -> None:
+        self.has_spoken = True
         match packet:
             case Ping():
                 ttl = packet.connection_ttl

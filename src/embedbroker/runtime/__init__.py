@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ._embedded import EmbeddedBroker, observe
 
 if TYPE_CHECKING:
+    from ._descriptors import raise_descriptor_limit
     from ._disk import FileDisk
     from ._file_leases import FileLockManager
     from ._journal_directory import journal_directory, repair_directory
@@ -25,6 +26,7 @@ __all__ = [
     "Observer",
     "journal_directory",
     "observe",
+    "raise_descriptor_limit",
     "repair_directory",
 ]
 
@@ -33,6 +35,7 @@ _HOMES = {
     "FileLockManager": "._file_leases",
     "Network": "._place",
     "Observer": "._role_watch",
+    "raise_descriptor_limit": "._descriptors",
 }
 
 

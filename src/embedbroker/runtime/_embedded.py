@@ -33,6 +33,7 @@ from embedclient.model import Xid, did_you_mean
 from ._life import Life, leaves
 from ._place import Network, Place, take_place
 from ._role_watch import Observer, RoleWatch
+from ._shortage import caused_by_shortage
 
 if TYPE_CHECKING:
     from embedbroker.locks import LockManagers, Locks
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["EmbeddedBroker", "observe"]
 
 STOP_TIMEOUT_S = 10.0
+_TRY_EVERY_S = 0.5
 _SETTINGS = fields_dict(BrokerConfig)
 
 
@@ -428,11 +430,15 @@ class _Run:
             await life.run()
             if not self._goes_on(life):
                 return
-            try:
-                self.life = self._begin_life()
-            except ResourceAllocationException as error:
-                self._watch.become(Role.STOPPED, str(error))
-                return
+            while not self._closed:
+                try:
+                    self.life = self._begin_life()
+                    break
+                except ResourceAllocationException as error:
+                    if not caused_by_shortage(error):
+                        self._watch.become(Role.STOPPED, str(error))
+                        return
+                await trio.sleep(_TRY_EVERY_S)
 
     def _goes_on(self, life: Life) -> bool:
         return not self._closed and life.host.restarts

@@ -31,6 +31,7 @@ from embedbroker.node import (
     Input,
     LetBrokersIn,
     Level,
+    MakeRoom,
     Node,
     Notice,
     PeerClosed,
@@ -167,6 +168,13 @@ class Host:
             except TransportLost:
                 return
             self._nursery.start_soon(self._receive, stream)
+
+    @enable_ki_protection
+    def make_room(self) -> bool:
+        """Close a peer that has sent no request, for one that waits; False: there is none."""
+        before = len(self._peers)
+        self._take(MakeRoom())
+        return len(self._peers) < before
 
     def give_up(self) -> None:
         """End at once: pipes close without a word, and what the disk still answers is of no interest."""

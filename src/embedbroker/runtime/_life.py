@@ -16,13 +16,15 @@ import trio
 from embedbroker.config import ReplicationBackup, ReplicationPrimary, Role, SharedStoreBackup, SharedStorePrimary
 from embedbroker.node import Node
 from embedclient.errors import BrokerFailed, ResourceAllocationException
-from embedclient.transport import Listener, vm_listen
+from embedclient.transport import Listener, TcpListener, vm_listen
 
 from ._clock import SystemEntropy
+from ._descriptors import DESCRIPTORS_KEPT_FREE
 from ._host import Host
 from ._memory_limit import usable_memory_bytes
 from ._place import Place
 from ._role_watch import RoleWatch
+from ._shortage import caused_by_shortage
 
 if TYPE_CHECKING:
     from embedbroker.locks import LeaseSession, LockManagers, Locks, LockSession
@@ -32,6 +34,10 @@ if TYPE_CHECKING:
     from ._lock_lane import LockLane
 
 __all__ = ["Life", "leaves"]
+
+#: How long a broker that may be live waits for what it needs to listen.
+LISTENS_WITHIN_S = 15.0
+_TRY_EVERY_S = 0.1
 
 
 def leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
@@ -188,7 +194,7 @@ class Life:
         """Listen where others expect this broker, unless it does; False when nobody is to be let in any more."""
         async with self._binding:
             if not self._listeners:
-                bound = await self._place.listen()
+                bound = await self._listen_somewhen()
                 self.port = bound[0].port
                 for listener in bound:
                     self._let_in(listener)
@@ -196,7 +202,20 @@ class Life:
             self._stop_listening()
         return not self._lets_nobody_in
 
+    async def _listen_somewhen(self) -> list[Listener]:
+        """Listen; a shortage of descriptors is waited for, but not for ever: another broker may be luckier."""
+        give_up_at = trio.current_time() + LISTENS_WITHIN_S
+        while True:
+            try:
+                return await self._place.listen()
+            except ResourceAllocationException as error:
+                if not caused_by_shortage(error) or trio.current_time() >= give_up_at or self._lets_nobody_in:
+                    raise
+            await trio.sleep(_TRY_EVERY_S)
+
     def _let_in(self, listener: Listener) -> None:
+        if isinstance(listener, TcpListener):
+            listener.keep_free(DESCRIPTORS_KEPT_FREE, self.host.make_room)
         self._listeners.append(listener)
         self._inner.start_soon(self.host.serve, listener)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 
-__all__ = ["lacks_room", "passes"]
+__all__ = ["caused_by_shortage", "lacks_room", "passes"]
 
 # ESTALE: a server of files was away, or replaced the file; the next look by name finds what is there now.
 _OF_A_NAME = frozenset(
@@ -21,6 +21,15 @@ def passes(error: OSError, *, of_descriptor: bool = False) -> bool:
     """Whether the same call may succeed a moment later. ``of_descriptor``: it was about a file that is open, which may
     be another one than the name means now."""
     return error.errno in (_OF_A_DESCRIPTOR if of_descriptor else _OF_A_NAME)
+
+
+def caused_by_shortage(error: BaseException | None) -> bool:
+    """Whether an error that says what could not be had comes from something that passes."""
+    while error is not None:
+        if isinstance(error, OSError) and passes(error):
+            return True
+        error = error.__cause__
+    return False
 
 
 def lacks_room(error: OSError) -> bool:

@@ -7,11 +7,12 @@ from embedclient.transport._dial import dial
 from embedclient.transport._memory import memory_pair
 from embedclient.transport._registry import vm_connect, vm_listen
 from embedclient.transport._stream import ByteStream, Listener, TransportLost
-from embedclient.transport._tcp import TcpReservation, connect_tcp, listen_tcp, reserve_tcp
+from embedclient.transport._tcp import TcpListener, TcpReservation, connect_tcp, listen_tcp, reserve_tcp
 
 __all__ = [
     "ByteStream",
     "Listener",
+    "TcpListener",
     "TcpReservation",
     "TransportLost",
     "connect_tcp",

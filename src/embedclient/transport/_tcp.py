@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import math
 import os
 import socket
 from collections.abc import Callable, Sequence
@@ -27,6 +28,9 @@ _PEER_GAVE_UP = frozenset(
 # measured), so large reads are used only while the peer fills them.
 _SMALL_READ_BYTES = 65_536
 _LISTENER_DESCRIPTOR_MIN = 256
+# How often a peer is let go for each one that comes, when others take the descriptors that become free.
+_ROOM_TRIES = 3
+_WARN_EVERY_S = 60.0
 _log = logging.getLogger("embedclient")
 _SocketAddress = tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
 _Bound = tuple[tuple[str | int | bytes, ...], int, int, int]
@@ -152,6 +156,20 @@ class TcpListener:
         self.address = _address_text(name)
         # Descriptors or memory are short, and the log says so once.
         self._is_short = False
+        # What is accepted has a descriptor below this number.
+        self._end = math.inf
+        self._kept_free = 0
+        self._make_room: Callable[[], bool] = lambda: False
+        self._warned_at = -math.inf
+
+    def keep_free(self, descriptors: int, make_room: Callable[[], bool]) -> None:
+        """Leave so many of this process's descriptors to others; a quarter of them, if there are few.
+
+        ``make_room`` is called for a peer that would take one of those. It closes another peer and returns True, or
+        returns False, and the new one is closed.
+        """
+        self._kept_free, self._make_room = descriptors, make_room
+        self._read_limit()
 
     async def accept(self) -> TcpStream:
         while True:
@@ -169,6 +187,8 @@ class TcpListener:
                 if self._socket.fileno() < 0:
                     raise TransportLost("listener closed here") from error
                 if error.errno in _OUT_OF_CAPACITY:
+                    if self._make_room():
+                        continue
                     if not self._is_short:
                         _log.error("%s accepts nobody for the moment: %s", self.address, error.strerror)
                     self._is_short = True
@@ -177,18 +197,62 @@ class TcpListener:
                     raise
                 continue
             self._is_short = False
+            if accepted.fileno() >= self._end:
+                moved = self._moved_down(accepted)
+                if moved is None:
+                    continue
+                accepted = moved
             if os.name != "nt" and accepted.fileno() > self._socket.fileno():
                 self._rise_above(accepted.fileno())
             _prepare(accepted, no_delay=self._no_delay)
             return TcpStream(accepted)
+
+    def _read_limit(self) -> None:
+        """How many descriptors there may be is the program's to change."""
+        try:
+            import resource  # is not there on Windows
+        except ImportError:
+            return
+        soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft != resource.RLIM_INFINITY:
+            self._end = soft - min(self._kept_free, soft // 4)
+
+    def _moved_down(self, accepted: socket.socket) -> socket.socket | None:
+        """The same connection with a descriptor that it may have; None: there was no room, and it is closed."""
+        self._read_limit()
+        for _try in range(_ROOM_TRIES):
+            if accepted.fileno() < self._end:
+                return accepted
+            if not self._make_room():
+                break
+            try:
+                moved = accepted.dup()
+            except OSError:
+                continue
+            accepted.close()
+            accepted = moved
+        if accepted.fileno() < self._end:
+            return accepted
+        accepted.close()
+        now = trio.current_time()
+        if now >= self._warned_at + _WARN_EVERY_S:
+            self._warned_at = now
+            _log.error(
+                "%s refuses connections for the moment: %d file descriptors are in use, and the rest is for files",
+                self.address,
+                self._end,
+            )
+        return None
 
     def _rise_above(self, descriptor: int) -> None:
         """Twice as high, so that it is seldom done."""
         import fcntl  # is not there on Windows, where clients run too
 
         low = self._socket
+        # Where nothing that is accepted comes, it is high enough.
+        wanted = int(min(max(_LISTENER_DESCRIPTOR_MIN, 2 * descriptor), self._end))
         try:
-            high = fcntl.fcntl(low.fileno(), fcntl.F_DUPFD_CLOEXEC, max(_LISTENER_DESCRIPTOR_MIN, 2 * descriptor))
+            high = fcntl.fcntl(low.fileno(), fcntl.F_DUPFD_CLOEXEC, wanted)
         except OSError:
             return  # so many are not allowed: it goes on as it is
         self._socket = socket.socket(fileno=high)

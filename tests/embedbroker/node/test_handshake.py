@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from embedbroker.config import BrokerConfig
-from embedbroker.node import Level
+from embedbroker.node import Level, MakeRoom
 from embedclient.errors import ErrorCode
 from embedclient.wire.core import (
     CheckForFailover,
@@ -234,11 +234,42 @@ def test_a_handshake_timeout_of_zero_waits_for_ever() -> None:
 
 def test_connections_beyond_the_limit_are_refused() -> None:
     stage = Stage(connections_max=2)
-    first, second, third = stage.connect(), stage.accept(), stage.accept()
+    first, second, third = stage.connect(), stage.connect(), stage.accept()
     assert (first.state(), second.state(), third.state()) == ("open", "open", "too many connections")
     assert len(stage.warnings()) == 1
     first.lose()
     assert stage.connect().state() == "open"
+
+
+@pytest.mark.parametrize("said", [b"", b"ART", b"ARTEMIS\0"], ids=["nothing", "a bit", "half a request"])
+def test_the_oldest_connection_that_has_sent_no_request_makes_room(said: bytes) -> None:
+    stage = Stage(connections_max=4)
+    first, *silent = stage.connect(), stage.accept(), stage.accept(), stage.accept()
+    for peer in silent:
+        peer.send_bytes(said)
+    next_ones = stage.connect(), stage.connect()
+    assert [peer.state() for peer in silent] == ["no request", "no request", "open"]
+    assert {peer.state() for peer in (first, *next_ones)} == {"open"}
+    silent[2].send_bytes(b"ARTEMIS"[len(said) :] + PING if len(said) < 8 else PING[1:])
+    assert stage.accept().state() == "too many connections" and silent[2].state() == "open"
+
+
+def test_the_host_asks_for_room_and_the_log_says_so_once_a_minute() -> None:
+    stage = Stage()
+    used, *silent = stage.connect(), *[stage.accept() for _number in range(4)]
+    for _number in range(2):
+        stage.step(MakeRoom())
+    assert [peer.state() for peer in silent] == ["no request", "no request", "open", "open"]
+    text = "closed, it has sent no request and another connection needs its room"
+    first, second = (f"peer-{peer.number}: {text}" for peer in silent[:2])
+    assert stage.notices == [(Level.WARNING, first), (Level.INFO, second)]
+    for _number in range(3):
+        stage.step(MakeRoom())
+    assert [used.state(), *[peer.state() for peer in silent]] == ["open"] + 4 * ["no request"]
+    stage.advance(61)
+    late = stage.accept()
+    stage.step(MakeRoom())
+    assert late.state() == "no request" and stage.notices[-1][0] is Level.WARNING
 
 
 def test_bytes_behind_a_close_are_ignored(stage: Stage) -> None:

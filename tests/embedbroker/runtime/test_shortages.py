@@ -11,6 +11,7 @@ import pytest
 import trio
 
 from embedbroker import BrokerConfig, EmbeddedBroker, Role, SharedStoreBackup, SharedStorePrimary
+from embedbroker.locks import LockFault, LockSession
 from embedbroker.runtime._audit_lane import AuditLane
 from embedbroker.runtime._disk import FileDisk
 from embedbroker.storage import (
@@ -30,8 +31,11 @@ from embedbroker.storage import (
     WriteAt,
 )
 from embedbroker.testing._disk import SimulatedDisk
+from embedbroker.testing._locks import SimulatedLocks
 from embedclient import ConnectionFactory, Queue
-from embedclient.errors import JMSException
+from embedclient.errors import JMSException, ResourceAllocationException
+from embedclient.model import TransportConfiguration
+from embedclient.transport import ByteStream, Listener, TransportLost, listen_tcp
 
 PASSING = [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EAGAIN]
 PATIENCE_S = 20.0
@@ -256,3 +260,66 @@ async def test_what_the_audit_log_has_to_do_later_waits_for_a_shortage(autojump_
         later = (Allocate("audit-2", 4096), WriteAt("audit-2", 0, (b"first",)), WriteAt("audit-2", 0, (b"last",)))
         assert lane.write(AuditWork((WriteAt("audit-1", 0, (b"now",)),), later)) is None
     assert disk.run((Read("audit-2", 0, 5),)) == (b"lastt",) and failures == []
+
+
+# -- where it listens, and the next life -----------------------------------------------------------------------------
+
+
+class ShortNetwork:
+    """A network in which nobody can listen so many times."""
+
+    def __init__(self, code: int, times: int) -> None:
+        self.left = times
+        self._code = code
+
+    async def listen(self, config: BrokerConfig) -> list[Listener]:
+        if self.left:
+            self.left -= 1
+            raise OSError(self._code, os.strerror(self._code))
+        return [*await listen_tcp(config.host, config.port)]
+
+    async def dial(self, connector: TransportConfiguration, timeout_s: float) -> ByteStream:
+        raise TransportLost("there is nobody")
+
+
+async def test_a_broker_listens_when_a_shortage_has_passed(autojump_clock: object) -> None:
+    network = ShortNetwork(errno.EMFILE, 5)
+    async with EmbeddedBroker(network=network) as broker:
+        assert network.left == 0 and broker.port
+
+
+@pytest.mark.parametrize(("code", "tries"), [(errno.EMFILE, 150), (errno.EADDRNOTAVAIL, 1)])
+async def test_a_broker_that_cannot_listen_says_so_in_the_end(code: int, tries: int, autojump_clock: object) -> None:
+    network = ShortNetwork(code, 1_000)
+    with pytest.raises(ResourceAllocationException, match=os.strerror(code)):
+        async with EmbeddedBroker(network=network):
+            pass
+    assert tries <= 1_000 - network.left <= tries + 2
+
+
+class ShortStore(SimulatedLocks):
+    """A lock store in which no session of a backup begins so many times."""
+
+    left = 0
+
+    def open(self, holder: str) -> LockSession:
+        if self.left and holder.startswith("backup"):
+            self.left -= 1
+            raise LockFault("no descriptor") from OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return super().open(holder)
+
+
+async def test_a_backup_that_gave_way_waits_again_when_a_shortage_has_passed(autojump_clock: object) -> None:
+    disk, store = SimulatedDisk(), ShortStore()
+
+    def named(name: str, policy: SharedStorePrimary | SharedStoreBackup) -> EmbeddedBroker:
+        return EmbeddedBroker(BrokerConfig(name=name, ha_policy=policy), disk=disk, locks=store)
+
+    async with named("p", SharedStorePrimary()) as primary, named("b", SharedStoreBackup()) as backup:
+        await primary.crash()
+        await backup.wait_for_role(Role.LIVE)
+        store.left = 3
+        await primary.start()
+        await primary.crash()
+        await backup.wait_for_role(Role.LIVE)
+        assert store.left == 0

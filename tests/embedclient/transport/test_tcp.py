@@ -171,6 +171,61 @@ async def test_a_shortage_of_descriptors_and_a_peer_that_gave_up_do_not_stop_the
     listener.close()
 
 
+async def test_a_listener_lets_a_peer_go_when_descriptors_run_out(autojump_clock: trio.testing.MockClock) -> None:
+    bound = _SocketWithoutDescriptors()
+    bound.bind(("127.0.0.1", 0))
+    bound.listen()
+    bound.setblocking(False)
+    listener = TcpListener(bound, no_delay=True)
+    _SocketWithoutDescriptors.failures[:] = [errno.EMFILE, errno.EMFILE, errno.ENFILE]
+    answers = [True, True, False]
+    listener.keep_free(0, lambda: answers.pop(0))
+    client = await connect_tcp("127.0.0.1", listener.port, timeout_s=5)
+    began = trio.current_time()
+    (await listener.accept()).close()
+    assert answers == [] and trio.current_time() - began == pytest.approx(0.1), "a pause only when no peer could go"
+    client.close()
+    listener.close()
+
+
+async def test_what_is_accepted_leaves_descriptors_to_others(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (listener,) = await listen_tcp("127.0.0.1", 0)
+    clients, servers = [await connect_tcp("127.0.0.1", listener.port)], [await listener.accept()]
+    end = servers[0]._socket.fileno() + 1
+    monkeypatch.setattr("resource.getrlimit", lambda _which: (end + 5, 5_000))
+
+    def let_go() -> bool:
+        if servers:
+            servers.pop().close()
+            return True
+        return False
+
+    listener.keep_free(5, let_go)
+    clients.append(await connect_tcp("127.0.0.1", listener.port))
+    accepted = await listener.accept()
+    assert accepted._socket.fileno() < end and servers == []
+    assert await clients[0].receive(1) == b""
+    # No peer can go: the next one is sent away, and the one after that comes when there is room.
+    clients.append(await connect_tcp("127.0.0.1", listener.port))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(listener.accept)
+        with suppress(TransportLost):
+            assert await clients[2].receive(1) == b""
+        nursery.cancel_scope.cancel()
+    assert [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR] == [
+        f"{listener.address} refuses connections for the moment: {end} file descriptors are in use, and the rest is"
+        " for files"
+    ]
+    clients.append(await connect_tcp("127.0.0.1", listener.port))
+    accepted.close()
+    (await listener.accept()).close()
+    for client in clients:
+        client.close()
+    listener.close()
+
+
 async def test_a_reset_by_the_peer_is_lost_and_not_an_orderly_end() -> None:
     (listener,) = await listen_tcp("127.0.0.1", 0)
     raw = socket.create_connection(("127.0.0.1", listener.port))
