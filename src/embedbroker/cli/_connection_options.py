@@ -84,5 +84,8 @@ def check_destination(_: click.Context, __: click.Parameter, text: str) -> str:
     if not (name if separator else text):
         raise click.BadParameter("the name of a destination must not be empty")
     if separator and kind not in _KINDS:
-        raise click.BadParameter(f"{text!r} begins with none of {', '.join(f'{known}://' for known in _KINDS)}")
+        # Nothing else is shown: the text may be a URL with a password.
+        shown = f"{kind}://" if kind.replace("-", "").isalpha() else "the text before ://"
+        kinds = ", ".join(f"{known}://" for known in _KINDS)
+        raise click.BadParameter(f"{shown} is no kind of destination; write one of {kinds}, or the name alone")
     return text

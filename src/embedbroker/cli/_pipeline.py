@@ -233,10 +233,10 @@ def reconcile(
         raise WrongInput(f"{plan} is there already")
     with _explained():
         sites = [Site.of(place, queues=queues, user=user, password=password) for place in (first, second)]
-        for site, place in zip(sites, (first, second), strict=True):
+        for site in sites:
             site.check()
             for queue, count in sorted(site.consumers().items()):
-                click.echo(f"{queue} at {place}: {count:,} consumers; what is being delivered to them is not seen")
+                click.echo(f"{queue} at {site}: {count:,} consumers; what is being delivered to them is not seen")
     with spark_session(master, settings) as spark, _explained():
         differences = run(spark, *sites)
         counts = differences.groupBy("queue", "verdict").count().orderBy("queue", "verdict").collect()
@@ -249,7 +249,7 @@ def reconcile(
             click.echo(f"plan: {plan}, {steps.count():,} steps")
             gone = left_out(differences, steps).count()
             if gone:
-                click.echo(f"left out of the plan: {gone:,} messages that {first} does not have any more")
+                click.echo(f"left out of the plan: {gone:,} messages that {sites[0]} does not have any more")
     if counts:
         sys.exit(1)
 

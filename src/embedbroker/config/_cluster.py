@@ -7,11 +7,19 @@ Refuses to know how brokers talk, and how messages get from one to another.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from attrs import field, frozen
 
-from embedclient.model import IN_VM_CONNECTOR_FACTORY, TransportConfiguration
+from embedclient.model import (
+    CONNECTOR_PARAMETERS,
+    IN_VM_CONNECTOR_FACTORY,
+    TransportConfiguration,
+    describe_url,
+    is_host_name,
+    unsupported_scheme,
+    url_parameters,
+)
 
 from ._checks import instance, named, number, optional, whole
 
@@ -63,7 +71,9 @@ class ClusterConnection:
 def as_connectors(value: object) -> dict[str, TransportConfiguration]:
     """Connectors by name; a URL stands for what it says, and every connector carries the name it has here."""
     if not isinstance(value, Mapping):
-        raise TypeError(f"connectors must map names to URLs or TransportConfigurations, not be {value!r}")
+        raise TypeError(
+            f"connectors must map names to URLs or TransportConfigurations, not be of type {type(value).__name__}"
+        )
     connectors: dict[str, TransportConfiguration] = {}
     for name, connector in value.items():
         if not isinstance(name, str) or not name:
@@ -71,25 +81,40 @@ def as_connectors(value: object) -> dict[str, TransportConfiguration]:
         if isinstance(connector, str):
             connector = _from_url(name, connector)
         elif not isinstance(connector, TransportConfiguration):
-            raise TypeError(f"connector {name!r} must be a URL or a TransportConfiguration, not {connector!r}")
+            kind = type(connector).__name__
+            raise TypeError(f"connector {name!r} must be a URL or a TransportConfiguration, not of type {kind}")
         connectors[name] = TransportConfiguration(name, connector.factory, connector.parameters, connector.extra)
     return connectors
 
 
 def _from_url(name: str, url: str) -> TransportConfiguration:
+    advice = unsupported_scheme(url)
+    if advice is not None:
+        raise ValueError(f"connector {name!r}: {advice}")
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
-    except ValueError as error:
-        raise ValueError(f"connector {name!r}: {url!r} is no URL: {error}") from None
-    if parts.scheme == "vm" and parts.netloc:
+    except ValueError:  # whose text has what was read
+        raise ValueError(f"connector {name!r}: {describe_url(url)!r} has a host or port that cannot be read") from None
+    if "@" in parts.netloc:
+        raise ValueError(f"connector {name!r} has a user in front of its host; write {describe_url(url)}")
+    if not is_host_name(parts.netloc.translate({91: None, 93: None})):
+        raise ValueError(f"connector {name!r}: {describe_url(url)!r} has a sign that no host has")
+    if parts.scheme == "vm" and parts.netloc and ":" not in parts.netloc:
         return TransportConfiguration(name, IN_VM_CONNECTOR_FACTORY, {"serverId": unquote(parts.netloc)})
     if parts.scheme != "tcp" or not host:
-        raise ValueError(f"connector {name!r} must be a URL such as 'tcp://host:61616' or 'vm://name', not {url!r}")
+        raise ValueError(
+            f"connector {name!r} must be a URL such as 'tcp://host:61616' or 'vm://name', not {describe_url(url)!r}"
+        )
     # As it was written: `hostname` is in small letters.
     start = parts.netloc.lower().index(host)
     host = parts.netloc[start : start + len(host)]
-    parameters = dict(parse_qsl(parts.query, keep_blank_values=True))
+    parameters = {}
+    for parameter in url_parameters(parts.query):
+        if parameter.value is None:
+            shown = parameter.shown(CONNECTOR_PARAMETERS)
+            raise ValueError(f"connector {name!r}: parameter {shown} in {describe_url(url)} has no value")
+        parameters[parameter.name] = parameter.value
     # As text, like everything that Java peers read from a configuration file.
     address = {"host": host, "port": str(port if port is not None else _DEFAULT_PORT)}
     return TransportConfiguration(name, parameters={**address, **parameters})

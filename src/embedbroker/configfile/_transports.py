@@ -11,8 +11,11 @@ from typing import Any
 
 from embedbroker.config import BrokerConfig
 from embedclient.model import (
+    ACCEPTOR_PARAMETERS,
+    CONNECTOR_PARAMETERS,
     IN_VM_CONNECTOR_FACTORY,
     TCP_CONNECTOR_FACTORY,
+    TLS_PARAMETERS,
     TransportConfiguration,
     did_you_mean,
 )
@@ -20,7 +23,7 @@ from embedclient.model import (
 from ._document import Element
 from ._findings import Findings
 from ._mapping import named_once, required_attribute, store, value_of
-from ._transport_url import ACCEPTOR_PARAMETERS, CONNECTOR_PARAMETERS, TransportURL, parse_transport_url
+from ._transport_url import TransportURL, parse_transport_url
 from ._values import WrongValue, seconds, text, whole
 
 __all__ = ["acceptor_values", "connector_refs", "connectors_of", "is_connector"]
@@ -39,21 +42,23 @@ def acceptor_values(core: Element, findings: Findings) -> dict[str, Any]:
         findings.warn(f"{core.place}/acceptors", "there are none: this broker listens on a free port of 127.0.0.1")
         return values
     names: dict[str, Element] = {}
-    opened = readable = 0
+    opened = 0
+    all_readable = True
     for element in elements:
         if name := element.attribute("name"):
             named_once(names, name, element, element.place, findings)
         url = _url(element, ACCEPTOR_PARAMETERS, findings)
         if url is None:
+            all_readable = False
             continue
-        readable += 1
         reason = _why_not(url) or ("this broker opens one acceptor" if opened else "")
         if reason:
             findings.warn(element.place, f"is not opened: {reason}")
         else:
             opened += 1
             _open(element, url, values, findings)
-    if readable and not opened:
+    # The error of an acceptor that cannot be read is enough: it may be the one to open.
+    if all_readable and not opened:
         findings.refuse(f"{core.place}/acceptors", "none of them can be opened: CORE over tcp:// without TLS is needed")
     return values
 
@@ -64,6 +69,13 @@ def _why_not(url: TransportURL) -> str:
         return "a broker is there for vm:// URLs of its own process in any case, under its name"
     if url.parameters.get("sslEnabled", "false").lower() != "false":
         return "there is no TLS yet"
+    if "sslEnabled" not in url.parameters:
+        wanted = [name for name, value in url.parameters.items() if name in TLS_PARAMETERS and value.lower() != "false"]
+        if wanted:
+            names = ", ".join(wanted)
+            return f"there is no TLS yet, which {names} would need; write sslEnabled=false to open it without"
+    if url.parameters.get("proxyProtocolEnabled", "false").lower() != "false":
+        return "the PROXY protocol is not supported"
     spoken = _protocols(url)
     if spoken and "CORE" not in spoken:
         return f"only CORE is spoken, not {', '.join(spoken)}"
@@ -77,6 +89,10 @@ def _protocols(url: TransportURL) -> list[str]:
 
 def _open(element: Element, url: TransportURL, values: dict[str, Any], findings: Findings) -> None:
     values["host"], values["port"] = url.host, url.port
+    if url.other_hosts:
+        findings.warn(
+            element.place, f"this broker listens on one host, {url.host}, not on {', '.join(url.other_hosts)}"
+        )
     others = [word for word in _protocols(url) if word != "CORE"]
     if others:
         findings.warn(element.place, f"only CORE is spoken, not {', '.join(others)}")
@@ -101,7 +117,8 @@ def _limit(element: Element, url: TransportURL, name: str, values: dict[str, Any
     try:
         value = reader(url.parameters[name])
     except WrongValue as error:
-        findings.refuse(element.place, f"parameter {name!r}: {error}")
+        reason, _, _ = str(error).partition(", not ")
+        findings.refuse(element.place, f"parameter {name!r}: {reason}")
         return
     # Artemis says by -1 that there is no limit. Time can be without one; of connections the broker's own is high.
     if value >= 0:
@@ -125,17 +142,25 @@ def connectors_of(core: Element, findings: Findings) -> dict[str, TransportConfi
             factory, place = IN_VM_CONNECTOR_FACTORY, {"serverId": url.host}
         else:
             factory, place = TCP_CONNECTOR_FACTORY, {"host": url.host, "port": str(url.port)}
-        configuration = TransportConfiguration(name, factory, {**place, **url.parameters})
+        if url.other_hosts:
+            findings.refuse(
+                element.place, "has several hosts; a connector leads to one, so write one connector for each"
+            )
+            continue
+        configuration = TransportConfiguration(name, factory, {**place, **url.parameters}, url.extra)
         named_once(connectors, name, configuration, element.place, findings)
     return connectors
 
 
 def _url(element: Element, known: frozenset[str], findings: Findings) -> TransportURL | None:
     try:
-        return parse_transport_url(text(element.text), known)
+        url = parse_transport_url(text(element.text), known)
     except WrongValue as error:
         findings.refuse(element.place, str(error))
         return None
+    for note in url.notes:
+        findings.warn(element.place, note)
+    return url
 
 
 def connector_refs(element: Element, connectors: Collection[str], findings: Findings) -> tuple[str, ...]:

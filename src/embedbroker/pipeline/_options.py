@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from attrs import evolve, frozen
 
 from embedclient.errors import InvalidURLException
+from embedclient.model import describe_url
 
 from ._option_reader import OptionError, OptionReader
 from ._schema import COLUMNS, PROPERTY_COLUMNS, VALUE_COLUMN, ddl, known_columns
@@ -70,8 +71,8 @@ class ConnectionOptions:
         options.together("user", "password")
         return cls(url, user, password)
 
-    def __repr__(self) -> str:  # the password is nobody's business
-        return f"ConnectionOptions(url={self.url!r}, user={self.user!r})"
+    def __repr__(self) -> str:  # without secrets: it appears in error texts and logs
+        return f"ConnectionOptions(url={describe_url(self.url)!r})"
 
 
 @frozen
@@ -220,7 +221,7 @@ def _check_url(url: str) -> None:
 
     try:
         ServerLocator(url)
-    except InvalidURLException as error:  # which shows the URL, but no password
+    except InvalidURLException as error:  # which describes the URL and shows no values
         raise OptionError(f"option 'url': {error}") from None
 
 

@@ -6,6 +6,7 @@ Responsible for patterns, and for saying that a queue is not there. Refuses to r
 from __future__ import annotations
 
 from embedclient.errors import InvalidDestinationException
+from embedclient.model import describe_url
 
 from ._link import Link
 from ._option_reader import OptionError
@@ -28,7 +29,8 @@ def matching_queues(options: SourceOptions) -> list[str]:
     if not options.has_pattern:
         with link.session() as session:
             if not session.query_queue(name).exists:
-                raise InvalidDestinationException(f"there is no queue {name!r} at {options.connection.url}")
+                place = describe_url(options.connection.url)
+                raise InvalidDestinationException(f"there is no queue {name!r} at {place}")
         return [name]
     services = Services(link)
     try:

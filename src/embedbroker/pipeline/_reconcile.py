@@ -13,12 +13,12 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from attrs import frozen
+from attrs import field, frozen
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from embedbroker.storage import RecordKind
-from embedclient.model import RoutingType
+from embedclient.model import RoutingType, describe_url
 
 from ._audit import JournalMoved, furthest
 from ._journal_files import JournalSource, journal_sources
@@ -61,9 +61,9 @@ class Site:
     """A broker (``url``, and the queues to look at; none: all that it lists), or the ``places`` of journals."""
 
     places: tuple[Place, ...] = ()
-    url: str | None = None
-    user: str | None = None
-    password: str | None = None
+    url: str | None = field(default=None, repr=lambda url: repr(url and describe_url(url)))
+    user: str | None = field(default=None, repr=False)
+    password: str | None = field(default=None, repr=False)
     queues: tuple[str, ...] = ()
 
     @classmethod
@@ -73,12 +73,15 @@ class Site:
         """A URL, or places of journals. Raises ValueError for a mixture."""
         urls = [place for place in [fspath(each) for each in places] if "://" in place]
         if urls and len(places) > 1:
-            raise ValueError(
-                f"a site is one URL or places of journals, not {', '.join([str(each) for each in places])}"
-            )
+            shown = [describe_url(fspath(place)) if "://" in fspath(place) else fspath(place) for place in places]
+            raise ValueError(f"a site is one URL or places of journals, not {', '.join(shown)}")
         if urls:
             return cls(url=urls[0], user=user, password=password, queues=tuple(queues))
         return cls(places=tuple(places), queues=tuple(queues))
+
+    def __str__(self) -> str:
+        """The URL without values and credentials, or the places."""
+        return ", ".join(map(str, self.places)) if self.url is None else describe_url(self.url)
 
     def check(self) -> None:
         """Look whether it is there: a broker answers, or the places have journals. Needs no Spark.

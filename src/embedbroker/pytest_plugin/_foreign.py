@@ -12,6 +12,7 @@ import pytest
 import trio
 
 from embedclient import Message, Queue, QueueState, ServerLocator
+from embedclient.model import describe_url
 
 from ._arguments import check_queue, check_seconds
 from ._broker import wanted_of
@@ -53,7 +54,7 @@ class ForeignBroker:
         """The test is over."""
 
     def describe(self) -> str:
-        return f"the broker at {self.url}"
+        return f"the broker at {describe_url(self.url)}"
 
     async def dump(self) -> str:
         await trio.lowlevel.checkpoint()

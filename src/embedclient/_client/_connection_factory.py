@@ -53,7 +53,7 @@ class ConnectionFactory:
 
     @property
     def url(self) -> str:
-        """The URL, with passwords masked."""
+        """The URL as logs may show it: hosts and names of parameters, without their values."""
         return self._locator.url
 
     @property

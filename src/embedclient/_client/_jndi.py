@@ -17,7 +17,7 @@ from embedclient._client._locator import DEFAULT_URL
 from embedclient._client._url import parse_url
 from embedclient._client._xa import XAConnectionFactory
 from embedclient.errors import NamingException
-from embedclient.model import Queue, Topic, did_you_mean
+from embedclient.model import Queue, Topic, describe_url, did_you_mean
 
 F = TypeVar("F")
 
@@ -35,6 +35,8 @@ _USUAL_FACTORIES: Final = (
     _USUAL_XA_FACTORY,
 )
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+# Signs of names that errors show as they are.
+_NAME: Final = re.compile(r"[\w./ $*>-]*")
 _BLANK: Final = " \t\f"
 _LINE_END: Final = re.compile(r"\r\n|\n|\r")
 _HEXADECIMAL: Final = re.compile(r"[0-9A-Fa-f]{4}")
@@ -104,6 +106,10 @@ class Names(Generic[F]):
         return self._destinations.get(name)
 
     def _unknown(self, name: str, wanted: str, is_other: bool) -> NamingException:
+        if not _NAME.fullmatch(name):
+            # It may be a URL with a password, given in the place of a name.
+            shown = describe_url(name)
+            return NamingException(f"nothing has the name {shown!r}; a URL without a name is for ConnectionFactory")
         if is_other:
             return NamingException(f"{name!r} is the name of something else than a {wanted}")
         return NamingException(f"nothing has the name {name!r}{did_you_mean(name, [*self._urls, *self._destinations])}")
@@ -196,5 +202,6 @@ def _unescaped(text: str) -> str:
 
 def _code_point(digits: str) -> str:
     if not _HEXADECIMAL.fullmatch(digits):
-        raise NamingException(f"\\u{digits} is not a character: four hexadecimal digits follow \\u")
+        # What stands there is not shown: it may be part of a password.
+        raise NamingException("\\u must be followed by four hexadecimal digits; write a backslash as \\\\")
     return chr(int(digits, 16))

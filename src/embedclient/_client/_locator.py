@@ -72,7 +72,7 @@ class ServerLocator:
         self.url = "" if given else parsed.text
         self.connectors = given or parsed.connectors
         self.settings = settings or parsed.settings
-        _warn_of_no_effect(self.settings)
+        _warn_of_no_effect(self.settings, parsed.ignored)
         self.defaults = parsed.factory
         self.load_balancing_policy = load_balancing_policy or _policy(parsed.factory.policy, self._loop.entropy)
         # What the latest factory knows of the cluster: with `ha` the next one finds the backup by it.
@@ -165,7 +165,9 @@ def _tell(listener: Callable[[Notification], None], notification: Notification) 
         _log.error("a listener of the session factory failed", exc_info=result.error)
 
 
-def _warn_of_no_effect(settings: LocatorSettings) -> None:
+def _warn_of_no_effect(settings: LocatorSettings, ignored: Iterable[str]) -> None:
+    for name in ignored:
+        _log.warning("%s has no effect in a client: it is a parameter of acceptors", name)
     usual = LocatorSettings()
     for name, attribute in _OF_LARGE_MESSAGES.items():
         value = getattr(settings, attribute)

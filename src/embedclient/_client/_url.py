@@ -1,8 +1,9 @@
 """Artemis URLs: from the text a user typed to locator settings, factory settings and connectors.
 
 Responsible for the grammar (single URLs, lists, fragments), for the parameter names and their types, and for errors
-that name the parameter, the value and where it stands. A name nobody knows is refused, with a similar one if there is
-one, because silence about a typing error costs days. Refuses to know what a setting does.
+that name the parameter and where it stands. An unknown name is refused, with a similar one if there is one, because
+silence about a typing error costs days. Errors show no values: one may be a password, or a part of it. Does not depend
+on what a setting does.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from urllib.parse import unquote
 from attrs import evolve, field, frozen
 
 from embedclient._client._url_parameters import (
+    ACCEPTOR_ONLY,
+    CONNECTOR_SETTINGS,
     FACTORY_PARAMETERS,
     LOCATOR_PARAMETERS,
     SYNONYMS,
@@ -27,13 +30,26 @@ from embedclient._client._url_parameters import (
 )
 from embedclient.agent import LocatorSettings
 from embedclient.errors import InvalidURLException
-from embedclient.model import IN_VM_CONNECTOR_FACTORY, TCP_CONNECTOR_FACTORY, TransportConfiguration, did_you_mean
+from embedclient.model import (
+    IN_VM_CONNECTOR_FACTORY,
+    TCP_CONNECTOR_FACTORY,
+    TransportConfiguration,
+    describe_url,
+    is_host_name,
+    split_members,
+    unsupported_scheme,
+    url_parameters,
+)
 
 T = TypeVar("T")
 DEFAULT_PORT = 61616
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>.*)", re.DOTALL)
-_NEXT_MEMBER = re.compile(r",\s*(?=[A-Za-z][A-Za-z0-9+.-]*://)")
-_SECRET = re.compile(r"(?i)((?:^|[?&;#])[^=&;#]*password[^=&;#]*=)[^&;#,)]*")
+_HOST_AND_PORT = re.compile(r"[\w.-]+:[0-9]{1,5}", re.ASCII)
+_NAMES = (*LOCATOR_PARAMETERS, *FACTORY_PARAMETERS, *TRANSPORT_PARAMETERS, *VM_PARAMETERS, *UNSUPPORTED)
+_KNOWN = frozenset((*_NAMES, *ACCEPTOR_ONLY))
+# What a description has in the place of what it does not show.
+HIDDEN = "***"
+_SIGNS = frozenset("&;=#:")
 _SWITCHED_OFF = ("", "false", "null")
 _NOT_YET = {
     "udp": "discovery groups (udp://) are not supported by this client version: list the brokers, "
@@ -57,12 +73,14 @@ class FactorySettings:
 
 @frozen
 class ClientURL:
-    """One parsed URL. `text` is safe to show: passwords are masked."""
+    """One parsed URL. `text` is safe to show: it has hosts and names of parameters, and no values."""
 
     text: str
     settings: LocatorSettings
     factory: FactorySettings
     connectors: tuple[TransportConfiguration, ...]
+    # Parameters of acceptors, which have no effect in a client.
+    ignored: tuple[str, ...] = ()
 
 
 def parse_url(text: str) -> ClientURL:
@@ -82,43 +100,63 @@ def url_text(url: object) -> str:
     return url
 
 
-def masked(text: str) -> str:
-    """The same URL with the values of password parameters hidden."""
-    return _SECRET.sub(r"\1***", text)
-
-
 class _Parser:
-    """Holds the text while it is read, so that every error can show it."""
+    """Holds the text while it is read, so that every error can describe it."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.shown = masked(text)
+        self.shown = describe_url(text, _KNOWN)
+        self._settings = LocatorSettings()
+        self._given: set[str] = set()
+        self._factory: dict[str, Value] = {}
+        self._ignored: list[str] = []
 
     def parse(self) -> ClientURL:
+        advice = unsupported_scheme(self.text)
+        if advice is not None:
+            raise self._error(advice)
         members, main_query = self._split()
-        settings = LocatorSettings()
-        given: set[str] = set()
-        factory: dict[str, Value] = {}
+        split = [member.partition("?") for member in members]
+        shown = [self._described(member) for member in members]
+        queries = [self._pairs(query, where) for (_, _, query), where in zip(split, shown, strict=True)]
+        if self.text.startswith("("):
+            # As in Artemis, settings of the whole list may stand in its first entry.
+            for name, value in queries[0]:
+                if name not in CONNECTOR_SETTINGS:
+                    self._set(name, value)
+            queries[0] = [pair for pair in queries[0] if pair[0] in CONNECTOR_SETTINGS or not _concerns_all(pair[0])]
         shared: dict[str, bool | int | str] = {}
         for name, value in self._pairs(main_query, self.shown):
-            if name in LOCATOR_PARAMETERS:
-                attribute, reader = LOCATOR_PARAMETERS[name]
-                changed = partial(_changed, settings, attribute, reader)
-                settings = self._read(changed, name, value)
-                given.add(attribute)
-            elif name in FACTORY_PARAMETERS:
-                attribute, reader = FACTORY_PARAMETERS[name]
-                if attribute:
-                    factory[attribute] = self._read(reader, name, value)
-            else:
+            if not self._set(name, value):
                 shared[name] = self._transport_value(name, value, self.shown)
-        connectors = tuple(self._connector(member, index, shared) for index, member in enumerate(members))
+        connectors = tuple(
+            self._connector(place, index, shared, queries[index], shown[index])
+            for index, (place, _, _) in enumerate(split)
+        )
+        settings = self._settings
         if all(connector.factory == IN_VM_CONNECTOR_FACTORY for connector in connectors):
             # Inside one process nothing vanishes without notice, so Artemis watches in-VM connections only on demand.
-            unwatched = dict.fromkeys({"client_failure_check_period_ms", "connection_ttl_ms"} - given, -1)
+            unwatched = dict.fromkeys({"client_failure_check_period_ms", "connection_ttl_ms"} - self._given, -1)
             settings = evolve(settings, **unwatched)  # type: ignore[arg-type]  # both are whole numbers
-        factory_settings = FactorySettings(**factory)  # type: ignore[arg-type]  # each was read as its field's type
-        return ClientURL(self.shown, settings, factory_settings, connectors)
+        factory_settings = FactorySettings(**self._factory)  # type: ignore[arg-type]  # each was read as its field's type
+        return ClientURL(self.shown, settings, factory_settings, connectors, tuple(dict.fromkeys(self._ignored)))
+
+    def _described(self, member: str) -> str:
+        """A member as errors may show it: what the whole URL does not show of it may belong to a password."""
+        shown = describe_url(member, _KNOWN)
+        return shown if shown in self.shown else self.shown
+
+    def _set(self, name: str, value: str) -> bool:
+        """Take a parameter of the whole list. Return False if it is one of a connector."""
+        if name in LOCATOR_PARAMETERS:
+            attribute, reader = LOCATOR_PARAMETERS[name]
+            self._settings = self._read(partial(_changed, self._settings, attribute, reader), name, value)
+            self._given.add(attribute)
+        elif name in FACTORY_PARAMETERS:
+            attribute, factory_reader = FACTORY_PARAMETERS[name]
+            if attribute:
+                self._factory[attribute] = self._read(factory_reader, name, value)
+        return _concerns_all(name)
 
     def _split(self) -> tuple[list[str], str]:
         """The connectors' URLs and the query that is meant for all of them."""
@@ -127,98 +165,116 @@ class _Parser:
             if not closed:
                 raise self._error("the list of brokers has no closing bracket")
             if rest and not rest.startswith("?"):
-                raise self._error(f"unexpected text after the list of brokers: {masked(rest)!r}")
+                raise self._error("unexpected text after the list of brokers; parameters follow a question mark")
             return self._members(inside), rest[1:]
         main, _, fragment = self.text.partition("#")
         first, _, query = main.partition("?")
-        if _NEXT_MEMBER.search(first):
+        if len(split_members(first)) > 1:
             raise self._error("a list of brokers stands in brackets: (tcp://a:61616,tcp://b:61616)?name=value")
         return [first, *(self._members(fragment) if fragment else [])], query
 
     def _members(self, text: str) -> list[str]:
-        members = [member.strip() for member in _NEXT_MEMBER.split(text)]
+        members = split_members(text)
         if not all(members):
             raise self._error("the list of brokers is empty or has an empty entry")
         return members
 
-    def _connector(self, member: str, index: int, shared: Mapping[str, bool | int | str]) -> TransportConfiguration:
+    def _connector(
+        self,
+        member: str,
+        index: int,
+        shared: Mapping[str, bool | int | str],
+        pairs: list[tuple[str, str]],
+        shown: str,
+    ) -> TransportConfiguration:
         matched = _SCHEME.fullmatch(member)
         if matched is None:
-            raise self._error(f"{masked(member)!r} has no scheme; write tcp://host:port or vm://name")
+            meant = f"tcp://{member}" if _HOST_AND_PORT.fullmatch(member) else "tcp://host:port or vm://name"
+            what = f"an entry of {self.shown}" if self.text.startswith("(") or index else "the URL"
+            raise self._error(f"{what} has no scheme; write {meant}")
         scheme = matched["scheme"].lower()
-        place, _, query = matched["rest"].partition("?")
+        place = matched["rest"]
         parameters = dict(shared)
-        for name, value in self._pairs(query, masked(member)):
-            if name in LOCATOR_PARAMETERS or name in FACTORY_PARAMETERS:
-                raise self._error(f"{name!r} concerns the whole list and cannot stand in its entry {masked(member)!r}")
-            parameters[name] = self._transport_value(name, value, masked(member))
+        for name, value in pairs:
+            if name in CONNECTOR_SETTINGS:
+                parameters[name] = self._read(CONNECTOR_SETTINGS[name], name, value, shown)
+            elif _concerns_all(name):
+                raise self._error(f"{name!r} concerns the whole list and cannot stand in its entry {shown!r}")
+            else:
+                parameters[name] = self._transport_value(name, value, shown)
         connector_name = str(parameters.pop("name", f"{scheme}-{index}"))
+        if "@" in place:
+            raise self._error(f"{shown!r}: credentials go into the parameters user and password")
         if scheme == "vm":
+            if _SIGNS.intersection(place):
+                raise self._error(f"{shown!r}: the name of a broker has a sign that must be escaped, as & by %26")
             if not place.strip("/"):
-                raise self._error(f"{masked(member)!r} has no broker name; write vm://name")
+                raise self._error(f"{shown!r} has no broker name; write vm://name")
             return TransportConfiguration(
                 connector_name, IN_VM_CONNECTOR_FACTORY, {**parameters, "serverId": unquote(place.strip("/"))}
             )
         if scheme != "tcp":
-            reason = _NOT_YET.get(scheme, f"unknown scheme {scheme!r}; write tcp://host:port or vm://name")
+            named = f"unknown scheme {scheme!r}" if f"{scheme}://" in shown.lower() else "unknown scheme"
+            reason = _NOT_YET.get(scheme, f"{named}; write tcp://host:port or vm://name")
             raise self._error(reason)
-        host, port = self._host_and_port(place.rstrip("/"), member)
-        return TransportConfiguration(connector_name, TCP_CONNECTOR_FACTORY, {**parameters, "host": host, "port": port})
+        host, port = self._host_and_port(place.rstrip("/"), shown)
+        # As in Artemis, a parameter wins over the place.
+        return TransportConfiguration(connector_name, TCP_CONNECTOR_FACTORY, {"host": host, "port": port, **parameters})
 
-    def _host_and_port(self, place: str, member: str) -> tuple[str, int]:
-        if "@" in place:
-            raise self._error(f"{masked(member)!r}: credentials go into the parameters user and password")
+    def _host_and_port(self, place: str, shown: str) -> tuple[str, int]:
         host, port_text = place, ""
         if place.startswith("["):
             host, closed, rest = place[1:].partition("]")
             if not closed or (rest and not rest.startswith(":")):
-                raise self._error(f"{masked(member)!r}: an IPv6 address is written as tcp://[::1]:61616")
+                raise self._error(f"{shown!r}: an IPv6 address is written as tcp://[::1]:61616")
             port_text = rest[1:]
+        elif "," in place:
+            raise self._error(f"{shown!r}: several hosts are a list, as in (tcp://a:61616,tcp://b:61616)")
         elif ":" in place:
             host, _, port_text = place.rpartition(":")
         if ":" in host and not place.startswith("["):
-            raise self._error(f"{masked(member)!r}: an IPv6 address needs brackets, as in tcp://[::1]:61616")
+            raise self._error(f"{shown!r}: an IPv6 address needs brackets, as in tcp://[::1]:61616")
+        if not is_host_name(host):
+            raise self._error(f"{shown!r}: the host has a sign that no host has; parameters follow a question mark")
         if not port_text:
             return unquote(host) or "localhost", DEFAULT_PORT
-        if not (port_text.isascii() and port_text.isdigit() and 0 < int(port_text) < 65536):
-            raise self._error(f"{masked(member)!r}: the port {port_text!r} is not a number from 1 to 65535")
+        if not (port_text.isascii() and port_text.isdigit() and len(port_text) < 30 and 0 < int(port_text) < 65536):
+            raise self._error(f"{shown!r}: the port is not a number from 1 to 65535")
         return unquote(host) or "localhost", int(port_text)
 
     def _pairs(self, query: str, where: str) -> list[tuple[str, str]]:
         pairs = []
-        for item in re.split("[&;]", query):
-            if not item:
-                continue
-            name, separator, value = item.partition("=")
-            if not separator:
-                raise self._error(f"parameter {name!r} in {where} has no value")
-            name = unquote(name).strip()
-            value = unquote(value).strip()
-            if not (name in UNSUPPORTED and value.lower() in _SWITCHED_OFF):
-                pairs.append((SYNONYMS.get(name, name), value))
+        for parameter in url_parameters(query):
+            if parameter.value is None:
+                hint = "" if parameter.is_safe else "; write & and ; in a value as %26 and %3B"
+                raise self._error(f"parameter {parameter.shown(_KNOWN)} in {where} has no value{hint}")
+            name = SYNONYMS.get(parameter.name, parameter.name)
+            if name not in _KNOWN:
+                raise self._error(f"unknown parameter {parameter.shown()} in {where}{parameter.advice(_NAMES)}")
+            if name in ACCEPTOR_ONLY:
+                self._ignored.append(name)
+            elif not (name in UNSUPPORTED and parameter.value.lower() in _SWITCHED_OFF):
+                pairs.append((name, parameter.value))
         return pairs
 
     def _transport_value(self, name: str, value: str, where: str) -> bool | int | str:
-        reader = TRANSPORT_PARAMETERS.get(name) or VM_PARAMETERS.get(name)
-        if reader is None:
-            raise self._unknown(name, where)
-        return self._read(reader, name, value, where)
-
-    def _unknown(self, name: str, where: str) -> InvalidURLException:
         if name in UNSUPPORTED:
-            return self._error(f"parameter {name!r} in {where}: {UNSUPPORTED[name]}")
-        known = [*LOCATOR_PARAMETERS, *FACTORY_PARAMETERS, *TRANSPORT_PARAMETERS, *VM_PARAMETERS, *UNSUPPORTED]
-        return self._error(f"unknown parameter {name!r} in {where}{did_you_mean(name, known)}")
+            raise self._error(f"parameter {name!r} in {where}: {UNSUPPORTED[name]}")
+        return self._read(TRANSPORT_PARAMETERS.get(name) or VM_PARAMETERS[name], name, value, where)
 
     def _read(self, reader: Callable[[str], T], name: str, value: str, where: str | None = None) -> T:
         try:
             return reader(value)
         except ValueError as error:
-            shown = "***" if "password" in name.lower() else repr(value)
-            raise self._error(f"parameter {name!r} in {where or self.shown} is {shown}: {_reason(error)}") from None
+            raise self._error(f"parameter {name!r} in {where or self.shown}: {_reason(error)}") from None
 
     def _error(self, reason: str) -> InvalidURLException:
-        return InvalidURLException(reason if self.shown in reason else f"{reason} (in {self.shown})")
+        is_clear = self.shown in reason or self.shown == HIDDEN
+        return InvalidURLException(reason if is_clear else f"{reason} (in {self.shown})")
+
+
+def _concerns_all(name: str) -> bool:
+    return name in LOCATOR_PARAMETERS or name in FACTORY_PARAMETERS
 
 
 def _changed(settings: LocatorSettings, attribute: str, reader: Reader, text: str) -> LocatorSettings:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from embedclient.model import ACCEPTOR_PARAMETERS, TLS_PARAMETERS
+
 Value = bool | int | float | str
 Reader = Callable[[str], Value]
 
@@ -37,6 +39,13 @@ def read_buffer_size(text: str) -> int:
     if not -1 <= size < 2**31:
         raise ValueError("expected a number of bytes, or -1 for what the system gives")
     return size
+
+
+def read_timeout(text: str) -> int:
+    milliseconds = read_integer(text)
+    if not -1 <= milliseconds < 2**63:
+        raise ValueError("expected a number of milliseconds, or -1 for none")
+    return milliseconds
 
 
 def read_number(text: str) -> float:
@@ -122,12 +131,15 @@ FACTORY_PARAMETERS: dict[str, tuple[str, Reader]] = {
 }
 _WITHOUT_CONSEQUENCE = (
     "failoverOnInitialConnection useGlobalPools threadPoolMaxSize scheduledThreadPoolMaxSize "
-    "flowControlThreadPoolMaxSize ignoreJTA cacheDestinations deserializationAllowList deserializationDenyList"
+    "flowControlThreadPoolMaxSize ignoreJTA cacheDestinations deserializationAllowList deserializationDenyList "
+    "deserializationWhiteList deserializationBlackList identity nodeID clusterConnection"
 )
 FACTORY_PARAMETERS |= dict.fromkeys(_WITHOUT_CONSEQUENCE.split(), ("", read_text))
 
 TRANSPORT_PARAMETERS: dict[str, Callable[[str], bool | int | str]] = {
     "name": read_text,
+    "host": read_text,
+    "port": read_port,
     "localAddress": read_text,
     "localPort": read_port,
     "tcpNoDelay": read_boolean,
@@ -138,11 +150,17 @@ TRANSPORT_PARAMETERS: dict[str, Callable[[str], bool | int | str]] = {
     "writeBufferHighWaterMark": read_integer,
     "batchDelay": read_integer,
     "useGlobalWorkerPool": read_boolean,
+    "useNio": read_boolean,
+    "useNioGlobalWorkerPool": read_boolean,
     "remotingThreads": read_integer,
     "nioRemotingThreads": read_integer,
     "useEpoll": read_boolean,
     "useKQueue": read_boolean,
+    # Of other clients of the same brokers; Artemis' client, too, reads past it.
+    "tcpKeepAlive": read_boolean,
 }
+# Parameters that one entry of a list may have for its connector alone, and that otherwise are settings of all.
+CONNECTOR_SETTINGS: dict[str, Callable[[str], bool | int | str]] = {"connect-timeout-millis": read_timeout}
 
 # Known to Artemis and not to this client. What would change nothing (`sslEnabled=false`) is accepted; anything else is
 # refused, because going on without TLS or through the wrong proxy would be worse than an error.
@@ -153,31 +171,7 @@ _OLD_NAMES = "destination names with the prefixes of version 1.x are not support
 _JAVA = "it names Java classes, which mean nothing here"
 UNSUPPORTED: dict[str, str] = {
     "enable1xPrefixes": _OLD_NAMES,
-    **dict.fromkeys(
-        [
-            "sslEnabled",
-            "sslProvider",
-            "keyStorePath",
-            "keyStorePassword",
-            "keyStoreType",
-            "keyStoreProvider",
-            "keyStoreAlias",
-            "trustStorePath",
-            "trustStorePassword",
-            "trustStoreType",
-            "trustStoreProvider",
-            "verifyHost",
-            "trustAll",
-            "enabledCipherSuites",
-            "enabledProtocols",
-            "sniHost",
-            "useDefaultSslContext",
-            "forceSSLParameters",
-            "crlPath",
-            "trustManagerFactoryPlugin",
-        ],
-        _TLS,
-    ),
+    **dict.fromkeys(sorted(TLS_PARAMETERS), _TLS),
     **dict.fromkeys(
         [
             "httpEnabled",
@@ -199,11 +193,17 @@ UNSUPPORTED: dict[str, str] = {
     **dict.fromkeys(
         ["incomingInterceptorList", "outgoingInterceptorList", "passwordCodec", "protocolManagerFactoryStr"], _JAVA
     ),
+    "maskPassword": "masked passwords are not supported by this client version",
 }
 VM_PARAMETERS: dict[str, Callable[[str], bool | int | str]] = {
     "connectionsAllowed": read_integer,
     "securityDomain": read_text,
 }
+
+# People copy the URL of an acceptor; Artemis' client reads past these.
+ACCEPTOR_ONLY = ACCEPTOR_PARAMETERS.difference(
+    LOCATOR_PARAMETERS, FACTORY_PARAMETERS, TRANSPORT_PARAMETERS, VM_PARAMETERS, UNSUPPORTED
+)
 
 SYNONYMS = {"HA": "ha", "clientId": "clientID", "groupId": "groupID", "userName": "user", "username": "user"}
 # One page of Artemis' manual has the short one.

@@ -167,7 +167,7 @@ class Lifeline:
         connection.on_ping_sent = self._flush_confirmations
         self.connection = connection
         self._told = {}
-        self._emit(Dial(connection.number, connector, self._settings.connect_timeout_s))
+        self._emit(Dial(connection.number, connector, self._settings.connect_timeout_s(connector)))
 
     def on_dialed(self, connection: Connection, now: Instant) -> None:
         """The connection is open: begins to speak."""

@@ -3,13 +3,15 @@
 Responsible for values and their limits. Refuses to know URLs: the edge maps names to these fields.
 """
 
+import re
 from enum import IntEnum
 
 from attrs import evolve, field, frozen
 
-from embedclient.model import Check, instance, number, optional, whole
+from embedclient.model import Check, TransportConfiguration, instance, number, optional, whole
 
 DEFAULT_CONSUMER_WINDOW_SIZE = 1024 * 1024
+CONNECT_TIMEOUT = "connect-timeout-millis"
 VERSION_MAX = 136
 VERSION_MIN = 126
 
@@ -17,6 +19,7 @@ VERSION_MIN = 126
 # The Java client holds these in an int or a long, and some of them travel as such.
 _INT_MAX = 2**31 - 1
 _LONG_MAX = 2**63 - 1
+_MILLISECONDS = re.compile(r"-1|[0-9]{1,18}", re.ASCII)
 
 
 _truth: Check = instance(bool)
@@ -86,10 +89,16 @@ class LocatorSettings:
     resend_bytes_max: int = _whole(256 * 1024 * 1024, 1)
     pending_requests_max: int = _whole(65536, 1)
 
-    @property
-    def connect_timeout_s(self) -> float:
-        """Seconds one dial may take. Its own setting, else the connection TTL, else the call time-out."""
-        for milliseconds in (self.connect_timeout_ms, self.connection_ttl_ms):
+    def connect_timeout_s(self, connector: TransportConfiguration) -> float:
+        """Return the seconds that one dial of `connector` may take.
+
+        The connector's parameter `connect-timeout-millis` replaces `connect_timeout_ms`. Where that is -1, the time
+        is the connection TTL, and without one the call time-out.
+        """
+        own = str(connector.parameters.get(CONNECT_TIMEOUT, ""))
+        # A connector that a peer announces has its parameters as text, and perhaps no number.
+        timeout_ms = int(own) if _MILLISECONDS.fullmatch(own) else self.connect_timeout_ms
+        for milliseconds in (timeout_ms, self.connection_ttl_ms):
             if milliseconds >= 0:
                 return milliseconds / 1000
         return self.call_timeout_ms / 1000

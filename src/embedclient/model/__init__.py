@@ -27,6 +27,8 @@ from ._number_text import number_text
 from ._properties import Properties, PropertyType, PropertyValue, TypedValue
 from ._similar_name import did_you_mean
 from ._time import Entropy, Instant, make_uuid, uuid_text
+from ._transport_names import ACCEPTOR_PARAMETERS, CONNECTOR_PARAMETERS, TLS_PARAMETERS
+from ._url import URLParameter, describe_url, is_host_name, split_members, unsupported_scheme, url_parameters
 from ._xa import XaCode, XaFlag
 
 if TYPE_CHECKING:
@@ -39,8 +41,11 @@ if TYPE_CHECKING:
     from ._jms_stream import StreamMessage
 
 __all__ = [
+    "ACCEPTOR_PARAMETERS",
+    "CONNECTOR_PARAMETERS",
     "IN_VM_CONNECTOR_FACTORY",
     "TCP_CONNECTOR_FACTORY",
+    "TLS_PARAMETERS",
     "BodyValue",
     "BytesMessage",
     "Check",
@@ -68,13 +73,16 @@ __all__ = [
     "Topic",
     "TransportConfiguration",
     "TypedValue",
+    "URLParameter",
     "XaCode",
     "XaFlag",
     "Xid",
+    "describe_url",
     "did_you_mean",
     "filter_for_selector",
     "fully_qualified_name",
     "instance",
+    "is_host_name",
     "make_uuid",
     "number",
     "number_text",
@@ -83,7 +91,10 @@ __all__ = [
     "selector_text",
     "split_attributes",
     "split_fully_qualified_name",
+    "split_members",
     "subscription_queue_name",
+    "unsupported_scheme",
+    "url_parameters",
     "uuid_text",
     "whole",
 ]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from attrs import field, frozen
 
 from ._checks import instance, whole
+from ._transport_names import ACCEPTOR_PARAMETERS, CONNECTOR_PARAMETERS
 
 if TYPE_CHECKING:
     from attrs import Attribute
@@ -24,6 +25,10 @@ IN_VM_CONNECTOR_FACTORY = "org.apache.activemq.artemis.core.remoting.impl.invm.I
 # Names of the own host; which of them a broker announces is up to its configuration.
 _LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
 
+# The parameters whose values a repr shows, and those whose names it does: any other may be part of a password.
+_PLACE = frozenset(("host", "port", "serverId"))
+_SHOWN = _PLACE | ACCEPTOR_PARAMETERS | CONNECTOR_PARAMETERS
+
 _text, _bytes = instance(str), instance(bytes)
 # Four bytes with a sign, on the wire and in Java.
 _format_id = whole(-(1 << 31), (1 << 31) - 1)
@@ -32,15 +37,24 @@ _format_id = whole(-(1 << 31), (1 << 31) - 1)
 def _parameters(_: object, attribute: Attribute[Mapping[str, bool | int | str]], value: object) -> None:
     wanted = f"{attribute.name} must map names to texts, ints and bools"
     if not isinstance(value, Mapping):
-        raise TypeError(f"{wanted}, not be {value!r}")
+        raise TypeError(f"{wanted}, not be of type {type(value).__name__}")
     for name, parameter in value.items():
-        if not isinstance(name, str) or not isinstance(parameter, str | int):
-            raise TypeError(f"{wanted}, not {name!r} to {parameter!r}")
+        if not isinstance(name, str):
+            raise TypeError(f"{wanted}, not {name!r}")
+        if not isinstance(parameter, str | int):
+            raise TypeError(f"{wanted}, not {name!r} to a value of type {type(parameter).__name__}")
+
+
+def _shown(parameters: Mapping[str, bool | int | str]) -> str:
+    known = {name: value if name in _PLACE else "***" for name, value in parameters.items() if name in _SHOWN}
+    return repr(known if len(known) == len(parameters) else {**known, "***": "***"})
 
 
 @frozen
 class TransportConfiguration:
     """How to reach a broker. ``extra`` holds parameters that travel along without meaning to the transport.
+
+    Its repr has the place and the names that Artemis knows, but no other values: a keystore's password may be one.
 
     Raises:
         TypeError: a field is of another type; the text names it.
@@ -48,8 +62,8 @@ class TransportConfiguration:
 
     name: str = field(validator=_text)
     factory: str = field(default=TCP_CONNECTOR_FACTORY, validator=_text)
-    parameters: Mapping[str, bool | int | str] = field(factory=dict, hash=False, validator=_parameters)
-    extra: Mapping[str, bool | int | str] = field(factory=dict, hash=False, validator=_parameters)
+    parameters: Mapping[str, bool | int | str] = field(factory=dict, hash=False, validator=_parameters, repr=_shown)
+    extra: Mapping[str, bool | int | str] = field(factory=dict, hash=False, validator=_parameters, repr=_shown)
 
     @property
     def host(self) -> str:

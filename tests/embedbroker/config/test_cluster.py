@@ -55,7 +55,9 @@ def test_a_connector_that_is_given_as_a_value_takes_the_name_it_is_given_under()
         ("udp://231.7.7.7:9876", "connector 'a' must be a URL such as 'tcp://host:61616' or 'vm://name', not 'udp"),
         ("host:61616", "connector 'a' must be a URL such as"),
         ("tcp://:61616", "connector 'a' must be a URL such as"),
-        ("tcp://host:port", "connector 'a': 'tcp://host:port' is no URL: "),
+        ("tcp://host:port", "connector 'a': 'tcp://***' has a host or port that cannot be read"),
+        ("tcp://me:secret@host:1", "connector 'a' has a user in front of its host; write tcp://host:1"),
+        ("failover:(tcp://host:1)", "connector 'a': failover: is a prefix of ActiveMQ Classic"),
     ],
 )
 def test_what_is_no_url_of_a_broker_is_refused(url: str, text: str) -> None:

@@ -86,7 +86,17 @@ def test_the_first_acceptor_that_can_be_opened_is(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("url", ["tcp://a:1?protocols=AMQP,MQTT", "tcp://a:1?sslEnabled=true", "vm://0"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "tcp://a:1?protocols=AMQP,MQTT",
+        "tcp://a:1?sslEnabled=true",
+        "tcp://a:1?needClientAuth=true",
+        "tcp://a:1?keyStorePath=x;keyStorePassword=y",
+        "tcp://a:1?proxyProtocolEnabled=true",
+        "vm://0",
+    ],
+)
 def test_a_file_of_which_no_acceptor_can_be_opened_is_refused(url: str, tmp_path: Path) -> None:
     assert refused(tmp_path, acceptors(url)) == [
         "core/acceptors: none of them can be opened: CORE over tcp:// without TLS is needed"
@@ -100,18 +110,25 @@ def test_a_file_of_which_no_acceptor_can_be_opened_is_refused(url: str, tmp_path
         ("a:61616", "is no URL of one broker such as tcp://host:61616?name=value;name=value"),
         ("(tcp://a:1,tcp://b:1)", "is no URL of one broker"),
         ("tcp://a:1#tcp://b:1", "is no URL of one broker"),
-        ("tcp://a:1,b:2", "has 'a:1,b:2' where one host and port are expected"),
-        ("tcp://me@a:1", "has 'me@a:1' where one host and port are expected"),
+        ("tcp://a:1,b:2", "has several hosts with a port each; write tcp://host-a,host-b:61616"),
+        ("tcp://me@a:1", "has a user in front of its host; write tcp://a:1"),
         ("http://a:1", "has the scheme 'http'; tcp:// and vm:// are known"),
-        ("tcp://a:port", "has the port 'port', which is no number from 0 to 65535"),
-        ("tcp://a:70000", "has the port '70000', which is no number from 0 to 65535"),
-        (f"tcp://a:{'1' * 5000}", "has the port '1111"),
+        ("tcp://a:port", "has a port that is no number from 0 to 65535"),
+        ("tcp://a:70000", "has a port that is no number from 0 to 65535"),
+        (f"tcp://a:{'1' * 5000}", "has a port that is no number"),
         ("tcp://a:1?host=", "has an empty host"),
+        ("tcp://a:1?sslEnabled", "has a parameter 'sslEnabled' without a value"),
+        (
+            "tcp://a:1?sslEnable=true",
+            "has an unknown parameter 'sslEnable', which would concern TLS; did you mean 'sslEnabled'?",
+        ),
+        (
+            "tcp://a:1?needClientAuht=true",
+            "has an unknown parameter 'needClientAuht', which would concern TLS; did you mean 'needClientAuth'?",
+        ),
+        ("nio://a:1", "nio:// is a scheme of ActiveMQ Classic: write tcp://a:1"),
         ("tcp://::1:61616", "has an IPv6 address without brackets; write tcp://[::1]:61616"),
         ("tcp://[::1:61616", "has a wrong IPv6 address; write tcp://[::1]:61616"),
-        ("tcp://a:1?protocol", "has a parameter 'protocol' without a value"),
-        ("tcp://a:1?protcols=CORE", "has an unknown parameter 'protcols'; did you mean 'protocols'?"),
-        ("tcp://a:1?backlog=1;backlog=2", "has the parameter 'backlog' twice"),
         ("tcp://a:1?connectionsAllowed=many", "parameter 'connectionsAllowed': expected a whole number"),
         ("vm://", "has no name; write vm://name"),
     ],
@@ -119,6 +136,56 @@ def test_a_file_of_which_no_acceptor_can_be_opened_is_refused(url: str, tmp_path
 def test_wrong_urls_are_refused(url: str, problem: str, tmp_path: Path) -> None:
     (found,) = refused(tmp_path, acceptors(url))
     assert found.startswith(f"core/acceptors/acceptor[a1]: {problem}")
+
+
+def test_what_artemis_reads_past_is_a_warning(tmp_path: Path) -> None:
+    url = "tcp://0.0.0.0:61616?protocols=CORE;amqpCredits=1000;amqpMinCredits=300;tcpKeepAlive=true&amp;colour=blue"
+    loaded = accept(tmp_path, url)
+    assert (loaded.config.host, loaded.config.port) == ("0.0.0.0", 61616)
+    assert loaded.warnings == [
+        "core/acceptors/acceptor[a1]: parameter 'amqpMinCredits' is unknown here and has no effect; "
+        "did you mean 'amqpCredits'?",
+        "core/acceptors/acceptor[a1]: parameter 'tcpKeepAlive' is unknown here and has no effect; "
+        "did you mean 'useKeepAlive'?",
+        "core/acceptors/acceptor[a1]: parameter 'colour' is unknown here and has no effect",
+        "core/acceptors/acceptor[a1]: parameters without effect here: amqpCredits",
+    ]
+
+
+def test_of_two_values_the_last_counts(tmp_path: Path) -> None:
+    loaded = accept(tmp_path, "tcp://a:1?connectionsAllowed=5;connectionsAllowed=6;protocols;protocols=CORE")
+    assert loaded.config.connections_max == 6
+    assert loaded.warnings == [
+        "core/acceptors/acceptor[a1]: parameter 'connectionsAllowed' is there more than once; the last value counts",
+        "core/acceptors/acceptor[a1]: parameter 'protocols' has no value and no effect",
+    ]
+
+
+@pytest.mark.parametrize("url", ["tcp://a,b:7", "tcp://x:7?host=a,b", "tcp://a,b?port=7"])
+def test_of_several_hosts_the_first_is_used(url: str, tmp_path: Path) -> None:
+    loaded = accept(tmp_path, url)
+    assert (loaded.config.host, loaded.config.port) == ("a", 7)
+    assert loaded.warnings == ["core/acceptors/acceptor[a1]: this broker listens on one host, a, not on b"]
+
+
+def test_a_url_may_stand_in_several_lines(tmp_path: Path) -> None:
+    loaded = accept(tmp_path, "\n tcp://a:1?\n  protocols=CORE;\n  connectionsAllowed=5\n")
+    assert (loaded.config.port, loaded.config.connections_max, loaded.warnings) == (1, 5, [])
+
+
+def test_tls_that_is_switched_off_keeps_an_acceptor_open(tmp_path: Path) -> None:
+    loaded = accept(tmp_path, "tcp://a:1?sslEnabled=false;keyStorePath=x;needClientAuth=true")
+    assert loaded.config.port == 1
+    assert loaded.warnings == [
+        "core/acceptors/acceptor[a1]: parameters without effect here: keyStorePath, needClientAuth"
+    ]
+
+
+def test_an_acceptor_that_cannot_be_read_is_the_only_error(tmp_path: Path) -> None:
+    """Whether one could be opened is not known then."""
+    assert refused(tmp_path, acceptors("tcp://a:port", "tcp://a:5672?protocols=AMQP")) == [
+        "core/acceptors/acceptor[a1]: has a port that is no number from 0 to 65535"
+    ]
 
 
 def test_two_acceptors_of_a_name_are_refused(tmp_path: Path) -> None:
@@ -147,6 +214,15 @@ def test_connectors_keep_their_parameters_as_texts(tmp_path: Path) -> None:
     assert loaded.warnings == []
 
 
+def test_unknown_parameters_of_a_connector_travel_along(tmp_path: Path) -> None:
+    loaded = load(tmp_path, connectors("<connector name='a'>tcp://a:1?clientID=me;backlog=5;colour=x</connector>"))
+    parameters, extra = {"host": "a", "port": "1"}, {"clientID": "me", "backlog": "5", "colour": "x"}
+    assert loaded.config.connectors == {"a": TransportConfiguration("a", TCP_CONNECTOR_FACTORY, parameters, extra)}
+    assert [warning.partition("; ")[0] for warning in loaded.warnings] == [
+        f"core/connectors/connector[a]: parameter {name!r} is unknown here and has no effect" for name in extra
+    ]
+
+
 def test_a_connector_with_tls_is_a_warning(tmp_path: Path) -> None:
     loaded = load(tmp_path, connectors("<connector name='a'>tcp://a:1?sslEnabled=true</connector>"))
     assert loaded.config.connectors["a"].parameters["sslEnabled"] == "true"
@@ -160,7 +236,12 @@ def test_a_connector_with_tls_is_a_warning(tmp_path: Path) -> None:
     [
         (["<connector>tcp://a:1</connector>"], "/connector: has no name: write <connector name='...'>"),
         (["<connector name='a'/>"], "/connector[a]: is empty; expected a text"),
-        (["<connector name='a'>tcp://a:1?backlog=5</connector>"], "/connector[a]: has an unknown parameter 'backlog'"),
+        (["<connector name='a'>tcp://a,b:1</connector>"], "/connector[a]: has several hosts; a connector leads to one"),
+        (
+            ["<connector name='a'>static:(tcp://u:x@a:1,tcp://b)</connector>"],
+            "/connector[a]: static: is a prefix of ActiveMQ Classic, which this client does not read: write "
+            "(tcp://a:1,tcp://b)",
+        ),
         (["<connector name='a'>tcp://a:1</connector>"] * 2, "/connector[a]: there are two of the name 'a'"),
     ],
 )

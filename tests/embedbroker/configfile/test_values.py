@@ -161,4 +161,6 @@ def test_passwords_appear_in_no_message(tmp_path: Path) -> None:
     assert problem.startswith("core/mask-password: masked passwords are not supported")
     assert load(tmp_path, masked.replace("true", "false")).config.cluster_password == "5f4dcc3b"
     url = "<connectors><connector name='a'>tcp://a:1?keyStorePassword=hidden;unknown=1</connector></connectors>"
-    assert "hidden" not in "".join(refused(tmp_path, url))
+    loaded = load(tmp_path, url)
+    assert loaded.warnings and "hidden" not in "".join(loaded.warnings) + repr(loaded.config)
+    assert "hidden" not in "".join(refused(tmp_path, url.replace("unknown", "needClientAuht")))

@@ -92,8 +92,8 @@ def test_positions_are_given_by_queue() -> None:
         ({"queue": "a", "logLocation": "/x", "guarantee": "exactly-once"}, "'logLocation' and 'guarantee' contradict"),
         ({"queue": "a", **AT_LEAST_ONCE, "leaseMs": "5000"}, "'leaseMs' and 'guarantee' contradict"),
         ({"queue": "a", **AT_LEAST_ONCE, "failOnDataLoss": "true"}, "'failOnDataLoss' and 'guarantee' contradict"),
-        ({"queue": "a", "url": "nonsense"}, "option 'url': 'nonsense' has no scheme"),
-        ({"queue": "a", "url": "tcp://a:99999"}, "option 'url': 'tcp://a:99999': the port '99999' is not a number"),
+        ({"queue": "a", "url": "nonsense"}, "option 'url': the URL has no scheme"),
+        ({"queue": "a", "url": "tcp://a:99999"}, "option 'url': 'tcp://***': the port is not a number"),
         ({"queue": "a", "url": "(tcp://a"}, "option 'url': the list of brokers has no closing bracket (in (tcp://a)"),
     ],
 )
@@ -113,7 +113,7 @@ def test_the_password_is_not_shown() -> None:
     assert "secret" not in repr(parse(queue="a", user="u", password="secret"))
     with pytest.raises(OptionError) as refused:
         parse(queue="a", url="tcp://a?password=secret&x=1")
-    assert "unknown parameter 'x'" in str(refused.value) and "secret" not in str(refused.value)
+    assert "unknown parameter '***'" in str(refused.value) and "secret" not in str(refused.value)
 
 
 def test_the_guide_has_every_option_and_every_column() -> None:

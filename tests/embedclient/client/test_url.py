@@ -10,7 +10,7 @@ from embedclient import ConnectionFactory
 from embedclient._client import parse_url
 from embedclient.agent import LocatorSettings
 from embedclient.errors import InvalidURLException, JMSException
-from embedclient.model import IN_VM_CONNECTOR_FACTORY, TCP_CONNECTOR_FACTORY
+from embedclient.model import IN_VM_CONNECTOR_FACTORY, TCP_CONNECTOR_FACTORY, TransportConfiguration
 
 
 def places(text: str) -> list[tuple[str, int]]:
@@ -106,13 +106,13 @@ def test_policies_go_by_their_java_names(text: str, policy: str) -> None:
     [
         ("tcp://h?reconectAttempts=1", "unknown parameter 'reconectAttempts' .*did you mean 'reconnectAttempts'"),
         ("tcp://h?HA_=true", "did you mean 'ha'"),
-        ("tcp://h?colour=blue", r"unknown parameter 'colour' in tcp://h\?colour=blue$"),
-        ("tcp://h?callTimeout=soon", "'callTimeout' in .* is 'soon': expected a whole number"),
-        ("tcp://h?callTimeout=-5", r"'callTimeout' in .* is '-5': must be from 1 to 9223372036854775807"),
+        ("tcp://h?colour=blue", r"unknown parameter 'colour' in tcp://h\?colour=\*\*\*$"),
+        ("tcp://h?callTimeout=soon", "'callTimeout' in .*: expected a whole number"),
+        ("tcp://h?callTimeout=-5", r"'callTimeout' in .*: must be from 1 to 9223372036854775807"),
         ("tcp://h?consumerWindowSize=2147483648", "'consumerWindowSize' in .*: must be from -1 to 2147483647"),
         ("tcp://h?connectionTTL=9223372036854775808", "'connectionTTL' in .*: must be from -1 to 9223372036854775807"),
-        ("tcp://h?ha=yes", "'ha' in .* is 'yes': expected true or false"),
-        ("tcp://h?retryIntervalMultiplier=0", "'retryIntervalMultiplier' in .* is '0': expected a number above 0"),
+        ("tcp://h?ha=yes", "'ha' in .*: expected true or false"),
+        ("tcp://h?retryIntervalMultiplier=0", "'retryIntervalMultiplier' in .*: expected a number above 0"),
         ("tcp://h?ha", "parameter 'ha' in .* has no value"),
         ("tcp://h?connectionLoadBalancingPolicyClassName=com.acme.Mine", "expected RoundRobin"),
         ("(tcp://a,tcp://b?ha=true)", "'ha' concerns the whole list"),
@@ -122,15 +122,20 @@ def test_policies_go_by_their_java_names(text: str, policy: str) -> None:
         ("(tcp://a)ha=true", "unexpected text after the list"),
         ("()", "empty"),
         ("", "no scheme"),
-        ("broker:61616", "no scheme"),
+        ("broker:61616", "no scheme; write tcp://broker:61616"),
+        ("tcp://a,b:61616", r"several hosts are a list, as in \(tcp://a:61616,tcp://b:61616\)"),
+        ("tcp://h?tcpKeepAlife=true", "unknown parameter 'tcpKeepAlife' .*did you mean 'tcpKeepAlive'"),
+        ("tcp://h?sslEnabld=true", "unknown parameter 'sslEnabld' .*did you mean 'sslEnabled'"),
+        ("tcp://h?needClientAuth=true", "'needClientAuth' in .*TLS is not supported"),
+        ("vm://me:secret@name", "user and password"),
         ("http://h:1", "unknown scheme 'http'"),
         ("udp://231.7.7.7:9876", "udp://.*not supported"),
         ("jgroups://x", "jgroups://.*not supported"),
-        ("tcp://h:port", "the port 'port' is not a number from 1 to 65535"),
-        ("tcp://h:0", "the port '0'"),
-        ("tcp://h:70000", "the port '70000'"),
-        ("tcp://h?localPort=70000", "'localPort' in .* is '70000': expected a port"),
-        ("tcp://h?tcpSendBufferSize=-2", "'tcpSendBufferSize' in .* is '-2': expected a number of bytes"),
+        ("tcp://h:port", "the port is not a number from 1 to 65535"),
+        ("tcp://h:0", "the port is not"),
+        ("tcp://h:70000", "the port is not"),
+        ("tcp://h?localPort=70000", "'localPort' in .*: expected a port"),
+        ("tcp://h?tcpSendBufferSize=-2", "'tcpSendBufferSize' in .*: expected a number of bytes"),
         ("tcp://h?tcpReceiveBufferSize=2147483648", "expected a number of bytes, or -1 for what the system gives"),
         ("tcp://::1", "needs brackets"),
         ("tcp://[::1", "an IPv6 address is written as"),
@@ -165,6 +170,79 @@ def test_what_would_change_nothing_is_accepted() -> None:
     parse_url(
         "tcp://h?sslEnabled=false&httpEnabled=false&useGlobalPools=true&type=CF&useEpoll=true&cacheDestinations=true"
     )
+
+
+def test_urls_of_artemis_are_accepted_though_a_parameter_has_no_effect(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "embedclient")
+    ConnectionFactory("tcp://h?tcpKeepAlive=true&useNio=true&identity=me&nodeID=n&maskPassword=false")
+    assert caplog.records == []
+    ConnectionFactory("tcp://h:1?protocols=CORE,AMQP;amqpCredits=1000;ha=true;amqpCredits=300")
+    assert [record.getMessage() for record in caplog.records] == [
+        "protocols has no effect in a client: it is a parameter of acceptors",
+        "amqpCredits has no effect in a client: it is a parameter of acceptors",
+    ]
+
+
+def test_the_last_of_two_values_counts_and_a_parameter_wins_over_the_place() -> None:
+    url = parse_url("tcp://a:1?callTimeout=5&callTimeout=6&host=b&port=2&tcpNoDelay=true&tcpNoDelay=false")
+    (connector,) = url.connectors
+    assert url.settings.call_timeout_ms == 6
+    assert (connector.host, connector.port, connector.parameters["tcpNoDelay"]) == ("b", 2, False)
+
+
+def test_an_entry_of_a_list_has_its_own_connect_timeout() -> None:
+    url = parse_url("(tcp://a?connect-timeout-millis=70,tcp://b,tcp://c?connect-timeout-millis=-1)?connectionTTL=5000")
+    assert url.settings.connect_timeout_ms == -1
+    assert [url.settings.connect_timeout_s(connector) for connector in url.connectors] == [0.07, 5, 5]
+    url = parse_url("tcp://a?connect-timeout-millis=900#tcp://b?connect-timeout-millis=80")
+    assert [url.settings.connect_timeout_s(connector) for connector in url.connectors] == [0.9, 0.08]
+    told = TransportConfiguration("peer", parameters={"host": "p", "connect-timeout-millis": "3 s"})
+    assert url.settings.connect_timeout_s(told) == 0.9
+    with pytest.raises(InvalidURLException, match=r"'connect-timeout-millis' in tcp://b\?.*: expected a whole number"):
+        parse_url("(tcp://a,tcp://b?connect-timeout-millis=soon)")
+
+
+def test_the_first_entry_of_a_list_may_have_what_concerns_all() -> None:
+    url = parse_url("(tcp://a:1?ha=true&callTimeout=5&user=me&localPort=9,tcp://b:2)?callTimeout=6")
+    assert (url.settings.ha, url.settings.call_timeout_ms, url.factory.user) == (True, 6, "me")
+    assert [connector.parameters.get("localPort") for connector in url.connectors] == [9, None]
+
+
+FOR_EVER = "reconnectAttempts=-1"
+PAIR = f"ha=true&{FOR_EVER}"
+SOME = f"(tcp://host-a:61616,tcp://host-b:61616)?{FOR_EVER}"
+
+
+@pytest.mark.parametrize(
+    ("text", "product", "instead"),
+    [
+        ("failover:(tcp://u:secret@a:1,tcp://b)?maxReconnectAttempts=3", "Classic", f"(tcp://a:1,tcp://b)?{PAIR}"),
+        ("failover://(tcp://a:1)", "Classic", f"tcp://a:1?{PAIR}"),
+        ("FAILOVER:tcp://a:1", "Classic", f"tcp://a:1?{PAIR}"),
+        ("failover:(nio://a:1,tcp://[::1]:2)", "Classic", f"(tcp://a:1,tcp://[::1]:2)?{PAIR}"),
+        ("failover:(amqp://a:5672)", "Classic", f"tcp://a:61616?{PAIR}"),
+        ("failover:", "Classic", f"(tcp://host-a:61616,tcp://host-b:61616)?{PAIR}"),
+        ("static:(tcp://a,tcp://b)", "Classic", f"(tcp://a,tcp://b)?{FOR_EVER}"),
+        ("static://a:1", "Classic", f"tcp://a:1?{FOR_EVER}"),
+        ("masterslave:(tcp://a,tcp://b)", "Classic", f"(tcp://a,tcp://b)?{PAIR}"),
+        ("fanout:(static:(tcp://a,tcp://b))", "Classic", f"(tcp://a,tcp://b)?{FOR_EVER}"),
+        ("discovery:(multicast://default)", "Classic", SOME),
+        ("multicast://default", "Classic", SOME),
+        ("nio://a:61616?trace=true", "Classic", "tcp://a:61616"),
+        ("amqp://a:5672", "AMQP", "tcp://a:61616, with the port of an acceptor for CORE"),
+        ("stomp://a:61613", "STOMP", "tcp://a:61616, with the port of an acceptor for CORE"),
+        ("mqtt://a", "MQTT", "tcp://a:61616, with the port of an acceptor for CORE"),
+        ("ssl://a:61617", "TLS", "tcp://host:61616 for an acceptor without TLS"),
+        ("failover:(ssl://a:1,ssl://b:1)", "TLS", "tcp://host:61616 for an acceptor without TLS"),
+    ],
+)
+def test_urls_of_other_products_get_the_url_to_write_instead(text: str, product: str, instead: str) -> None:
+    with pytest.raises(InvalidURLException, match=product) as caught:
+        parse_url(text)
+    corrected = str(caught.value).partition(": write ")[2].partition(" (in ")[0]
+    assert corrected == instead
+    parse_url(corrected.split(", with")[0].split(" for ")[0])
+    assert "secret" not in str(caught.value)
 
 
 def test_passwords_are_never_shown() -> None:

@@ -88,7 +88,7 @@ async def test_a_wrong_url_is_refused_before_anything_is_opened(client: Client) 
 
 async def test_the_factory_shows_its_url_without_the_password(client: Client) -> None:
     factory = client.connection_factory("tcp://h:1?user=me&password=secret&callTimeout=77")
-    assert factory.url == "tcp://h:1?user=me&password=***&callTimeout=77"
+    assert factory.url == "tcp://h:1?user=***&password=***&callTimeout=***"
     assert factory.settings.call_timeout_ms == 77
 
 
