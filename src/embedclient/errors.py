@@ -290,6 +290,7 @@ _BY_CODE: dict[ErrorCode, type[JMSException]] = {
     ErrorCode.UNBLOCKED: UnblockedException,
     ErrorCode.QUEUE_DOES_NOT_EXIST: InvalidDestinationException,
     ErrorCode.QUEUE_EXISTS: InvalidDestinationException,
+    ErrorCode.ADDRESS_DOES_NOT_EXIST: InvalidDestinationException,
     ErrorCode.OBJECT_CLOSED: IllegalStateException,
     ErrorCode.INVALID_FILTER_EXPRESSION: InvalidSelectorException,
     ErrorCode.ILLEGAL_STATE: IllegalStateException,

@@ -56,7 +56,7 @@ AUDIT_RETENTION = BrokerConfig().audit_retention
 @click.option("--name", default="embedbroker", show_default=True, help="The broker's name.")
 @click.option("--json", "as_json", is_flag=True, help="Events on stdout as JSON lines; the first is 'ready'.")
 @click.option("--until-eof", is_flag=True, help="Stop when stdin ends, too: with the program that holds its other end.")
-@click.option("-v", "--verbose", is_flag=True, help="Log connections that come to nothing on stderr, too.")
+@click.option("-v", "--verbose", is_flag=True, help="Log ordinary events on stderr, too.")
 @click.pass_context
 def run(
     context: click.Context,
