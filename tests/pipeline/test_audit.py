@@ -32,6 +32,14 @@ def counts(result: Audit) -> dict[str, tuple[int, ...]]:
     return {row["queue"]: tuple(row[name] for name in COUNTS) for row in rows if row["queue"] and row["stored"]}
 
 
+def moved(result: Audit) -> dict[str, tuple[int, int]]:
+    """How many messages came and went by what is drawn; the difference is what is present."""
+    found = {row[0]: (row[1], row[2]) for row in result.backlog.groupBy("queue").sum("came", "went").collect()}
+    present = {row["queue"]: row["present"] for row in result.queues.collect()}
+    assert {queue: came - went for queue, (came, went) in found.items()} == {queue: present[queue] for queue in found}
+    return found
+
+
 def segments(directory: Path) -> list[Path]:
     return sorted(directory.glob("segment-*.journal"))
 
@@ -66,6 +74,8 @@ def test_a_crashed_broker_with_transactions_in_every_state(spark: SparkSession, 
     traffic = result.traffic.groupBy("queue").sum("messages", "acknowledgements").collect()
     # All records, of transactions in every state.
     assert {row[0]: (row[1], row[2]) for row in traffic} == {"orders": (323, 125), "prices": (50, 0)}
+    # What was rolled back or is prepared neither came nor went.
+    assert moved(result) == {"orders": (310, 120), "prices": (50, 0)}
     result.close()
 
 
@@ -75,6 +85,7 @@ def test_a_running_broker_is_audited_in_place_and_goes_on(spark: SparkSession, t
         take(connection, "orders", 30)
         result = audit(spark, [tmp_path])
         assert counts(result) == {"orders": (120, 30, 90, 0, 0, 0, 0)}
+        assert moved(result) == {"orders": (120, 30)}
         take(connection, "orders", 90)
         result.close()
     result = audit(spark, [tmp_path])
@@ -104,6 +115,11 @@ def test_compaction_takes_evidence_and_the_audit_says_so(spark: SparkSession, tm
     assert (lost, twice, present) == (0, 0, 0)
     assert stored == acknowledged + unaccounted
     assert result.problems.where("verdict = 'unaccounted'").count() == unaccounted > 0
+    # Of the records that are left there are more acknowledgements than messages.
+    [records] = result.traffic.where("queue = 'orders'").groupBy().sum("messages", "acknowledgements").collect()
+    assert records[1] > records[0]
+    came, went = moved(result)["orders"]
+    assert came == went and moved(result)["kept"] == (2, 0)
     assert any("compacted" in text for text in result.limits())
     result.close()
 

@@ -70,7 +70,7 @@ def test_the_report_has_the_verdicts_of_each_producer_as_parquet_and_on_the_page
         ("short", "d"): (4, 0, 0, 4, 0, 0, 0, 0, 0),
     }
     assert counts(result.producers) == expected
-    assert "orders, producer <c>: 1 stored, 0 acknowledged, 0 present, 0 out of order, 0 repeated; 1 LOST" in [
+    assert "orders, producer <c>: 0 present, 1 stored, 0 acknowledged, 0 out of order, 0 repeated; 1 LOST" in [
         *result.lines()
     ]
     page = write_audit(result, tmp_path / "report").read_text()

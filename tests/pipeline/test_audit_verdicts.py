@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from embedbroker.pipeline._audit_blocks import SUMMARY_TYPES
+from embedbroker.pipeline._audit_blocks import CAME, SUMMARY_TYPES, WENT, summary
 from embedbroker.pipeline._audit_log import judged_from_of
 from embedbroker.pipeline._audit_log_records import LOG_TYPES, LogKind, packed_numbers
 from embedbroker.pipeline._audit_log_verdict import LogEvidence, judge_log
+from embedbroker.pipeline._audit_page import _drawings
 from embedbroker.pipeline._audit_verdict import JournalEvidence, judge
 from embedbroker.storage import RecordKind
 
@@ -24,9 +26,9 @@ def low(*ids: int) -> bytes:
     return bytes(np.array(ids, "<u2").tobytes())
 
 
-def row(kind: int, *ids: int, **more: object) -> Row:
+def row(kind: int, *numbers: int, **more: object) -> Row:
     common = {"generation": 3, "written": True, "left_behind": False}
-    return {**PLACE, **common, "kind": kind, "ids": low(*ids), **more}
+    return {**PLACE, **common, "kind": kind, "ids": low(*numbers), **more}
 
 
 def counted(verdicts: Any) -> dict[str, int]:
@@ -47,6 +49,77 @@ def test_two_transactions_of_one_segment_that_acknowledge_the_same_message() -> 
 def test_the_same_segment_in_two_copies_acknowledges_once() -> None:
     found = of_journal(row(ADD, 5), row(ACKNOWLEDGE, 5), row(ADD, 5, source=1), row(ACKNOWLEDGE, 5, source=1))
     assert found == {"stored": 1, "acknowledged": 1}
+
+
+def by_second(*rows: Row) -> list[tuple[str, int, int]]:
+    table = pa.Table.from_pylist(list(rows), pa.schema(list(SUMMARY_TYPES.items())))
+    found = [each for each in judge(table, {1: JournalEvidence(0, 1, None)}) if "second" in each]
+    return [(each["verdict"], each["second"], each["count"]) for each in found]  # type: ignore[misc]
+
+
+def test_what_went_without_having_come_takes_nothing_from_the_backlog() -> None:
+    """Compaction has taken messages 1 to 4, and not their acknowledgements."""
+    found = by_second(
+        row(ADD, 5, 6, 7),
+        row(CAME, 5, 6, second=10),
+        row(CAME, 7, second=11),
+        row(ACKNOWLEDGE, 1, 2, 3, 4, 5),
+        row(WENT, 1, 2, second=9),
+        row(WENT, 3, 4, 5, second=12),
+    )
+    assert found == [("came and went", 10, 1), ("came and stayed", 10, 1), ("came and stayed", 11, 1), ("went", 12, 1)]
+
+
+def test_what_no_transaction_committed_has_neither_come_nor_gone() -> None:
+    found = by_second(row(ADD, 5, 6), row(CAME, 5, 6, 7, second=10), row(ACKNOWLEDGE, 5), row(WENT, 5, 6, second=11))
+    assert found == [("came and went", 10, 1), ("came and stayed", 10, 1), ("went", 11, 1)]
+
+
+def test_a_message_comes_once_and_goes_once() -> None:
+    """Whatever records there are twice; a bitmap says the same as numbers."""
+    every = bytes(np.packbits(np.arange(1 << 16) < 5_000).tobytes())
+    found = by_second(
+        row(ADD, ids=every), row(CAME, ids=every, second=10), row(CAME, 3, 4, second=11), row(ACKNOWLEDGE, 3),
+        row(WENT, 3, second=12), row(WENT, 3, second=14),
+    )  # fmt: skip
+    assert found == [("came and went", 10, 1), ("came and stayed", 10, 4_999), ("went", 12, 1)]
+
+
+def test_a_summary_has_each_second_of_each_block() -> None:
+    ids, seconds = [5, 5, 6, (1 << 16) + 5, 7], [10, 10, 10, 10, 11]
+    count = len(ids)
+    columns = {
+        **{name: [0] * count for name in ("transaction_id", "batch_ms", "batch", "offset", "source", "queue_id")},
+        "journal": [1] * count,
+        "generation": [3] * count,
+        "written": [True] * count,
+        "kind": [ADD] * count,
+        "message_id": ids,
+        "wall_ms": [second * 1000 + 7 for second in seconds],
+        "size": [100] * count,
+        "text": pa.nulls(count, pa.string()),
+    }
+    moved = [each for each in summary([pa.RecordBatch.from_pydict(columns)]) if each["kind"] == CAME]
+    assert [(each["second"], each["block"], each["ids"], each["count"], each["bytes"]) for each in moved] == [
+        (10, 0, low(5, 6), 3, 300),
+        (10, 1, low(5), 1, 100),
+        (11, 0, low(7), 1, 100),
+    ]
+
+
+def test_the_drawing_ends_at_what_is_present_and_is_never_below_nothing() -> None:
+    records = [{"second": at, "sum(messages)": 4, "sum(acknowledgements)": 9} for at in (100, 101, 103)]
+    moved = [
+        {"second": at, "sum(came)": came, "sum(went)": went}
+        for at, came, went in ((100, 0, 1), (101, 8, 0), (103, 0, 2))
+    ]
+    page = "".join(_drawings(records, moved))
+    assert 'aria-label="messages present, 5 at the end"' in page
+    [points] = re.findall(r'<polyline class="a" points="([^"]+)"', page.split("messages present")[1])
+    heights = [float(point.split(",")[1]) for point in points.split()]
+    bottom = heights[0]
+    assert [round((bottom - each) / (bottom - heights[1]) * 7) for each in heights] == [0, 7, 7, 5]
+    assert "NaN" not in page
 
 
 def of_log(rows: list[Row], judged_from: int) -> dict[str, int]:

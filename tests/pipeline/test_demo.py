@@ -63,6 +63,7 @@ def test_a_day_of_orders_survives_a_failover_exactly(tmp_path: Path) -> None:
     assert demo.exit_code() == 0, said + errors
     assert "PASSED nothing lost, nothing twice" in said
     assert "audit: nothing is lost, acknowledged twice or damaged" in said
+    assert re.search(r"audit: orders: log: 0 present, .* 20,001 read by cursor", said), said
     assert re.search(r"100%  sent 20,000  read 20,000  totals [\d,]+  failover \d+\.\d s", errors)
     page = (output / "report.html").read_text()
     assert (page.count("<svg"), page.count('class="kill"')) == (2, 4)

@@ -46,8 +46,8 @@ def test_an_audit_is_printed_and_written(tmp_path: Path) -> None:
     report = tmp_path / "report"
     result = pipeline("audit", tmp_path / "live", "--output", report, "--producer", "producer", "--sequence", "number")
     assert result.exit_code == 0, result.output
-    assert "orders: 9 stored, 4 acknowledged, 5 present" in result.stdout
-    assert "orders, producer a: 9 stored, 4 acknowledged, 5 present, 0 out of order, 0 repeated\n" in result.stdout
+    assert "orders: 5 present, 9 stored, 4 acknowledged" in result.stdout
+    assert "orders, producer a: 5 present, 9 stored, 4 acknowledged, 0 out of order, 0 repeated\n" in result.stdout
     assert (report / "report.html").exists()
     again = pipeline("audit", tmp_path / "live", "--output", report)
     assert (again.exit_code, again.stderr) == (2, f"embedbroker: {report} is not empty\n")
@@ -65,12 +65,13 @@ def test_an_audit_takes_logs_that_stand_elsewhere(tmp_path: Path) -> None:
     places = (tmp_path / "journal", tmp_path / "logs" / "live")
     result = pipeline("audit", *places, "--producer", "producer", "--sequence", "number")
     assert result.exit_code == 0, result.output
-    assert "orders, producer a: 9 stored, 4 acknowledged, 5 present, 0 out of order, 0 repeated\n" in result.stdout
-    assert "orders: 9 stored, 4 acknowledged, 5 present" in result.stdout
-    assert "orders: log: 9 sent, 9 confirmed" in result.stdout
+    assert "orders, producer a: 5 present, 9 stored, 4 acknowledged, 0 out of order, 0 repeated\n" in result.stdout
+    assert "orders: 5 present, 9 stored, 4 acknowledged" in result.stdout
+    assert "orders: log: 5 present, 9 sent, 9 confirmed" in result.stdout
+    assert " delivered, 4 acknowledged; send to acknowledge" in result.stdout
     alone = pipeline("audit", places[1])
     assert alone.exit_code == 0, alone.output
-    assert "orders: log: 9 sent, 9 confirmed" in alone.stdout and "was not read" in alone.stdout
+    assert "orders: log: 5 outstanding, 9 sent, 9 confirmed" in alone.stdout and "was not read" in alone.stdout
 
 
 @pytest.mark.usefixtures("at_hand")

@@ -19,12 +19,20 @@ from pyspark.sql import functions as F
 
 from embedbroker.storage import RecordKind
 
-from ._audit_blocks import AGAIN, TRAFFIC
+from ._audit_blocks import AGAIN, CAME, WENT
 from ._audit_log import LogAudit, log_audit
 from ._audit_log_files import LogFolder, confirmed_now, log_places, log_sources
 from ._audit_problems import messages_behind
 from ._audit_producers import producer_lines, producers_of
-from ._audit_verdict import PROBLEMS, VERDICT_TYPES, JournalEvidence, judge
+from ._audit_verdict import (
+    CAME_AND_STAYED,
+    CAME_AND_WENT,
+    PROBLEMS,
+    VERDICT_TYPES,
+    WENT_AGAIN,
+    JournalEvidence,
+    judge,
+)
 from ._journal_files import JournalSource, gone_since, journal_sources
 from ._journal_forks import forks
 from ._journal_records import CUT, END, FINDING
@@ -80,8 +88,10 @@ class Audit:
 
     ``queues``: per journal and queue, messages stored, acknowledged, present, lost, unaccounted for, acknowledged
     twice, left behind. ``problems``: the messages behind the last four of these. ``transactions``: each that is not
-    over, with its branch. ``traffic``: messages, bytes and acknowledgements per queue and second. ``segments``: what
-    was read. ``producers``: per queue and producer the counts of ``queues`` and its order, where an audit was told the
+    over, with its branch. ``traffic``: messages, bytes and acknowledgements per queue and second. ``backlog``: of the
+    messages that were read and are acknowledged or present, how many came and went per queue and second; what came
+    less what went is what is present. ``segments``: what was read.
+    ``producers``: per queue and producer the counts of ``queues`` and its order, where an audit was told the
     properties.
     """
 
@@ -92,6 +102,7 @@ class Audit:
     problems: DataFrame
     transactions: DataFrame
     traffic: DataFrame
+    backlog: DataFrame
     segments: DataFrame
     bytes_read: int
     log: LogAudit | None
@@ -124,12 +135,15 @@ class Audit:
 
     def lines(self) -> Iterator[str]:
         """The verdict for people: queues with what is wrong, damage, transactions, limits."""
+        where = "" if self.log is None else "; the audit log may have it"
+        unaccounted = f"unaccounted for (the journal no longer has a record of their end{where})"
+        texts = {**_WRONG, "unaccounted": unaccounted}
         for row in self.queues.where(_SOMETHING).toLocalIterator():
             name = row["queue"] if row["queue"] is not None else f"queue {row['queue_id']}, which is not defined"
             gone = "" if row["exists"] else ", queue removed"
-            wrong = ", ".join(f"{row[key]:,} {text}" for key, text in _WRONG.items() if row[key])
+            wrong = ", ".join(f"{row[key]:,} {text}" for key, text in texts.items() if row[key])
             yield (
-                f"{name}: {row['stored']:,} stored, {row['acknowledged']:,} acknowledged, {row['present']:,} present"
+                f"{name}: {row['present']:,} present, {row['stored']:,} stored, {row['acknowledged']:,} acknowledged"
                 f"{gone}{'; ' + wrong if wrong else ''}"
             )
         if self.producers is not None:
@@ -273,7 +287,8 @@ def _audit(
     # Spark's own number of partitions, 200, would start as many workers for a journal of a few segments.
     segments = sum(len(source.segments) for source in sources)
     parts = max(spark.sparkContext.defaultParallelism, segments // _SEGMENTS_PER_PART)
-    shuffled = effective.repartition(parts, *keys)
+    moves = _moves(rows, evidence).select(*effective.columns)
+    shuffled = effective.unionByName(moves).repartition(parts, *keys)
     verdicts = shuffled.groupBy(*keys).applyInArrow(judged, spark_schema(VERDICT_TYPES)).persist()
     named = queue_names(
         spark, rows.where("not left_behind"), {journal: each.current for journal, each in evidence.items()}
@@ -293,6 +308,7 @@ def _audit(
         _problems(verdicts, current),
         _open_transactions(pending, ends),
         _traffic(rows, current, evidence),
+        _backlog(verdicts, current),
         _segments(rows),
         sum(note["offset"] for note in notes if note["kind"] == END),
         log,
@@ -420,6 +436,7 @@ def furthest(sources: Iterable[JournalSource], last_batches: Mapping[tuple[int, 
 
 def _queues(verdicts: DataFrame, named: DataFrame) -> DataFrame:
     """A row per queue. What is left in a queue that was removed went with it."""
+    verdicts = verdicts.where("second is null")
     counts = [F.sum(F.when(F.col("verdict") == name, F.col("count")).otherwise(0)).alias(name) for name in _COUNTS]
     table = verdicts.groupBy("journal", "queue_id").agg(*counts).join(named, ["journal", "queue_id"], "full")
     exists = F.coalesce(F.col("exists"), F.lit(False))
@@ -470,16 +487,32 @@ def _open_transactions(pending: DataFrame, ends: DataFrame) -> DataFrame:
     )
 
 
-def _traffic(rows: DataFrame, named: DataFrame, evidence: dict[int, JournalEvidence]) -> DataFrame:
+def _moves(rows: DataFrame, evidence: dict[int, JournalEvidence]) -> DataFrame:
     """Of each journal's present alone: copies hold the same records."""
     current = [each.current for each in evidence.values()]
-    found = rows.where((F.col("kind") == TRAFFIC) & F.col("source").isin(current))
+    return rows.where(F.col("kind").isin(CAME, WENT) & F.col("source").isin(current) & ~F.col("left_behind"))
+
+
+def _backlog(verdicts: DataFrame, named: DataFrame) -> DataFrame:
+    """What stayed in a queue that was removed is not there."""
+    named = named.drop("routing")
+    found = verdicts.where("second is not null").join(named, ["journal", "queue_id"], "left")
+    is_there = F.coalesce(F.col("exists"), F.lit(False))
+    counts = (F.col("verdict") == CAME_AND_WENT) | ((F.col("verdict") == CAME_AND_STAYED) & is_there)
+    return found.groupBy("journal", "queue_id", "queue", "address", "second").agg(
+        F.sum(F.when(counts, F.col("count")).otherwise(0)).alias("came"),
+        F.sum(F.when(F.col("verdict") == WENT_AGAIN, F.col("count")).otherwise(0)).alias("went"),
+    )
+
+
+def _traffic(rows: DataFrame, named: DataFrame, evidence: dict[int, JournalEvidence]) -> DataFrame:
+    found = _moves(rows, evidence)
     return (
         found.groupBy("journal", "queue_id", "second")
         .agg(
-            F.sum(F.when(F.col("block") == _ADD, F.col("count")).otherwise(0)).alias("messages"),
-            F.sum(F.when(F.col("block") == _ADD, F.col("bytes")).otherwise(0)).alias("bytes"),
-            F.sum(F.when(F.col("block") == _ACKNOWLEDGE, F.col("count")).otherwise(0)).alias("acknowledgements"),
+            F.sum(F.when(F.col("kind") == CAME, F.col("count")).otherwise(0)).alias("messages"),
+            F.sum(F.when(F.col("kind") == CAME, F.col("bytes")).otherwise(0)).alias("bytes"),
+            F.sum(F.when(F.col("kind") == WENT, F.col("count")).otherwise(0)).alias("acknowledgements"),
         )
         .join(named.drop("exists", "routing"), ["journal", "queue_id"], "left")
     )

@@ -19,10 +19,11 @@ from embedbroker.storage import RecordKind
 
 from ._journal_records import END, FINDING
 
-__all__ = ["AGAIN", "COLUMNS", "SUMMARY_TYPES", "TRAFFIC", "IdSet", "joined", "summary"]
+__all__ = ["AGAIN", "CAME", "COLUMNS", "SUMMARY_TYPES", "WENT", "IdSet", "joined", "summary"]
 
-# Kinds of rows beside those of records: ids that one segment acknowledges twice, and records per second.
-AGAIN, TRAFFIC = 1002, 1003
+# Kinds of rows beside those of records: ids that one segment acknowledges twice; messages and acknowledgements of one
+# second.
+AGAIN, CAME, WENT = 1002, 1003, 1004
 # What has to be read for it.
 COLUMNS = ("journal", "source", "generation", "written", "kind", "message_id", "queue_id", "transaction_id", "size",
            "wall_ms", "batch_ms", "batch", "offset", "text")  # fmt: skip
@@ -65,8 +66,15 @@ class IdSet:
         if len(packed) == _BITMAP_BYTES:
             return cls(np.unpackbits(np.frombuffer(packed, np.uint8)).astype(bool))
         bits: Array = np.zeros(1 << _BLOCK_BITS, bool)
-        bits[np.frombuffer(packed, "<u2")] = True
+        bits[cls.low(packed)] = True
         return cls(bits)
+
+    @classmethod
+    def low(cls, packed: bytes) -> Array:
+        """The low 16 bits of each id in what `packed` made, as numbers."""
+        if len(packed) == _BITMAP_BYTES:
+            return np.flatnonzero(cls.of(packed).bits)
+        return np.frombuffer(packed, "<u2")
 
     @classmethod
     def none(cls) -> IdSet:
@@ -181,13 +189,24 @@ def _changes(values: Array) -> Array:
 
 
 def _traffic(kind: int, part: dict[str, Array]) -> Iterator[Row]:
-    """Records per queue and second: messages by the time the broker took them, acknowledgements by their batch's."""
+    """Records per queue, second and block: messages by the time the broker took them, acknowledgements by their
+    batch's. Whatever became of their transactions."""
     second = part["wall_ms" if kind == _ADD else "batch_ms"] // 1000
-    order = np.lexsort((second, part["queue_id"]))
-    queue, second, size = part["queue_id"][order], second[order], part["size"][order]
-    begins = np.flatnonzero(_changes(queue) | _changes(second))
-    counts: Array = np.diff(np.append(begins, len(queue)))
+    message, queue = part["message_id"], part["queue_id"]
+    order = np.lexsort((message, second, queue))
+    message, queue, second, size = message[order], queue[order], second[order], part["size"][order]
+    block = message >> _BLOCK_BITS
+    changes = _changes(queue) | _changes(second) | _changes(block)
+    begins = np.flatnonzero(changes)
+    ends: Array = np.append(begins[1:], len(message))
+    is_new = changes | _changes(message)
+    low = (message & ((1 << _BLOCK_BITS) - 1))[is_new].astype("<u2")
+    encoded = low.tobytes()
+    places: Array = np.append(0, np.cumsum(is_new))
     sums = np.add.reduceat(size, begins)
-    for begin, count, size_bytes in zip(begins.tolist(), counts.tolist(), sums.tolist(), strict=True):
-        yield {"kind": TRAFFIC, "block": kind, "queue_id": int(queue[begin]), "second": int(second[begin]),
-               "count": count, "bytes": size_bytes}  # fmt: skip
+    for begin, end, size_bytes in zip(begins.tolist(), ends.tolist(), sums.tolist(), strict=True):
+        first, last = int(places[begin]), int(places[end])
+        is_short = (last - first) * 2 < _BITMAP_BYTES
+        yield {"kind": CAME if kind == _ADD else WENT, "block": int(block[begin]), "queue_id": int(queue[begin]),
+               "ids": encoded[first * 2 : last * 2] if is_short else _packed(low[first:last]),
+               "second": int(second[begin]), "count": end - begin, "bytes": size_bytes}  # fmt: skip

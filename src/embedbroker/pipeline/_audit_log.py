@@ -36,6 +36,14 @@ _JOURNALS = (int(RecordKind.ADD_MESSAGE), int(RecordKind.ACKNOWLEDGE))
 _COUNTS = ("sent", "confirmed", "delivered", "acknowledged", "rejected", "expired", "removed", "read", "present",
            "outstanding", "never delivered", "delivered twice", "never acknowledged", "delivered again",
            "not logged")  # fmt: skip
+# How messages leave a queue.
+_LEFT = {
+    "acknowledged": "acknowledged",
+    "read": "read by cursor",
+    "rejected": "rejected",
+    "expired": "expired",
+    "removed": "removed",
+}
 _WRONG = {
     "never_delivered": "confirmed and NEVER DELIVERED",
     "delivered_twice": "DELIVERED TWICE without flag",
@@ -95,9 +103,11 @@ class LogAudit:
                     f"; send to acknowledge p50 {row['p50_ms']:,.0f} ms, p90 {row['p90_ms']:,.0f} ms, "
                     f"p99 {row['p99_ms']:,.0f} ms, max {row['max_ms']:,} ms"
                 )
+            there = f"{row['present']:,} present" if self.has_journal else f"{row['outstanding']:,} outstanding"
+            left = ", ".join(f"{row[key]:,} {text}" for key, text in _LEFT.items() if row[key])
             yield (
-                f"{row['queue']}: log: {row['sent']:,} sent, {row['confirmed']:,} confirmed, {row['delivered']:,} "
-                f"delivered, {row['acknowledged']:,} acknowledged{'; ' + wrong if wrong else ''}{times}"
+                f"{row['queue']}: log: {there}, {row['sent']:,} sent, {row['confirmed']:,} confirmed, "
+                f"{row['delivered']:,} delivered, {left or 'none left the queue'}{'; ' + wrong if wrong else ''}{times}"
             )
 
     def close(self) -> None:

@@ -38,12 +38,12 @@ svg { width: 100%; height: auto; } svg text { fill: var(--soft); font-size: 12px
 polyline { fill: none; stroke-width: 1.6; } .a { stroke: var(--a); } .b { stroke: var(--b); }
 p.soft { color: var(--soft); }
 """
-_QUEUE_COLUMNS = ("queue", "stored", "acknowledged", "present", "removed_with_queue", "lost", "unaccounted",
+_QUEUE_COLUMNS = ("queue", "present", "stored", "acknowledged", "removed_with_queue", "lost", "unaccounted",
                   "acknowledged_twice", "acknowledged_not_stored", "left_behind")  # fmt: skip
-_PRODUCER_COLUMNS = ("queue", "producer", "stored", "acknowledged", "present", "removed_with_queue", "lost",
+_PRODUCER_COLUMNS = ("queue", "producer", "present", "stored", "acknowledged", "removed_with_queue", "lost",
                      "unaccounted", "acknowledged_twice", "out_of_order", "repeated")  # fmt: skip
-_LOG_COLUMNS = ("queue", "sent", "confirmed", "delivered", "acknowledged", "rejected", "expired", "removed", "read",
-                "present", "outstanding", "never_delivered", "delivered_twice", "never_acknowledged", "delivered_again",
+_LOG_COLUMNS = ("queue", "present", "sent", "confirmed", "delivered", "acknowledged", "rejected", "expired", "removed",
+                "read", "outstanding", "never_delivered", "delivered_twice", "never_acknowledged", "delivered_again",
                 "not_logged", "p50_ms", "p90_ms", "p99_ms", "max_ms")  # fmt: skip
 _BAD = (
     "lost",
@@ -105,7 +105,7 @@ def _page(audit: Audit) -> str:
         *_table(_QUEUE_COLUMNS, queues),
         *(_producers(audit.producers) if audit.producers is not None else ()),
         "<h2>Over time</h2>",
-        *_drawings(_rows(_per_second(audit), _POINTS_MAX * 1000)),
+        *_drawings(_rows(_per_second(audit), _POINTS_MAX * 1000), _rows(_moved(audit), _POINTS_MAX * 1000)),
         *(_log(audit.log) if audit.log is not None else ()),
         "<h2>Transactions that are not over</h2>",
         *_table(("transaction_id", "branch", "state", "sent", "acknowledged"), _rows(audit.transactions)),
@@ -190,8 +190,12 @@ def _per_second(audit: Audit) -> Any:
     return audit.traffic.groupBy("second").sum("messages", "acknowledgements").orderBy("second")
 
 
-def _drawings(rows: Sequence[Row]) -> Iterator[str]:
-    """What came and went in each stretch of time, and how much that left."""
+def _moved(audit: Audit) -> Any:
+    return audit.backlog.groupBy("second").sum("came", "went").orderBy("second")
+
+
+def _drawings(rows: Sequence[Row], moved: Sequence[Row]) -> Iterator[str]:
+    """The records in each stretch of time, and how many messages were there; `moved` has those that count."""
     if not rows:
         yield "<p class='soft'>Nothing happened.</p>"
         return
@@ -204,12 +208,20 @@ def _drawings(rows: Sequence[Row]) -> Iterator[str]:
         entry[1] += row["sum(acknowledgements)"]
     stored = [(at * width, each[0] / width) for at, each in sums.items()]
     gone = [(at * width, each[1] / width) for at, each in sums.items()]
+    changes: dict[int, int] = dict.fromkeys(sums, 0)
+    for row in moved:
+        changes[(row["second"] - first) // width] += row["sum(came)"] - row["sum(went)"]
     left, backlog = 0, []
-    for at, (came, went) in sums.items():
-        left += came - went
-        backlog.append((at * width, float(left)))
+    for at, change in changes.items():
+        left += change
+        # Two brokers have two clocks: an acknowledgement may be older than its message.
+        backlog.append((at * width, float(max(left, 0))))
     yield from _drawing("records per second", [_Line("messages", "a", stored), _Line("acknowledgements", "b", gone)])
-    yield from _drawing("messages less acknowledgements", [_Line("difference", "a", backlog)])
+    yield from _drawing(f"messages present, {left:,} at the end", [_Line("present", "a", backlog)])
+    yield (
+        "<p class='soft'>The second drawing counts messages whose records were read. Those that compaction took are "
+        "not in it, nor are their acknowledgements.</p>"
+    )
 
 
 def _drawing(unit: str, lines: Sequence[_Line]) -> Iterator[str]:

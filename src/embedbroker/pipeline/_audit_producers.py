@@ -81,7 +81,7 @@ def producer_lines(producers: DataFrame) -> Iterator[str]:
     for row in producers.where("producer is not null").toLocalIterator():
         wrong = ", ".join(f"{row[key]:,} {text}" for key, text in _WRONG.items() if row[key])
         yield (
-            f"{row['queue']}, producer {row['producer']}: {row['stored']:,} stored, {row['acknowledged']:,} "
-            f"acknowledged, {row['present']:,} present, {row['out_of_order']:,} out of order, "
+            f"{row['queue']}, producer {row['producer']}: {row['present']:,} present, {row['stored']:,} stored, "
+            f"{row['acknowledged']:,} acknowledged, {row['out_of_order']:,} out of order, "
             f"{row['repeated']:,} repeated{'; ' + wrong if wrong else ''}"
         )

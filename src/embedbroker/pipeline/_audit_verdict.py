@@ -6,15 +6,27 @@ Responsible for the verdicts on messages of one queue. Refuses to know where the
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from attrs import Factory, define, frozen
 
 from embedbroker.storage import RecordKind
 
-from ._audit_blocks import AGAIN, IdSet
+from ._audit_blocks import AGAIN, CAME, WENT, IdSet
 
-__all__ = ["PROBLEMS", "VERDICT_TYPES", "JournalEvidence", "Verdicts", "judge"]
+__all__ = [
+    "CAME_AND_STAYED",
+    "CAME_AND_WENT",
+    "PROBLEMS",
+    "VERDICT_TYPES",
+    "WENT_AGAIN",
+    "JournalEvidence",
+    "Verdicts",
+    "judge",
+]
 
 VERDICT_TYPES = {
     "journal": pa.int64(),
@@ -23,10 +35,16 @@ VERDICT_TYPES = {
     "verdict": pa.string(),
     "count": pa.int64(),
     "ids": pa.binary(),
+    # Where a verdict is of a second.
+    "second": pa.int64(),
 }
 # Verdicts whose messages are named one by one.
 PROBLEMS = ("lost", "unaccounted", "acknowledged twice", "left behind")
+# Verdicts by second: messages of which the present journal has the end, or that are there; and those ends.
+CAME_AND_WENT, CAME_AND_STAYED, WENT_AGAIN = "came and went", "came and stayed", "went"
 _ADD, _ACKNOWLEDGE = int(RecordKind.ADD_MESSAGE), int(RecordKind.ACKNOWLEDGE)
+_BITS = 1 << 16
+Array = Any
 
 
 @frozen
@@ -77,12 +95,22 @@ class Verdicts:
 def judge(table: pa.Table, evidence: Mapping[int, JournalEvidence]) -> Iterator[dict[str, object]]:
     """The verdicts on one block of one queue: rows with `VERDICT_TYPES`. Takes rows of summaries of segments.
 
+    Rows of what came and went are those of the source that goes furthest.
     The same segment may stand in several sources: there an acknowledgement counts once. What compaction wrote is
     compared within its source alone.
     """
-    rows = table.to_pylist()
-    journal, queue_id, block = rows[0]["journal"], rows[0]["queue_id"], rows[0]["block"]
-    known = evidence[journal]
+    key = {name: table.column(name)[0].as_py() for name in ("journal", "queue_id", "block")}
+    is_moving = pc.is_in(table.column("kind"), value_set=pa.array([CAME, WENT], table.column("kind").type))
+    verdicts = _judged(table.filter(pc.invert(is_moving)).to_pylist(), evidence[key["journal"]])
+    for name, found in verdicts.named().items():
+        if found.count:
+            packed = found.packed if name in PROBLEMS else None
+            yield {**key, "verdict": name, "count": found.count, "ids": packed}
+    for row in _by_second(table.filter(is_moving), verdicts):
+        yield {**key, **row}
+
+
+def _judged(rows: list[dict[str, Any]], known: JournalEvidence) -> Verdicts:
     verdicts = Verdicts()
     # By generation as written, of whatever source; and by source and segment.
     written: dict[int, IdSet] = {}
@@ -116,8 +144,32 @@ def judge(table: pa.Table, evidence: Mapping[int, JournalEvidence]) -> Iterator[
         for each in group.values():
             verdicts.twice.bits |= seen.bits & each.bits
             seen.bits |= each.bits
-    for name, found in verdicts.named().items():
-        if found.count:
-            packed = found.packed if name in PROBLEMS else None
-            yield {"journal": journal, "queue_id": queue_id, "block": block, "verdict": name, "count": found.count,
-                   "ids": packed}  # fmt: skip
+    return verdicts
+
+
+def _by_second(moves: pa.Table, verdicts: Verdicts) -> Iterator[dict[str, object]]:
+    """How many messages came and went in each second.
+
+    An acknowledgement whose message compaction took has no part in it, or more would go than came.
+    """
+    came, went = (_seconds(moves.filter(pc.equal(moves.column("kind"), kind))) for kind in (CAME, WENT))
+    over = (came >= 0) & (went >= 0) & verdicts.current.bits & verdicts.acknowledged.bits
+    present = (came >= 0) & verdicts.named()["present"].bits
+    for name, at, chosen in (
+        (CAME_AND_WENT, came, over),
+        (CAME_AND_STAYED, came, present),
+        (WENT_AGAIN, went, over),
+    ):
+        seconds, counts = np.unique(at[chosen], return_counts=True)
+        for second, count in zip(seconds.tolist(), counts.tolist(), strict=True):
+            yield {"verdict": name, "second": second, "count": count}
+
+
+def _seconds(moves: pa.Table) -> Array:
+    """By message the second of its first record; -1 without one."""
+    at: Array = np.full(_BITS, -1, np.int64)
+    order = pc.sort_indices(moves, sort_keys=[("second", "descending")])
+    moves = moves.select(["ids", "second"]).take(order)
+    for ids, second in zip(moves.column("ids").to_pylist(), moves.column("second").to_pylist(), strict=True):
+        at[IdSet.low(ids)] = second
+    return at
