@@ -221,7 +221,7 @@ class ControlLink:
     def _ping(self, now: Instant) -> None:
         settings = self._settings
         self.send(Ping(settings.connection_ttl_ms), PING_CHANNEL)
-        period = settings.check_period_ms
+        period = settings.ping_period_ms
         self._next_ping = now.monotonic + period / 1000 if period >= 0 else None
 
 

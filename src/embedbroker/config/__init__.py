@@ -14,6 +14,7 @@ from ._ha_policy import (
     SharedStoreBackup,
     SharedStorePrimary,
 )
+from ._misfits import misfits
 from ._role import Role
 
 __all__ = [
@@ -36,4 +37,5 @@ __all__ = [
     "ScaleDown",
     "SharedStoreBackup",
     "SharedStorePrimary",
+    "misfits",
 ]

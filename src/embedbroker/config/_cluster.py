@@ -17,6 +17,7 @@ from embedclient.model import (
     TransportConfiguration,
     describe_url,
     is_host_name,
+    ping_period_ms,
     unsupported_scheme,
     url_parameters,
 )
@@ -47,11 +48,11 @@ class ClusterConnection:
 
     ``connector`` names the one of the broker's ``connectors`` by which others and clients reach it; None is where it
     listens. ``static_connectors`` name those by which it finds the others; ``allow_direct_connections_only``: it keeps
-    to these and does not connect to whom it merely hears of. It pings every ``check_period_ms`` and takes a peer for
-    lost that sent nothing for ``connection_ttl_ms``; -1 is never, for both. ``call_timeout_ms`` is how long it waits
-    for the answer to the cluster password. A lost peer is tried again after ``retry_interval_ms``, which grows by
-    ``retry_interval_multiplier`` up to ``max_retry_interval_ms``. A live broker repeats its announcement
-    ``notification_attempts`` times, ``notification_interval_ms`` apart.
+    to these and does not connect to whom it merely hears of. It pings every ``check_period_ms``, twice in
+    ``connection_ttl_ms`` at least, and takes a peer for lost that sent nothing for that long; -1 is never, for both.
+    ``call_timeout_ms`` is how long it waits for the answer to the cluster password. A lost peer is tried again after
+    ``retry_interval_ms``, which grows by ``retry_interval_multiplier`` up to ``max_retry_interval_ms``. A live broker
+    repeats its announcement ``notification_attempts`` times, ``notification_interval_ms`` apart.
     """
 
     name: str = field(default="cluster", validator=named)
@@ -66,6 +67,11 @@ class ClusterConnection:
     max_retry_interval_ms: int = field(default=2_000, validator=whole(1))
     notification_interval_ms: int = field(default=1_000, validator=whole(1))
     notification_attempts: int = field(default=2, validator=whole(0))
+
+    @property
+    def ping_period_ms(self) -> int:
+        """The pause between two pings: ``check_period_ms``, half of ``connection_ttl_ms`` at most. -1 is never."""
+        return ping_period_ms(self.check_period_ms, self.connection_ttl_ms)
 
 
 def as_connectors(value: object) -> dict[str, TransportConfiguration]:

@@ -25,6 +25,7 @@ from embedbroker.config import (
     Role,
     SharedStoreBackup,
     SharedStorePrimary,
+    misfits,
 )
 from embedbroker.node import check_filters
 from embedclient.errors import BrokerFailed, IllegalStateException, ResourceAllocationException
@@ -97,6 +98,8 @@ class EmbeddedBroker:
             self._locks_given = lock_manager or _configured_manager(self.config.ha_policy)
         self._watch = RoleWatch()
         self._logger = logging.getLogger("embedbroker.broker")
+        for misfit in misfits(self.config):
+            self._logger.warning("broker %r: %s", self.config.name, misfit)
         self._manager: AbstractAsyncContextManager[trio.Nursery] | None = None
         self._nursery: trio.Nursery | None = None
         self._run: _Run | None = None

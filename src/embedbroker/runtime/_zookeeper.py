@@ -14,6 +14,7 @@ kazoo has two threads of its own, for the connection and for what it calls back.
 
 from __future__ import annotations
 
+import logging
 import struct
 import threading
 import uuid
@@ -38,6 +39,7 @@ from ._forks import ends_in_child
 
 __all__ = ["ZooKeeperLockManager", "ZooKeeperSettings"]
 
+_logger = logging.getLogger("embedbroker.broker")
 _NUMBER = struct.Struct(">q")
 # What the end of a session may take: it is asked for by whoever ends a broker, with everything else at a stop.
 _CLOSED_WITHIN_S = 1.0
@@ -76,11 +78,19 @@ class ZooKeeperSettings:
         namespace = properties.get("namespace", "").strip("/")
         if namespace and any(part in ("", ".", "..") for part in namespace.split("/")):
             raise ValueError(f"property namespace cannot be the path of a node: {namespace!r}")
-        return cls(
+        settings = cls(
             properties["connect-string"],
             namespace,
             **{name.replace("-", "_"): number for name, number in numbers.items()},
         )
+        if settings.connection_ms > settings.session_ms:
+            _logger.warning(
+                "lock_manager: connection-ms=%d is above session-ms=%d: a session is over before an attempt to reach"
+                " the ensemble is given up; lower connection-ms",
+                settings.connection_ms,
+                settings.session_ms,
+            )
+        return settings
 
     def lease_of(self, session_ms: int) -> Lease:
         """The right that a session gives which lasts so long without a word."""

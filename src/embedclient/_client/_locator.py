@@ -73,6 +73,8 @@ class ServerLocator:
         self.connectors = given or parsed.connectors
         self.settings = settings or parsed.settings
         _warn_of_no_effect(self.settings, parsed.ignored)
+        for misfit in self.settings.misfits():
+            _log.warning("%s", misfit)
         self.defaults = parsed.factory
         self.load_balancing_policy = load_balancing_policy or _policy(parsed.factory.policy, self._loop.entropy)
         # What the latest factory knows of the cluster: with `ha` the next one finds the backup by it.

@@ -136,8 +136,11 @@ class _Parser:
         settings = self._settings
         if all(connector.factory == IN_VM_CONNECTOR_FACTORY for connector in connectors):
             # Inside one process nothing vanishes without notice, so Artemis watches in-VM connections only on demand.
-            unwatched = dict.fromkeys({"client_failure_check_period_ms", "connection_ttl_ms"} - self._given, -1)
-            settings = evolve(settings, **unwatched)  # type: ignore[arg-type]  # both are whole numbers
+            if "connection_ttl_ms" not in self._given:
+                settings = evolve(settings, connection_ttl_ms=-1)
+            # A connection that was asked to have a time to live needs pings.
+            if "client_failure_check_period_ms" not in self._given and settings.connection_ttl_ms < 0:
+                settings = evolve(settings, client_failure_check_period_ms=-1)
         factory_settings = FactorySettings(**self._factory)  # type: ignore[arg-type]  # each was read as its field's type
         return ClientURL(self.shown, settings, factory_settings, connectors, tuple(dict.fromkeys(self._ignored)))
 

@@ -29,7 +29,7 @@ def _rounds(limit: int) -> Iterator[int]:
 
 def _pauses(settings: LocatorSettings) -> Iterator[float]:
     interval_ms: float = settings.retry_interval_ms
-    longest_ms = settings.max_retry_interval_ms
+    longest_ms = settings.longest_retry_interval_ms
     while True:
         yield min(interval_ms, longest_ms) / 1000
         # Bounded before it is multiplied again: an unlimited number of rounds must not overflow.

@@ -103,8 +103,8 @@ class Connection:
         settings = self._settings
         self.send_packet(Ping(settings.connection_ttl_ms), CHANNEL_PING)
         self._last_check = now.monotonic
-        if settings.client_failure_check_period_ms >= 0:
-            self._next_ping = now.monotonic + settings.client_failure_check_period_ms / 1000
+        if settings.ping_period_ms >= 0:
+            self._next_ping = now.monotonic + settings.ping_period_ms / 1000
         if node_id is None:
             self._subscribe()
             return
@@ -287,7 +287,7 @@ class Connection:
                 return
             self._received_since_check = False
             self._last_check = now.monotonic
-        self._next_ping = now.monotonic + settings.client_failure_check_period_ms / 1000
+        self._next_ping = now.monotonic + settings.ping_period_ms / 1000
         if self.on_ping_sent is not None:
             self.on_ping_sent()
         self.send_packet(Ping(ttl_ms), CHANNEL_PING)

@@ -8,7 +8,7 @@ from enum import IntEnum
 
 from attrs import evolve, field, frozen
 
-from embedclient.model import Check, TransportConfiguration, instance, number, optional, whole
+from embedclient.model import Check, TransportConfiguration, instance, number, optional, ping_period_ms, whole
 
 DEFAULT_CONSUMER_WINDOW_SIZE = 1024 * 1024
 CONNECT_TIMEOUT = "connect-timeout-millis"
@@ -102,6 +102,39 @@ class LocatorSettings:
             if milliseconds >= 0:
                 return milliseconds / 1000
         return self.call_timeout_ms / 1000
+
+    @property
+    def ping_period_ms(self) -> int:
+        """The pause between two pings: the check period, but at most half of the connection TTL. -1 is never."""
+        return ping_period_ms(self.client_failure_check_period_ms, self.connection_ttl_ms)
+
+    @property
+    def longest_retry_interval_ms(self) -> int:
+        """Up to where the pause between attempts grows."""
+        return max(self.retry_interval_ms, self.max_retry_interval_ms)
+
+    def misfits(self) -> list[str]:
+        """Return a warning for each pair of settings that do not fit together: both, what is done, what to change."""
+        found = []
+        check_ms, ping_ms = self.client_failure_check_period_ms, self.ping_period_ms
+        if ping_ms != check_ms:
+            found.append(
+                f"clientFailureCheckPeriod={check_ms} is not within half of connectionTTL={self.connection_ttl_ms}, so"
+                f" a quiet connection would be lost each time: this client pings every {ping_ms} ms; set"
+                f" clientFailureCheckPeriod to {ping_ms} or less, or connectionTTL to twice the period"
+            )
+        if self.retry_interval_ms > self.max_retry_interval_ms:
+            found.append(
+                f"retryInterval={self.retry_interval_ms} is above maxRetryInterval={self.max_retry_interval_ms}: this"
+                f" client tries again every {self.retry_interval_ms} ms; raise maxRetryInterval"
+            )
+        if self.confirmation_window_size > self.resend_bytes_max:
+            found.append(
+                f"confirmationWindowSize={self.confirmation_window_size} is above resend_bytes_max="
+                f"{self.resend_bytes_max}: sends wait for the broker's periodic confirmations; raise resend_bytes_max"
+                " or lower confirmationWindowSize"
+            )
+        return found
 
     @property
     def reconnects(self) -> bool:

@@ -24,6 +24,7 @@ from ._destination import (
 )
 from ._message import Encoding, Message, RoutingType
 from ._number_text import number_text
+from ._ping_period import ping_period_ms
 from ._properties import Properties, PropertyType, PropertyValue, TypedValue
 from ._similar_name import did_you_mean
 from ._time import Entropy, Instant, make_uuid, uuid_text
@@ -88,6 +89,7 @@ __all__ = [
     "number_text",
     "optional",
     "parse_destination",
+    "ping_period_ms",
     "selector_text",
     "split_attributes",
     "split_fully_qualified_name",

@@ -248,6 +248,18 @@ def test_a_silent_peer_is_given_up_after_its_time_to_live_and_dialled_again() ->
     assert set(town.known("A")) == {"A", "B"}
 
 
+@pytest.mark.parametrize(("period_ms", "ttl_ms"), [(30_000, 4_000), (-1, 4_000), (4_000, 4_000)])
+def test_a_quiet_connection_lasts_whatever_the_check_period(period_ms: int, ttl_ms: int) -> None:
+    """Pings come twice in a time to live, also where the check period is longer, or off."""
+    town = Town()
+    town.start("B", "")
+    town.start("A", "B", check_period_ms=period_ms, connection_ttl_ms=ttl_ms)
+    town.run(120.0)
+    assert set(town.known("A")) == {"A", "B"}
+    assert town.hosts["A"].notices == []
+    assert town.dials("A", "B") == 1
+
+
 def test_a_peer_that_never_answers_the_login_is_given_up_after_the_call_timeout() -> None:
     town = Town()
     town.build("B")

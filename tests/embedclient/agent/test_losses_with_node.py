@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from embedclient.agent import (
     AgentState,
     ConnectionFailed,
@@ -301,6 +303,16 @@ def test_a_broker_that_falls_silent_is_noticed_by_the_pings() -> None:
     pair.filter = lose_everything
     pair.advance(5)
     assert session.closed
+
+
+@pytest.mark.parametrize("period_ms", [30_000, -1, 1_500])
+def test_a_quiet_connection_lasts_whatever_the_check_period(period_ms: int) -> None:
+    """Pings come twice in a time to live, also where the check period is longer, or off."""
+    pair = NodePair(LocatorSettings(client_failure_check_period_ms=period_ms, connection_ttl_ms=1500))
+    session = open_session(pair)
+    pair.advance(60)
+    assert not session.closed
+    assert pair.agent.state is AgentState.CONNECTED
 
 
 def test_an_orderly_stop_of_the_broker_is_reported_as_disconnected() -> None:

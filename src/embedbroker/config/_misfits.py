@@ -1,0 +1,92 @@
+"""Settings that are right one by one and do not fit together: what the log says of them when a broker is made.
+
+Responsible for the texts. Each names both settings, what the broker does, and what to change. The guide's page on
+limits has the same pairs in a table. Does not depend on how a broker works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ._broker import BrokerConfig
+from ._cluster import ClusterConnection
+from ._ha_policy import ReplicationBackup, ReplicationPrimary
+
+__all__ = ["misfits"]
+
+
+def misfits(config: BrokerConfig) -> list[str]:
+    """Return a warning for each pair of settings that do not fit together."""
+    found = list(_of_times(config)) + list(_of_sizes(config)) + list(_of_addresses(config))
+    if config.cluster_connection is not None:
+        found += _of_cluster(config.cluster_connection)
+        is_replicating = isinstance(config.ha_policy, ReplicationPrimary | ReplicationBackup)
+        if is_replicating and config.cluster_connection.connection_ttl_ms < 0:
+            found.append(
+                "cluster_connection: connection_ttl_ms=-1 with a replicating ha_policy: a live broker that is frozen,"
+                " or whose machine has lost its power or network, is never missed; set connection_ttl_ms"
+            )
+    return found
+
+
+def _of_cluster(connection: ClusterConnection) -> Iterator[str]:
+    check_ms, ttl_ms, ping_ms = connection.check_period_ms, connection.connection_ttl_ms, connection.ping_period_ms
+    if ping_ms != check_ms:
+        yield (
+            f"cluster_connection: check_period_ms={check_ms} is not within half of connection_ttl_ms={ttl_ms}, so every"
+            f" quiet connection would be lost each time: this broker pings every {ping_ms} ms; set check_period_ms to"
+            f" {ping_ms} or less, or connection_ttl_ms to twice the check period"
+        )
+    retry_ms, longest_ms = connection.retry_interval_ms, connection.max_retry_interval_ms
+    if retry_ms > longest_ms:
+        yield (
+            f"cluster_connection: retry_interval_ms={retry_ms} is above max_retry_interval_ms={longest_ms}: this broker"
+            f" tries again every {retry_ms} ms; raise max_retry_interval_ms"
+        )
+
+
+def _of_times(config: BrokerConfig) -> Iterator[str]:
+    ttl_ms, check_ms = config.connection_ttl_ms, config.connection_check_interval_ms
+    if 0 <= ttl_ms < check_ms:
+        yield (
+            f"connection_check_interval_ms={check_ms} is above connection_ttl_ms={ttl_ms}: a client that is silent is"
+            f" given up as late as {ttl_ms + check_ms} ms after its last bytes; lower connection_check_interval_ms"
+        )
+    timeout_ms, scan_ms = config.transaction_timeout_ms, config.transaction_timeout_scan_period_ms
+    if scan_ms > timeout_ms:
+        yield (
+            f"transaction_timeout_scan_period_ms={scan_ms} is above transaction_timeout_ms={timeout_ms}: an XA branch"
+            f" is rolled back as late as {timeout_ms + scan_ms} ms after its start; lower"
+            " transaction_timeout_scan_period_ms"
+        )
+
+
+def _of_sizes(config: BrokerConfig) -> Iterator[str]:
+    high, most = config.output_high_water_bytes, config.output_bytes_max
+    if high >= most:
+        yield (
+            f"output_high_water_bytes={high} is not below output_bytes_max={most}: a client that reads slowly is"
+            " disconnected before deliveries to it stop; lower output_high_water_bytes"
+        )
+    partial, frame = config.partial_frames_bytes_max, config.frame_size_bytes_max
+    if partial is not None and partial < frame:
+        yield (
+            f"partial_frames_bytes_max={partial} is below frame_size_bytes_max={frame}: a connection that sends a"
+            " larger packet in parts is closed; raise partial_frames_bytes_max or lower frame_size_bytes_max"
+        )
+    total = config.output_total_bytes_max
+    if total is not None and total < most:
+        yield (
+            f"output_total_bytes_max={total} is below output_bytes_max={most}: one client that does not read is"
+            f" disconnected at {total} bytes; raise output_total_bytes_max or lower output_bytes_max"
+        )
+
+
+def _of_addresses(config: BrokerConfig) -> Iterator[str]:
+    for match, settings in config.address_settings.items():
+        shortest, longest = settings.min_expiry_delay, settings.max_expiry_delay
+        if shortest is not None and longest is not None and 0 <= longest < shortest:
+            yield (
+                f"address_settings {match!r}: min_expiry_delay={shortest} is above max_expiry_delay={longest}: the"
+                " longest delay wins where both apply; lower min_expiry_delay"
+            )

@@ -1,0 +1,141 @@
+"""Settings that do not fit together: a warning that names both, once for a broker or a locator."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from embedbroker import EmbeddedBroker
+from embedbroker.config import (
+    AddressSettings,
+    BrokerConfig,
+    ClusterConnection,
+    ReplicationBackup,
+    misfits,
+)
+from embedbroker.runtime._zookeeper import ZooKeeperSettings
+from embedclient import ServerLocator
+from embedclient.agent import LocatorSettings
+from embedclient.model import ping_period_ms
+
+
+@pytest.mark.parametrize(
+    ("check_ms", "ttl_ms", "ping_ms"),
+    [
+        (30_000, 60_000, 30_000),
+        (30_000, 4_000, 2_000),
+        (300, 1_000, 300),
+        (600, 1_000, 500),
+        (-1, 60_000, 30_000),
+        (30_000, -1, 30_000),
+        (-1, -1, -1),
+        (0, -1, 1),
+        (30_000, 1, 1),
+        (30_000, 0, 1),
+    ],
+)
+def test_pings_come_twice_in_a_time_to_live(check_ms: int, ttl_ms: int, ping_ms: int) -> None:
+    assert ping_period_ms(check_ms, ttl_ms) == ping_ms
+    assert ClusterConnection(check_period_ms=check_ms, connection_ttl_ms=ttl_ms).ping_period_ms == ping_ms
+    settings = LocatorSettings(client_failure_check_period_ms=check_ms, connection_ttl_ms=ttl_ms)
+    assert settings.ping_period_ms == ping_ms
+
+
+def test_the_defaults_fit() -> None:
+    assert misfits(BrokerConfig(connectors={"b": "tcp://b:1"}, cluster_connection=ClusterConnection())) == []
+    assert LocatorSettings().misfits() == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (
+            {"cluster_connection": ClusterConnection(connection_ttl_ms=4_000)},
+            "check_period_ms=30000 is not within half of connection_ttl_ms=4000, so every quiet connection would be"
+            " lost each time: this broker pings every 2000 ms;",
+        ),
+        (
+            {"cluster_connection": ClusterConnection(retry_interval_ms=3_000)},
+            "retry_interval_ms=3000 is above max_retry_interval_ms=2000: this broker tries again every 3000 ms;",
+        ),
+        (
+            {"cluster_connection": ClusterConnection(connection_ttl_ms=-1), "ha_policy": ReplicationBackup()},
+            "connection_ttl_ms=-1 with a replicating ha_policy:",
+        ),
+        ({"connection_ttl_ms": 1_000}, "connection_check_interval_ms=2000 is above connection_ttl_ms=1000:"),
+        (
+            {"transaction_timeout_ms": 500},
+            "transaction_timeout_scan_period_ms=1000 is above transaction_timeout_ms=500:",
+        ),
+        ({"output_bytes_max": 4_096}, "output_high_water_bytes=1048576 is not below output_bytes_max=4096:"),
+        (
+            {"partial_frames_bytes_max": 1_000},
+            "partial_frames_bytes_max=1000 is below frame_size_bytes_max=104857600:",
+        ),
+        ({"output_total_bytes_max": 2_000}, "output_total_bytes_max=2000 is below output_bytes_max=67108864:"),
+        (
+            {"address_settings": {"a.#": AddressSettings(min_expiry_delay=20, max_expiry_delay=10)}},
+            "address_settings 'a.#': min_expiry_delay=20 is above max_expiry_delay=10:",
+        ),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_a_broker_names_both_settings(settings: dict[str, Any], said: str) -> None:
+    (text,) = misfits(BrokerConfig(**settings))
+    assert said in text
+
+
+def test_a_broker_warns_once_when_it_is_made(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        EmbeddedBroker(cluster_connection=ClusterConnection(check_period_ms=30_000, connection_ttl_ms=4_000))
+    (record,) = caplog.records
+    assert record.name == "embedbroker.broker"
+    assert "check_period_ms=30000" in record.getMessage()
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        (
+            "tcp://h?connectionTTL=4000",
+            "clientFailureCheckPeriod=30000 is not within half of connectionTTL=4000, so a quiet connection would be"
+            " lost each time: this client pings every 2000 ms;",
+        ),
+        (
+            "tcp://h?clientFailureCheckPeriod=-1",
+            "clientFailureCheckPeriod=-1 is not within half of connectionTTL=60000",
+        ),
+        ("tcp://h?retryInterval=5000", "retryInterval=5000 is above maxRetryInterval=2000: this client tries again"),
+        ("tcp://h?confirmationWindowSize=300000000", "confirmationWindowSize=300000000 is above resend_bytes_max="),
+    ],
+)
+def test_a_locator_warns_once_and_names_both_parameters(url: str, said: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        ServerLocator(url)
+    (record,) = caplog.records
+    assert record.name == "embedclient"
+    assert said in record.getMessage()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "check_ms", "ttl_ms"),
+    [
+        ("", -1, -1),
+        ("?connectionTTL=60000", 30_000, 60_000),
+        ("?connectionTTL=-1", -1, -1),
+        ("?clientFailureCheckPeriod=700", 700, -1),
+    ],
+)
+def test_a_name_in_the_vm_with_a_time_to_live_is_pinged(parameters: str, check_ms: int, ttl_ms: int) -> None:
+    settings = ServerLocator(f"vm://broker{parameters}").settings
+    assert (settings.client_failure_check_period_ms, settings.connection_ttl_ms) == (check_ms, ttl_ms)
+
+
+def test_an_ensemble_that_is_dialled_for_longer_than_a_session_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        ZooKeeperSettings.of({"connect-string": "a:1"})
+        assert caplog.records == []
+        ZooKeeperSettings.of({"connect-string": "a:1", "session-ms": "5000"})
+    assert "connection-ms=8000 is above session-ms=5000" in caplog.records[0].getMessage()
