@@ -242,9 +242,9 @@ def test_limits_hold_for_a_new_query_at_a_position_behind_the_cursor_of_another(
 
 
 def first_position(broker: ThreadedBroker, queue: str = "orders") -> int:
-    (found,) = ask(broker, "queue.list", pattern=queue)["queues"]  # type: ignore[misc]
-    position: int = found["first"]
-    return position
+    queues = ask(broker, "queue.list", pattern=queue)["queues"]
+    assert isinstance(queues, list)
+    return int(queues[0]["first"])
 
 
 @pytest.mark.parametrize("is_behind_another", [False, True])
