@@ -95,7 +95,9 @@ class Incumbent:
         self._due: float | None = None
         call_timeout_s = self._connection.call_timeout_ms / 1000
         sync_timeout_s = policy.initial_replication_sync_timeout_ms / 1000
-        self.duplication = Duplication(call_timeout_s, sync_timeout_s, lambda text: note(False, text))
+        self.duplication = Duplication(
+            call_timeout_s, sync_timeout_s, lambda text: note(True, text), lambda text: note(False, text)
+        )
         self.duplication.on_synchronised = self._on_synchronised
         self.duplication.on_lost = self._on_lost
         if chronicle.votes:

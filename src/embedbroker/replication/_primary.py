@@ -81,7 +81,13 @@ class Duplication:
     sent away, and with whether that leaves the state HELD.
     """
 
-    def __init__(self, call_timeout_s: float, sync_timeout_s: float, log: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        call_timeout_s: float,
+        sync_timeout_s: float,
+        log: Callable[[str], None],
+        inform: Callable[[str], None] | None = None,
+    ) -> None:
         self.state = DuplicationState.ALONE
         self.now = Instant(0.0, 0)
         self.registration: ReplicaRegistration | None = None
@@ -92,6 +98,8 @@ class Duplication:
         self._call_timeout_s = call_timeout_s
         self._sync_timeout_s = sync_timeout_s
         self._log = log
+        # For ordinary events; without it, `log` takes them, too.
+        self._inform = log if inform is None else inform
         self._identity = 0
         self._issued: dict[Lane, _Issued] = {}
         self._withheld: dict[Lane, DiskWork] = {}
@@ -164,7 +172,7 @@ class Duplication:
             standing.allows_fail_back,
         )
         self._flow.send(accepted)
-        self._log(f"{line.name} joins as backup")
+        self._inform(f"{line.name} joins as backup")
 
     def _on_inventory(self, inventory: ReplicaInventory) -> None:
         if self._copying is not None or self._flow is None:
@@ -172,7 +180,7 @@ class Duplication:
         self._due = None
         self._flow.quiet_since = self.now.monotonic
         self.state = DuplicationState.COPYING
-        self._copying = Copying(self._flow, self._clock, self._log, self._is_quiet)
+        self._copying = Copying(self._flow, self._clock, self._inform, self._is_quiet)
         self._lane.abandon()
         self._lane.begin(self._copying.run(inventory, self._identity))
 
@@ -366,7 +374,7 @@ class Duplication:
         self._copying = None
         self._due = None
         self._slow_joins = 0
-        self._log(f"backup {self.replica_name} is in sync")
+        self._inform(f"backup {self.replica_name} is in sync")
         if self.on_synchronised is not None:
             self.on_synchronised()
 
@@ -439,7 +447,7 @@ class Duplication:
         """Let the backup go: for a broker that stops. What waits for it is done when it is done here."""
         line = self._detach()
         if line is not None:
-            self._log(f"backup {line.name} is let go: {reason}")
+            self._inform(f"backup {line.name} is let go: {reason}")
         self._become_alone()
 
     # -- time ----------------------------------------------------------------------------------------------------

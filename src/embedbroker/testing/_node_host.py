@@ -31,6 +31,7 @@ from embedbroker.node import (
     DiskFailed,
     Input,
     LetBrokersIn,
+    Level,
     LockDone,
     LockFailed,
     Node,
@@ -108,6 +109,8 @@ class NodeHost:
         self.on_role: list[Callable[[Role], None]] = []
         self.on_decided: list[Callable[[BranchDecided], None]] = []
         self.notices: list[str] = []
+        #: Those of them that are more than information.
+        self.warnings: list[str] = []
         self.frozen = False
         #: It listens for other brokers that wait as it does.
         self.lets_brokers_in = False
@@ -439,6 +442,8 @@ class NodeHost:
                     self.lets_brokers_in = wanted
                 case Notice():
                     self.notices.append(output.text)
+                    if output.level is not Level.INFO:
+                        self.warnings.append(output.text)
                     self.world.note(self.name, "says", output.text)
                 case Stopped():
                     self._end(output)

@@ -36,6 +36,16 @@ def test_a_backup_takes_over_when_the_live_broker_dies_with_all_that_was_confirm
     assert brokers.node("q").node_id == node_id
 
 
+def test_a_pair_that_is_well_warns_of_nothing_and_a_lost_backup_is_a_warning() -> None:
+    brokers, _writer = pair(manager=True)
+    brokers.run(1.0)
+    assert "backup q is in sync" in brokers.said("p") and "in sync with p" in brokers.said("q")
+    assert brokers.hosts["p"].warnings == brokers.hosts["q"].warnings == []
+    brokers.crash("q")
+    brokers.run(1.0)
+    assert any("lost backup q, which was in sync" in text for text in brokers.hosts["p"].warnings)
+
+
 @both
 def test_the_backup_is_announced_to_clients_when_it_is_in_sync(manager: bool) -> None:
     brokers, _writer = pair(manager=manager)
