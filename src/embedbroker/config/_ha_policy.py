@@ -99,7 +99,8 @@ class SharedStoreBackup:
     """A broker that takes over the shared data directory when the live one dies.
 
     ``failover_on_shutdown`` holds for its own time as the live broker. ``allow_failback``: it gives way when the
-    primary returns, and then waits as backup again unless ``restart_backup`` is False.
+    primary returns, and then waits as backup again unless ``restart_backup`` is False. So does one that finds no room
+    on the disk.
     """
 
     failover_on_shutdown: bool = field(default=False, validator=_flag)

@@ -106,6 +106,8 @@ class Node:
         self._flush = Flush(self.kernel, self.journal)
         self._failure: str | None = None
         self._restoration: Restoration | None = None
+        # The journal that is read, while it is found out whether there is room to go on with it.
+        self._needs_room_for: int | None = None
         tell = lambda output: self._outputs.append(output)  # noqa: E731 - the list is another one in each step
         self._entrance = Entrance(self.core, self.connections, self.cluster, tell)
         parts = config, self.journal, self.cluster
@@ -268,7 +270,7 @@ class Node:
         self._failure = failure
         self._check_due = None
         self._flush.is_under_way = False
-        self._restoration = None
+        self._restoration = self._needs_room_for = None
         self._disk_answers.drop()
         self.audit.end()
         if self._tenure is not None:
@@ -298,6 +300,20 @@ class Node:
         """Have the record follow a journal that began a segment; return True if the lock store has work from that."""
         self._rotated_at = journal.rotated_at
         return self._tenure is not None and self._tenure.note_last_batch(journal.reached)
+
+    def _settle_with_room(self, journal_identity: int) -> None:
+        """The same for who may have to wait on: clients that come are to find a broker that can write."""
+        tenure, journal = self._tenure, self.journal
+        assert journal is not None
+        self._needs_room_for = None
+        has_room = journal.has_room if isinstance(tenure, Tenure) and tenure.needs_room else True
+        if has_room:
+            self._settle(journal_identity)
+        elif has_room is None:
+            self._needs_room_for = journal_identity
+        elif isinstance(tenure, Tenure):
+            tenure.lacks_room = True
+            self._fail_stop("there is no space for the next segment of the journal")
 
     def _make_node_id(self) -> str:
         return uuid_text(make_uuid(self.entropy, self._now))
@@ -339,7 +355,7 @@ class Node:
         if self._mandate is not None:
             self._mandate.begin_stop(fails_over=self._fails_over)
         if was is not NodeState.RUNNING:
-            self._restoration = None
+            self._restoration = self._needs_room_for = None
             self._leave(seal=False)
         else:
             self._check_due = self._flush.begin(self._now.monotonic)
@@ -370,6 +386,8 @@ class Node:
         journal = self.journal
         assert journal is not None
         if journal.state is storage.JournalState.FAILED:
+            if isinstance(self._tenure, Tenure):
+                self._tenure.lacks_room = journal.lacks_room
             self._fail_stop(journal.failure or "the journal failed")
         elif journal.state is storage.JournalState.CLOSED:
             if self.state is NodeState.STOPPING:
@@ -394,7 +412,8 @@ class Node:
         """Durable work is over for this life: nothing is confirmed any more, clients lose their connections."""
         if self.state is NodeState.STOPPED:
             return
-        self._notice(Level.ERROR, f"the broker stops: {reason}")
+        waits = isinstance(self._tenure, Tenure) and self._tenure.lacks_room and self._tenure.restarts
+        self._notice(Level.ERROR, f"{'waits as backup until there is room' if waits else 'the broker stops'}: {reason}")
         if self.state is not NodeState.STOPPING:
             self._outputs.append(StopListening())
         self.connections.cut(reason)
@@ -506,7 +525,9 @@ class Node:
             self.kernel.chores.run(self.config.work_per_step_max)
         elif self._restoration is not None and self._restoration.advance(self.config.work_per_step_max):
             identity, self._restoration = self._restoration.identity, None
-            self._settle(identity)
+            self._settle_with_room(identity)
+        elif self._needs_room_for is not None:
+            self._settle_with_room(self._needs_room_for)
 
     def _check(self, now: Instant) -> None:
         """What a replicating broker is by now, and who is silent for too long: the lock store, and peers."""

@@ -118,7 +118,8 @@ class StopListening:
 class Stopped:
     """Nothing more will come out of this node. ``failure`` says why when it was not asked to stop.
 
-    With ``restarts`` it gave way to a primary: another node is to wait in its place, as backup.
+    With ``restarts`` another node is to wait in its place, as backup: it gave way to a primary; or, with a failure, the
+    disk is full.
     """
 
     failure: str | None

@@ -28,6 +28,8 @@ class Tenure:
 
     def __init__(self, config: BrokerConfig, cluster: Membership | None, life: int) -> None:
         self.gives_way = False
+        #: Whether it ends because the disk is full.
+        self.lacks_room = False
         self._claim = locks.Claim(config.ha_policy, config.journal_lock_acquisition_timeout_ms, life)
         #: A record in a place of its own outlives a data directory that is lost, or not mounted.
         self._has_place = config.node_manager_lock_directory not in (None, config.data_directory)
@@ -57,8 +59,13 @@ class Tenure:
 
     @property
     def restarts(self) -> bool:
-        """Whether another node is to wait in the place of this one, which gave way."""
-        return self.gives_way and self._claim.failure is None and self._claim.restarts
+        """Whether another node is to wait in the place of this one, which gave way, or has no room to write."""
+        return (self.gives_way or self.lacks_room) and self._claim.failure is None and self._claim.restarts
+
+    @property
+    def needs_room(self) -> bool:
+        """Whether it is live only with room to write: a backup that has none waits until there is some."""
+        return self._claim.restarts
 
     def begin(self, now: Instant) -> None:
         self._claim.begin(now.monotonic)

@@ -46,6 +46,9 @@ __all__ = ["EmbeddedBroker", "observe"]
 
 STOP_TIMEOUT_S = 10.0
 _TRY_EVERY_S = 0.5
+#: How long a backup that found a full disk leaves the right to be live to others, from the first time on.
+NO_ROOM_PAUSE_S = 2.0
+NO_ROOM_PAUSE_S_MAX = 30.0
 _SETTINGS = fields_dict(BrokerConfig)
 
 
@@ -428,11 +431,15 @@ class _Run:
             raise
 
     async def _live(self) -> None:
+        pause_s = NO_ROOM_PAUSE_S
         while True:
             life = self.life
             await life.run()
             if not self._goes_on(life):
                 return
+            if life.host.failure is not None:
+                pause_s = NO_ROOM_PAUSE_S if life.serves else min(2 * pause_s, NO_ROOM_PAUSE_S_MAX)
+                await trio.sleep(pause_s)
             while not self._closed:
                 try:
                     self.life = self._begin_life()

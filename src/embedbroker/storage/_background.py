@@ -47,13 +47,28 @@ class Background:
     _stopped: bool = False
     # Compaction failed while this was the current segment; it is tried again when the next one is.
     _failed_in: Segment | None = None
+    # The disk was full while this was the current segment.
+    _no_room_in: Segment | None = None
+
+    @property
+    def has_room(self) -> bool | None:
+        """Whether the journal can go on when the current segment is full; None: that is being found out."""
+        prepared = self.supply.prepared
+        if not self.segments or self.supply.spares or (prepared is not None and prepared.made):
+            return True
+        current = self.segments[-1]
+        if self._no_room_in is current:
+            return False
+        if self._failed_in is current or self.liveness.ending or not _is_half_full(current):
+            return True
+        return None
 
     def choose(self, wall_ms: int, at_leisure: bool = False) -> None:
         """Begin the most urgent work, if there is any and the lane is free; ``at_leisure``: look carefully."""
         if self.lane.steps is not None or not self.segments or self.liveness.ending:
             return
         current = self.segments[-1]
-        if self.supply.prepared is None and current.end - FIRST_BATCH_OFFSET > current.size // 2:
+        if self.supply.prepared is None and _is_half_full(current):
             if self._failed_in is not current:
                 self.lane.begin(self.supply.prepare(wall_ms))
             return
@@ -77,6 +92,8 @@ class Background:
         self.lane.failed(fault)
         self._stopped = self._stopped or self._replacing
         self._failed_in = self.segments[-1] if self.segments else None
+        if fault.kind is FaultKind.FULL:
+            self._no_room_in = self._failed_in
         consequence = ""
         if fault.kind is FaultKind.FULL and self.supply.prepared is not None and self.segments:
             current = self.segments[-1]
@@ -168,6 +185,10 @@ class Background:
             yield operations
             self.supply.recycled(operations, segment.size)
         self._replacing = False
+
+
+def _is_half_full(segment: Segment) -> bool:
+    return segment.end - FIRST_BATCH_OFFSET > segment.size // 2
 
 
 def _gain_bytes(run: list[Segment]) -> int:

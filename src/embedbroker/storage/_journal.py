@@ -24,7 +24,7 @@ from embedbroker.kernel import AddressDefinition, DuplicateId, Fact, HeuristicOu
 from . import _record_codec as codec
 from ._background import Background
 from ._batch import BATCH_HEADER_BYTES, BatchFlags, stored_size
-from ._disk import DiskFault, DiskOperation, DiskWork, Lane, Sync, WriteAt
+from ._disk import DiskFault, DiskOperation, DiskWork, FaultKind, Lane, Sync, WriteAt
 from ._journal_state import JournalState
 from ._lane import StepLane
 from ._liveness import Liveness
@@ -71,6 +71,8 @@ class Journal:
         self.settings = settings
         self.state = JournalState.NEW
         self.failure: str | None = None
+        #: Whether it failed because the disk is full.
+        self.lacks_room = False
         self.recovered: RecoveredState | None = None
         self.notes: list[str] = []
         self.reached = 0
@@ -371,7 +373,13 @@ class Journal:
         if writing or (self._recovery.under_way and batch == self._recovery_work):
             self._writing = None
             self._recovery.abandon()
+            self.lacks_room = fault.kind is FaultKind.FULL
             self._fail(str(fault))
+
+    @property
+    def has_room(self) -> bool | None:
+        """Whether it can go on when the current segment is full; None: that is being found out."""
+        return self._background.has_room
 
     def next_deadline(self) -> float | None:
         """When ``on_tick`` wants to be called, in seconds of the monotonic clock; None: not before other calls."""

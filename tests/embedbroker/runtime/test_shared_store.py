@@ -28,10 +28,11 @@ from embedbroker import (
 )
 from embedbroker.config import ClusterConnection
 from embedbroker.locks import LockFault, Locks, LockSession
+from embedbroker.storage import ListFiles, Stat
 from embedbroker.testing._disk import SimulatedDisk
 from embedbroker.testing._locks import SimulatedLocks
 from embedclient import ConnectionFactory, Queue
-from embedclient.errors import BrokerFailed, IllegalStateException, ResourceAllocationException
+from embedclient.errors import BrokerFailed, IllegalStateException, JMSException, ResourceAllocationException
 from embedclient.transport import connect_tcp
 from embedclient.wire.core import HANDSHAKE, PacketType, Ping, encode_packet
 
@@ -503,3 +504,90 @@ async def test_a_frozen_process_stays_live_nothing_is_lost_and_it_goes_on(tmp_pa
         process.send_signal(signal.SIGKILL)
         await becomes(backup, Role.LIVE)
         assert len(await take(backup, 100)) == 100
+
+
+# -- a full disk -----------------------------------------------------------------------------------------------------
+
+SEGMENT_BYTES = 64 * 1024
+
+
+def used_bytes(disk: SimulatedDisk) -> int:
+    """What its files take now."""
+    (names,) = disk.run((ListFiles(),))
+    assert isinstance(names, tuple)
+    return sum(int(str(size)) for size in disk.run(tuple(Stat(name) for name in names)))
+
+
+async def fill(broker: EmbeddedBroker, disk: SimulatedDisk) -> list[str]:
+    """Let the disk be full, and send until the broker cannot write any more; returns what was confirmed."""
+    disk.capacity_bytes = used_bytes(disk)
+    sent: list[str] = []
+    with pytest.raises(JMSException):
+        async with (
+            ConnectionFactory(f"{broker.vm_url}?reconnectAttempts=0").connect() as connection,
+            connection.session() as session,
+        ):
+            producer = session.create_producer(Queue("orders"))
+            while True:
+                text = f"{len(sent)} ".ljust(2000)
+                await producer.send(text)
+                sent.append(text)
+    return sent
+
+
+@pytest.mark.parametrize("who", ["primary", "backup"])
+async def test_a_backup_waits_for_room_whoever_found_the_disk_full(
+    who: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Who was live has stopped; no operator has to start the backup, too."""
+    disk, locks = SimulatedDisk(), SimulatedLocks()
+    config = BrokerConfig(segment_size_bytes=SEGMENT_BYTES)
+    async with (
+        EmbeddedBroker(config, name="p", ha_policy=PRIMARY, disk=disk, locks=locks) as primary,
+        EmbeddedBroker(config, name="b", ha_policy=BACKUP, disk=disk, locks=locks) as backup,
+    ):
+        if who == "backup":
+            await primary.crash()
+            await backup.wait_for_role(Role.LIVE)
+        sent = await fill(backup if who == "backup" else primary, disk)
+        await backup.wait_for_role(Role.BACKUP)
+        with trio.move_on_after(100):
+            await backup.wait_for_role(Role.LIVE, Role.STOPPED)
+            raise AssertionError(f"it is {backup.role.value} without room")
+        assert backup.is_running
+        disk.capacity_bytes = None
+        await backup.wait_for_role(Role.LIVE)
+        found = await take(backup, len(sent))
+        assert found == sent
+        await put(backup, "there is room")
+
+
+async def test_a_backup_that_is_not_to_restart_stops_on_a_full_disk(autojump_clock: trio.testing.MockClock) -> None:
+    disk, locks = SimulatedDisk(), SimulatedLocks()
+    config = BrokerConfig(segment_size_bytes=SEGMENT_BYTES)
+    policy = SharedStoreBackup(restart_backup=False)
+    async with (
+        EmbeddedBroker(config, name="p", ha_policy=PRIMARY, disk=disk, locks=locks) as primary,
+        EmbeddedBroker(config, name="b", ha_policy=policy, disk=disk, locks=locks) as backup,
+    ):
+        await primary.crash()
+        await backup.wait_for_role(Role.LIVE)
+        await fill(backup, disk)
+        assert "no space left" in await backup.wait_failed()
+
+
+async def test_a_backup_takes_over_a_full_disk_while_there_is_a_segment_to_go_on_in(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    disk, locks = SimulatedDisk(), SimulatedLocks()
+    config = BrokerConfig(segment_size_bytes=SEGMENT_BYTES)
+    async with (
+        EmbeddedBroker(config, name="p", ha_policy=PRIMARY, disk=disk, locks=locks) as primary,
+        EmbeddedBroker(config, name="b", ha_policy=BACKUP, disk=disk, locks=locks) as backup,
+    ):
+        await put(primary, "one")
+        disk.capacity_bytes = used_bytes(disk)
+        await primary.crash()
+        await backup.wait_for_role(Role.LIVE)
+        await put(backup, "two")
+        assert await take(backup, 2) == ["one", "two"]
