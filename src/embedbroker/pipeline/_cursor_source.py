@@ -29,6 +29,7 @@ from attrs import frozen
 from pyspark.sql.datasource import InputPartition
 
 from embedclient.errors import JMSException
+from embedclient.model import describe_url
 
 from ._frames import Block
 from ._link import Link
@@ -269,8 +270,8 @@ class CursorSource:
         messages = _number(refused.body, "messages")
         return OptionError(
             f"option 'startingOffsets': beginning at {_place(wanted)} would delete {messages} messages of "
-            f"queue {queue!r} unread, because what is in front of a query's beginning leaves its queue; use "
-            "startingOffsets=earliest to read them, or discardBacklog=true to delete them"
+            f"queue {queue!r} at {describe_url(self._options.connection.url)} unread, because "
+            "what is in front of a query's beginning leaves its queue; use startingOffsets=earliest to read them, or discardBacklog=true to delete them"
         )
 
     def _release(self) -> None:
