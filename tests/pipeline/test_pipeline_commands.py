@@ -160,7 +160,7 @@ REFUSED = {
     "comparison with no broker's URL": (["reconcile", "nowhere://x", NOBODY], 5, "nowhere"),
     "plan in a place that is taken": (["reconcile", NOBODY, NOBODY, "--plan", "empty"], 2, "is there already"),
     "export from nobody": (["export", "new", "--queue", "q", "--url", NOBODY], 5, "127.0.0.1:1"),
-    "export from no URL": (["export", "new", "--queue", "q", "--url", "here"], 5, "here"),
+    "export from no URL": (["export", "new", "--queue", "q", "--url", "here"], 5, "the URL has no scheme"),
     "import of no export": (["import", "empty", "--url", NOBODY], 2, "there is no export in"),
     "import of another JSON": (["import", "foreign", "--url", NOBODY], 2, "foreign/q/queue.json is not of an export"),
     "import of a torn JSON": (["import", "torn", "--url", NOBODY], 2, "torn/q/queue.json is damaged"),

@@ -26,6 +26,14 @@ def other(tmp_path: Path) -> Iterator[ThreadedBroker]:
         yield running_broker
 
 
+def test_a_site_shows_no_password() -> None:
+    site = Site.of("tcp://me:secret@host:1?password=secret", user="me", password="secret")
+    assert "secret" not in repr(site) + str(site)
+    with pytest.raises(ValueError, match="one URL or places of journals, not tcp://host, /journal") as caught:
+        Site.of("tcp://me:secret@host", "/journal")
+    assert "secret" not in str(caught.value)
+
+
 def put(url: str, numbers: list[int], *, changed: tuple[int, ...] = ()) -> None:
     """Messages with these numbers as ids and bodies, as a mirror would send them."""
     messages = []

@@ -61,6 +61,16 @@ def make_agent(*connectors: TransportConfiguration, settings: LocatorSettings | 
     return Agent(settings or LocatorSettings(), connectors or (A,), FirstElementPolicy(), SeededEntropy(1))
 
 
+def test_a_connector_may_have_its_own_connect_timeout() -> None:
+    own = TransportConfiguration("a", parameters={"host": "a", "port": 1, "connect-timeout-millis": 70})
+    agent = make_agent(own, B, settings=LocatorSettings(connect_timeout_ms=900))
+    agent.connect()
+    assert agent.take_outputs(at(0)) == [Dial(1, own, 0.07)]
+    other = make_agent(B, own, settings=LocatorSettings(connect_timeout_ms=900))
+    other.connect()
+    assert other.take_outputs(at(0)) == [Dial(1, B, 0.9)]
+
+
 def test_the_opening_says_handshake_ping_and_subscription_in_one_write() -> None:
     agent = make_agent()
     call = agent.connect()
