@@ -271,7 +271,8 @@ class CursorSource:
         return OptionError(
             f"option 'startingOffsets': beginning at {_place(wanted)} would delete {messages} messages of "
             f"queue {queue!r} at {describe_url(self._options.connection.url)} unread, because "
-            "what is in front of a query's beginning leaves its queue; use startingOffsets=earliest to read them, or discardBacklog=true to delete them"
+            "what is in front of a query's beginning leaves its queue; use startingOffsets=earliest to read them, or "
+            "discardBacklog=true to delete them"
         )
 
     def _release(self) -> None:
