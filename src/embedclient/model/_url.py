@@ -211,12 +211,12 @@ def unsupported_scheme(url: str) -> str | None:
     scheme = (_MEMBER.match(url.strip()) or {"scheme": ""})["scheme"].lower()
     if prefix is not None:
         name = prefix["name"].lower()
-        reason = f"{name}: is a prefix of ActiveMQ Classic, which this client does not read"
+        reason = f"{name}: is a prefix of ActiveMQ Classic, which is not supported"
         parameters = _PAIR if name in ("failover", "masterslave") else _FOR_EVER
     elif scheme in _ENCRYPTED:
         reason, parameters = f"{scheme}:// is a scheme of ActiveMQ Classic or of another protocol", ""
     elif scheme in _OTHER_PROTOCOLS:
-        reason = f"{scheme}:// is {_OTHER_PROTOCOLS[scheme]}, and this client speaks CORE"
+        reason = f"{scheme}:// is {_OTHER_PROTOCOLS[scheme]}, and CORE is the only protocol"
         return f"{reason}: write {_corrected(found, '', with_ports=False)}, with the port of an acceptor for CORE"
     elif scheme in _DISCOVERY:
         reason, parameters = f"{scheme}:// is a scheme of ActiveMQ Classic", _FOR_EVER

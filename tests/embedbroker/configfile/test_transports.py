@@ -239,8 +239,7 @@ def test_a_connector_with_tls_is_a_warning(tmp_path: Path) -> None:
         (["<connector name='a'>tcp://a,b:1</connector>"], "/connector[a]: has several hosts; a connector leads to one"),
         (
             ["<connector name='a'>static:(tcp://u:x@a:1,tcp://b)</connector>"],
-            "/connector[a]: static: is a prefix of ActiveMQ Classic, which this client does not read: write "
-            "(tcp://a:1,tcp://b)",
+            "/connector[a]: static: is a prefix of ActiveMQ Classic, which is not supported: write (tcp://a:1,tcp://b)",
         ),
         (["<connector name='a'>tcp://a:1</connector>"] * 2, "/connector[a]: there are two of the name 'a'"),
     ],
