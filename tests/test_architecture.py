@@ -22,7 +22,7 @@ PREFIXES = {"embedclient": "c", "embedbroker": "b"}
 
 SYNC_BROKER = (
     "b.config b.kernel b.services b.protocols b.storage b.locks b.security b.management b.outbound "
-    "b.cluster b.replication"
+    "b.cluster b.replication b.ha"
 )
 CLIENT_EDGE = "c.errors c.model c.agent c.transport"
 # fmt: off
@@ -38,6 +38,7 @@ ALLOWED = {
     "c.asyncio":       CLIENT_EDGE + " c._client",
     "b.config":        "c.errors c.model",
     "b.configfile":    "b.config c.errors c.model",
+    # Inside b.kernel: message <- addressing <- queueing <- settling <- transactions <- xa, cursors <- session.
     "b.kernel":        "b.config c.errors c.model",
     "b.services":      "b.kernel b.config c.errors c.model",
     "b.protocols":     "b.kernel b.services b.config b.security c.errors c.model c.wire c.engine",
@@ -48,6 +49,7 @@ ALLOWED = {
     "b.outbound":      "b.kernel b.config c.errors c.model c.engine c.agent",
     "b.cluster":       "b.kernel b.config c.errors c.model c.wire c.engine c.agent",
     "b.replication":   "b.kernel b.config b.storage b.locks c.errors c.model c.wire c.engine c.agent",
+    "b.ha":            "b.config b.storage b.locks b.cluster b.replication c.errors c.model c.wire",
     "b.node":          SYNC_BROKER + " c.errors c.model c.engine c.agent",
     "b.runtime":       "b.node b.config b.storage b.locks c.errors c.model c.transport",
     "b.ledger":        "c.errors c.model",

@@ -16,10 +16,12 @@ EVERYWHERE = """
     embedclient.wire.core._xa_packets
 """
 BROKER = """
-    embedbroker.kernel._selector_evaluation embedbroker.kernel._selector_grammar embedbroker.kernel._selector_tokens
+    embedbroker.kernel.selector._evaluation embedbroker.kernel.selector._grammar embedbroker.kernel.selector._tokens
     embedbroker.locks._ embedbroker.runtime._directory embedbroker.runtime._disk embedbroker.runtime._file_locks
     embedbroker.runtime._flocks embedbroker.runtime._journal_directory
     embedbroker.runtime._lock embedbroker.runtime._threaded embedbroker.storage._
+    embedbroker.storage.audit embedbroker.storage.inspect embedbroker.storage.journal
+    embedbroker.storage.recovery
     embedclient._client embedclient.agent embedclient.model._jms_
 """
 CLIENT = "embedbroker embedclient.asyncio embedclient.blocking embedclient.transport"
@@ -80,5 +82,5 @@ trio.run(main)
 print(*sorted(set(sys.modules) - before))
 """
     run = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
-    later = f"{EVERYWHERE} embedbroker.storage._ embedbroker.locks._ embedbroker.kernel._selector_grammar".split()
+    later = f"{EVERYWHERE} embedbroker.storage._ embedbroker.locks._ embedbroker.kernel.selector._grammar".split()
     assert [name for name in run.stdout.split() if any(of_family(name, family) for family in later)] == []

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from embedbroker import BrokerConfig, EmbeddedBroker, ThreadedBroker
 from embedbroker.pipeline import java_home
-from embedbroker.pipeline._link import Link
+from embedbroker.pipeline._broker_connection import Link
 
 ROOT = Path(__file__).parents[2]
 MASTER = os.environ.get("EMBEDBROKER_SPARK_MASTER", "local[2,2]")

@@ -7,8 +7,8 @@ from pathlib import Path
 from attrs import frozen
 from pyspark.sql import DataFrame, SparkSession
 
+from embedbroker.pipeline._broker_connection import Link
 from embedbroker.pipeline._cursor_source import CURSOR
-from embedbroker.pipeline._link import Link
 from embedbroker.pipeline._options import ConnectionOptions
 from embedbroker.pipeline._services import ServiceRefused, Services
 

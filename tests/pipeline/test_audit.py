@@ -11,8 +11,8 @@ from pyspark.sql import Row, SparkSession
 
 from embedbroker.kernel import QueueDefinition
 from embedbroker.pipeline import Audit, JournalMoved, _audit, audit, write_audit
+from embedbroker.pipeline._broker_connection import Link
 from embedbroker.pipeline._journal_files import journal_sources
-from embedbroker.pipeline._link import Link
 from embedbroker.pipeline._options import ConnectionOptions
 from embedbroker.pipeline._services import Services
 from embedbroker.runtime._disk import FileDisk

@@ -13,7 +13,7 @@ import pytest
 
 from embedbroker.kernel import Consumer, Outcome, Queue, Reference, Settlement
 from embedbroker.storage import Journal
-from embedbroker.storage._recovered import JournaledMessage
+from embedbroker.storage.recovery._recovered import JournaledMessage
 from embedbroker.testing import ScenarioFailed, run_seed
 from embedbroker.testing._plan import GroupMode
 from embedbroker.testing._scenario import run_group_seed

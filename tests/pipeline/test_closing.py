@@ -9,8 +9,8 @@ import pytest
 
 from embedbroker import ThreadedBroker
 from embedbroker.pipeline import _export_ranges
+from embedbroker.pipeline._broker_connection import Link
 from embedbroker.pipeline._export_ranges import pinned_ranges
-from embedbroker.pipeline._link import Link
 from embedbroker.pipeline._options import ConnectionOptions
 from embedbroker.pipeline._services import REQUEST_TIMEOUT_S, Services
 from embedclient.blocking import ClientProducer

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from embedbroker import ThreadedBroker
+from embedbroker.pipeline._broker_connection import Link
 from embedbroker.pipeline._cursor_source import CURSOR, CursorSource, DataLost, read_range
-from embedbroker.pipeline._link import Link
 from embedbroker.pipeline._offsets import Offset, Range
 from embedbroker.pipeline._option_reader import OptionError
 from embedbroker.pipeline._options import SourceOptions

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from embedbroker import EmbeddedBroker, ThreadedBroker
+from embedbroker.pipeline._broker_connection import Link
 from embedbroker.pipeline._cursor_source import CursorSource, DataLost
-from embedbroker.pipeline._link import Link
 from embedbroker.pipeline._offsets import Offset
 from embedbroker.pipeline._services import Services
 from tests.pipeline.queues import create, fill, left_in, numbered

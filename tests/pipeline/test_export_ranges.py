@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 
 from embedbroker import EmbeddedBroker, ThreadedBroker
 from embedbroker.pipeline import export_queues, import_queues
+from embedbroker.pipeline._broker_connection import Link
 from embedbroker.pipeline._cursor_source import CURSOR
 from embedbroker.pipeline._export import export_queue
 from embedbroker.pipeline._export_folder import ExportFolder
 from embedbroker.pipeline._export_ranges import QueueRange, _Pins, export_range, pinned_ranges
-from embedbroker.pipeline._link import Link
 from embedbroker.pipeline._options import ConnectionOptions
 from embedclient.blocking import ServerLocator
 from embedclient.errors import IllegalStateException

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from embedbroker.pipeline._body_columns import INFLATED_BYTES_MAX
 from embedbroker.pipeline._frames import Block, pack_block
 from embedbroker.pipeline._rows import ParseError, RowConverter
-from embedbroker.protocols._core_arrival import study
+from embedbroker.protocols.core._message_traits import study
 from embedclient.agent._conversion import from_core
 from embedclient.model import BytesMessage, Properties, PropertyType, PropertyValue
 from embedclient.wire.core import CoreMessage, MessageType, encode_text, property_key

@@ -8,7 +8,7 @@ import pytest
 
 from embedbroker import ThreadedBroker
 from embedbroker.pipeline import _queue_view, _reconcile, _repair
-from embedbroker.pipeline._link import Link
+from embedbroker.pipeline._broker_connection import Link
 from embedbroker.pipeline._options import ConnectionOptions
 from embedbroker.pipeline._queue_view import queue_view
 from embedclient.blocking import ConnectionFactory

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from embedbroker import ThreadedBroker
-from embedbroker.pipeline._link import Link
+from embedbroker.pipeline._broker_connection import Link
 from embedbroker.pipeline._option_reader import OptionError
 from embedbroker.pipeline._options import ConnectionOptions, SourceOptions
 from embedbroker.pipeline._services import Services

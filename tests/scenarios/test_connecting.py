@@ -12,7 +12,7 @@ from embedbroker import PrimaryOnly, Role, SharedStoreBackup, SharedStorePrimary
 from embedbroker.pytest_plugin import BrokerClock, BrokerPair, FaultPlan, ManagedBroker
 from embedclient import ConnectionFactory, FailoverEventType
 from embedclient.errors import TransactionOutcomeUnknownException, TransactionRolledBackException
-from tests.embedbroker.node.replicating import goes_on, pair
+from tests.embedbroker.ha.replication.replicating import goes_on, pair
 from tests.embedclient.agent.node_pair import text_message, text_of
 from tests.embedclient.agent.server_pair import FAILING_OVER as SERVERS_FAILING_OVER
 from tests.embedclient.agent.server_pair import A, B, ServerPair

@@ -9,7 +9,7 @@ import trio
 from embedbroker import ReplicationBackup, ReplicationPrimary, Role, SharedStoreBackup, SharedStorePrimary
 from embedbroker.pytest_plugin import BrokerPair
 from embedbroker.replication import Duplication, DuplicationState
-from tests.embedbroker.node.replicating import PRIMARY, Brokers, goes_on
+from tests.embedbroker.ha.replication.replicating import PRIMARY, Brokers, goes_on
 from tests.scenarios.clients import ORDERS, commit, numbered, put, queued, session_at, take
 from tests.scenarios.conftest import MakePair
 from tests.scenarios.test_one_pair import saved_journals

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from embedbroker import PrimaryOnly, Role, SharedStoreBackup, SharedStorePrimary
-from embedbroker.protocols._core_connection import CoreConnection
+from embedbroker.protocols.core._connection import CoreConnection
 from embedbroker.pytest_plugin import BrokerClock, BrokerPair
 from embedclient.errors import ErrorCode, UnblockedException
 from embedclient.wire.core import CreateSession, CreateSessionV2

@@ -7,7 +7,7 @@ from attrs import evolve
 
 from embedbroker.config import Role
 from tests.embedbroker.cluster.town import Town
-from tests.embedbroker.node.replicating import BACKUP, PRIMARY, Brokers, goes_on
+from tests.embedbroker.ha.replication.replicating import BACKUP, PRIMARY, Brokers, goes_on
 from tests.simulation.store_group import Writer
 
 LINKED = {"retry_interval_ms": 250, "check_period_ms": 500, "connection_ttl_ms": 1_500, "call_timeout_ms": 333}

@@ -9,14 +9,15 @@ import pytest
 from attrs import evolve
 
 from embedbroker import ReplicationBackup, ReplicationPrimary, Role
-from embedbroker.cluster import Ballot, Bid, ControlLink, Electorate, Member, Membership, Topology, connector_text
-from embedbroker.cluster._questions import ballot_to_go_on
+from embedbroker.cluster import ControlLink, Member, Membership, Topology
 from embedbroker.config import ClusterConnection
+from embedbroker.ha.quorum import Ballot, Bid, Electorate, connector_text
+from embedbroker.ha.quorum._vote_requests import ballot_to_go_on
 from embedclient.model import Instant, TransportConfiguration
 from embedclient.wire.core import LiveVote, QuorumVoteReply, encode_vote
 from tests.embedbroker.configfile.config_files import load
-from tests.embedbroker.node.replicating import Brokers, goes_on
-from tests.embedbroker.node.test_replicating_rights import VOTING_BACKUP, VOTING_PRIMARY
+from tests.embedbroker.ha.replication.replicating import Brokers, goes_on
+from tests.embedbroker.ha.replication.test_replicating_rights import VOTING_BACKUP, VOTING_PRIMARY
 
 PAIRS = (("p", "q"), ("r", "s"), ("t", "u"))
 

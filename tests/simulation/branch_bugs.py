@@ -13,7 +13,7 @@ from embedbroker.kernel import (
     Session,
     XaRefused,
 )
-from embedbroker.kernel._publications import references_of
+from embedbroker.kernel.transactions._visibility import references_of
 from embedbroker.storage import Journal
 from embedclient.model import Xid
 

@@ -14,7 +14,7 @@ import pytest
 
 from embedbroker.kernel import BranchTable
 from embedbroker.storage import Journal
-from embedbroker.storage._recovered import RecoveredState
+from embedbroker.storage.recovery._recovered import RecoveredState
 from embedbroker.testing import ScenarioFailed, SeedResult
 
 from .found_by import FOUND_BY

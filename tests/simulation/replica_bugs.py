@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from embedbroker import storage
+from embedbroker.ha._record_file import RecordKeeper
+from embedbroker.ha.replication._activation import Mandate
+from embedbroker.ha.replication._active import Incumbent
 from embedbroker.locks import Activation, KeepLease, LeaseOperation, ReadSequence, TakeLease, Trial, Verdict
-from embedbroker.locks import _activation as activations
-from embedbroker.node._copies import RecordKeeper
-from embedbroker.node._incumbent import Incumbent
-from embedbroker.node._mandate import Mandate
+from embedbroker.locks import _lease_activation as activations
 from embedbroker.replication import Duplication, DuplicationState, Replica, ReplicaRecord, ReplicaRegistration
 from embedbroker.replication import _primary as primaries
-from embedbroker.replication._copying import Copying
+from embedbroker.replication._initial_copy import Copying
 from embedbroker.replication._operations import carried
 from embedbroker.replication._primary import _Issued
 from embedbroker.storage import DiskOperation, DiskWork, Lane

@@ -9,11 +9,11 @@ import pytest
 from attrs import evolve
 
 from embedbroker.kernel import CommitSet, Fact, Marker, Transaction
-from embedbroker.kernel._commit_set import CommitSets
-from embedbroker.kernel._marker import Markers
+from embedbroker.kernel.xa._commit_set import CommitSets
+from embedbroker.kernel.xa._fencing_token import Markers
 from embedbroker.storage import Journal
-from embedbroker.storage._replay import Replay
-from embedbroker.storage._segments import Segment
+from embedbroker.storage.journal._segments import Segment
+from embedbroker.storage.recovery._replay import Replay
 
 from .hunting import Bug
 

@@ -16,21 +16,21 @@ from embedbroker.kernel import (
     Settlement,
     Transaction,
 )
-from embedbroker.kernel._counted_port import CountedPort
 from embedbroker.kernel._housekeeping import Housekeeping
 from embedbroker.kernel._memory import MemoryAccount
-from embedbroker.protocols._core_connection import CoreConnection
-from embedbroker.protocols._core_session import CoreSession
+from embedbroker.kernel.settling._delivery_count import CountedPort
+from embedbroker.protocols.core._connection import CoreConnection
+from embedbroker.protocols.core._session import CoreSession
 from embedbroker.storage import Journal
-from embedbroker.storage._recovered import RecoveredState
-from embedbroker.storage._replay import Replay
+from embedbroker.storage.recovery._recovered import RecoveredState
+from embedbroker.storage.recovery._replay import Replay
 from embedbroker.testing import run_seed
 from embedclient.agent._call import Call, Steps, run_sequence
 from embedclient.agent._connection import Connection
-from embedclient.agent._consumer_credits import ConsumerCredits
-from embedclient.agent._delivery_flow import DeliveryFlow
-from embedclient.agent._line import SessionLine
-from embedclient.agent._transaction import Transaction as Endings
+from embedclient.agent.consumer._credits import ConsumerCredits
+from embedclient.agent.session._channel import SessionLine
+from embedclient.agent.session._delivery_flow import DeliveryFlow
+from embedclient.agent.session._transaction import Transaction as Endings
 from embedclient.engine.core import Channel
 from embedclient.errors import JMSException
 from embedclient.model import Instant

@@ -32,7 +32,7 @@ from embedbroker.testing._disk import SimulatedDisk
 from embedbroker.testing._disk_works import DiskWorks
 from embedbroker.testing._plan import GroupMode
 from embedbroker.testing._scenario import run_group_seed
-from embedclient.agent import _transaction as transactions
+from embedclient.agent.session import _transaction as transactions
 from embedclient.errors import ErrorCode, JMSException, exception_for
 
 from .hunting import Bug, confirm_before_sync, forget_duplicate_ids, hunt, lose_a_prepared_branch

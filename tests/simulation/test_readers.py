@@ -9,8 +9,8 @@ import pytest
 from attrs import evolve
 
 from embedbroker.kernel import CursorDefinition, Cursors, Queue
-from embedbroker.kernel._backlog import Backlog, Sealed
-from embedbroker.kernel._cursor import Cursor
+from embedbroker.kernel.cursors._cursor import Cursor
+from embedbroker.kernel.queueing._backlog import Backlog, Sealed
 from embedbroker.testing import Moment, SeedResult, draw_plan, run_plan
 from embedbroker.testing._draw_group import draw_group_plan
 from embedbroker.testing._plan import GroupMode

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from embedbroker.config import ReplicationBackup, ReplicationPrimary, Role
-from tests.embedbroker.node.replicating import Brokers
+from tests.embedbroker.ha.replication.replicating import Brokers
 from tests.simulation.store_group import Writer
 
 VOTES = {"vote_on_replication_failure": True, "vote_retry_wait_ms": 500, "vote_retries": 3}

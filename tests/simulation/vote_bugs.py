@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from embedbroker.cluster import Ballot
-from embedbroker.cluster._voter import Voter
-from embedbroker.cluster._words import Bid, Words, sealed
-from embedbroker.node._chronicle import Chronicle
-from embedbroker.node._incumbent import Incumbent
-from embedbroker.node._meeting import Meeting
+from embedbroker.ha.quorum import Ballot
+from embedbroker.ha.quorum._grants import Bid, Words, sealed
+from embedbroker.ha.quorum._voter import Voter
+from embedbroker.ha.replication._active import Incumbent
+from embedbroker.ha.replication._cold_start import Meeting
+from embedbroker.ha.replication._node_record import Chronicle
 from embedbroker.replication import ReplicaRecord, ReplicaWaiting
 from embedclient.wire.core import LiveVote
 

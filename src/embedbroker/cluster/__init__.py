@@ -2,30 +2,22 @@
 
 from embedclient.wire.core import enclose
 
-from ._ballot import Ballot, Electorate, votes_needed
-from ._contacts import Caller, Contact, Switchboard
-from ._guests import Guest, Guests
-from ._link import ControlLink, LinkEnd, LinkState, where
+from ._control_link import ControlLink, LinkEnd, LinkState, where
+from ._foreign_backups import refuse_other_backups
+from ._inbound import Guest, Guests
 from ._membership import Membership
+from ._outbound import Caller, Contact, Switchboard
 from ._peer import CONTROL_CHANNEL, PING_CHANNEL, STREAM_CHANNEL, FrameReceiver, Peer, Pipe, Send
-from ._questions import ballot_to_go_on, ballot_to_take_over, hear_votes, repeat_question
-from ._rivals import refuse_other_backups
 from ._topology import Change, Listener, Member, MemberDown, MemberUp, Topology, Verdict
-from ._voter import Voter, WordStore, connector_text, leads_to
-from ._words import Bid, DamagedWords, Words
 
 __all__ = [
     "CONTROL_CHANNEL",
     "PING_CHANNEL",
     "STREAM_CHANNEL",
-    "Ballot",
-    "Bid",
     "Caller",
     "Change",
     "Contact",
     "ControlLink",
-    "DamagedWords",
-    "Electorate",
     "FrameReceiver",
     "Guest",
     "Guests",
@@ -42,17 +34,7 @@ __all__ = [
     "Switchboard",
     "Topology",
     "Verdict",
-    "Voter",
-    "WordStore",
-    "Words",
-    "ballot_to_go_on",
-    "ballot_to_take_over",
-    "connector_text",
     "enclose",
-    "hear_votes",
-    "leads_to",
     "refuse_other_backups",
-    "repeat_question",
-    "votes_needed",
     "where",
 ]

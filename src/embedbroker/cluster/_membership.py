@@ -21,9 +21,9 @@ from embedclient.model import Instant, TransportConfiguration
 from embedclient.wire.core import ClusterConnect, NodeAnnounce, Packet, Record, ReplicaWaiting, enclosed_in
 
 from ._announcement import announced_member, backup_announcement, change_in, live_announcement, packet_for
-from ._contacts import Contact, Switchboard
-from ._guests import Guest, Guests
-from ._link import ControlLink, LinkEnd, can_be_dialled, where
+from ._control_link import ControlLink, LinkEnd, can_be_dialled, where
+from ._inbound import Guest, Guests
+from ._outbound import Contact, Switchboard
 from ._peer import CONTROL_CHANNEL, PING_CHANNEL, Peer
 from ._topology import Member, MemberDown, MemberUp, Topology, Verdict
 

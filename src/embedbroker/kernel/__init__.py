@@ -1,31 +1,37 @@
 """The broker, sync and protocol-blind."""
 
-from ._address import Address
 from ._audit_trail import AuditTrail, Leaving
-from ._backlog import Reference, Restore
-from ._branch import Branch, HeuristicOutcome, XaRefused, xid_bytes, xid_of
-from ._branches import BranchTable, name_of
-from ._catalog import Catalog, split_fqqn
-from ._commit_set import COMMIT_SET_BRANCHES_MAX, BranchMissing, CommitSet, SetDone
-from ._consumer import Consumer, ConsumerPort
-from ._credit import UNLIMITED_CREDIT, ByteCredit, CountCredit, Credit
-from ._cursors import CursorRefused, Cursors, Pin, Reading, Standing
-from ._definitions import SERVICES_ADDRESS, AddressDefinition, CursorDefinition, CursorRemoved, QueueDefinition
-from ._duplicate_ids import DuplicateId
 from ._events import Events
 from ._kernel import Kernel
-from ._marker import MARKER_NAME_BYTES_MAX, MARKERS_MAX, Marker, MarkerMoved, MarkerRemoved
-from ._outcome import Outcome
-from ._queue import Queue
 from ._recovery import Recovery, StoredMessage, StoredTransaction
 from ._refusal import Refused, Scope
-from ._selector import InvalidSelector, Selector, SelectorCache, parse_selector
 from ._session import Session
-from ._settlement import Settlement
 from ._store import Fact, MemoryStore, Store
-from ._transaction import Transaction, TransactionState
-from ._valve import Valve
-from ._views import AddressView, QueueRequest, QueueView
+from .addressing._address import Address
+from .addressing._addresses import Catalog, split_fqqn
+from .addressing._definitions import (
+    SERVICES_ADDRESS,
+    AddressDefinition,
+    CursorDefinition,
+    CursorRemoved,
+    QueueDefinition,
+)
+from .addressing._views import AddressView, QueueRequest, QueueView
+from .cursors._cursors import CursorRefused, Cursors, Pin, Reading, Standing
+from .queueing._backlog import Reference, Restore
+from .queueing._backpressure import Valve
+from .queueing._consumer import Consumer, ConsumerPort
+from .queueing._credit import UNLIMITED_CREDIT, ByteCredit, CountCredit, Credit
+from .queueing._queue import Queue
+from .selector._selector import InvalidSelector, Selector, SelectorCache, parse_selector
+from .settling._outcome import Outcome
+from .settling._settlement import Settlement
+from .transactions._duplicate_ids import DuplicateId
+from .transactions._transaction import Transaction, TransactionState
+from .xa._branch import Branch, HeuristicOutcome, XaRefused, xid_bytes, xid_of
+from .xa._branches import BranchTable, name_of
+from .xa._commit_set import COMMIT_SET_BRANCHES_MAX, BranchMissing, CommitSet, SetDone
+from .xa._fencing_token import MARKER_NAME_BYTES_MAX, MARKERS_MAX, Marker, MarkerMoved, MarkerRemoved
 
 __all__ = [
     "COMMIT_SET_BRANCHES_MAX",

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol
 
-from ._backlog import Reference
-from ._consumer import Consumer, ConsumerPort
-from ._queue import Queue
+from .queueing._backlog import Reference
+from .queueing._consumer import Consumer, ConsumerPort
+from .queueing._queue import Queue
 
 if TYPE_CHECKING:
     from ._kernel import Kernel

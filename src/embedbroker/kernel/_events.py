@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from embedclient.model import Message
 
-from ._chores import AT_ONCE_MAX, Chores, drained
-from ._outcome import Outcome
+from ._deferred import AT_ONCE_MAX, Chores, drained
+from .settling._outcome import Outcome
 
 if TYPE_CHECKING:
-    from ._address import Address
-    from ._backlog import Reference
-    from ._queue import Queue
-    from ._transaction import Transaction
+    from .addressing._address import Address
+    from .queueing._backlog import Reference
+    from .queueing._queue import Queue
+    from .transactions._transaction import Transaction
 
 __all__ = ["Events"]
 

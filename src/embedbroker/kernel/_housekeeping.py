@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ._address import Address
-from ._departures import MOVE_COST
-from ._queue import Queue
+from .addressing._address import Address
+from .queueing._queue import Queue
+from .settling._dead_letters import MOVE_COST
 
 if TYPE_CHECKING:
     from ._kernel import Kernel

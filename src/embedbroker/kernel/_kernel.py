@@ -15,32 +15,32 @@ from embedbroker.config import AddressFullPolicy, AddressSettingsRepository, Bro
 from embedclient.errors import ErrorCode
 from embedclient.model import Message
 
-from ._address import Address
 from ._audit_trail import AuditTrail
-from ._backlog import Reference, Restore
-from ._branches import BranchTable
-from ._catalog import Catalog, split_fqqn
-from ._chores import AT_ONCE_MAX, Chores, drained
-from ._commit_set import CommitSets
-from ._consumer import Consumer
-from ._cursors import Cursors
-from ._departures import MOVE_COST, Departures
-from ._duplicate_ids import DuplicateIds, Identified
+from ._deferred import AT_ONCE_MAX, Chores, drained
 from ._events import Events
-from ._expiry_settings import adjusts_expiration, with_expiry_settings
 from ._housekeeping import Housekeeping
 from ._ids import Ids
-from ._marker import Markers
 from ._memory import MemoryAccount
-from ._outcome import Outcome
-from ._publications import Publications, references_of
-from ._queue import Queue
 from ._refusal import Refused
-from ._selector import SelectorCache
-from ._settlement import Settlement
 from ._store import MemoryStore, Store
-from ._transaction import Sending, Transaction, TransactionState
-from ._valve import Valve
+from .addressing._address import Address
+from .addressing._addresses import Catalog, split_fqqn
+from .cursors._cursors import Cursors
+from .queueing._backlog import Reference, Restore
+from .queueing._backpressure import Valve
+from .queueing._consumer import Consumer
+from .queueing._queue import Queue
+from .selector._selector import SelectorCache
+from .settling._dead_letters import MOVE_COST, Departures
+from .settling._expiry_settings import adjusts_expiration, with_expiry_settings
+from .settling._outcome import Outcome
+from .settling._settlement import Settlement
+from .transactions._duplicate_ids import DuplicateIds, Identified
+from .transactions._transaction import Sending, Transaction, TransactionState
+from .transactions._visibility import Publications, references_of
+from .xa._branches import BranchTable
+from .xa._commit_set import CommitSets
+from .xa._fencing_token import Markers
 
 __all__ = ["Kernel"]
 

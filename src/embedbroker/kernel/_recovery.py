@@ -12,15 +12,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Protocol
 
-from ._backlog import CHUNK_ENTRIES, Reference, Sealed
-from ._branch import HeuristicOutcome, xid_of
-from ._duplicate_ids import DuplicateId, Identified
-from ._outcome import Outcome
-from ._transaction import Transaction
+from .queueing._backlog import CHUNK_ENTRIES, Reference, Sealed
+from .settling._outcome import Outcome
+from .transactions._duplicate_ids import DuplicateId, Identified
+from .transactions._transaction import Transaction
+from .xa._branch import HeuristicOutcome, xid_of
 
 if TYPE_CHECKING:
     from ._kernel import Kernel
-    from ._queue import Queue
+    from .queueing._queue import Queue
 
 __all__ = ["Recovery", "StoredMessage", "StoredTransaction"]
 

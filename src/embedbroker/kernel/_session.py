@@ -10,21 +10,21 @@ from embedclient.errors import ErrorCode
 from embedclient.model import Message, Xid
 
 from ._audit_trail import AuditedPort
-from ._backlog import Reference
-from ._branch import Branch
-from ._catalog import split_fqqn
-from ._chores import AT_ONCE_MAX
-from ._consumer import Consumer, ConsumerPort
-from ._counted_port import CountedPort
-from ._credit import ByteCredit, Credit
-from ._deliveries import Bundle
+from ._deferred import AT_ONCE_MAX
 from ._kernel import Kernel
 from ._memory import Reservation
-from ._outcome import Outcome
-from ._queue import Queue
 from ._refusal import Refused
-from ._transaction import Transaction, TransactionState
-from ._valve import Valve
+from .addressing._addresses import split_fqqn
+from .queueing._backlog import Reference
+from .queueing._backpressure import Valve
+from .queueing._consumer import Consumer, ConsumerPort
+from .queueing._credit import ByteCredit, Credit
+from .queueing._deliveries import Bundle
+from .queueing._queue import Queue
+from .settling._delivery_count import CountedPort
+from .settling._outcome import Outcome
+from .transactions._transaction import Transaction, TransactionState
+from .xa._branch import Branch
 
 __all__ = ["Session"]
 

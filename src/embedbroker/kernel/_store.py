@@ -12,11 +12,11 @@ from attrs import define
 
 from embedclient.model import Message
 
-from ._branch import HeuristicOutcome
-from ._commit_set import CommitSet
-from ._definitions import AddressDefinition, CursorDefinition, CursorRemoved, QueueDefinition
-from ._duplicate_ids import DuplicateId
-from ._marker import Marker, MarkerRemoved
+from .addressing._definitions import AddressDefinition, CursorDefinition, CursorRemoved, QueueDefinition
+from .transactions._duplicate_ids import DuplicateId
+from .xa._branch import HeuristicOutcome
+from .xa._commit_set import CommitSet
+from .xa._fencing_token import Marker, MarkerRemoved
 
 __all__ = ["Fact", "MemoryStore", "Store"]
 

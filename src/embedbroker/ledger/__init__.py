@@ -4,7 +4,7 @@ It is told facts by whoever drives clients (a simulation, a drill, a fixture, a 
 to know brokers, clients, clocks and files: message keys, names and times come in as plain values.
 """
 
-from embedbroker.ledger._ledger import Ledger
-from embedbroker.ledger._verdict import FAULTS, Finding, Kill, Tally, Timeline, TimelineBucket, Verdict
+from ._ledger import Ledger
+from ._verdict import FAULTS, Finding, Kill, Tally, Timeline, TimelineBucket, Verdict
 
 __all__ = ["FAULTS", "Finding", "Kill", "Ledger", "Tally", "Timeline", "TimelineBucket", "Verdict"]

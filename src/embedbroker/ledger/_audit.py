@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from attrs import define, field
 
-from embedbroker.ledger._accounts import DestinationAccount, Mark, SendState, SubscriptionAccount, TransactionAccount
-from embedbroker.ledger._verdict import Finding, Kill, Tally, Timeline, TimelineBucket, Verdict
+from ._accounts import DestinationAccount, Mark, SendState, SubscriptionAccount, TransactionAccount
+from ._verdict import Finding, Kill, Tally, Timeline, TimelineBucket, Verdict
 
 __all__ = ["TimelineRecorder", "audit"]
 

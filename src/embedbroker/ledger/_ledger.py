@@ -11,16 +11,9 @@ from collections.abc import Collection, Iterable
 import attrs
 from attrs import define, field
 
-from embedbroker.ledger._accounts import (
-    UNORDERED,
-    DestinationAccount,
-    Mark,
-    SendState,
-    SubscriptionAccount,
-    TransactionAccount,
-)
-from embedbroker.ledger._audit import TimelineRecorder, audit
-from embedbroker.ledger._verdict import Finding, Kill, Tally, Timeline, Verdict
+from ._accounts import UNORDERED, DestinationAccount, Mark, SendState, SubscriptionAccount, TransactionAccount
+from ._audit import TimelineRecorder, audit
+from ._verdict import Finding, Kill, Tally, Timeline, Verdict
 
 __all__ = ["Ledger"]
 

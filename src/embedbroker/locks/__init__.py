@@ -9,8 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ._activation import Activation, Trial, Verdict
     from ._claim import Claim
+    from ._claim_state import Note, Standing, called
+    from ._lease_activation import Activation, Trial, Verdict
     from ._lease_memory import MemoryLockManager
     from ._leases import (
         GiveLease,
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
         Verify,
         WriteRecord,
     )
-    from ._standing import Note, Standing, called
 
 __all__ = [
     "NOT_ALONE",
@@ -86,15 +86,15 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Activation": "._activation",
-    "Trial": "._activation",
-    "Verdict": "._activation",
+    "Activation": "._lease_activation",
+    "Trial": "._lease_activation",
+    "Verdict": "._lease_activation",
     "Claim": "._claim",
     "MemoryLockManager": "._lease_memory",
     "MemoryLocks": "._memory",
-    "Note": "._standing",
-    "Standing": "._standing",
-    "called": "._standing",
+    "Note": "._claim_state",
+    "Standing": "._claim_state",
+    "called": "._claim_state",
     **dict.fromkeys(
         (
             "GiveLease",

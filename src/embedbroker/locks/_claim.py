@@ -36,6 +36,7 @@ from attrs import evolve
 
 from embedbroker.config import HAPolicy, PrimaryOnly, SharedStoreBackup, SharedStorePrimary
 
+from ._claim_state import Note, Standing
 from ._frozen import HIDDEN_S, Sign, Vacancy
 from ._operations import (
     NOT_ALONE,
@@ -52,7 +53,6 @@ from ._operations import (
     Verify,
     WriteRecord,
 )
-from ._standing import Note, Standing
 
 __all__ = ["Claim"]
 

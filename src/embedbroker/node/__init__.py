@@ -1,5 +1,7 @@
 """One broker node: the composition of kernel, protocols and journal behind one step function."""
 
+from embedbroker.ha import LockDone, LockFailed, RoleChanged
+
 from ._filters import check_filters
 from ._inputs import (
     Accepted,
@@ -13,8 +15,6 @@ from ._inputs import (
     DiskDone,
     DiskFailed,
     Input,
-    LockDone,
-    LockFailed,
     MakeRoom,
     PeerClosed,
     Tick,
@@ -31,7 +31,6 @@ from ._outputs import (
     Notice,
     Output,
     Ready,
-    RoleChanged,
     SendBytes,
     StopListening,
     Stopped,

@@ -9,17 +9,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from embedbroker.config import BrokerConfig, ReplicationBackup, ReplicationPrimary
+from embedbroker.ha import RoleChanged
 from embedbroker.protocols import SERVER_VERSION
 
-from ._dials import Dials
-from ._outputs import RoleChanged
+from ._outgoing_connections import Dials
 
 if TYPE_CHECKING:
     from embedbroker.cluster import Membership
-    from embedbroker.storage import Journal
-
-    from ._mandate import Mandate
-    from ._small_file import SmallFile
+    from embedbroker.ha.replication import Mandate
+    from embedbroker.storage import Journal, SmallFile
 
 __all__ = ["make_mandate", "make_membership", "make_words", "warn_of_policy"]
 
@@ -33,8 +31,7 @@ def make_words(config: BrokerConfig, journal: Journal | None) -> SmallFile | Non
     if config.cluster_connection is None or journal is None:
         return None
     from embedbroker.replication import NEW_VOTES_FILE, VOTES_FILE
-
-    from ._small_file import SmallFile
+    from embedbroker.storage import SmallFile
 
     title = "the words that it gave to others (votes.state)"
     return SmallFile(VOTES_FILE, NEW_VOTES_FILE, title, _WORDS_BYTES_MAX, _FIRST_NUMBER_OF_WORDS)
@@ -46,7 +43,8 @@ def make_membership(
     """Of a broker that has a cluster connection. It answers votes, and backups of another make, whatever it is."""
     if config.cluster_connection is None:
         return None
-    from embedbroker.cluster import Membership, Voter, refuse_other_backups
+    from embedbroker.cluster import Membership, refuse_other_backups
+    from embedbroker.ha.quorum import Voter
 
     membership = Membership(config, SERVER_VERSION, dials, log)
     Voter.of(membership, words, log)
@@ -67,7 +65,7 @@ def make_mandate(
     if not isinstance(config.ha_policy, ReplicationPrimary | ReplicationBackup):
         return None
     assert journal is not None and cluster is not None, "replication needs a disk and a cluster"
-    from ._mandate import Mandate
+    from embedbroker.ha.replication import Mandate
 
     return Mandate(config, journal, cluster, make_node_id, emit, has_manager=has_manager)
 

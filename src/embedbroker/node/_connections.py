@@ -13,7 +13,7 @@ from embedbroker.config import BrokerConfig
 from embedbroker.protocols import DETECT_BYTES, CoreConnection, CoreService, Detected, Link, detect
 from embedclient.model import Instant
 
-from ._hoards import Hoards
+from ._buffer_limits import Hoards
 from ._inputs import Accepted, BytesReceived, PeerClosed, Written
 from ._outputs import CloseConnection, Level, Output, SendBytes
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import frozen
 
+from embedbroker.ha import LockDone, LockFailed
 from embedclient.model import Xid
 
 if TYPE_CHECKING:
-    from embedbroker.locks import LockFault
     from embedbroker.storage import DiskFault
 
 __all__ = [
@@ -102,22 +102,6 @@ class DiskFailed:
 
     batch: int
     fault: DiskFault
-
-
-@frozen
-class LockDone:
-    """The lock store did all operations of a batch."""
-
-    batch: int
-    results: tuple[object, ...]
-
-
-@frozen
-class LockFailed:
-    """The lock store could not do an operation of a batch; later ones of the batch were not tried."""
-
-    batch: int
-    fault: LockFault
 
 
 class CommandKind(Enum):

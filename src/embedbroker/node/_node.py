@@ -17,18 +17,18 @@ from attrs import evolve
 
 from embedbroker import storage
 from embedbroker.config import BrokerConfig, Role
+from embedbroker.ha import LockDone, LockFailed, RoleChanged
+from embedbroker.ha.shared_store import Tenure
 from embedbroker.kernel import Kernel
 from embedbroker.protocols import CoreService, ResendAccount, restore_message
 from embedclient.model import Entropy, Instant, make_uuid, uuid_text
 
+from ._admission import Entrance
 from ._assembly import make_mandate, make_membership, make_words, warn_of_policy
-from ._audit_desk import AuditDesk
+from ._audit_recording import AuditDesk
+from ._branch_decisions import Decisions
 from ._connections import Connections
-from ._decisions import Decisions
-from ._dials import Dials
-from ._disk_answers import DiskAnswers
-from ._entrance import Entrance
-from ._flush import Flush
+from ._disk_completions import DiskAnswers
 from ._gate import DurabilityGate
 from ._inputs import (
     OF_TRAFFIC,
@@ -43,21 +43,19 @@ from ._inputs import (
     DiskDone,
     DiskFailed,
     Input,
-    LockDone,
-    LockFailed,
     MakeRoom,
     PeerClosed,
     Tick,
     Written,
 )
 from ._node_state import BEFORE, ROLES, NodeState
-from ._outputs import Level, Notice, Output, Ready, RoleChanged, StopListening, Stopped
+from ._outgoing_connections import Dials
+from ._outputs import Level, Notice, Output, Ready, StopListening, Stopped
 from ._restoration import Restoration
-from ._tenure import Tenure
+from ._stopping import Flush
 
 if TYPE_CHECKING:
-    from ._copies import Copies
-    from ._mandate import Mandate
+    from embedbroker.ha.replication import Copies, Mandate
 
 __all__ = ["Node"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import frozen
 
-from embedbroker.config import Role
+from embedbroker.ha import RoleChanged
 from embedclient.model import TransportConfiguration
 
 if TYPE_CHECKING:
@@ -85,17 +85,6 @@ class BranchDecided:
 @frozen
 class Ready:
     """The journal was read; connections are served from now on."""
-
-
-@frozen
-class RoleChanged:
-    """What the broker is to its group from now on. Ready comes with LIVE, Stopped says the rest.
-
-    ``in_sync``: it has a backup that is a whole copy, or is one. A change of that alone is told with the same role.
-    """
-
-    role: Role
-    in_sync: bool = False
 
 
 @frozen

@@ -31,8 +31,8 @@ from pyspark.sql.datasource import InputPartition
 from embedclient.errors import JMSException
 from embedclient.model import describe_url
 
+from ._broker_connection import Link
 from ._frames import Block
-from ._link import Link
 from ._offsets import BY_CURSOR, Offset, Range
 from ._option_reader import OptionError
 from ._options import SourceOptions

@@ -16,8 +16,8 @@ from embedclient.errors import DuplicateIDException, JMSException, RemoteProtoco
 from embedclient.model import Properties, PropertyType, PropertyValue, RoutingType, TypedValue
 from embedclient.wire.core import ROUTING_TYPE_KEY, CoreMessage
 
+from ._broker_connection import Link
 from ._frames import Block
-from ._link import Link
 from ._options import SourceOptions
 from ._rows import Poison
 from ._sink_broker import Destinations

@@ -16,9 +16,9 @@ from embedclient.errors import ConnectionLostException, InvalidDestinationExcept
 from embedclient.model import RoutingType
 from embedclient.wire.core import CoreMessage
 
+from ._broker_connection import Link
 from ._export_folder import ExportFolder, NewPart, write_note
 from ._frames import pack_block
-from ._link import Link
 from ._options import ConnectionOptions
 
 __all__ = ["TransferResult", "describe", "export_queue"]

@@ -21,10 +21,10 @@ from attrs import frozen
 
 from embedclient.errors import IllegalStateException, JMSException
 
+from ._broker_connection import Link
 from ._cursor_source import CURSOR, CursorPartition, read_range
 from ._export import TransferResult, describe
 from ._export_folder import ExportFolder, NewPart, noted, write_note
-from ._link import Link
 from ._options import ConnectionOptions, SourceOptions
 from ._services import CLOSE_TIMEOUT_S, ServiceRefused, Services
 

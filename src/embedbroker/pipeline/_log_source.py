@@ -25,8 +25,8 @@ from embedclient.blocking import ClientConsumer, ClientSession
 from embedclient.errors import TransactionRolledBackException
 from embedclient.wire.core import CoreMessage
 
+from ._broker_connection import Link
 from ._frames import Block, pack_block
-from ._link import Link
 from ._offsets import BY_LOG, Offset, Range
 from ._options import SourceOptions
 from ._queues import matching_queues

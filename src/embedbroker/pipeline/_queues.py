@@ -8,7 +8,7 @@ from __future__ import annotations
 from embedclient.errors import InvalidDestinationException
 from embedclient.model import describe_url
 
-from ._link import Link
+from ._broker_connection import Link
 from ._option_reader import OptionError
 from ._options import SourceOptions
 from ._services import SERVICES_ADDRESS, Services

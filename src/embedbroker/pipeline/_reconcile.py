@@ -21,11 +21,11 @@ from embedbroker.storage import RecordKind
 from embedclient.model import RoutingType, describe_url
 
 from ._audit import JournalMoved, furthest
+from ._broker_connection import Link
 from ._journal_files import JournalSource, journal_sources
 from ._journal_records import CUT, END, content_digest, message_key
 from ._journal_tables import queue_names, transaction_ends
 from ._journals import Selection, each_of, rows_of, spark_schema
-from ._link import Link
 from ._options import ConnectionOptions, SourceOptions
 from ._queue_view import queue_view
 from ._queues import matching_queues

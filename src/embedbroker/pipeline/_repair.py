@@ -21,8 +21,8 @@ from embedclient.blocking import ClientSession
 from embedclient.errors import ConnectionLostException
 from embedclient.model import RoutingType
 
+from ._broker_connection import Link
 from ._journal_records import content_digest, message_key
-from ._link import Link
 from ._options import ConnectionOptions
 from ._queue_view import queue_view
 from ._sending import QueueSender, SentMessage, queue_sender

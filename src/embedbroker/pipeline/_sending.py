@@ -24,8 +24,8 @@ from embedclient.errors import (
 from embedclient.model import PropertyValue, RoutingType
 from embedclient.wire.core import CoreMessage
 
+from ._broker_connection import Link
 from ._journal_records import KEPT_KEY
-from ._link import Link
 from ._options import ConnectionOptions
 
 __all__ = ["QueueSender", "SentMessage", "queue_sender"]

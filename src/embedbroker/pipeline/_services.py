@@ -22,7 +22,7 @@ from embedclient.errors import ConnectionClosedException, ConnectionTimedOutExce
 from embedclient.model import Properties
 from embedclient.wire.core import CoreMessage, MessageType, decode_text, encode_text
 
-from ._link import Link
+from ._broker_connection import Link
 
 __all__ = ["CLOSE_TIMEOUT_S", "SERVICES_ADDRESS", "ServiceRefused", "Services"]
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from embedclient.errors import IllegalStateException
 from embedclient.model import Xid
 
-from ._link import Link
+from ._broker_connection import Link
 from ._options import ConnectionOptions
 from ._services import ServiceRefused, Services
 

@@ -15,8 +15,8 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from embedclient.errors import ConnectionLostException, JMSException
 from embedclient.wire.core import CoreMessage
 
+from ._broker_connection import Link
 from ._frames import pack_block
-from ._link import Link
 from ._option_reader import OptionError
 from ._options import SourceOptions
 from ._pushdown import selector_of

@@ -23,10 +23,10 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from ._broker_connection import Link
 from ._cursor_source import CursorPartition, CursorSource, read_range
 from ._dead_letters import DeadLetters
 from ._frames import Block
-from ._link import Link
 from ._log_source import LogPartition, LogSource, read_log
 from ._offsets import BY_CURSOR, BY_LOG, NOTHING_YET, Offset, OffsetError
 from ._option_reader import OptionError

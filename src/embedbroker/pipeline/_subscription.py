@@ -10,7 +10,7 @@ import logging
 from embedclient.errors import InvalidDestinationException
 from embedclient.model import RoutingType
 
-from ._link import Link
+from ._broker_connection import Link
 from ._options import ConnectionOptions, SourceOptions
 
 __all__ = ["ensure_subscription", "remove_subscription", "subscription_name"]

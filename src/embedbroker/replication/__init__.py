@@ -3,7 +3,6 @@
 from embedclient.wire.core import ReplicaRegistration, ReplicaWaiting
 
 from ._backup import Replica
-from ._choice import Choice
 from ._events import (
     STREAM_CHANNEL,
     STREAM_FORMAT,
@@ -18,6 +17,7 @@ from ._events import (
 )
 from ._files import NEW_VOTES_FILE, VOTES_FILE
 from ._primary import Duplication
+from ._primary_choice import Choice
 from ._record import NEW_NODE_RECORD_FILE, NODE_RECORD_FILE, DamagedRecord, ReplicaRecord
 
 __all__ = [

@@ -5,7 +5,7 @@ when the stream ends, however it ends. Refuses to know what the work means, and 
 
 Works of one lane are done in their order, and each behind those of the other lane that were done when the primary
 issued it, as the stream says. A work is done behind all parts of the copy that came before it, so that no older bytes
-come over newer ones; parts that come after it hold nothing of what it wrote (see ``_copying``).
+come over newer ones; parts that come after it hold nothing of what it wrote (see ``_initial_copy``).
 
 While files are copied nothing in them counts, and syncs in works are left out. A mark syncs what was touched; the last
 one is the hand-over: when everything before it is synced, the files hold what the primary's did at that place of the
@@ -42,12 +42,12 @@ from embedclient.wire.core import (
     decode_work,
 )
 
-from ._aside import begin_copy, finish_copy, leave_doubt, take_stock
 from ._events import STREAM_FORMAT, Ending, EndingKind, Line, Refusal, ReplicaState, Standing, other_format
 from ._files import is_copied
 from ._lane import CopyLane, CopySteps, Numbers, Request
 from ._operations import names_in, restored, size_of
-from ._seal import nonsense, sealed, sealed_answer, unsealed
+from ._retired_journals import begin_copy, finish_copy, leave_doubt, take_stock
+from ._stream_packets import nonsense, sealed, sealed_answer, unsealed
 
 __all__ = ["Replica"]
 

@@ -43,12 +43,12 @@ from embedclient.wire.core import (
     StreamType,
 )
 
-from ._copying import Copying
 from ._events import STREAM_FORMAT, DuplicationState, Line, Refusal, Standing, other_format
+from ._initial_copy import Copying
 from ._lane import CopyLane, Numbers
 from ._operations import carried, structural_names
-from ._outflow import Outflow
-from ._seal import nonsense, sealed, unsealed, unsealed_answer
+from ._send_window import Outflow
+from ._stream_packets import nonsense, sealed, unsealed, unsealed_answer
 
 __all__ = ["Duplication"]
 

@@ -13,9 +13,9 @@ from ._embedded import EmbeddedBroker, observe
 if TYPE_CHECKING:
     from ._descriptors import raise_descriptor_limit
     from ._disk import FileDisk
+    from ._endpoint import Network
     from ._file_leases import FileLockManager
     from ._journal_directory import journal_directory, repair_directory
-    from ._place import Network
     from ._role_watch import Observer
 
 __all__ = [
@@ -33,7 +33,7 @@ __all__ = [
 _HOMES = {
     "FileDisk": "._disk",
     "FileLockManager": "._file_leases",
-    "Network": "._place",
+    "Network": "._endpoint",
     "Observer": "._role_watch",
     "raise_descriptor_limit": "._descriptors",
 }

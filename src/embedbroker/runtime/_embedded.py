@@ -31,8 +31,8 @@ from embedbroker.node import check_filters
 from embedclient.errors import BrokerFailed, IllegalStateException, ResourceAllocationException
 from embedclient.model import Xid, did_you_mean
 
+from ._endpoint import Network, Place, take_place
 from ._life import Life, leaves
-from ._place import Network, Place, take_place
 from ._role_watch import Observer, RoleWatch
 from ._shortage import caused_by_shortage
 

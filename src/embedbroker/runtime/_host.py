@@ -46,9 +46,9 @@ from embedbroker.node import (
 from embedclient.model import TransportConfiguration, Xid
 from embedclient.transport import ByteStream, Listener, TransportLost, dial
 
+from ._branch_decisions import Decisions
 from ._clock import EdgeClock
 from ._collector import CollectorPaused
-from ._decisions import Decisions
 from ._disk_lanes import DiskLanes
 
 if TYPE_CHECKING:

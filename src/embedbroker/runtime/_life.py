@@ -20,9 +20,9 @@ from embedclient.transport import Listener, TcpListener, vm_listen
 
 from ._clock import SystemEntropy
 from ._descriptors import DESCRIPTORS_KEPT_FREE
+from ._endpoint import Place
 from ._host import Host
 from ._memory_limit import usable_memory_bytes
-from ._place import Place
 from ._role_watch import RoleWatch
 from ._shortage import caused_by_shortage
 

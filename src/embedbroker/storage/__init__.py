@@ -9,9 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ._audit_codec import AUDIT_FIELDS, AuditRecordKind, audit_number
-    from ._audit_log import AuditLog, AuditWork
-    from ._audit_place import AuditPlace, look_at_audit_place
+    from ._atomic_file import SmallFile
     from ._disk import (
         SECTOR_BYTES,
         Allocate,
@@ -34,12 +32,26 @@ if TYPE_CHECKING:
         Zero,
         loop_latency_s,
     )
-    from ._file_set import Holdings, belongs, copied_bytes, is_history, survey
-    from ._inspection import JournalReport, RecordRow, SegmentReport, inspect_journal, journal_rows
-    from ._journal import Journal
-    from ._journal_state import JournalState
     from ._lane import StepLane
-    from ._record_codec import (
+    from ._steps import Steps
+    from .audit._codec import AUDIT_FIELDS, AuditRecordKind, audit_number
+    from .audit._directory import AuditPlace, look_at_audit_place
+    from .audit._log import AuditLog, AuditWork
+    from .inspect._inspection import JournalReport, RecordRow, SegmentReport, inspect_journal, journal_rows
+    from .inspect._repair import RepairReport, repair_journal
+    from .inspect._repair_scan import Finding
+    from .inspect._segment_scan import (
+        RECORD_FIELDS,
+        RecordStretch,
+        ReferenceFields,
+        SegmentReading,
+        read_header,
+        read_records,
+    )
+    from .journal._file_set import Holdings, belongs, copied_bytes, is_history, survey
+    from .journal._journal import Journal
+    from .journal._journal_state import JournalState
+    from .journal._record_codec import (
         RecordKind,
         decode_address,
         decode_commit_set,
@@ -48,20 +60,9 @@ if TYPE_CHECKING:
         decode_queue,
         decode_segment_start,
     )
-    from ._record_stretches import (
-        RECORD_FIELDS,
-        RecordStretch,
-        ReferenceFields,
-        SegmentReading,
-        read_header,
-        read_records,
-    )
-    from ._recovered import RecoveredMessage, RecoveredState, RecoveredTransaction
-    from ._repair import RepairReport, repair_journal
-    from ._salvage import Finding
-    from ._segments import UNFINISHED_COPY, SegmentHeader, holds_journal, segment_range
-    from ._settings import JournalSettings
-    from ._steps import Steps
+    from .journal._segments import UNFINISHED_COPY, SegmentHeader, holds_journal, segment_range
+    from .journal._settings import JournalSettings
+    from .recovery._recovered import RecoveredMessage, RecoveredState, RecoveredTransaction
 
 __all__ = [
     "AUDIT_FIELDS",
@@ -101,6 +102,7 @@ __all__ = [
     "SegmentHeader",
     "SegmentReading",
     "SegmentReport",
+    "SmallFile",
     "Stat",
     "StepLane",
     "Steps",
@@ -132,24 +134,25 @@ __all__ = [
 ]
 
 _MODULES = {
-    "_audit_codec": "AUDIT_FIELDS AuditRecordKind audit_number",
-    "_audit_log": "AuditLog AuditWork",
-    "_audit_place": "AuditPlace look_at_audit_place",
+    "_atomic_file": "SmallFile",
+    "audit._codec": "AUDIT_FIELDS AuditRecordKind audit_number",
+    "audit._log": "AuditLog AuditWork",
+    "audit._directory": "AuditPlace look_at_audit_place",
     "_disk": "SECTOR_BYTES Allocate Digest Disk DiskFault DiskOperation DiskWork FaultKind Lane ListFiles Read Remove "
     "Rename Stat Sync SyncDirectory Truncate WriteAt Zero loop_latency_s",
-    "_inspection": "JournalReport RecordRow SegmentReport inspect_journal journal_rows",
-    "_journal": "Journal",
-    "_journal_state": "JournalState",
-    "_record_codec": "RecordKind decode_address decode_commit_set decode_dropped decode_outcome decode_queue "
+    "inspect._inspection": "JournalReport RecordRow SegmentReport inspect_journal journal_rows",
+    "journal._journal": "Journal",
+    "journal._journal_state": "JournalState",
+    "journal._record_codec": "RecordKind decode_address decode_commit_set decode_dropped decode_outcome decode_queue "
     "decode_segment_start",
-    "_record_stretches": "RECORD_FIELDS RecordStretch ReferenceFields SegmentReading read_header read_records",
-    "_recovered": "RecoveredMessage RecoveredState RecoveredTransaction",
-    "_repair": "RepairReport repair_journal",
-    "_salvage": "Finding",
-    "_file_set": "Holdings belongs copied_bytes is_history survey",
+    "inspect._segment_scan": "RECORD_FIELDS RecordStretch ReferenceFields SegmentReading read_header read_records",
+    "recovery._recovered": "RecoveredMessage RecoveredState RecoveredTransaction",
+    "inspect._repair": "RepairReport repair_journal",
+    "inspect._repair_scan": "Finding",
+    "journal._file_set": "Holdings belongs copied_bytes is_history survey",
     "_lane": "StepLane",
-    "_segments": "UNFINISHED_COPY SegmentHeader holds_journal segment_range",
-    "_settings": "JournalSettings",
+    "journal._segments": "UNFINISHED_COPY SegmentHeader holds_journal segment_range",
+    "journal._settings": "JournalSettings",
     "_steps": "Steps",
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}

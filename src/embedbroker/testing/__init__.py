@@ -5,12 +5,12 @@
 ``SimulatedDisk`` is the disk that forgets what was not synced.
 """
 
-from embedbroker.testing._campaign import Campaign
-from embedbroker.testing._disk import SimulatedDisk
-from embedbroker.testing._draw import draw_plan
-from embedbroker.testing._plan import ScenarioPlan, plan_of, values_of
-from embedbroker.testing._scenario import ScenarioFailed, SeedResult, run_plan, run_seed
-from embedbroker.testing._scene import Moment
+from ._campaign import Campaign
+from ._disk import SimulatedDisk
+from ._draw import draw_plan
+from ._plan import ScenarioPlan, plan_of, values_of
+from ._scenario import ScenarioFailed, SeedResult, run_plan, run_seed
+from ._scene import Moment
 
 __all__ = [
     "Campaign",

@@ -21,9 +21,10 @@ from pathlib import Path
 import attrs
 
 from embedbroker.testing import Campaign, ScenarioFailed, SeedResult, draw_plan, run_seed, values_of
-from embedbroker.testing._draw_group import draw_group_plan
-from embedbroker.testing._plan import GroupMode
-from embedbroker.testing._scenario import run_group_seed
+
+from ._draw_group import draw_group_plan
+from ._plan import GroupMode
+from ._scenario import run_group_seed
 
 #: About four minutes on two cores.
 SEEDS = 1_250

@@ -12,12 +12,13 @@ from typing import Any
 
 from attrs import define, field
 
-from embedbroker.testing._rulings import HEURISTIC, Rulings
-from embedbroker.testing._scene import Moment, Scene
-from embedbroker.testing._scripts import Steps
 from embedclient.agent import Call, Session
 from embedclient.errors import XAException
 from embedclient.model import XaCode, XaFlag, Xid
+
+from ._scene import Moment, Scene
+from ._scripts import Steps
+from ._xa_operator_checker import HEURISTIC, Rulings
 
 __all__ = ["TransactionManager"]
 

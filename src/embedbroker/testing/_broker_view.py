@@ -11,7 +11,8 @@ from typing import Protocol
 from embedbroker.config import BrokerConfig
 from embedbroker.node import Node
 from embedbroker.storage import DiskWork, JournalSettings, Lane
-from embedbroker.testing._disk import SimulatedDisk
+
+from ._disk import SimulatedDisk
 
 __all__ = ["BrokerView"]
 

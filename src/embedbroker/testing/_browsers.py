@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from attrs import define
 
-from embedbroker.testing._clients import ClientHost
-from embedbroker.testing._messages import key_of
-from embedbroker.testing._scene import Phase, Scene
-from embedbroker.testing._scripts import Steps
 from embedclient.agent import Consumer, Session, SessionMode
 from embedclient.errors import JMSException
+
+from ._clients import ClientHost
+from ._messages import key_of
+from ._scene import Phase, Scene
+from ._scripts import Steps
 
 __all__ = ["SimulatedBrowser"]
 

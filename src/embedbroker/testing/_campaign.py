@@ -11,10 +11,10 @@ from collections.abc import Mapping
 
 from attrs import define, field
 
-from embedbroker.testing._closing_round import OPERATIONS_MIN
-from embedbroker.testing._plan import GroupMode
-from embedbroker.testing._scenario import ScenarioFailed, SeedResult
-from embedbroker.testing._scene import Moment
+from ._closing_round import OPERATIONS_MIN
+from ._plan import GroupMode
+from ._scenario import ScenarioFailed, SeedResult
+from ._scene import Moment
 
 __all__ = ["Campaign", "group_minima"]
 

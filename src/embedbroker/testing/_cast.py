@@ -5,22 +5,23 @@ from __future__ import annotations
 from attrs import define, field
 
 from embedbroker.config import AddressSettings, BrokerConfig
-from embedbroker.testing._branches import TransactionManager
-from embedbroker.testing._broker_view import BrokerView
-from embedbroker.testing._browsers import SimulatedBrowser
-from embedbroker.testing._clients import ClientHost
-from embedbroker.testing._consumers import SimulatedConsumer
-from embedbroker.testing._cursor_readers import CursorReader, ReadingPlace
-from embedbroker.testing._impatient import ImpatientProducer
-from embedbroker.testing._listeners import Lapses, SharedSubscription, TopicListener
-from embedbroker.testing._network import Network
-from embedbroker.testing._once_only import OnceOnlyProducer
-from embedbroker.testing._plan import BrokerPlan, ScenarioPlan
-from embedbroker.testing._producers import ProducerPlan, SimulatedProducer
-from embedbroker.testing._scene import Scene, Topic
-from embedbroker.testing._set_users import SetProducer
-from embedbroker.testing._switches import ConnectionSwitch
-from embedbroker.testing._xa_users import XaConsumer, XaProducer
+
+from ._branches import TransactionManager
+from ._broker_view import BrokerView
+from ._browsers import SimulatedBrowser
+from ._clients import ClientHost
+from ._consumers import SimulatedConsumer
+from ._cursor_readers import CursorReader, ReadingPlace
+from ._listeners import Lapses, SharedSubscription, TopicListener
+from ._network import Network
+from ._once_only import OnceOnlyProducer
+from ._pipelining_producer import ImpatientProducer
+from ._plan import BrokerPlan, ScenarioPlan
+from ._producers import ProducerPlan, SimulatedProducer
+from ._scene import Scene, Topic
+from ._set_users import SetProducer
+from ._switches import ConnectionSwitch
+from ._xa_users import XaConsumer, XaProducer
 
 __all__ = ["DEAD_LETTERS", "EXPIRED", "ONLOOKER", "Cast", "Role", "broker_config", "make_cast"]
 

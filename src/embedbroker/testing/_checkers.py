@@ -14,10 +14,6 @@ from attrs import define, field
 
 from embedbroker.kernel import Consumer, Kernel, Queue, Session
 from embedbroker.storage import Journal, JournalState, RecoveredState
-from embedbroker.testing._broker_view import BrokerView
-from embedbroker.testing._disk import SimulatedDisk
-from embedbroker.testing._queue_checkers import moved_from
-from embedbroker.testing._scene import Moment, Scene, Topic
 from embedclient.wire.core import (
     FRAME_HEADER,
     RECEIVE_TRAILER,
@@ -27,6 +23,11 @@ from embedclient.wire.core import (
     PacketType,
     frame_spans,
 )
+
+from ._broker_view import BrokerView
+from ._disk import SimulatedDisk
+from ._queue_checkers import moved_from
+from ._scene import Moment, Scene, Topic
 
 __all__ = ["BrokerChecker"]
 

@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from embedbroker.testing._commits import CommitCount
-from embedbroker.testing._network import Link, Network
-from embedbroker.testing._scripts import Script, Steps
 from embedclient.agent import (
     Agent,
     AgentState,
@@ -33,6 +30,10 @@ from embedclient.agent import (
     Written,
 )
 from embedclient.model import TransportConfiguration
+
+from ._commits import CommitCount
+from ._network import Link, Network
+from ._scripts import Script, Steps
 
 __all__ = ["ClientHost", "connector_to"]
 

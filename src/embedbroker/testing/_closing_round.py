@@ -11,11 +11,12 @@ from typing import Any
 
 from attrs import define, field
 
-from embedbroker.testing._clients import ClientHost
-from embedbroker.testing._messages import Letter, key_of
-from embedbroker.testing._scene import Scene, Topic
-from embedbroker.testing._scripts import Arrival, Steps
 from embedclient.agent import Call, Consumer, Session, SessionMode
+
+from ._clients import ClientHost
+from ._messages import Letter, key_of
+from ._scene import Scene, Topic
+from ._scripts import Arrival, Steps
 
 __all__ = ["OPERATIONS_MIN", "ClosingRound"]
 

@@ -11,13 +11,6 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from embedbroker.testing._branch_habits import PLAIN, BranchHabits
-from embedbroker.testing._broker_view import BrokerView
-from embedbroker.testing._clients import ClientHost
-from embedbroker.testing._messages import Letter, key_of, selector_of
-from embedbroker.testing._promises import check_commit
-from embedbroker.testing._scene import Moment, Phase, Scene, Topic
-from embedbroker.testing._scripts import Arrival, Steps
 from embedclient.agent import (
     Call,
     Consumer,
@@ -31,6 +24,14 @@ from embedclient.agent import (
 )
 from embedclient.errors import ErrorCode, JMSException
 from embedclient.model import RoutingType
+
+from ._branch_habits import PLAIN, BranchHabits
+from ._broker_view import BrokerView
+from ._clients import ClientHost
+from ._messages import Letter, key_of, selector_of
+from ._promises import check_commit
+from ._scene import Moment, Phase, Scene, Topic
+from ._scripts import Arrival, Steps
 
 __all__ = ["ConsumerKind", "ConsumerPlan", "SimulatedConsumer"]
 

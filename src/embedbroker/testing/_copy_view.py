@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from embedbroker.testing._node_host import NodeHost
+from ._node_host import NodeHost
 
 __all__ = ["Standing", "Stream", "standing_of", "stream_of"]
 

@@ -11,11 +11,12 @@ from collections.abc import Callable
 from attrs import define, field
 
 from embedbroker.storage import DiskWork, Lane, WriteAt
-from embedbroker.testing._copy_view import Stream, stream_of
-from embedbroker.testing._disk import SimulatedDisk
-from embedbroker.testing._members import Members
-from embedbroker.testing._node_host import NodeHost
-from embedbroker.testing._scene import Moment, Scene
+
+from ._copy_view import Stream, stream_of
+from ._disk import SimulatedDisk
+from ._members import Members
+from ._node_host import NodeHost
+from ._scene import Moment, Scene
 
 __all__ = ["CopyWatch"]
 

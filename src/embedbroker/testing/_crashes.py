@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 
 from attrs import define, field
 
-from embedbroker.testing._agenda import Agenda
-from embedbroker.testing._fault_kinds import FaultKind
-from embedbroker.testing._node_host import NodeHost
-from embedbroker.testing._scene import Moment, Scene
+from ._fault_kinds import FaultKind
+from ._fault_schedule import Agenda
+from ._node_host import NodeHost
+from ._scene import Moment, Scene
 
 __all__ = ["MOMENTS", "Ambush", "Trap", "count_crash"]
 

@@ -15,17 +15,18 @@ from typing import Any
 
 from attrs import define, evolve, field
 
-from embedbroker.testing._clients import ClientHost
-from embedbroker.testing._messages import key_of
-from embedbroker.testing._once_only import once_only
-from embedbroker.testing._plan import ReaderRole, ScenarioPlan
-from embedbroker.testing._producers import ProducerKind
-from embedbroker.testing._scene import Moment, Phase, Scene
-from embedbroker.testing._scripts import Arrival, Steps
 from embedclient.agent import Call, Consumer, LocatorSettings, Producer, Session, SessionMode
 from embedclient.errors import JMSException
 from embedclient.model import Properties, RoutingType
 from embedclient.wire.core import CoreMessage, MessageType, decode_text, encode_text
+
+from ._clients import ClientHost
+from ._messages import key_of
+from ._once_only import once_only
+from ._plan import ReaderRole, ScenarioPlan
+from ._producers import ProducerKind
+from ._scene import Moment, Phase, Scene
+from ._scripts import Arrival, Steps
 
 __all__ = ["CursorReader", "ReadingPlace", "read_in_ranges"]
 

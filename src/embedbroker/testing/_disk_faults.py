@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from embedbroker.testing._agenda import Agenda
-from embedbroker.testing._disk import SimulatedDisk
-from embedbroker.testing._fault_kinds import FaultKind
-from embedbroker.testing._scene import Moment, Scene
+from ._disk import SimulatedDisk
+from ._fault_kinds import FaultKind
+from ._fault_schedule import Agenda
+from ._scene import Moment, Scene
 
 __all__ = ["DISK_FAULTS", "strike_disk"]
 

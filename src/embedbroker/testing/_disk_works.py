@@ -10,8 +10,9 @@ from random import Random
 
 from embedbroker.node import DiskDone, DiskFailed
 from embedbroker.storage import Allocate, DiskFault, DiskWork, FaultKind, Lane, Read, Rename, Sync, WriteAt, Zero
-from embedbroker.testing._disk import DiskSpeed, SimulatedDisk
-from embedbroker.testing._world import World
+
+from ._disk import DiskSpeed, SimulatedDisk
+from ._world import World
 
 __all__ = ["DiskWorks"]
 

@@ -10,13 +10,15 @@ from random import Random
 from attrs import define, evolve, field
 
 from embedbroker.storage import JournalSettings
-from embedbroker.testing._consumers import ConsumerKind, ConsumerPlan
-from embedbroker.testing._cursor_readers import read_in_ranges
-from embedbroker.testing._fault_kinds import draw_faults
-from embedbroker.testing._impatient import impatient
-from embedbroker.testing._messages import COLORS
-from embedbroker.testing._once_only import once_only
-from embedbroker.testing._plan import (
+from embedclient.agent import LocatorSettings
+
+from ._consumers import ConsumerKind, ConsumerPlan
+from ._cursor_readers import read_in_ranges
+from ._fault_kinds import draw_faults
+from ._messages import COLORS
+from ._once_only import once_only
+from ._pipelining_producer import impatient
+from ._plan import (
     BrokerPlan,
     BrowserRole,
     ConsumerRole,
@@ -28,10 +30,9 @@ from embedbroker.testing._plan import (
     ScenarioPlan,
     TopicPlan,
 )
-from embedbroker.testing._producers import ProducerKind, ProducerPlan
-from embedbroker.testing._set_users import in_sets
-from embedbroker.testing._xa_users import two_phase
-from embedclient.agent import LocatorSettings
+from ._producers import ProducerKind, ProducerPlan
+from ._set_users import in_sets
+from ._xa_users import two_phase
 
 __all__ = ["draw_plan"]
 

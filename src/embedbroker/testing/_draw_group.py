@@ -9,10 +9,10 @@ from random import Random
 
 from attrs import evolve
 
-from embedbroker.testing._draw import draw_plan
-from embedbroker.testing._draw_votes import draw_vote_plan
-from embedbroker.testing._fault_kinds import FaultKind, draw_group_faults, draw_replica_faults
-from embedbroker.testing._plan import FaultStrike, GroupMode, GroupPlan, HostPlan, ScenarioPlan
+from ._draw import draw_plan
+from ._draw_votes import draw_vote_plan
+from ._fault_kinds import FaultKind, draw_group_faults, draw_replica_faults
+from ._plan import FaultStrike, GroupMode, GroupPlan, HostPlan, ScenarioPlan
 
 __all__ = ["draw_group_plan"]
 

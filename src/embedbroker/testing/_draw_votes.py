@@ -9,9 +9,9 @@ from random import Random
 
 from attrs import evolve
 
-from embedbroker.testing._draw import draw_plan
-from embedbroker.testing._fault_kinds import FaultKind, draw_vote_faults
-from embedbroker.testing._plan import FaultStrike, GroupMode, GroupPlan, HostPlan, ScenarioPlan
+from ._draw import draw_plan
+from ._fault_kinds import FaultKind, draw_vote_faults
+from ._plan import FaultStrike, GroupMode, GroupPlan, HostPlan, ScenarioPlan
 
 __all__ = ["draw_vote_plan"]
 

@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterable, Sequence
 
 from attrs import define, field
 
-from embedbroker.testing._agenda import Agenda
-from embedbroker.testing._clients import ClientHost
-from embedbroker.testing._crashes import MOMENTS, Ambush, count_crash
-from embedbroker.testing._disk_faults import DISK_FAULTS, strike_disk
-from embedbroker.testing._fault_kinds import FaultKind
-from embedbroker.testing._network import Network
-from embedbroker.testing._network_faults import NetworkFaults
-from embedbroker.testing._node_host import NodeHost
-from embedbroker.testing._scene import Moment, Scene
+from ._clients import ClientHost
+from ._crashes import MOMENTS, Ambush, count_crash
+from ._disk_faults import DISK_FAULTS, strike_disk
+from ._fault_kinds import FaultKind
+from ._fault_schedule import Agenda
+from ._network import Network
+from ._network_faults import NetworkFaults
+from ._node_host import NodeHost
+from ._scene import Moment, Scene
 
 __all__ = ["FaultPlan"]
 

@@ -11,15 +11,15 @@ from typing import Protocol
 
 from attrs import define, field
 
-from embedbroker.testing._agenda import Agenda
-from embedbroker.testing._clients import ClientHost
-from embedbroker.testing._crashes import Trap
-from embedbroker.testing._fault_kinds import FaultKind
-from embedbroker.testing._member_faults import Group, MemberFaults
-from embedbroker.testing._network import Network
-from embedbroker.testing._network_faults import NetworkFaults
-from embedbroker.testing._node_host import NodeHost
-from embedbroker.testing._scene import Scene
+from ._clients import ClientHost
+from ._crashes import Trap
+from ._fault_kinds import FaultKind
+from ._fault_schedule import Agenda
+from ._member_faults import Group, MemberFaults
+from ._network import Network
+from ._network_faults import NetworkFaults
+from ._node_host import NodeHost
+from ._scene import Scene
 
 __all__ = ["GroupFaults", "OwnFaults"]
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from attrs import define, field
 
-from embedbroker.testing._broker_view import BrokerView
-from embedbroker.testing._clients import ClientHost
-from embedbroker.testing._messages import key_of, selector_of
-from embedbroker.testing._scene import Moment, Phase, Scene, Topic
-from embedbroker.testing._scripts import Arrival, Steps
 from embedclient.agent import Consumer, FailoverCompleted, Notification, Session, SessionMode
 from embedclient.errors import JMSException
+
+from ._broker_view import BrokerView
+from ._clients import ClientHost
+from ._messages import key_of, selector_of
+from ._scene import Moment, Phase, Scene, Topic
+from ._scripts import Arrival, Steps
 
 __all__ = ["Lapses", "SharedSubscription", "TopicListener"]
 

@@ -22,9 +22,10 @@ from embedbroker.storage import (
     inspect_journal,
     segment_range,
 )
-from embedbroker.testing._disk import SimulatedDisk
-from embedbroker.testing._locks import SimulatedLocks
 from embedclient.model import Entropy, Instant
+
+from ._disk import SimulatedDisk
+from ._locks import SimulatedLocks
 
 __all__ = ["LostFiles"]
 

@@ -13,12 +13,13 @@ from attrs import define, field
 
 from embedbroker.locks import LockFault
 from embedbroker.node import NodeState
-from embedbroker.testing._agenda import Agenda
-from embedbroker.testing._crashes import MOMENTS, Ambush, count_crash
-from embedbroker.testing._fault_kinds import FaultKind
-from embedbroker.testing._members import Members
-from embedbroker.testing._node_host import NodeHost
-from embedbroker.testing._scene import Moment, Scene
+
+from ._crashes import MOMENTS, Ambush, count_crash
+from ._fault_kinds import FaultKind
+from ._fault_schedule import Agenda
+from ._members import Members
+from ._node_host import NodeHost
+from ._scene import Moment, Scene
 
 __all__ = ["Group", "MemberFaults"]
 

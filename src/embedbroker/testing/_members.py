@@ -13,10 +13,11 @@ from attrs import define, field
 from embedbroker.config import BrokerConfig, Role
 from embedbroker.node import Node
 from embedbroker.storage import DiskWork, JournalSettings, Lane
-from embedbroker.testing._disk import SimulatedDisk
-from embedbroker.testing._node_host import NodeHost
-from embedbroker.testing._plan import PRIMARY
-from embedbroker.testing._scene import Moment, Scene
+
+from ._disk import SimulatedDisk
+from ._node_host import NodeHost
+from ._plan import PRIMARY
+from ._scene import Moment, Scene
 
 __all__ = ["HAS_JOURNAL", "Members", "Span"]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from itertools import pairwise
 from typing import Protocol
 
-from embedbroker.testing._world import World
+from ._world import World
 
 __all__ = ["Dialer", "Link", "Listener", "Network", "Peer"]
 

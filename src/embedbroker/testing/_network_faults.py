@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 
 from attrs import define
 
-from embedbroker.testing._agenda import Agenda
-from embedbroker.testing._clients import ClientHost
-from embedbroker.testing._fault_kinds import FaultKind
-from embedbroker.testing._network import Network
-from embedbroker.testing._scene import Moment, Scene
+from ._clients import ClientHost
+from ._fault_kinds import FaultKind
+from ._fault_schedule import Agenda
+from ._network import Network
+from ._scene import Moment, Scene
 
 __all__ = ["NetworkFaults"]
 

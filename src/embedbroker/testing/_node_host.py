@@ -47,11 +47,12 @@ from embedbroker.node import (
     Written,
 )
 from embedbroker.storage import AuditWork, DiskWork, JournalSettings, Lane
-from embedbroker.testing._audit_shelf import AuditShelf
-from embedbroker.testing._disk import DiskSpeed, SimulatedDisk
-from embedbroker.testing._disk_works import DiskWorks
-from embedbroker.testing._network import Link, Network
 from embedclient.model import Instant, Xid
+
+from ._audit_files import AuditShelf
+from ._disk import DiskSpeed, SimulatedDisk
+from ._disk_works import DiskWorks
+from ._network import Link, Network
 
 __all__ = ["NodeHost"]
 

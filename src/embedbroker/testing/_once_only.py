@@ -10,15 +10,16 @@ from collections.abc import Sequence
 
 from attrs import define, evolve, field, frozen
 
-from embedbroker.testing._messages import Letter
-from embedbroker.testing._plan import ScenarioPlan
-from embedbroker.testing._producers import SimulatedProducer
-from embedbroker.testing._promises import check_commit
-from embedbroker.testing._scene import Moment, Topic
-from embedbroker.testing._scripts import Steps
 from embedclient.agent import Producer, Session
 from embedclient.errors import ErrorCode, JMSException
 from embedclient.wire.core import CoreMessage
+
+from ._messages import Letter
+from ._plan import ScenarioPlan
+from ._producers import SimulatedProducer
+from ._promises import check_commit
+from ._scene import Moment, Topic
+from ._scripts import Steps
 
 __all__ = ["OnceOnlyProducer", "once_only"]
 

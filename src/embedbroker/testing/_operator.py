@@ -12,11 +12,12 @@ from random import Random
 from attrs import define, field
 
 from embedbroker.node import BranchDecided
-from embedbroker.testing._branches import TransactionManager
-from embedbroker.testing._broker_view import BrokerView
-from embedbroker.testing._node_host import NodeHost
-from embedbroker.testing._scene import Phase, Scene
 from embedclient.model import Xid
+
+from ._branches import TransactionManager
+from ._broker_view import BrokerView
+from ._node_host import NodeHost
+from ._scene import Phase, Scene
 
 __all__ = ["Operator"]
 

@@ -15,10 +15,11 @@ import attrs
 from attrs import frozen
 
 from embedbroker.storage import JournalSettings
-from embedbroker.testing._consumers import ConsumerPlan
-from embedbroker.testing._fault_kinds import FaultKind
-from embedbroker.testing._producers import ProducerPlan
 from embedclient.agent import LocatorSettings
+
+from ._consumers import ConsumerPlan
+from ._fault_kinds import FaultKind
+from ._producers import ProducerPlan
 
 __all__ = [
     "PRIMARY",

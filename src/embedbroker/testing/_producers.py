@@ -11,15 +11,16 @@ from enum import IntEnum
 
 from attrs import define, field, frozen
 
-from embedbroker.testing._branch_habits import PLAIN, BranchHabits
-from embedbroker.testing._clients import ClientHost
-from embedbroker.testing._messages import Letter
-from embedbroker.testing._promises import check_commit, check_send
-from embedbroker.testing._scene import Moment, Scene, Topic
-from embedbroker.testing._scripts import Steps
 from embedclient.agent import Call, Producer, Session, SessionMode
 from embedclient.errors import ErrorCode, JMSException
 from embedclient.model import RoutingType
+
+from ._branch_habits import PLAIN, BranchHabits
+from ._clients import ClientHost
+from ._messages import Letter
+from ._promises import check_commit, check_send
+from ._scene import Moment, Scene, Topic
+from ._scripts import Steps
 
 __all__ = ["ProducerKind", "ProducerPlan", "SimulatedProducer"]
 

@@ -6,8 +6,9 @@ back must not come, one in doubt may.
 
 from __future__ import annotations
 
-from embedbroker.testing._scene import Scene
 from embedclient.errors import ErrorCode, JMSException
+
+from ._scene import Scene
 
 __all__ = ["check_commit", "check_send"]
 

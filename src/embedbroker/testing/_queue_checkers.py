@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from attrs import define, field
 
 from embedbroker.kernel import UNLIMITED_CREDIT, Consumer, Kernel, Queue, Reference
-from embedbroker.testing._broker_view import BrokerView
-from embedbroker.testing._scene import Moment, Scene, Topic
 from embedclient.wire.core import FrameSplitter, PacketType
+
+from ._broker_view import BrokerView
+from ._scene import Moment, Scene, Topic
 
 __all__ = ["QueueChecker", "moved_from"]
 

@@ -11,16 +11,17 @@ from collections.abc import Iterable, Mapping
 from attrs import define, field
 
 from embedbroker.locks import SwapSequence
-from embedbroker.testing._agenda import Agenda
-from embedbroker.testing._copy_view import stream_of
-from embedbroker.testing._crashes import Trap
-from embedbroker.testing._disk_faults import DISK_FAULTS, strike_disk
-from embedbroker.testing._fault_kinds import FaultKind
-from embedbroker.testing._member_faults import MemberFaults
-from embedbroker.testing._network import Network
-from embedbroker.testing._node_host import NodeHost
-from embedbroker.testing._replica_group import ReplicaGroup
-from embedbroker.testing._scene import Moment, Scene
+
+from ._copy_view import stream_of
+from ._crashes import Trap
+from ._disk_faults import DISK_FAULTS, strike_disk
+from ._fault_kinds import FaultKind
+from ._fault_schedule import Agenda
+from ._member_faults import MemberFaults
+from ._network import Network
+from ._node_host import NodeHost
+from ._replica_group import ReplicaGroup
+from ._scene import Moment, Scene
 
 __all__ = ["ReplicaFaults"]
 

@@ -14,16 +14,17 @@ from attrs import define, evolve, field
 from embedbroker.config import BrokerConfig, ReplicationBackup, ReplicationPrimary, Role
 from embedbroker.locks import called
 from embedbroker.storage import JournalSettings
-from embedbroker.testing._clustered import clustered
-from embedbroker.testing._copy_view import Standing, standing_of, stream_of
-from embedbroker.testing._copy_watch import CopyWatch
-from embedbroker.testing._disk import SimulatedDisk
-from embedbroker.testing._leases import SimulatedLockManager
-from embedbroker.testing._members import Members, Span
-from embedbroker.testing._network import Network
-from embedbroker.testing._node_host import NodeHost
-from embedbroker.testing._plan import PRIMARY, GroupPlan
-from embedbroker.testing._scene import Scene
+
+from ._clustered import clustered
+from ._copy_view import Standing, standing_of, stream_of
+from ._copy_watch import CopyWatch
+from ._disk import SimulatedDisk
+from ._leases import SimulatedLockManager
+from ._members import Members, Span
+from ._network import Network
+from ._node_host import NodeHost
+from ._plan import PRIMARY, GroupPlan
+from ._scene import Scene
 
 __all__ = ["ReplicaGroup"]
 

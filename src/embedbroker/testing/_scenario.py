@@ -10,38 +10,39 @@ from collections.abc import Callable, Mapping, Sequence
 from attrs import define, evolve, frozen
 
 from embedbroker.ledger import Ledger, Verdict
-from embedbroker.testing._broker_view import BrokerView
-from embedbroker.testing._cast import DEAD_LETTERS, EXPIRED, ONLOOKER, Cast, Role, broker_config, make_cast
-from embedbroker.testing._checkers import BrokerChecker
-from embedbroker.testing._clients import ClientHost
-from embedbroker.testing._closing_round import OPERATIONS_MIN, ClosingRound
-from embedbroker.testing._consumers import ConsumerKind, ConsumerPlan, SimulatedConsumer
-from embedbroker.testing._disk import SimulatedDisk
-from embedbroker.testing._draw import draw_plan
-from embedbroker.testing._draw_group import draw_group_plan
-from embedbroker.testing._faults import FaultPlan
-from embedbroker.testing._group_faults import GroupFaults
-from embedbroker.testing._leftovers import LeftoverReader
-from embedbroker.testing._members import Members
-from embedbroker.testing._messages import selector_of
-from embedbroker.testing._network import Network
-from embedbroker.testing._node_host import NodeHost
-from embedbroker.testing._operator import Operator
-from embedbroker.testing._plan import GroupMode, ScenarioPlan, TopicPlan
-from embedbroker.testing._queue_checkers import QueueChecker
-from embedbroker.testing._replica_faults import ReplicaFaults
-from embedbroker.testing._replica_group import ReplicaGroup
-from embedbroker.testing._roll_call import RollCall
-from embedbroker.testing._scene import Moment, Phase, Scene, SimulationFailure
-from embedbroker.testing._scripts import Steps
-from embedbroker.testing._store_faults import StoreFaults
-from embedbroker.testing._store_group import StoreGroup
-from embedbroker.testing._vote_faults import VoteFaults
-from embedbroker.testing._vote_group import VoteGroup
-from embedbroker.testing._world import World
 from embedclient.agent import LocatorSettings, QueueAttributes, Session
 from embedclient.errors import ProtocolError
 from embedclient.model import RoutingType
+
+from ._broker_view import BrokerView
+from ._cast import DEAD_LETTERS, EXPIRED, ONLOOKER, Cast, Role, broker_config, make_cast
+from ._checkers import BrokerChecker
+from ._clients import ClientHost
+from ._closing_round import OPERATIONS_MIN, ClosingRound
+from ._consumers import ConsumerKind, ConsumerPlan, SimulatedConsumer
+from ._dead_letter_reader import LeftoverReader
+from ._disk import SimulatedDisk
+from ._draw import draw_plan
+from ._draw_group import draw_group_plan
+from ._faults import FaultPlan
+from ._group_faults import GroupFaults
+from ._liveness_checker import RollCall
+from ._members import Members
+from ._messages import selector_of
+from ._network import Network
+from ._node_host import NodeHost
+from ._operator import Operator
+from ._plan import GroupMode, ScenarioPlan, TopicPlan
+from ._queue_checkers import QueueChecker
+from ._replica_faults import ReplicaFaults
+from ._replica_group import ReplicaGroup
+from ._scene import Moment, Phase, Scene, SimulationFailure
+from ._scripts import Steps
+from ._store_faults import StoreFaults
+from ._store_group import StoreGroup
+from ._vote_faults import VoteFaults
+from ._vote_group import VoteGroup
+from ._world import World
 
 __all__ = ["ScenarioFailed", "SeedResult", "run_group_seed", "run_plan", "run_seed"]
 

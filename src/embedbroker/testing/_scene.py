@@ -10,8 +10,9 @@ from enum import IntEnum
 from attrs import define, field
 
 from embedbroker.ledger import FAULTS, Finding, Ledger
-from embedbroker.testing._messages import COLORS
-from embedbroker.testing._world import WALL_START_MS, World
+
+from ._messages import COLORS
+from ._world import WALL_START_MS, World
 
 __all__ = ["Moment", "Phase", "Scene", "SimulationFailure", "Topic"]
 

@@ -11,9 +11,10 @@ from typing import Any
 
 from attrs import frozen
 
-from embedbroker.testing._world import World
 from embedclient.agent import Call, Consumer
 from embedclient.errors import JMSException
+
+from ._world import World
 
 __all__ = ["Arrival", "Script", "Steps"]
 

@@ -15,16 +15,17 @@ from typing import Any
 from attrs import define, evolve, field
 
 from embedbroker.kernel import SERVICES_ADDRESS
-from embedbroker.testing._messages import Letter
-from embedbroker.testing._once_only import OnceOnlyProducer
-from embedbroker.testing._plan import ScenarioPlan
-from embedbroker.testing._producers import ProducerKind, SimulatedProducer
-from embedbroker.testing._scene import Moment, Topic
-from embedbroker.testing._scripts import Arrival, Steps
 from embedclient.agent import Call, Consumer, Producer, Session, SessionMode
 from embedclient.errors import JMSException, XAException
 from embedclient.model import Properties, PropertyType, RoutingType, XaCode, Xid
 from embedclient.wire.core import CoreMessage, MessageType, decode_text, encode_text
+
+from ._messages import Letter
+from ._once_only import OnceOnlyProducer
+from ._plan import ScenarioPlan
+from ._producers import ProducerKind, SimulatedProducer
+from ._scene import Moment, Topic
+from ._scripts import Arrival, Steps
 
 __all__ = ["SetProducer", "in_sets"]
 

@@ -11,14 +11,15 @@ from collections.abc import Mapping
 from attrs import define, field
 
 from embedbroker.locks import Lock, WriteRecord
-from embedbroker.testing._agenda import Agenda
-from embedbroker.testing._crashes import Trap
-from embedbroker.testing._disk_faults import DISK_FAULTS, strike_disk
-from embedbroker.testing._fault_kinds import FaultKind
-from embedbroker.testing._member_faults import MemberFaults
-from embedbroker.testing._node_host import NodeHost
-from embedbroker.testing._scene import Moment, Scene
-from embedbroker.testing._store_group import StoreGroup
+
+from ._crashes import Trap
+from ._disk_faults import DISK_FAULTS, strike_disk
+from ._fault_kinds import FaultKind
+from ._fault_schedule import Agenda
+from ._member_faults import MemberFaults
+from ._node_host import NodeHost
+from ._scene import Moment, Scene
+from ._store_group import StoreGroup
 
 __all__ = ["StoreFaults"]
 

@@ -11,14 +11,15 @@ from attrs import define, evolve, field
 from embedbroker.config import BrokerConfig, HAPolicy, Role, SharedStoreBackup, SharedStorePrimary
 from embedbroker.locks import Lock, called
 from embedbroker.storage import JournalSettings
-from embedbroker.testing._disk import SimulatedDisk
-from embedbroker.testing._locks import SimulatedLocks
-from embedbroker.testing._lost_files import LostFiles
-from embedbroker.testing._members import Members, Span
-from embedbroker.testing._network import Network
-from embedbroker.testing._node_host import NodeHost
-from embedbroker.testing._plan import PRIMARY, GroupPlan
-from embedbroker.testing._scene import Moment, Scene
+
+from ._disk import SimulatedDisk
+from ._locks import SimulatedLocks
+from ._lost_files import LostFiles
+from ._members import Members, Span
+from ._network import Network
+from ._node_host import NodeHost
+from ._plan import PRIMARY, GroupPlan
+from ._scene import Moment, Scene
 
 __all__ = ["StoreGroup"]
 

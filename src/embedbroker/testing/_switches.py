@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from attrs import define
 
-from embedbroker.testing._clients import ClientHost
-from embedbroker.testing._consumers import SimulatedConsumer
-from embedbroker.testing._scene import Moment, Phase, Scene
-from embedbroker.testing._scripts import Steps
+from ._clients import ClientHost
+from ._consumers import SimulatedConsumer
+from ._scene import Moment, Phase, Scene
+from ._scripts import Steps
 
 __all__ = ["ConnectionSwitch"]
 

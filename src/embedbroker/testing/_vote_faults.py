@@ -10,18 +10,18 @@ from collections.abc import Mapping, Sequence
 
 from attrs import define, field
 
-from embedbroker.testing._agenda import Agenda
-from embedbroker.testing._copy_view import stream_of
-from embedbroker.testing._crashes import Trap
-from embedbroker.testing._disk_faults import DISK_FAULTS, strike_disk
-from embedbroker.testing._fault_kinds import FaultKind
-from embedbroker.testing._member_faults import MemberFaults
-from embedbroker.testing._network import Network
-from embedbroker.testing._node_host import NodeHost
-from embedbroker.testing._rivalry import Rivalry
-from embedbroker.testing._scene import Moment, Scene
-from embedbroker.testing._vote_group import VoteGroup
-from embedbroker.testing._vote_watch import has_given_words, is_voting
+from ._copy_view import stream_of
+from ._crashes import Trap
+from ._disk_faults import DISK_FAULTS, strike_disk
+from ._fault_kinds import FaultKind
+from ._fault_schedule import Agenda
+from ._member_faults import MemberFaults
+from ._network import Network
+from ._node_host import NodeHost
+from ._scene import Moment, Scene
+from ._split_brain_checker import Rivalry
+from ._vote_group import VoteGroup
+from ._vote_watch import has_given_words, is_voting
 
 __all__ = ["VoteFaults"]
 

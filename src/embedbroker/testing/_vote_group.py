@@ -18,17 +18,18 @@ from attrs import define, evolve, field
 
 from embedbroker.config import BrokerConfig, ReplicationBackup, ReplicationPrimary, Role
 from embedbroker.storage import JournalSettings
-from embedbroker.testing._clustered import clustered
-from embedbroker.testing._copy_view import stream_of
-from embedbroker.testing._copy_watch import CopyWatch
-from embedbroker.testing._disk import SimulatedDisk
-from embedbroker.testing._members import Members, Span
-from embedbroker.testing._network import Network
-from embedbroker.testing._node_host import NodeHost
-from embedbroker.testing._plan import PRIMARY, GroupPlan
-from embedbroker.testing._rivalry import Rivalry
-from embedbroker.testing._scene import Moment, Scene
-from embedbroker.testing._vote_watch import VoteWatch, has_given_words
+
+from ._clustered import clustered
+from ._copy_view import stream_of
+from ._copy_watch import CopyWatch
+from ._disk import SimulatedDisk
+from ._members import Members, Span
+from ._network import Network
+from ._node_host import NodeHost
+from ._plan import PRIMARY, GroupPlan
+from ._scene import Moment, Scene
+from ._split_brain_checker import Rivalry
+from ._vote_watch import VoteWatch, has_given_words
 
 __all__ = ["VoteGroup"]
 

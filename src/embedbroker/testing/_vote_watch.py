@@ -10,8 +10,8 @@ from typing import Protocol
 
 from attrs import define
 
-from embedbroker.testing._node_host import NodeHost
-from embedbroker.testing._scene import Moment, Scene
+from ._node_host import NodeHost
+from ._scene import Moment, Scene
 
 __all__ = ["VoteWatch", "has_given_words", "is_voting"]
 

@@ -11,8 +11,9 @@ from math import inf
 from random import Random
 from typing import Protocol
 
-from embedbroker.testing._trace import Trace
 from embedclient.model import Instant
+
+from ._trace import Trace
 
 __all__ = ["Actor", "SeededEntropy", "World"]
 

@@ -10,15 +10,16 @@ from random import Random
 
 from attrs import define, evolve, field
 
-from embedbroker.testing._branch_habits import draw_habits
-from embedbroker.testing._branches import TransactionManager
-from embedbroker.testing._consumers import ConsumerKind, SimulatedConsumer
-from embedbroker.testing._plan import ScenarioPlan
-from embedbroker.testing._producers import ProducerKind, SimulatedProducer
-from embedbroker.testing._scene import Moment, Phase
-from embedbroker.testing._scripts import Steps
 from embedclient.agent import Call, Consumer, Delivery, Producer, Session, SessionMode
 from embedclient.errors import JMSException
+
+from ._branch_habits import draw_habits
+from ._branches import TransactionManager
+from ._consumers import ConsumerKind, SimulatedConsumer
+from ._plan import ScenarioPlan
+from ._producers import ProducerKind, SimulatedProducer
+from ._scene import Moment, Phase
+from ._scripts import Steps
 
 __all__ = ["XaConsumer", "XaProducer", "two_phase"]
 

@@ -10,9 +10,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from embedclient._client._browser import QueueBrowser
-    from embedclient._client._closing import settle_closing
-    from embedclient._client._connection import (
+    from ._browser import QueueBrowser
+    from ._closing import settle_closing
+    from ._connection import (
         Connection,
         ConnectionMetaData,
         ExceptionListener,
@@ -20,27 +20,27 @@ if TYPE_CHECKING:
         FailoverListener,
         FailureListener,
     )
-    from embedclient._client._connection_factory import ConnectionFactory
-    from embedclient._client._consumer import MessageConsumer
-    from embedclient._client._context import JMSContext, JMSProducer
-    from embedclient._client._conversion import Body
-    from embedclient._client._core_message import ClientMessage
-    from embedclient._client._core_session import ClientConsumer, ClientProducer, ClientSession
-    from embedclient._client._edge import PAUSES_PER_SWITCH, Edge, Loop
-    from embedclient._client._entropy import SystemEntropy
-    from embedclient._client._intake import MessageListener
-    from embedclient._client._jndi import DEFAULT_FILE, InitialContext, Names
-    from embedclient._client._locator import DEFAULT_URL, ClientSessionFactory, ServerLocator
-    from embedclient._client._modes import AcknowledgeMode
-    from embedclient._client._opening import Closeable, Opening
-    from embedclient._client._producer import MessageProducer, Receipt
-    from embedclient._client._pump import Pump
-    from embedclient._client._session import Session
-    from embedclient._client._time_budget import TimeBudget
-    from embedclient._client._trio_scope import TrioLoop
-    from embedclient._client._url import ClientURL, parse_url
-    from embedclient._client._xa import XAConnection, XAConnectionFactory, XAJMSContext, XASession
-    from embedclient._client._xa_resource import XAResource
+    from ._connection_factory import ConnectionFactory
+    from ._consumer import MessageConsumer
+    from ._context import JMSContext, JMSProducer
+    from ._conversion import Body
+    from ._core_message import ClientMessage
+    from ._core_session import ClientConsumer, ClientProducer, ClientSession
+    from ._edge import PAUSES_PER_SWITCH, Edge, Loop
+    from ._entropy import SystemEntropy
+    from ._intake import MessageListener
+    from ._jndi import DEFAULT_FILE, InitialContext, Names
+    from ._locator import DEFAULT_URL, ClientSessionFactory, ServerLocator
+    from ._modes import AcknowledgeMode
+    from ._opening import Closeable, Opening
+    from ._producer import MessageProducer, Receipt
+    from ._pump import Pump
+    from ._session import Session
+    from ._time_budget import TimeBudget
+    from ._trio_scope import TrioLoop
+    from ._url import ClientURL, parse_url
+    from ._xa import XAConnection, XAConnectionFactory, XAJMSContext, XASession
+    from ._xa_resource import XAResource
 
 _MODULES = {
     "_browser": "QueueBrowser",

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from embedclient._client._conversion import decode
-from embedclient._client._inbox import Inbox
-from embedclient._client._session_context import SessionContext
 from embedclient.errors import ConnectionClosedException, IllegalStateException
 from embedclient.model import JMSMessage, Queue, TemporaryQueue
+
+from ._conversion import decode
+from ._inbox import Inbox
+from ._session_context import SessionContext
 
 
 class QueueBrowser:

@@ -14,15 +14,6 @@ from typing import TypeVar
 
 from attrs import frozen
 
-from embedclient._client._closing import settle_closing
-from embedclient._client._edge import Edge
-from embedclient._client._locator import ClientSessionFactory
-from embedclient._client._modes import AcknowledgeMode, session_mode_of
-from embedclient._client._opening import Opening
-from embedclient._client._ownership import own
-from embedclient._client._session import Session
-from embedclient._client._session_context import SessionContext
-from embedclient._client._user_code import succeeds
 from embedclient.agent import (
     ConnectionFailed,
     FailoverCompleted,
@@ -42,6 +33,16 @@ from embedclient.errors import (
     JMSException,
 )
 from embedclient.model import Entropy, make_uuid, uuid_text
+
+from ._closing import settle_closing
+from ._edge import Edge
+from ._locator import ClientSessionFactory
+from ._modes import AcknowledgeMode, session_mode_of
+from ._opening import Opening
+from ._ownership import own
+from ._session import Session
+from ._session_context import SessionContext
+from ._user_code import succeeds
 
 _log = logging.getLogger("embedclient")
 _NOTIFICATIONS_MAX = 1_000

@@ -9,12 +9,13 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TypeVar
 
-from embedclient._client._connection import Connection, open_connection, session_in_mode
-from embedclient._client._context import JMSContext
-from embedclient._client._edge import Loop
-from embedclient._client._locator import DEFAULT_URL, ServerLocator, trio_loop
-from embedclient._client._url import url_text
 from embedclient.agent import LoadBalancingPolicy, LocatorSettings, SessionMode
+
+from ._connection import Connection, open_connection, session_in_mode
+from ._context import JMSContext
+from ._edge import Loop
+from ._locator import DEFAULT_URL, ServerLocator, trio_loop
+from ._url import url_text
 
 C = TypeVar("C", bound=Connection)
 

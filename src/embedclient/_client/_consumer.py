@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from embedclient._client._intake import Intake, MessageListener, check_kind
-from embedclient._client._listener import Listeners
 from embedclient.agent import DONE, Delivery
 from embedclient.errors import IllegalStateException, MessageFormatException
 from embedclient.model import Destination, JMSMessage
+
+from ._intake import Intake, MessageListener, check_kind
+from ._listener import Listeners
 
 T = TypeVar("T")
 

@@ -9,13 +9,6 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Self
 
-from embedclient._client._browser import QueueBrowser
-from embedclient._client._connection import Connection, session_in_mode
-from embedclient._client._consumer import MessageConsumer
-from embedclient._client._conversion import Body, as_message
-from embedclient._client._opening import Opening
-from embedclient._client._producer import MessageProducer, Receipt
-from embedclient._client._session import Session
 from embedclient.agent import SessionMode
 from embedclient.model import (
     DeliveryMode,
@@ -26,6 +19,14 @@ from embedclient.model import (
     TemporaryTopic,
     Topic,
 )
+
+from ._browser import QueueBrowser
+from ._connection import Connection, session_in_mode
+from ._consumer import MessageConsumer
+from ._conversion import Body, as_message
+from ._opening import Opening
+from ._producer import MessageProducer, Receipt
+from ._session import Session
 
 
 class JMSProducer:

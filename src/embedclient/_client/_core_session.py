@@ -10,22 +10,23 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from embedclient._client._closing import settle_closing
-from embedclient._client._core_message import ClientMessage
-from embedclient._client._edge import Edge
-from embedclient._client._endings import Endings
-from embedclient._client._inbox import Inbox, OneTask, post
-from embedclient._client._opening import Opening
-from embedclient._client._ownership import own
-from embedclient._client._receive_many import take_many
-from embedclient._client._send_many import post_all
-from embedclient._client._xa_resource import XAResource, xa_resource_of
 from embedclient.agent import AddressState, Call, Delivery, QueueAttributes, QueueState, Received
 from embedclient.agent import Consumer as AgentConsumer
 from embedclient.agent import Producer as AgentProducer
 from embedclient.agent import Session as AgentSession
 from embedclient.errors import ConnectionClosedException, IllegalStateException, JMSException
 from embedclient.model import Properties, RoutingType, selector_text
+
+from ._closing import settle_closing
+from ._core_message import ClientMessage
+from ._edge import Edge
+from ._endings import Endings
+from ._inbox import Inbox, OneTask, post
+from ._opening import Opening
+from ._ownership import own
+from ._receive_many import take_many
+from ._send_many import post_all
+from ._xa_resource import XAResource, xa_resource_of
 
 T = TypeVar("T")
 

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 from attrs import fields_dict, frozen
 
-from embedclient._client._url_parameters import read_boolean, read_integer
 from embedclient.agent import QueueAttributes
 from embedclient.errors import InvalidDestinationException
 from embedclient.model import (
@@ -24,6 +23,8 @@ from embedclient.model import (
     split_attributes,
     split_fully_qualified_name,
 )
+
+from ._url_parameters import read_boolean, read_integer
 
 _CONSUMER_PRIORITY = "consumer-priority"
 # These two decide what the client asks for and are not attributes of a queue.

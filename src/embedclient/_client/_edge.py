@@ -9,9 +9,10 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, TypeVar
 
-from embedclient._client._time_budget import TimeBudget
 from embedclient.agent import Agent, Call
 from embedclient.model import Entropy, Instant
+
+from ._time_budget import TimeBudget
 
 T = TypeVar("T")
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from embedclient._client._closing import settle_closing, settle_or_hurry
-from embedclient._client._edge import Edge
 from embedclient.agent import Call
 from embedclient.errors import JMSException, TransactionOutcomeUnknownException
+
+from ._closing import settle_closing, settle_or_hurry
+from ._edge import Edge
 
 
 class Endings:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from types import TracebackType
 
-from embedclient._client._closing import settle_closing
-from embedclient._client._edge import Edge
 from embedclient.agent import Consumer as AgentConsumer
 from embedclient.agent import CoreMessage, Delivery
 from embedclient.agent import Producer as AgentProducer
 from embedclient.agent import Session as AgentSession
 from embedclient.errors import ConnectionClosedException, IllegalStateException, JMSException
+
+from ._closing import settle_closing
+from ._edge import Edge
 
 
 class OneTask:

@@ -10,13 +10,14 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeVar
 
-from embedclient._client._closing import settle_or_hurry
-from embedclient._client._inbox import Inbox
-from embedclient._client._session_context import SessionContext
 from embedclient.agent import CONNECTION_ERRORS, Call, Delivery, SessionMode, from_core
 from embedclient.agent import Consumer as AgentConsumer
 from embedclient.errors import ConnectionClosedException, IllegalStateException, MessageFormatException
 from embedclient.model import Destination, JMSMessage
+
+from ._closing import settle_or_hurry
+from ._inbox import Inbox
+from ._session_context import SessionContext
 
 T = TypeVar("T")
 MessageListener = Callable[[JMSMessage], Awaitable[None] | None]

@@ -12,12 +12,13 @@ from os import PathLike
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
-from embedclient._client._connection_factory import ConnectionFactory
-from embedclient._client._locator import DEFAULT_URL
-from embedclient._client._url import parse_url
-from embedclient._client._xa import XAConnectionFactory
 from embedclient.errors import NamingException
 from embedclient.model import Queue, Topic, describe_url, did_you_mean
+
+from ._connection_factory import ConnectionFactory
+from ._locator import DEFAULT_URL
+from ._url import parse_url
+from ._xa import XAConnectionFactory
 
 F = TypeVar("F")
 

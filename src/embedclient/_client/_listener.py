@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 from contextvars import ContextVar
 
-from embedclient._client._closing import settle_closing, settle_or_hurry
-from embedclient._client._edge import Signal, SpawnedTask
-from embedclient._client._intake import Intake, MessageListener
-from embedclient._client._session_context import SessionContext
-from embedclient._client._user_code import succeeds
 from embedclient.agent import Call, Delivery, SessionMode
+
+from ._closing import settle_closing, settle_or_hurry
+from ._edge import Signal, SpawnedTask
+from ._intake import Intake, MessageListener
+from ._session_context import SessionContext
+from ._user_code import succeeds
 
 _log = logging.getLogger("embedclient")
 # In these modes the acknowledgement follows the listener, so that a failure can give the message back.

@@ -12,12 +12,6 @@ from functools import partial
 
 import outcome
 
-from embedclient._client._closing import CLOSE_TIMEOUT_S, settle_closing
-from embedclient._client._core_session import ClientSession
-from embedclient._client._edge import Edge, Loop
-from embedclient._client._opening import Opening
-from embedclient._client._ownership import own
-from embedclient._client._url import ClientURL, parse_url
 from embedclient.agent import (
     Agent,
     FirstElementPolicy,
@@ -30,6 +24,13 @@ from embedclient.agent import (
     Topology,
 )
 from embedclient.model import Entropy, TransportConfiguration
+
+from ._closing import CLOSE_TIMEOUT_S, settle_closing
+from ._core_session import ClientSession
+from ._edge import Edge, Loop
+from ._opening import Opening
+from ._ownership import own
+from ._url import ClientURL, parse_url
 
 DEFAULT_URL = "tcp://localhost:61616"
 # Settings of large messages, by their names in a URL.
@@ -179,7 +180,7 @@ def _warn_of_no_effect(settings: LocatorSettings, ignored: Iterable[str]) -> Non
 
 def trio_loop() -> Loop:
     # Imported here, so that asyncio programs do not load trio.
-    from embedclient._client._trio_scope import TrioLoop
+    from ._trio_scope import TrioLoop
 
     return TrioLoop()
 

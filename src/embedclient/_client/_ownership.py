@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import Protocol, TypeVar
 
-from embedclient._client._edge import Edge
 from embedclient.agent import Call
+
+from ._edge import Edge
 
 
 class Opened(Protocol):

@@ -7,11 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from embedclient._client._closing import settle_closing
-from embedclient._client._conversion import Body, as_content
-from embedclient._client._destinations import as_destination
-from embedclient._client._edge import Edge, Signal
-from embedclient._client._session_context import SessionContext
 from embedclient.agent import DONE, Call, CoreMessage, Envelope
 from embedclient.errors import (
     ConnectionClosedException,
@@ -20,6 +15,12 @@ from embedclient.errors import (
     JMSException,
 )
 from embedclient.model import DeliveryMode, Destination
+
+from ._closing import settle_closing
+from ._conversion import Body, as_content
+from ._destinations import as_destination
+from ._edge import Edge, Signal
+from ._session_context import SessionContext
 
 ENVELOPES_MAX = 1_000
 # What is added to the present milliseconds has to fit the wire's 64 bits; 31,000 years are long enough.

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, assert_never
 
-from embedclient._client._edge import FLUSH_BYTES
 from embedclient.agent import (
     Agent,
     CloseConnection,
@@ -21,6 +20,8 @@ from embedclient.agent import (
     Written,
 )
 from embedclient.model import Instant
+
+from ._edge import FLUSH_BYTES
 
 
 class Wire(Protocol):

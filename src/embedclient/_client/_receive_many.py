@@ -5,8 +5,9 @@ Responsible for how many that are. Refuses to know what is in the messages.
 
 from __future__ import annotations
 
-from embedclient._client._inbox import Inbox
 from embedclient.agent import Delivery
+
+from ._inbox import Inbox
 
 
 async def take_many(inbox: Inbox, messages_max: int, bytes_max: int, timeout_s: float | None) -> list[Delivery]:

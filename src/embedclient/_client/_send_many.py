@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from embedclient._client._edge import Edge
-from embedclient._client._inbox import OneTask
 from embedclient.agent import Call, CoreMessage
 from embedclient.agent import Producer as AgentProducer
 from embedclient.errors import ConnectionTimedOutException, JMSException, MessageFormatException, RemoteProtocolError
+
+from ._edge import Edge
+from ._inbox import OneTask
 
 # So often a cancellation is let in, and what gathered is written; the broker works on it meanwhile.
 MESSAGES_PER_PAUSE = 64

@@ -10,16 +10,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 
-from embedclient._client._browser import QueueBrowser
-from embedclient._client._closing import settle_closing
-from embedclient._client._consumer import MessageConsumer
-from embedclient._client._destinations import as_destination, as_topic, place_of
-from embedclient._client._intake import Intake
-from embedclient._client._listener import Listeners
-from embedclient._client._modes import AcknowledgeMode
-from embedclient._client._opening import Opening
-from embedclient._client._producer import MessageProducer
-from embedclient._client._session_context import SessionContext
 from embedclient.agent import Call, SessionMode
 from embedclient.agent import Consumer as AgentConsumer
 from embedclient.errors import IllegalStateException, InvalidDestinationException, TransactionRolledBackException
@@ -32,6 +22,17 @@ from embedclient.model import (
     filter_for_selector,
     subscription_queue_name,
 )
+
+from ._browser import QueueBrowser
+from ._closing import settle_closing
+from ._consumer import MessageConsumer
+from ._destinations import as_destination, as_topic, place_of
+from ._intake import Intake
+from ._listener import Listeners
+from ._modes import AcknowledgeMode
+from ._opening import Opening
+from ._producer import MessageProducer
+from ._session_context import SessionContext
 
 
 class Session:

@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from embedclient._client._destinations import Place, place_of
-from embedclient._client._edge import Edge
-from embedclient._client._endings import Endings
-from embedclient._client._inbox import OneTask
-from embedclient._client._message_ids import MessageIds
-from embedclient._client._ownership import own
 from embedclient.agent import Call, Delivery, LocatorSettings, SessionMode
 from embedclient.agent import Consumer as AgentConsumer
 from embedclient.agent import Session as AgentSession
 from embedclient.errors import ConnectionClosedException, InvalidDestinationException
 from embedclient.model import Destination, Entropy, RoutingType, make_uuid, uuid_text
+
+from ._destinations import Place, place_of
+from ._edge import Edge
+from ._endings import Endings
+from ._inbox import OneTask
+from ._message_ids import MessageIds
+from ._ownership import own
 
 T = TypeVar("T")
 _PREPARED_MAX = 1_000

@@ -18,13 +18,14 @@ from typing import TypeVar
 import trio
 from trio.lowlevel import checkpoint, checkpoint_if_cancelled, enable_ki_protection
 
-from embedclient._client._edge import PAUSES_PER_SWITCH, READ_BYTES_MAX
-from embedclient._client._pump import Pump
-from embedclient._client._time_budget import TimeBudget
-from embedclient._client._trio_waiting import TrioSignal, TrioTask
 from embedclient.agent import Agent, BytesReceived, Call, Dial, Dialed, DialFailed, PeerClosed, Written
 from embedclient.model import Instant
 from embedclient.transport import ByteStream, TransportLost, dial
+
+from ._edge import PAUSES_PER_SWITCH, READ_BYTES_MAX
+from ._pump import Pump
+from ._time_budget import TimeBudget
+from ._trio_waiting import TrioSignal, TrioTask
 
 T = TypeVar("T")
 VIRTUAL_START_MS = 1_700_000_000_000

@@ -11,12 +11,13 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import trio
 
-from embedclient._client._closing import settle_closing
-from embedclient._client._entropy import SystemEntropy
-from embedclient._client._trio_edge import TrioEdge
 from embedclient.agent import Agent
 from embedclient.errors import IllegalStateException
 from embedclient.model import Entropy
+
+from ._closing import settle_closing
+from ._entropy import SystemEntropy
+from ._trio_edge import TrioEdge
 
 
 @asynccontextmanager

@@ -16,18 +16,6 @@ from urllib.parse import unquote
 
 from attrs import evolve, field, frozen
 
-from embedclient._client._url_parameters import (
-    ACCEPTOR_ONLY,
-    CONNECTOR_SETTINGS,
-    FACTORY_PARAMETERS,
-    LOCATOR_PARAMETERS,
-    SYNONYMS,
-    TRANSPORT_PARAMETERS,
-    UNSUPPORTED,
-    VM_PARAMETERS,
-    Reader,
-    Value,
-)
 from embedclient.agent import LocatorSettings
 from embedclient.errors import InvalidURLException
 from embedclient.model import (
@@ -39,6 +27,19 @@ from embedclient.model import (
     split_members,
     unsupported_scheme,
     url_parameters,
+)
+
+from ._url_parameters import (
+    ACCEPTOR_ONLY,
+    CONNECTOR_SETTINGS,
+    FACTORY_PARAMETERS,
+    LOCATOR_PARAMETERS,
+    SYNONYMS,
+    TRANSPORT_PARAMETERS,
+    UNSUPPORTED,
+    VM_PARAMETERS,
+    Reader,
+    Value,
 )
 
 T = TypeVar("T")

@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from embedclient._client._connection import Connection
-from embedclient._client._connection_factory import ConnectionFactory
-from embedclient._client._context import JMSContext
-from embedclient._client._opening import Opening
-from embedclient._client._session import Session
-from embedclient._client._xa_resource import XAResource, xa_resource_of
 from embedclient.agent import SessionMode
 from embedclient.errors import TransactionInProgressException
+
+from ._connection import Connection
+from ._connection_factory import ConnectionFactory
+from ._context import JMSContext
+from ._opening import Opening
+from ._session import Session
+from ._xa_resource import XAResource, xa_resource_of
 
 
 class XASession(Session):

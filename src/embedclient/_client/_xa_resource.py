@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from embedclient._client._edge import Edge
-from embedclient._client._inbox import OneTask
 from embedclient.agent import Call
 from embedclient.agent import Session as AgentSession
 from embedclient.errors import IllegalStateException
 from embedclient.model import XaCode, XaFlag, Xid
+
+from ._edge import Edge
+from ._inbox import OneTask
 
 if TYPE_CHECKING:
     from embedclient.agent import Branches

@@ -5,13 +5,13 @@ XA loads with the first session that has it.
 
 from typing import TYPE_CHECKING
 
-from embedclient.agent._agent import Agent
-from embedclient.agent._call import CONNECTION_ERRORS, DONE, Call, done_call, failed_call
-from embedclient.agent._consumer import Consumer
-from embedclient.agent._conversion import INFLATED_BYTES_MAX, Envelope, from_core
-from embedclient.agent._inputs import BytesReceived, Dialed, DialFailed, Input, PeerClosed, Tick, Written
-from embedclient.agent._lifeline import AgentState
-from embedclient.agent._notifications import (
+from embedclient.wire.core import CoreMessage
+
+from ._agent import Agent
+from ._call import CONNECTION_ERRORS, DONE, Call, done_call, failed_call
+from ._conversion import INFLATED_BYTES_MAX, Envelope, from_core
+from ._inputs import BytesReceived, Dialed, DialFailed, Input, PeerClosed, Tick, Written
+from ._notifications import (
     ConnectionFailed,
     FailoverCompleted,
     FailoverFailed,
@@ -19,25 +19,20 @@ from embedclient.agent._notifications import (
     Notification,
     SendRefused,
 )
-from embedclient.agent._outputs import CloseConnection, Dial, Output, SendBytes
-from embedclient.agent._policies import (
-    FirstElementPolicy,
-    LoadBalancingPolicy,
-    RandomPolicy,
-    RandomStickyPolicy,
-    RoundRobinPolicy,
-)
-from embedclient.agent._prefetch import Delivery
-from embedclient.agent._producer import Producer
-from embedclient.agent._queue_state import AddressState, QueueAttributes, QueueState
-from embedclient.agent._received import Received
-from embedclient.agent._session import Session
-from embedclient.agent._settings import LocatorSettings, SessionFlags, SessionMode
-from embedclient.agent._topology import Topology, TopologyNode
-from embedclient.wire.core import CoreMessage
+from ._outputs import CloseConnection, Dial, Output, SendBytes
+from ._policies import FirstElementPolicy, LoadBalancingPolicy, RandomPolicy, RandomStickyPolicy, RoundRobinPolicy
+from ._reconnection import AgentState
+from ._settings import LocatorSettings, SessionFlags, SessionMode
+from ._topology import Topology, TopologyNode
+from .consumer._consumer import Consumer
+from .consumer._prefetch import Delivery
+from .consumer._received import Received
+from .producer._producer import Producer
+from .session._queue_state import AddressState, QueueAttributes, QueueState
+from .session._session import Session
 
 if TYPE_CHECKING:
-    from embedclient.agent._xa import Branches
+    from .session._xa import Branches
 
 __all__ = [
     "CONNECTION_ERRORS",
@@ -93,6 +88,6 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name != "Branches":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from embedclient.agent._xa import Branches
+    from .session._xa import Branches
 
     return Branches

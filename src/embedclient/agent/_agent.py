@@ -8,30 +8,24 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar, assert_never
 
-from embedclient.agent._call import Call, DueCallbacks, Steps, run_sequence, settled, wait
-from embedclient.agent._connection import CHANNEL_USER_FIRST, Connection
-from embedclient.agent._deadlines import Deadlines
-from embedclient.agent._inputs import BytesReceived, Dialed, DialFailed, Input, PeerClosed, Tick, Written
-from embedclient.agent._lifeline import AgentState, Lifeline
-from embedclient.agent._line import SessionLine
-from embedclient.agent._notifications import Notification, SendRefused
-from embedclient.agent._outputs import Output, SendBytes
-from embedclient.agent._policies import LoadBalancingPolicy
-from embedclient.agent._recovery import create_session_packet, with_client_id
-from embedclient.agent._session import Session
-from embedclient.agent._settings import (
-    VERSION_MIN,
-    LocatorSettings,
-    SessionFlags,
-    SessionMode,
-    flags_of_mode,
-    flags_of_xa,
-)
-from embedclient.agent._timers import Timers
-from embedclient.agent._topology import Topology
 from embedclient.errors import ErrorCode, JMSException, exception_for
 from embedclient.model import Entropy, Instant, TransportConfiguration, make_uuid, uuid_text
 from embedclient.wire.core import CreateSessionResponse
+
+from ._call import Call, DueCallbacks, Steps, run_sequence, settled, wait
+from ._connection import CHANNEL_USER_FIRST, Connection
+from ._deadlines import Deadlines
+from ._inputs import BytesReceived, Dialed, DialFailed, Input, PeerClosed, Tick, Written
+from ._notifications import Notification, SendRefused
+from ._outputs import Output, SendBytes
+from ._policies import LoadBalancingPolicy
+from ._reconnection import AgentState, Lifeline
+from ._session_recovery import create_session_packet, with_client_id
+from ._settings import VERSION_MIN, LocatorSettings, SessionFlags, SessionMode, flags_of_mode, flags_of_xa
+from ._timers import Timers
+from ._topology import Topology
+from .session._channel import SessionLine
+from .session._session import Session
 
 T = TypeVar("T")
 

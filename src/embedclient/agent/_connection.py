@@ -9,9 +9,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from embedclient.agent._call import Call, DueCallbacks
-from embedclient.agent._deadlines import Deadlines
-from embedclient.agent._settings import LocatorSettings
 from embedclient.errors import ErrorCode, JMSException, ProtocolError, RemoteProtocolError, exception_for
 from embedclient.model import IN_VM_CONNECTOR_FACTORY, Instant, TransportConfiguration
 from embedclient.wire.core import (
@@ -30,6 +27,10 @@ from embedclient.wire.core import (
     decode_packet,
     encode_packet,
 )
+
+from ._call import Call, DueCallbacks
+from ._deadlines import Deadlines
+from ._settings import LocatorSettings
 
 CHANNEL_PING: Final = 0
 CHANNEL_SESSION: Final = 1

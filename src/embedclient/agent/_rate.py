@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from attrs import define
 
-from embedclient.agent._timers import Timers
+from ._timers import Timers
 
 
 @define(eq=False)

@@ -6,7 +6,7 @@ Responsible for calls that are done when a time has come. Refuses to read a cloc
 from collections.abc import Callable
 from heapq import heappop, heappush
 
-from embedclient.agent._call import Call
+from ._call import Call
 
 
 class Timers:

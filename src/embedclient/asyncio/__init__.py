@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from os import PathLike
 
 from embedclient import _client
-from embedclient.asyncio._edge import AsyncioLoop
+
+from ._edge import AsyncioLoop
 
 __all__ = ["ConnectionFactory", "InitialContext", "ServerLocator", "XAConnectionFactory"]
 

@@ -16,14 +16,15 @@ from os import PathLike
 from embedclient import _client
 from embedclient._client import DEFAULT_FILE, DEFAULT_URL
 from embedclient.agent import LoadBalancingPolicy, LocatorSettings, SessionMode
-from embedclient.blocking._connection import Connection, JMSContext
-from embedclient.blocking._core import ClientConsumer, ClientProducer, ClientSession, ClientSessionFactory
-from embedclient.blocking._messaging import JMSProducer, MessageConsumer, MessageProducer, QueueBrowser, Receipt
-from embedclient.blocking._portal import Portal
-from embedclient.blocking._session import Session
-from embedclient.blocking._xa import XAConnection, XAJMSContext, XASession
-from embedclient.blocking._xa_resource import XAResource
 from embedclient.model import TransportConfiguration
+
+from ._connection import Connection, JMSContext
+from ._core import ClientConsumer, ClientProducer, ClientSession, ClientSessionFactory
+from ._messaging import JMSProducer, MessageConsumer, MessageProducer, QueueBrowser, Receipt
+from ._portal import Portal
+from ._session import Session
+from ._xa import XAConnection, XAJMSContext, XASession
+from ._xa_resource import XAResource
 
 __all__ = [
     "ClientConsumer",

@@ -13,11 +13,12 @@ from typing import Self
 from embedclient import _client
 from embedclient._client import AcknowledgeMode, ConnectionMetaData, FailoverEventType
 from embedclient.agent import LocatorSettings, SessionMode
-from embedclient.blocking._messaging import JMSProducer, MessageConsumer, QueueBrowser
-from embedclient.blocking._portal import Portal
-from embedclient.blocking._session import Session
 from embedclient.errors import JMSException
 from embedclient.model import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
+
+from ._messaging import JMSProducer, MessageConsumer, QueueBrowser
+from ._portal import Portal
+from ._session import Session
 
 
 class Connection:

@@ -12,10 +12,11 @@ from typing import Self
 from embedclient import _client
 from embedclient._client import ClientMessage
 from embedclient.agent import AddressState, LocatorSettings, QueueAttributes, QueueState
-from embedclient.blocking._portal import Portal
-from embedclient.blocking._xa_resource import XAResource
 from embedclient.errors import JMSException
 from embedclient.model import Properties, RoutingType, TransportConfiguration
+
+from ._portal import Portal
+from ._xa_resource import XAResource
 
 
 class ClientSessionFactory:

@@ -11,8 +11,9 @@ from typing import Self, TypeVar
 
 from embedclient import _client
 from embedclient._client import Body
-from embedclient.blocking._portal import Portal
 from embedclient.model import DeliveryMode, Destination, JMSMessage, PropertyValue, Queue, TemporaryQueue
+
+from ._portal import Portal
 
 T = TypeVar("T")
 

@@ -19,9 +19,10 @@ import outcome
 import trio
 
 from embedclient._client import ClientMessage, Closeable, Connection, JMSContext, Opening
-from embedclient.blocking._event_loop import CLOSED, EventLoop
 from embedclient.errors import ConnectionClosedException, IllegalStateException
 from embedclient.model import JMSMessage
+
+from ._event_loop import CLOSED, EventLoop
 
 T = TypeVar("T")
 P = ParamSpec("P")

@@ -11,9 +11,10 @@ from typing import Self
 
 from embedclient import _client
 from embedclient._client import AcknowledgeMode
-from embedclient.blocking._messaging import MessageConsumer, MessageProducer, QueueBrowser
-from embedclient.blocking._portal import Portal
 from embedclient.model import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
+
+from ._messaging import MessageConsumer, MessageProducer, QueueBrowser
+from ._portal import Portal
 
 
 class Session:

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from embedclient import _client
-from embedclient.blocking._connection import Connection, JMSContext
-from embedclient.blocking._portal import Portal
-from embedclient.blocking._session import Session
-from embedclient.blocking._xa_resource import XAResource
+
+from ._connection import Connection, JMSContext
+from ._portal import Portal
+from ._session import Session
+from ._xa_resource import XAResource
 
 
 class XASession(Session):

@@ -6,8 +6,9 @@ Each method is one call through the portal to the async method of the same name,
 from __future__ import annotations
 
 from embedclient import _client
-from embedclient.blocking._portal import Portal
 from embedclient.model import XaCode, XaFlag, Xid
+
+from ._portal import Portal
 
 
 class XAResource:

@@ -3,11 +3,11 @@
 Responsible for moving bytes and for naming why a pipe ended. Refuses to know what the bytes mean.
 """
 
-from embedclient.transport._dial import dial
-from embedclient.transport._memory import memory_pair
-from embedclient.transport._registry import vm_connect, vm_listen
-from embedclient.transport._stream import ByteStream, Listener, TransportLost
-from embedclient.transport._tcp import TcpListener, TcpReservation, connect_tcp, listen_tcp, reserve_tcp
+from ._dial import dial
+from ._memory import memory_pair
+from ._registry import vm_connect, vm_listen
+from ._stream import ByteStream, Listener, TransportLost
+from ._tcp import TcpListener, TcpReservation, connect_tcp, listen_tcp, reserve_tcp
 
 __all__ = [
     "ByteStream",

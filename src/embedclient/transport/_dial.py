@@ -8,9 +8,10 @@ from __future__ import annotations
 import trio
 
 from embedclient.model import IN_VM_CONNECTOR_FACTORY, TransportConfiguration
-from embedclient.transport._registry import vm_connect
-from embedclient.transport._stream import ByteStream
-from embedclient.transport._tcp import connect_tcp
+
+from ._registry import vm_connect
+from ._stream import ByteStream
+from ._tcp import connect_tcp
 
 
 async def dial(configuration: TransportConfiguration, timeout_s: float) -> ByteStream:

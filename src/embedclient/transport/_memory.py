@@ -10,7 +10,7 @@ from collections import deque
 
 import trio
 
-from embedclient.transport._stream import Buffer, TransportLost
+from ._stream import Buffer, TransportLost
 
 
 class _Direction:

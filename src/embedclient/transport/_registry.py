@@ -14,8 +14,8 @@ from itertools import count
 
 import trio
 
-from embedclient.transport._memory import memory_pair
-from embedclient.transport._stream import ByteStream, TransportLost
+from ._memory import memory_pair
+from ._stream import ByteStream, TransportLost
 
 _BACKLOG_MAX = 128
 _PIPE_LIMIT_BYTES = 262_144

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 import trio
 
-from embedclient.transport._stream import Buffer, TransportLost
+from ._stream import Buffer, TransportLost
 
 # The operating system is short of something that may come back; a listener that gave up here would stay deaf.
 _OUT_OF_CAPACITY = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})

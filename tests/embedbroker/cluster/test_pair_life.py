@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from embedbroker.config import Role, SharedStoreBackup, SharedStorePrimary
-from embedbroker.node._tenure import ANNOUNCED_WITHIN_S
+from embedbroker.ha.shared_store._activation import ANNOUNCED_WITHIN_S
 from embedbroker.testing._node_host import NodeHost
 from embedclient.wire.core import ClusterTopologyV4, DisconnectV3
 

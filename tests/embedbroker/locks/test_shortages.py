@@ -29,9 +29,9 @@ from embedbroker.locks import (
 )
 from embedbroker.runtime._file_leases import FileLockManager
 from embedbroker.runtime._file_locks import FileLocks
+from tests.embedbroker.locks.test_lease_activation import Pair
 
 from .claimants import BACKUP, PRIMARY, Broker, Group
-from .test_activation import Pair
 
 PASSING = [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.ESTALE, errno.ENOSPC, errno.EDQUOT]
 NOTED = "the lock store failed, it is asked again: too many open files"

@@ -6,7 +6,7 @@ Responsible for finding that out from the recorded answers to queries. Refuses t
 from __future__ import annotations
 
 from embedbroker.kernel import Queue, QueueRequest
-from embedbroker.protocols._old_names import plain_name, said_routing_type
+from embedbroker.protocols.core._old_names import plain_name, said_routing_type
 from embedclient.errors import RemoteProtocolError
 from embedclient.model import RoutingType
 from embedclient.wire.core import (

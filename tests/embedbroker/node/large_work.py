@@ -19,7 +19,7 @@ from attrs import define
 from embedbroker.kernel import Consumer
 from embedbroker.node import Command, CommandKind, Input, Output, Tick
 from embedbroker.storage import Lane, Remove
-from embedbroker.storage._segments import COMPACTING
+from embedbroker.storage.journal._segments import COMPACTING
 from embedclient.model import Properties, PropertyType
 from embedclient.wire.core import (
     CoreMessage,

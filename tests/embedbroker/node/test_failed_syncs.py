@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from embedbroker.config import Role
-
-from .replicating import goes_on, pair
+from tests.embedbroker.ha.replication.replicating import goes_on, pair
 
 
 def test_a_batch_whose_sync_failed_is_on_the_disk_when_the_broker_caught_up() -> None:

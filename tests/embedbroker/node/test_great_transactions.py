@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import pytest
 
 from embedbroker.storage import Journal
-from embedbroker.storage._recovered import JournaledMessage
+from embedbroker.storage.recovery._recovered import JournaledMessage
 
 from .crash_points import ALL, IN_DOUBT, NOTHING, TRANSACTIONS, Moment, Torn, Trials, run
 

@@ -7,9 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from embedbroker.config import BrokerConfig
-from embedbroker.kernel._departures import MOVE_COST
-from embedbroker.locks._activation import GRACE_S
-from embedbroker.storage import _journal, _replay
+from embedbroker.kernel.settling._dead_letters import MOVE_COST
+from embedbroker.locks._lease_activation import GRACE_S
+from embedbroker.storage.journal import _journal
+from embedbroker.storage.recovery import _replay
 
 from .large_work import WORKS, LargeWork, Measured, WorkStage, compaction, expiry_scan, lines_of, run, seconds_of
 

@@ -26,8 +26,8 @@ from embedbroker.storage import (
 )
 from embedbroker.testing._disk import SimulatedDisk
 from embedbroker.testing._locks import SimulatedLocks
+from tests.embedbroker.ha.replication.replicating import PRIMARY, Brokers
 
-from .replicating import PRIMARY, Brokers
 from .scripted import Stage
 
 POLICIES = pytest.mark.parametrize("policy", [PrimaryOnly(), SharedStorePrimary()], ids=["of its own", "shared store"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from embedbroker.node import CloseConnection, Command, CommandKind, NodeState, SendBytes, StopListening, Stopped
-from embedbroker.node._flush import FLUSH_SECONDS_MAX
+from embedbroker.node._stopping import FLUSH_SECONDS_MAX
 from embedclient.wire.core import (
     Disconnect,
     DisconnectV2,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from embedbroker.replication._choice import Choice
+from embedbroker.replication._primary_choice import Choice
 
 
 def test_without_a_group_everybody_is_a_candidate_and_who_was_not_tried_goes_first() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from embedbroker.replication import DuplicationState, EndingKind, ReplicaState
 from embedbroker.storage import FaultKind, JournalState, Lane, Rename
-from embedbroker.storage._segments import COMPACTING
+from embedbroker.storage.journal._segments import COMPACTING
 from embedbroker.testing._disk import SimulatedDisk
 from tests.embedbroker.replication.pair import Backup, Pair, Primary, opened
 from tests.embedbroker.storage.journal_model import ModelState

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from embedbroker.replication import DuplicationState, EndingKind, ReplicaState
-from embedbroker.replication._seal import sealed
+from embedbroker.replication._stream_packets import sealed
 from embedbroker.testing._disk import SimulatedDisk
 from embedclient.wire.core import (
     CopiedFile,

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from embedbroker.replication import DuplicationState
-from embedbroker.replication._outflow import Outflow
+from embedbroker.replication._send_window import Outflow
 from embedbroker.storage import Lane
 from embedclient.wire.core import CopiedFile, CopyBegin
 from tests.embedbroker.replication.pair import CALL_TIMEOUT_S, Pair, WireEnd

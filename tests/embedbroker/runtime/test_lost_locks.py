@@ -17,9 +17,9 @@ from embedbroker import BrokerConfig, EmbeddedBroker, HAPolicy, PrimaryOnly, Rol
 from embedbroker.locks import Acquire, Lock, LockOperation, LockSession, MemoryLocks, Verify
 from embedbroker.node import Tick
 from embedbroker.runtime import _directory
+from embedbroker.runtime._endpoint import Place
 from embedbroker.runtime._file_locks import FileLocks
 from embedbroker.runtime._lock import DirectoryLock
-from embedbroker.runtime._place import Place
 from embedbroker.testing._disk import SimulatedDisk
 from embedclient import ConnectionFactory, Queue
 from embedclient.errors import BrokerFailed

@@ -117,7 +117,7 @@ async def test_a_backup_that_announced_a_free_port_serves_there_in_each_of_its_l
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # No connector names a free port: the primary that returns cannot be announced there, and is not to be waited for.
-    monkeypatch.setattr("embedbroker.node._tenure.ANNOUNCED_WITHIN_S", 0.0)
+    monkeypatch.setattr("embedbroker.ha.shared_store._activation.ANNOUNCED_WITHIN_S", 0.0)
     member = BrokerConfig(
         name="p", data_directory=tmp_path, cluster_connection=ClusterConnection(), cluster_password="secret"
     )

@@ -16,7 +16,7 @@ from attrs import frozen
 
 from embedbroker.kernel import CommitSet, MarkerRemoved
 from embedbroker.storage import Allocate, Journal, JournalState, Lane, Rename
-from embedbroker.storage._segments import COMPACTING
+from embedbroker.storage.journal._segments import COMPACTING
 from embedbroker.testing._disk import SimulatedDisk
 from tests.embedbroker.storage.journal_model import NOW, SMALL, ModelState, RecordedJournal
 from tests.embedbroker.storage.journal_workload import Flow, Workload

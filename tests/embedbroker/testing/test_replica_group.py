@@ -113,7 +113,7 @@ def test_an_activation_that_another_one_still_has_is_found_when_something_is_con
 def test_nobody_serving_for_long_is_found_when_somebody_could(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage()
     stage.until(lambda: stage.group.in_order)
-    monkeypatch.setattr("embedbroker.node._mandate.Mandate._try", lambda self: self._stand_by())
+    monkeypatch.setattr("embedbroker.ha.replication._activation.Mandate._try", lambda self: self._stand_by())
     stage.primary.crash()
     stage.members.ended(stage.primary)
     with pytest.raises(SimulationFailure, match="nobody serves"):

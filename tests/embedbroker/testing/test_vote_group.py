@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from embedbroker.config import BrokerConfig
+from embedbroker.ha.replication._active import Incumbent
 from embedbroker.ledger import Ledger
-from embedbroker.node._incumbent import Incumbent
 from embedbroker.storage import JournalSettings
 from embedbroker.testing._network import Network
 from embedbroker.testing._plan import PRIMARY, GroupMode, GroupPlan

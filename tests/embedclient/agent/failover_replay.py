@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from embedclient._client._url import parse_url
 from embedclient.agent import Call, Consumer, Delivery, Producer, Session, SessionMode
-from embedclient.agent._xa import Branches
+from embedclient.agent.session._xa import Branches
 from embedclient.errors import (
     JMSException,
     TransactionOutcomeUnknownException,

@@ -213,7 +213,7 @@ def test_what_is_acknowledged_during_a_rollback_is_not_committed_in_silence(mode
 
 
 def test_not_more_endings_wait_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("embedclient.agent._transaction.ENDINGS_MAX", 2)
+    monkeypatch.setattr("embedclient.agent.session._transaction.ENDINGS_MAX", 2)
     pair = NodePair()
     session, _ = transacted(pair)
     first, second, third, commit, close = (

@@ -14,7 +14,7 @@ from embedclient.agent import (
     RandomStickyPolicy,
     RoundRobinPolicy,
 )
-from embedclient.agent._attempts import first_attempts, reconnect_attempts
+from embedclient.agent._connect_attempts import first_attempts, reconnect_attempts
 from embedclient.model import TransportConfiguration
 from tests.embedclient.agent.node_pair import SeededEntropy
 

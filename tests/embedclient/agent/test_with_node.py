@@ -10,7 +10,7 @@ from embedclient.agent import (
     LocatorSettings,
     SessionMode,
 )
-from embedclient.agent._consumer import FORCED_DELIVERY_PROPERTY
+from embedclient.agent.consumer._consumer import FORCED_DELIVERY_PROPERTY
 from embedclient.errors import ErrorCode, InvalidDestinationException, JMSException
 from embedclient.model import Properties, PropertyValue, RoutingType
 from embedclient.wire.core import FRAME_HEADER_SIZE, SEND_TRAILER, CoreMessage, MessageType, encode_text

@@ -8,7 +8,7 @@ from typing import TypeVar
 import pytest
 
 from embedclient.agent import Call, LocatorSettings, Session, SessionMode
-from embedclient.agent._xa import Branches
+from embedclient.agent.session._xa import Branches
 from embedclient.errors import ErrorCode, JMSException, XAException
 from embedclient.model import XaCode, XaFlag, Xid
 from embedclient.wire.core import (

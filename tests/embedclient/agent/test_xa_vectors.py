@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from embedclient.agent import Call, LocatorSettings, Session, SessionMode
-from embedclient.agent._recovery import create_session_packet, with_client_id
+from embedclient.agent._session_recovery import create_session_packet, with_client_id
 from embedclient.agent._settings import SessionFlags
-from embedclient.agent._xa import Branches
+from embedclient.agent.session._xa import Branches
 from embedclient.errors import ErrorCode, XAException
 from embedclient.model import XaCode, XaFlag, Xid
 from tests.embedclient.agent.vector_replay import VectorReplay

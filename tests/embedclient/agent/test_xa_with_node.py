@@ -10,7 +10,7 @@ import pytest
 
 from embedbroker.node import Node
 from embedclient.agent import Call, LocatorSettings, Session, SessionMode
-from embedclient.agent._xa import Branches
+from embedclient.agent.session._xa import Branches
 from embedclient.errors import XAException
 from embedclient.model import XaCode, XaFlag, Xid
 from tests.embedclient.agent.node_pair import NodePair, count_of, open_queue, open_session, take, text_message
@@ -86,7 +86,7 @@ def test_a_rolled_back_branch_gives_back_what_was_received() -> None:
 
 
 def test_branches_that_others_end_are_kept_in_mind_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("embedclient.agent._xa.BRANCHES_MAX", 3)
+    monkeypatch.setattr("embedclient.agent.session._xa.BRANCHES_MAX", 3)
     pair = NodePair(REBUILDING)
     _, xa = open_xa_session(pair)
     _, manager = open_xa_session(pair)

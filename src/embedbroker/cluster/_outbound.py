@@ -1,0 +1,185 @@
+"""The places where a broker looks for others: dialled until somebody answers, and again when they are lost.
+
+Responsible for the attempts at each place and the pauses between them. Refuses to know which places are worth it, and
+what is said there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from embedbroker.config import ClusterConnection
+from embedclient.model import Instant, TransportConfiguration
+from embedclient.wire.core import ClusterConnect
+
+from ._control_link import ControlLink, LinkEnd, LinkState, where
+from ._peer import Pipe
+
+__all__ = ["Caller", "Contact", "Owner", "Switchboard"]
+
+# A broker that is started a little later than its peer is nothing to talk about.
+_UNREACHED_SAID_AFTER_S = 10.0
+# The password of a broker does not change while it runs; but the peer may be another one by then.
+_REFUSED_PAUSE_S = 30.0
+# Who lives answers at once, or when the operating system has asked again, after one second and after three.
+_DIAL_SECONDS_MAX = 5.0
+
+
+class Caller(Protocol):
+    """Who asked for a connection, and is told everything about it."""
+
+    def opened(self, pipe: Pipe, now: Instant) -> None:
+        """The connection is there."""
+
+    def not_opened(self, reason: str, now: Instant) -> None:
+        """There will be none."""
+
+    def receive(self, data: bytes, now: Instant) -> None:
+        """The peer sent this."""
+
+    def lost(self, reason: str, now: Instant) -> None:
+        """The connection broke, or the peer closed it."""
+
+
+class Switchboard(Protocol):
+    """Where connections are asked for."""
+
+    def dial(self, caller: Caller, connector: TransportConfiguration, timeout_s: float) -> int:
+        """Ask for a connection; returns its number."""
+
+    def hang_up(self, number: int) -> None:
+        """Nobody waits for that connection any more."""
+
+
+class Owner(Protocol):
+    """Who wants to talk to whoever is at a contact's place."""
+
+    def rearm(self) -> None:
+        """The contact's deadline is earlier than it was."""
+
+    def on_authorized(self, link: ControlLink) -> None:
+        """The peer takes us for a broker of its cluster."""
+
+    def on_end(self, link: ControlLink, end: LinkEnd, reason: str) -> None:
+        """The link is over; the contact tries again by itself."""
+
+
+class Contact:
+    """One place."""
+
+    def __init__(
+        self,
+        connector: TransportConfiguration,
+        settings: ClusterConnection,
+        credentials: ClusterConnect,
+        version: int,
+        switchboard: Switchboard,
+        owner: Owner,
+        log: Callable[[str], None],
+        now: Instant,
+    ) -> None:
+        self.connector = connector
+        self.link: ControlLink | None = None
+        self._settings = settings
+        self._credentials = credentials
+        self._version = version
+        self._switchboard = switchboard
+        self._owner = owner
+        self._log = log
+        self._now = now
+        self._number: int | None = None
+        self._interval_ms: float = settings.retry_interval_ms
+        self._due = now.monotonic
+        self._unreached_since: float | None = now.monotonic
+        #: Whether it is known who is at this place, or that nobody is.
+        self.is_settled = False
+
+    @property
+    def authorized_link(self) -> ControlLink | None:
+        """The link, once the peer has taken the cluster user and password."""
+        link = self.link
+        return link if link is not None and link.state is LinkState.AUTHORIZED else None
+
+    def give_up(self, reason: str) -> None:
+        """This place is of no interest any more."""
+        if self._number is not None and self.link is None:
+            self._switchboard.hang_up(self._number)
+        self._number = None
+        link, self.link = self.link, None
+        if link is not None:
+            link.close(reason)
+
+    # -- time ----------------------------------------------------------------------------------------------------
+
+    def next_deadline(self) -> float | None:
+        """When `on_time` is due; None while a connection is on its way."""
+        if self.link is not None:
+            return self.link.next_deadline()
+        return self._due if self._number is None else None
+
+    def on_time(self, now: Instant) -> None:
+        """Dial if nothing is there; look after the link that is."""
+        self._now = now
+        if self.link is not None:
+            self.link.on_time(now)
+        elif self._number is None and now.monotonic >= self._due:
+            timeout_s = min(self._settings.call_timeout_ms / 1000, _DIAL_SECONDS_MAX)
+            self._number = self._switchboard.dial(self, self.connector, timeout_s)
+
+    def _pause(self, seconds: float) -> None:
+        self.is_settled = True
+        self._number = None
+        self.link = None
+        self._due = self._now.monotonic + seconds
+        self._owner.rearm()
+
+    def _pause_before_retry(self) -> None:
+        settings, pause_ms = self._settings, self._interval_ms
+        longest_ms = max(settings.max_retry_interval_ms, settings.retry_interval_ms)
+        # Bounded before it is multiplied again: any number of attempts must not overflow.
+        self._interval_ms = min(pause_ms * settings.retry_interval_multiplier, longest_ms)
+        self._pause(pause_ms / 1000)
+
+    # -- what becomes of an attempt ------------------------------------------------------------------------------
+
+    def opened(self, pipe: Pipe, now: Instant) -> None:
+        self._now = now
+        link = ControlLink(pipe, self.connector, self._settings, self._credentials, self._version, now)
+        self.link = link
+        link.on_authorized = lambda: self._on_authorized(link)
+        link.on_end = lambda end, reason: self._on_end(link, end, reason)
+        self._owner.rearm()
+
+    def not_opened(self, reason: str, now: Instant) -> None:
+        self._now = now
+        since = self._unreached_since
+        if since is None:
+            self._unreached_since = now.monotonic
+        elif now.monotonic - since >= _UNREACHED_SAID_AFTER_S:
+            # Said once: no time is later than this by ten seconds.
+            self._unreached_since = float("inf")
+            self._log(f"nobody answers at {where(self.connector)}, which is tried again and again: {reason}")
+        self._pause_before_retry()
+
+    def receive(self, data: bytes, now: Instant) -> None:
+        self._now = now
+        if self.link is not None:
+            self.link.receive(data, now)
+
+    def lost(self, reason: str, now: Instant) -> None:
+        self._now = now
+        if self.link is not None:
+            self.link.lost(reason)
+
+    def _on_authorized(self, link: ControlLink) -> None:
+        self._interval_ms = self._settings.retry_interval_ms
+        self._unreached_since = None
+        self._owner.on_authorized(link)
+
+    def _on_end(self, link: ControlLink, end: LinkEnd, reason: str) -> None:
+        if end is LinkEnd.REFUSED:
+            self._pause(_REFUSED_PAUSE_S)
+        else:
+            self._pause_before_retry()
+        self._owner.on_end(link, end, reason)

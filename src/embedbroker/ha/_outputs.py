@@ -1,0 +1,20 @@
+"""What an activation reports, as outputs of a node."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from embedbroker.config import Role
+
+__all__ = ["RoleChanged"]
+
+
+@frozen
+class RoleChanged:
+    """What the broker is to its group from now on. Ready comes with LIVE, Stopped says the rest.
+
+    ``in_sync``: it has a backup that is a whole copy, or is one. A change of that alone is told with the same role.
+    """
+
+    role: Role
+    in_sync: bool = False

@@ -1,0 +1,64 @@
+"""The file beside the journal that holds the record of a replicating broker.
+
+Responsible for reading it once and for replacing it in order. Does not depend on what the record means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from embedbroker import storage
+from embedbroker.replication import NEW_NODE_RECORD_FILE, NODE_RECORD_FILE, DamagedRecord, ReplicaRecord
+from embedbroker.storage import SmallFile
+
+__all__ = ["RecordKeeper"]
+
+# Far below the numbers of the copy lane, and of no journal.
+_FIRST_NUMBER = -(1 << 40)
+_RECORD_BYTES_MAX = 64 * 1024
+
+
+class RecordKeeper:
+    """Reads the record once, and replaces it as often as it is told, in order. ``failure`` says that it cannot."""
+
+    def __init__(self) -> None:
+        self.record = ReplicaRecord()
+        self.failure: str | None = None
+        #: Whether a copy was begun beside it and is not whole.
+        self.is_unfinished = False
+        self.file = SmallFile(
+            NODE_RECORD_FILE, NEW_NODE_RECORD_FILE, "the record of this broker", _RECORD_BYTES_MAX, _FIRST_NUMBER
+        )
+        self.file.on_failure = self._on_failure
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything that was told is written."""
+        return self.file.is_idle
+
+    def read(self, then: Callable[[], None]) -> None:
+        """Read what there is; ``then`` is called when `record` says it."""
+
+        def understand(text: bytes | None) -> None:
+            self.is_unfinished = storage.UNFINISHED_COPY in self.file.names
+            try:
+                self.record = ReplicaRecord.read(text) if text is not None else self.record
+            except DamagedRecord as error:
+                self.failure = str(error)
+            else:
+                then()
+
+        self.file.read(understand)
+
+    def write(
+        self,
+        record: ReplicaRecord,
+        then: Callable[[], None] | None = None,
+        on_failed: Callable[[str], None] | None = None,
+    ) -> None:
+        """Replace it; ``then`` is called when that survives a power cut. With ``on_failed`` a failure is not final."""
+        self.record = record
+        self.file.replace(record.text(), lambda: then() if then is not None else None, on_failed)
+
+    def _on_failure(self) -> None:
+        self.failure = self.file.failure

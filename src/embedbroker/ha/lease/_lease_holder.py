@@ -1,0 +1,102 @@
+"""The lease of a replicating broker, with the number that it keeps beside it.
+
+Responsible for its `Activation`, whose key is the node that the data here belongs to, and for writing the numbers that
+it claims into the record before it goes on. Refuses to know what an outcome leads to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from attrs import evolve
+
+from embedbroker import locks
+
+from .._inputs import LockDone, LockFailed
+from .._record_file import RecordKeeper
+
+__all__ = ["Tenancy"]
+
+
+class Tenancy:
+    """Of one life of a broker that has a lock manager. ``on_change`` is called when a number was written."""
+
+    def __init__(self, keeper: RecordKeeper, on_change: Callable[[], None]) -> None:
+        self._keeper = keeper
+        self._on_change = on_change
+        #: A live broker keeps its lease when an attempt fails.
+        self.is_live = False
+        self._activation: locks.Activation | None = None
+
+    @property
+    def failure(self) -> str | None:
+        """Why its broker may not be live any more."""
+        return self._activation.failure if self._activation is not None else None
+
+    def meet(self, node_id: str) -> None:
+        """The data here is that of a node."""
+        if self._activation is None:
+            self._activation = locks.Activation(node_id)
+        elif self._activation.key != node_id:
+            self._activation.change_key(node_id)
+
+    def try_to_activate(self, now: float) -> None:
+        """Ask for the right to be live, with the number of the record."""
+        assert self._activation is not None
+        self._activation.try_to_activate(self._keeper.record.activation, now)
+
+    def renew(self, now: float) -> None:
+        """Go on without a backup."""
+        assert self._activation is not None
+        self._activation.renew(self._keeper.record.activation, now)
+
+    def take_trial(self) -> locks.Trial | None:
+        """The outcome of an attempt, once."""
+        activation = self._activation
+        if activation is None:
+            return None
+        number = activation.number_to_write()
+        if number is not None:
+            noted = partial(self._on_written, activation, number)
+            self._keeper.write(evolve(self._keeper.record, activation=number), noted)
+        trial = activation.take_trial()
+        if trial is not None and trial.verdict is not locks.Verdict.GRANTED and not self.is_live:
+            activation.drop()
+        return trial
+
+    def _on_written(self, activation: locks.Activation, number: int) -> None:
+        activation.on_written(number)
+        self._on_change()
+
+    def leave(self) -> bool:
+        """Give the lease back; whether that is done."""
+        activation = self._activation
+        if activation is None or activation.failure is not None:
+            return True
+        if not activation.is_leaving:
+            activation.leave()
+        return activation.is_over
+
+    # -- work and time -------------------------------------------------------------------------------------------
+
+    def take_work(self, now: float) -> locks.LeaseWork | None:
+        """What the lock manager is to do, one batch at a time."""
+        return self._activation.take_work(now) if self._activation is not None else None
+
+    def on_answer(self, answer: LockDone | LockFailed, now: float) -> None:
+        """The lock manager did a batch, or could not."""
+        assert self._activation is not None
+        if isinstance(answer, LockDone):
+            self._activation.on_done(answer.batch, answer.results, now)
+        else:
+            self._activation.on_failed(answer.batch, answer.fault, now)
+
+    def next_deadline(self) -> float | None:
+        """When `on_time` or work is due."""
+        return self._activation.next_deadline() if self._activation is not None else None
+
+    def on_time(self, now: float) -> None:
+        """Look whether a right has ended."""
+        if self._activation is not None:
+            self._activation.on_time(now)

@@ -1,0 +1,239 @@
+"""A replicating broker that is not live: whom it joins, and what becomes of that.
+
+Responsible for choosing among the live brokers of the cluster, for one replica after the other, and for what an
+operator has to be told when nobody takes this broker. Refuses to decide who is live.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from embedbroker.cluster import CONTROL_CHANNEL, ControlLink, Member, Membership, enclose
+from embedbroker.config import Role
+from embedbroker.replication import (
+    STREAM_FORMAT,
+    Choice,
+    Ending,
+    EndingKind,
+    Refusal,
+    Replica,
+    ReplicaRegistration,
+    ReplicaState,
+    Standing,
+)
+
+from .._outputs import RoleChanged
+from ._node_record import Chronicle
+from ._replica_disk import Copies
+
+if TYPE_CHECKING:
+    from embedbroker.config import BrokerConfig, ReplicationBackup, ReplicationPrimary
+    from embedbroker.storage import JournalSettings
+
+__all__ = ["Standby"]
+
+#: How long a backup waits for a live broker before that looks like a mistake in the configuration.
+NOBODY_AFTER_S = 10.0
+_SAID_MAX = 100
+
+
+class Standby:
+    """Of one life. ``on_in_sync`` and ``on_over`` are called with what its replica says."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        policy: ReplicationPrimary | ReplicationBackup,
+        settings: JournalSettings,
+        membership: Membership,
+        copies: Copies,
+        chronicle: Chronicle,
+        note: Callable[[bool, str], None],
+        emit: Callable[[RoleChanged], None],
+    ) -> None:
+        assert config.cluster_connection is not None
+        self.on_in_sync: Callable[[Standing], None] | None = None
+        self.on_over: Callable[[Ending, Standing | None], None] | None = None
+        self.wants_fail_back = False
+        self.choice = Choice(policy.group_name, policy.retry_replication_wait_ms / 1000)
+        self._group_name = policy.group_name
+        self._saved_max = policy.max_saved_replicated_journals_size
+        self._answer_timeout_s = config.cluster_connection.call_timeout_ms / 1000
+        self._statics = config.cluster_connection.static_connectors
+        self._cluster_name = config.cluster_connection.name
+        self._settings = settings
+        self._membership = membership
+        self._copies = copies
+        self._chronicle = chronicle
+        self._note = note
+        self._emit = emit
+        self._said: dict[str, None] = {}
+        self._joins = False
+        #: The data here may be the newest of its node.
+        self.keeps = False
+        self._doubts_at: float | None = None
+        membership.topology.listen(lambda _change: self.choice.forget())
+
+    @property
+    def is_in_sync(self) -> bool:
+        """Whether the files here hold everything that the live broker confirmed."""
+        replica = self._copies.replica
+        return replica is not None and replica.state is ReplicaState.IN_SYNC
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether there is a live broker that this one talks to about its files."""
+        return self._copies.replica is not None
+
+    # -- looking for one -----------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Join whoever fits, now and whenever the last one is lost."""
+        self._joins = True
+        if self._doubts_at is None:
+            self._doubts_at = self._membership.now.monotonic + NOBODY_AFTER_S
+
+    def keep(self, node_id: str | None) -> None:
+        """Join nobody but the live broker of a node, because the data here may be the newest of it; None: anybody."""
+        self.choice.only = node_id
+        self.keeps = node_id is not None
+
+    def pause(self) -> None:
+        """Join nobody; what goes on is ended, and `on_over` says when the files are at rest."""
+        self._joins = False
+        if self._copies.replica is not None:
+            self._copies.replica.close()
+
+    def next_deadline(self) -> float | None:
+        """When `on_time` is due."""
+        replica = self._copies.replica
+        if replica is not None:
+            return replica.next_deadline()
+        if not self._joins:
+            return None
+        now = self._membership.now.monotonic
+        candidates = self._candidates()
+        if self.choice.next(candidates, now) is not None:
+            return now
+        dues = [self._doubts_at, self.choice.next_deadline(candidates)]
+        return min((due for due in dues if due is not None), default=None)
+
+    def on_time(self) -> None:
+        """Join somebody, or say that there is nobody."""
+        replica, now = self._copies.replica, self._membership.now
+        if replica is not None:
+            replica.on_time(now)
+        elif self._joins:
+            candidates = self._candidates()
+            node_id = self.choice.next(candidates, now.monotonic)
+            if node_id is not None:
+                self._chronicle.live_at = self._membership.topology.members[node_id].live
+                self._join(node_id, candidates[node_id])
+            elif self._doubts_at is not None and now.monotonic >= self._doubts_at:
+                self._doubts_at = None
+                # Whoever was asked, and does not take this backup, has been told of.
+                if not candidates:
+                    self.say(self._doubts())
+
+    def _fitting(self) -> dict[str, Member]:
+        members = self._membership.topology.members.values()
+        return {
+            member.node_id: member
+            for member in members
+            if member.live is not None and self.choice.fits(member.node_id, member.backup_group_name)
+        }
+
+    def _candidates(self) -> dict[str, ControlLink]:
+        found: dict[str, ControlLink] = {}
+        for node_id, member in self._fitting().items():
+            link = self._membership.link_to(member.live) if member.live is not None else None
+            if link is not None:
+                found[node_id] = link
+        return found
+
+    def _doubts(self) -> str:
+        places = ", ".join(self._statics) or "no static_connectors"
+        others = [each for each in self._membership.topology.members.values() if each.live is not None]
+        if self._fitting():
+            return "the live broker is known, but there is no connection to it: is it to be reached from here?"
+        if self.keeps:
+            return (
+                f"keeps the data of node {self.choice.only}, which may be the newest, and is the backup of no other"
+                " node for that reason: it asks again and again whether it may be live, and looks for a broker that is"
+                f" (at: {places}). If that node is given up, remove the data directory here"
+            )
+        if self.choice.only is not None:
+            return (
+                f"waits for the broker that is live for node {self.choice.only}, whose data is newer than what is"
+                f" here: start that one, and see that this one finds it (looked at: {places})"
+            )
+        if others:
+            names = sorted({repr(each.backup_group_name) for each in others})
+            return (
+                f"there are live brokers, but of other groups ({', '.join(names)}): the group_name here is"
+                f" {self._group_name!r}, and must be that of a primary"
+            )
+        return (
+            f"no live broker was found (looked at: {places}): is one of the brokers configured as primary, does it run,"
+            " and are cluster_user, cluster_password and static_connectors right on both sides?"
+        )
+
+    # -- one of them ---------------------------------------------------------------------------------------------
+
+    def _join(self, node_id: str, link: ControlLink) -> None:
+        membership = self._membership
+        replica = Replica(link, self._settings, self._saved_max, self._answer_timeout_s, self.say, self._inform)
+        self._copies.replica = replica
+        replica.on_accepted = lambda: self._on_accepted(replica)
+        replica.on_in_sync = lambda: self._on_in_sync(replica)
+        replica.on_over = lambda ending: self._on_over(node_id, link, ending, replica.standing)
+        registration = ReplicaRegistration(
+            STREAM_FORMAT,
+            node_id,
+            self._group_name,
+            self.wants_fail_back,
+            membership.connector,
+            self._cluster_name,
+        )
+        replica.begin(registration, membership.now)
+        link.send(enclose(registration), CONTROL_CHANNEL)
+
+    def _on_accepted(self, replica: Replica) -> None:
+        assert replica.standing is not None
+        self._chronicle.note_accepted(replica.standing)
+
+    def _on_in_sync(self, replica: Replica) -> None:
+        self._said.clear()
+        self._emit(RoleChanged(Role.BACKUP, in_sync=True))
+        assert replica.standing is not None
+        if self.on_in_sync is not None:
+            self.on_in_sync(replica.standing)
+
+    def _on_over(self, node_id: str, link: ControlLink, ending: Ending, standing: Standing | None) -> None:
+        self._copies.replica = None
+        if ending.in_sync:
+            self._emit(RoleChanged(Role.BACKUP))
+        self.choice.tried(node_id, self._membership.now.monotonic)
+        if ending.kind is EndingKind.REFUSED and ending.refusal is not Refusal.ALREADY_REPLICATING:
+            self.say(f"{link.name} does not take this backup, which tries others and comes back: {ending.text}")
+        if ending.disk_failed:
+            # What can be read in this directory may not be on the disk: nobody must trust it.
+            self._copies.keeper.failure = ending.text
+            return
+        if ending.kind is EndingKind.FAIL_OVER:
+            # Whoever hands over waits for this, so that nothing it sent is lost.
+            link.fail("it has handed over")
+        if self._joins and self._doubts_at is None:
+            self._doubts_at = self._membership.now.monotonic + NOBODY_AFTER_S
+        if self.on_over is not None:
+            self.on_over(ending, standing)
+
+    def _inform(self, text: str) -> None:
+        self._note(False, text)
+
+    def say(self, text: str) -> None:
+        """What happens again and again is said once."""
+        if text not in self._said and len(self._said) < _SAID_MAX:
+            self._said[text] = None
+            self._note(True, text)

@@ -1,0 +1,176 @@
+"""Whose data a replicating broker has, as its record says, and what each moment of its life makes of that record.
+
+Responsible for every record that is written, but for the numbers that a lock manager gives (`Tenancy`). Refuses to
+decide anything from it: `Mandate`, and `Incumbent` when it is live, do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import evolve
+
+from embedbroker.config import ReplicationBackup, ReplicationPrimary
+from embedbroker.replication import ReplicaRecord, Standing
+from embedclient.model import TransportConfiguration
+
+from .._record_file import RecordKeeper
+from ..quorum._round import Electorate
+from ..quorum._voter import connector_text
+from ._initial_record import origin
+
+__all__ = ["Chronicle"]
+
+
+class Chronicle:
+    """Of one life. With votes it remembers who else has the data, and how many there were to be asked."""
+
+    def __init__(
+        self,
+        policy: ReplicationPrimary | ReplicationBackup,
+        keeper: RecordKeeper,
+        electorate: Electorate,
+        *,
+        has_manager: bool,
+    ) -> None:
+        #: Whether others are asked before this broker is live with data from before.
+        self.votes = not has_manager and policy.vote_on_replication_failure
+        #: Where the live broker is whose copy this one is, or becomes.
+        self.live_at: TransportConfiguration | None = None
+        self._policy = policy
+        self._keeper = keeper
+        self._electorate = electorate
+        self._has_manager = has_manager
+        if self.votes:
+            electorate.on_growth = self.note_quorum
+
+    @property
+    def record(self) -> ReplicaRecord:
+        """As it was read, or written last."""
+        return self._keeper.record
+
+    @property
+    def may_be_newest(self) -> bool:
+        """Whether the data here may be the newest of its node."""
+        record = self.record
+        return record.in_sync and (record.activation > 0 or isinstance(self._policy, ReplicationPrimary))
+
+    def begin(self, make_node_id: Callable[[], str]) -> ReplicaRecord:
+        """The record of this life, from the one that was found."""
+        keeper = self._keeper
+        keeper.record = origin(self._policy, keeper.record, make_node_id, is_unfinished=keeper.is_unfinished)
+        self._electorate.remembered = keeper.record.quorum if self.votes else 0
+        return keeper.record
+
+    def meet_journal(self, identity: int | None, last_batch: int | None) -> str | None:
+        """Return why the broker must not go on with the journal that was read, None if it may.
+
+        ``identity`` None: there is no journal, or an empty one where the node had another. ``last_batch`` is where it
+        ends.
+        """
+        known, noted = self.record.journal_identity, self.record.last_batch
+        if known is None:
+            return None
+        if identity == known:
+            if noted is None or last_batch is None or last_batch >= noted:
+                return None
+            return (
+                f"the journal of node {self.record.node_id} ends with batch {last_batch}, but batch {noted} was on"
+                " disk: its newest segments are missing, or it is an older copy. Bring the missing files back, or"
+                " remove all of the journal and the record beside it (node.state); then a backup gets its copy from"
+                " the live broker. Without another copy remove the record alone: a primary becomes a new node with"
+                " the messages that are left"
+            )
+        if identity is None:
+            return (
+                f"there is no journal, but node {self.record.node_id} has one: bring it back, or remove the record"
+                " beside it (node.state) too; then a backup gets its copy from whoever is live, and a primary is a new"
+                " node"
+            )
+        return (
+            f"the journal is not that of node {self.record.node_id}: put that back, or remove the record beside it"
+            " (node.state), and it becomes the journal of a new node"
+        )
+
+    # -- what is written -----------------------------------------------------------------------------------------
+
+    def settle(
+        self, node_id: str, journal_identity: int | None, last_batch: int | None, then: Callable[[], None]
+    ) -> None:
+        """The broker is about to be live, and nobody else has what it will confirm."""
+        # A lock manager has counted already.
+        activation = self.record.activation + (0 if self._has_manager else 1)
+        quorum = self._quorum(node_id)
+        record = ReplicaRecord(
+            node_id, journal_identity, activation, in_sync=True, quorum=quorum, last_batch=last_batch
+        )
+        self._keeper.write(record, then)
+
+    def note_last_batch(self, last_batch: int, on_failed: Callable[[str], None]) -> None:
+        """The journal of this live broker is on disk up to there. A disk that fails to note it is no reason to stop."""
+        self._keeper.write(evolve(self.record, last_batch=last_batch), on_failed=on_failed)
+
+    def note_accepted(self, standing: Standing) -> None:
+        """A live broker remembers this one from now on. Should both die in the moment in which the copy is whole, this
+        one has to know, too, whose copy it may be, or the other one waits for an answer that never comes."""
+        if self.votes and self.record.node_id != standing.node_id and not self.record.in_sync:
+            self._keeper.write(evolve(self._whole_copy(standing), in_sync=False))
+
+    def note_in_sync(self, standing: Standing) -> None:
+        """The files here are a whole copy."""
+        record = self._whole_copy(standing)
+        if record != self.record:
+            self._keeper.write(record)
+
+    def note_left_behind(self, then: Callable[[], None] | None = None) -> None:
+        """Somebody else goes on without this copy."""
+        if self.record.in_sync or then is not None:
+            self._keeper.write(evolve(self.record, in_sync=False), then)
+
+    def believe_stale(self) -> None:
+        """A lock manager says that there is newer data. It says so again to whoever asks, so that is not written."""
+        self._keeper.record = evolve(self.record, in_sync=False)
+
+    def note_partner(self, connector: TransportConfiguration) -> None:
+        """A backup has all that this live broker has; it is in sync only when `is_written`."""
+        partner = connector_text(connector)
+        if self.votes and self.record.partner != partner:
+            self._keeper.write(evolve(self.record, partner=partner))
+
+    def note_alone(self) -> None:
+        """There is no backup any more that could take itself for a copy."""
+        if self.votes and self.record.partner is not None:
+            self._keeper.write(evolve(self.record, partner=None))
+
+    @property
+    def is_written(self) -> bool:
+        """Whether everything that was noted survives a power cut."""
+        return self._keeper.is_idle
+
+    def count_on(self, then: Callable[[], None]) -> None:
+        """This live broker goes on without a copy: those that are left behind have a smaller number."""
+        record = self.record
+        self._keeper.write(evolve(record, activation=record.activation + 1, partner=None), then)
+
+    def note_gave_way(self, then: Callable[[], None]) -> None:
+        """The broker was live, and lets a primary take over."""
+        self._keeper.write(evolve(self.record, gave_way=True), then)
+
+    def note_quorum(self) -> None:
+        """More brokers are live than ever were."""
+        record = self.record
+        if record.in_sync and record.node_id and self._quorum(record.node_id) > record.quorum:
+            self._keeper.write(evolve(record, quorum=self._quorum(record.node_id)))
+
+    def _whole_copy(self, standing: Standing) -> ReplicaRecord:
+        return ReplicaRecord(
+            standing.node_id,
+            standing.journal_identity,
+            standing.activation_sequence,
+            in_sync=True,
+            partner=connector_text(self.live_at) if self.votes and self.live_at is not None else None,
+            quorum=self._quorum(standing.node_id),
+        )
+
+    def _quorum(self, node_id: str) -> int:
+        return self._electorate.size_with(node_id) if self.votes else 0

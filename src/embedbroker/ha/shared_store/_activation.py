@@ -1,0 +1,162 @@
+"""A node's right to be live, from the first question to the last word.
+
+Responsible for what each answer of the lock store makes of the node, for what a cluster is told of a backup meanwhile,
+and for when a live backup may give way. Refuses to carry any of it out: the node asks what it should become.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embedbroker import locks
+from embedbroker.config import BrokerConfig, Role
+from embedclient.model import Instant
+
+from .._inputs import LockDone, LockFailed
+
+if TYPE_CHECKING:
+    from embedbroker.cluster import Membership
+
+__all__ = ["Tenure"]
+
+# How long a live backup waits for a primary to announce itself in the cluster before it gives way anyhow.
+ANNOUNCED_WITHIN_S = 60.0
+
+
+class Tenure:
+    """Of one life, which has a number. ``gives_way`` is set when it ends in favour of a primary."""
+
+    def __init__(self, config: BrokerConfig, cluster: Membership | None, life: int) -> None:
+        self.gives_way = False
+        #: Whether it ends because the disk is full.
+        self.lacks_room = False
+        self._claim = locks.Claim(config.ha_policy, config.journal_lock_acquisition_timeout_ms, life)
+        #: A record in a place of its own outlives a data directory that is lost, or not mounted.
+        self._has_place = config.node_manager_lock_directory not in (None, config.data_directory)
+        self._cluster = cluster
+        # The node id that the cluster knows of this backup, and whether it was announced under it.
+        self._place: tuple[str, bool] | None = None
+
+    @property
+    def node_id(self) -> str:
+        """As the lock store knows it; empty until a broker was live."""
+        return self._claim.record.node_id or ""
+
+    @property
+    def journal_identity(self) -> int | None:
+        """The journal that belongs to that node."""
+        return self._claim.record.journal_identity
+
+    @property
+    def failure(self) -> str | None:
+        """Why the node must stop."""
+        return self._claim.failure
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will be asked of the lock store."""
+        return self._claim.standing is locks.Standing.OVER
+
+    @property
+    def restarts(self) -> bool:
+        """Whether another node is to wait in the place of this one, which gave way, or has no room to write."""
+        return (self.gives_way or self.lacks_room) and self._claim.failure is None and self._claim.restarts
+
+    @property
+    def needs_room(self) -> bool:
+        """Whether it is live only with room to write: a backup that has none waits until there is some."""
+        return self._claim.restarts
+
+    def begin(self, now: Instant) -> None:
+        self._claim.begin(now.monotonic)
+
+    def meet_journal(self, identity: int | None, last_batch: int | None) -> None:
+        """Compare the journal that was read with the record. An empty one has no identity, and ends with batch 0."""
+        claim = self._claim
+        if identity is None and last_batch == 0 and claim.record.last_batch is None and not self._has_place:
+            # Earlier releases named a journal beside the record before there was anything in it.
+            if claim.record.journal_identity is not None:
+                text = f"node {self.node_id} had a journal by its record (node.state), and there is none: is it lost?"
+                claim.notes.append(locks.Note(True, text))
+            return
+        claim.meet_journal(identity, last_batch)
+
+    def settle(self, node_id: str, journal_identity: int | None, last_batch: int | None) -> None:
+        """The node could serve: the store is told, and then it is live."""
+        self._claim.settle(node_id, journal_identity, last_batch)
+
+    def note_last_batch(self, last_batch: int) -> bool:
+        """Write down how far the journal is on disk; return True if that is work to take at once."""
+        return self._claim.note_last_batch(last_batch)
+
+    def leave(self, *, fails_over: bool, last_batch: int | None) -> None:
+        """Nothing is written any more: the store is told, unless a backup is to take over."""
+        farewell = locks.LiveState.FAILING_BACK if self.gives_way else self._claim.farewell
+        self._claim.leave(None if fails_over else farewell, last_batch)
+
+    def end(self) -> None:
+        """The life is over, and the store is told nothing."""
+        self._claim.leave(None)
+
+    @property
+    def sure_until(self) -> float:
+        """Until when what the lock store said last counts."""
+        return self._claim.sure_until
+
+    # -- work and answers ----------------------------------------------------------------------------------------
+
+    def on_answer(self, answer: LockDone | LockFailed, now: Instant) -> None:
+        if isinstance(answer, LockDone):
+            self._claim.on_done(answer.batch, answer.results, now.monotonic)
+        else:
+            self._claim.on_failed(answer.batch, answer.fault, now.monotonic)
+
+    def on_time(self, now: Instant) -> bool:
+        """Look whether an answer is overdue; True, if that changes something."""
+        return self._claim.on_time(now.monotonic)
+
+    def take_work(self, now: Instant) -> locks.LockWork | None:
+        return self._claim.take_work(now.monotonic)
+
+    def next_deadline(self) -> float | None:
+        return self._claim.next_deadline()
+
+    def take_notes(self) -> list[locks.Note]:
+        """Lines for the operator."""
+        notes, self._claim.notes = self._claim.notes, []
+        return notes
+
+    def role_after(self, now: Instant) -> Role | None:
+        """What the node is to become; None when nothing changes."""
+        claim = self._claim
+        match claim.standing:
+            case locks.Standing.OVER:
+                return Role.STOPPED
+            case locks.Standing.QUEUED | locks.Standing.WAITING:
+                self._stand_by(next_in_line=claim.standing is locks.Standing.WAITING)
+                return Role.BACKUP
+            case locks.Standing.GRANTED:
+                return Role.ACTIVATING
+            case locks.Standing.LIVE if claim.wanted_by is not None and self._is_announced(now):
+                if not self.gives_way:
+                    self.gives_way = True
+                    claim.notes.append(locks.Note(False, f"gives way to {claim.wanted_by}"))
+                return Role.STOPPED
+            case locks.Standing.LIVE:
+                return Role.LIVE
+            case _:
+                return None
+
+    def _stand_by(self, *, next_in_line: bool) -> None:
+        """Look for the live broker; who takes over next is announced under the node id of that one."""
+        place = (self.node_id, next_in_line and bool(self.node_id))
+        if self._cluster is not None and place != self._place:
+            self._place = place
+            self._cluster.become_backup(self.node_id, announce=place[1])
+
+    def _is_announced(self, now: Instant) -> bool:
+        """Whether clients were told where they will find the primary that waits: else they could not follow."""
+        if self._cluster is None or now.monotonic >= self._claim.wanted_since + ANNOUNCED_WITHIN_S:
+            return True
+        member = self._cluster.topology.members.get(self.node_id)
+        return member is not None and member.backup is not None

@@ -1,0 +1,82 @@
+"""What large requests left to do: commits, rollbacks, acknowledgements and removals of many messages.
+
+Responsible for doing it in the order in which it came up, in portions, and for keeping a queue still while its messages
+are on their way. Refuses to know what is done.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterator
+from itertools import islice
+from typing import TypeVar
+
+from .queueing._queue import Queue
+
+__all__ = ["AT_ONCE_MAX", "Chores", "drained"]
+
+T = TypeVar("T")
+
+# Up to this many effects of one request are carried out at once; the rest of a larger one is spread over steps.
+AT_ONCE_MAX = 64
+
+
+class Chores:
+    """First in, first out. Each chore is an iterator whose steps cost about as much as one message.
+
+    ``waiting`` is for looking at: each step asks whether there are any.
+    """
+
+    __slots__ = ("waiting",)
+
+    def __init__(self) -> None:
+        self.waiting: deque[Iterator[None]] = deque()
+
+    def add(self, chore: Iterator[None]) -> None:
+        """Do this behind everything that came before."""
+        self.waiting.append(chore)
+
+    def add_action(self, action: Callable[[], None]) -> None:
+        """The same for something that costs no more than one message."""
+
+        def once() -> Iterator[None]:
+            action()
+            yield
+
+        self.waiting.append(once())
+
+    def in_turn(self, action: Callable[[], None]) -> None:
+        """The same, at once if nothing came before."""
+        if self.waiting:
+            self.add_action(action)
+        else:
+            action()
+
+    def add_holding(self, queues: Collection[Queue], chore: Iterator[None]) -> None:
+        """The same; the queues deliver nothing until it is done, so that order is kept."""
+        for queue in queues:
+            queue.hold()
+
+        def held() -> Iterator[None]:
+            yield from chore
+            for queue in queues:
+                queue.let_go()
+
+        self.waiting.append(held())
+
+    def run(self, budget: int) -> int:
+        """Do up to ``budget`` steps; returns how many."""
+        waiting, done = self.waiting, 0
+        while waiting and done < budget:
+            for _ in islice(waiting[0], budget - done):
+                done += 1
+            if done < budget:
+                waiting.popleft()
+        return done
+
+
+def drained(entries: list[T]) -> Iterator[T]:
+    """Each of them once, in order. The list is emptied on the way: freeing a large one takes as long as using it."""
+    entries.reverse()
+    while entries:
+        yield entries.pop()

@@ -1,0 +1,1 @@
+"""Addresses, the queues bound to them, and their settings."""

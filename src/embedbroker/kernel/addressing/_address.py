@@ -1,0 +1,119 @@
+"""One address: its routing types, its queues, and which of them a message goes to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embedclient.model import Message
+
+from ..queueing._queue import Queue
+from ._definitions import AddressDefinition
+
+if TYPE_CHECKING:
+    from ..transactions._duplicate_ids import IdCache
+
+__all__ = ["Address"]
+
+_MULTICAST, _ANYCAST = 0, 1
+
+
+class Address:
+    """An address with its bindings. Anycast queues share a round robin; every multicast queue gets the message."""
+
+    __slots__ = (
+        "_next_anycast",
+        "anycast",
+        "definition",
+        "duplicate_ids",
+        "idle_since_ms",
+        "is_plain",
+        "multicast",
+        "name",
+        "removed",
+        "routed_count",
+        "swept",
+        "swept_count",
+    )
+
+    def __init__(self, definition: AddressDefinition) -> None:
+        self.definition = definition
+        self.name = definition.name
+        self.anycast: list[Queue] = []
+        # Thousands of subscriptions come and go on one topic.
+        self.multicast: dict[Queue, None] = {}
+        self._next_anycast = 0
+        # None until the first message with an id comes.
+        self.duplicate_ids: IdCache | None = None
+        # The broker does not have it any more.
+        self.removed = False
+        self.routed_count = 0
+        # True when the address settings neither refuse sends nor change expirations; None until the first message asks.
+        self.is_plain: bool | None = None
+        # Seen idle by the last sweep, and how many messages had been sent to it by then.
+        self.swept = False
+        self.swept_count = 0
+        self.idle_since_ms = 0
+
+    @property
+    def queues(self) -> list[Queue]:
+        """All queues, anycast ones first."""
+        return [*self.anycast, *self.multicast]
+
+    @property
+    def has_queues(self) -> bool:
+        """Whether any queue is bound, without listing them."""
+        return bool(self.anycast or self.multicast)
+
+    def serves(self, routing_type: int) -> bool:
+        """Whether the address has this routing type."""
+        return self.definition.anycast if routing_type == _ANYCAST else self.definition.multicast
+
+    def queues_exist(self, routing_type: int | None) -> bool:
+        """Whether a send with this routing type leaves things as they are.
+
+        Any queue is enough, although it may be of the other type: then the message is dropped, as by Artemis.
+        """
+        if routing_type is None or self.has_queues:
+            return True
+        return routing_type != _ANYCAST and self.definition.multicast
+
+    def bind(self, queue: Queue) -> None:
+        """Add a queue."""
+        if queue.definition.routing_type == _ANYCAST:
+            self.anycast.append(queue)
+        else:
+            self.multicast[queue] = None
+        self.swept = False
+
+    def unbind(self, queue: Queue, now_ms: int) -> None:
+        """Remove a queue."""
+        if queue.definition.routing_type == _ANYCAST:
+            self.anycast.remove(queue)
+        else:
+            del self.multicast[queue]
+        self.idle_since_ms = now_ms
+
+    def route(self, message: Message, routing_type: int | None) -> list[Queue]:
+        """Return the queues that take this message; ``routing_type`` None means that the sender named none.
+
+        The round robin moves on only when a queue was chosen; it looks at queue filters, not at consumers.
+        """
+        targets: list[Queue] = []
+        if self.multicast and routing_type != _ANYCAST:
+            for queue in self.multicast:
+                if queue.filter is None or queue.filter.matches(message):
+                    targets.append(queue)
+        anycast = self.anycast
+        if anycast and routing_type != _MULTICAST:
+            count = len(anycast)
+            if count == 1:
+                if anycast[0].filter is None or anycast[0].filter.matches(message):
+                    targets.append(anycast[0])
+            else:
+                for step in range(count):
+                    queue = anycast[(self._next_anycast + step) % count]
+                    if queue.filter is None or queue.filter.matches(message):
+                        self._next_anycast = (self._next_anycast + step + 1) % count
+                        targets.append(queue)
+                        break
+        return targets

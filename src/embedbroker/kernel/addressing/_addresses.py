@@ -1,0 +1,498 @@
+"""All addresses and queues of a broker: creation, deletion, look-up and what is created on demand.
+
+Responsible for names, routing types, defaults from address settings, auto-creation rules and their refusals. Refuses to
+know sessions, messages in flight and protocols; the kernel empties a queue before it is dropped here.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, TypeVar
+
+from attrs import define, evolve, field
+
+from embedbroker.config import AddressConfiguration, AddressSettings, AddressSettingsRepository
+from embedclient.errors import ErrorCode
+from embedclient.model import Message
+
+from .._events import Events
+from .._ids import Ids
+from .._refusal import Refused
+from .._store import Store
+from ..queueing._backlog import Restore
+from ..queueing._queue import Queue, QueueOwner
+from ..selector._selector import InvalidSelector, Selector, SelectorCache
+from ._address import Address
+from ._definitions import SERVICES_ADDRESS, AddressDefinition, QueueDefinition
+from ._views import AddressView, QueueRequest, QueueView
+
+__all__ = ["Catalog", "split_fqqn"]
+
+_MULTICAST, _ANYCAST = 0, 1
+
+TEMPORARY_ADDRESS: Final = "_AMQ_TEMPORARY"
+"""Property with which our client repeats the address of a send to a temporary destination."""
+
+# Clients choose random names for temporary destinations, so such a name is never wanted for anything else.
+_RANDOM_NAME = re.compile(r"(jms\.temp(queue|topic)\.)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+# Clients before release 2.0 begin the names of temporary destinations with these.
+_OLD_TEMPORARY_PREFIXES = ("jms.tempqueue.", "jms.temptopic.")
+_GONE_MAX = 10_000
+
+T = TypeVar("T")
+
+
+def split_fqqn(name: str) -> tuple[str, str | None]:
+    """Split ``address::queue``; the queue is None when there is no ``::``."""
+    address, separator, queue = name.partition("::")
+    return (address, queue) if separator else (name, None)
+
+
+@define(eq=False)
+class Catalog:
+    """Addresses by name and queues by name; names are case sensitive and queue names unique in the broker."""
+
+    settings: AddressSettingsRepository
+    store: Store
+    ids: Ids
+    owner: QueueOwner
+    restore: Restore
+    selectors: SelectorCache
+    addresses_max: int
+    queues_max: int
+    events: Events
+    addresses: dict[str, Address] = field(factory=dict)
+    queues: dict[str, Queue] = field(factory=dict)
+    # Names of temporary destinations that were removed, the oldest first: nothing is created for late replies.
+    _gone: dict[str, None] = field(factory=dict, init=False)
+
+    def selector(self, text: str | None) -> Selector | Refused | None:
+        """Parse a filter; empty text is no filter."""
+        if text is None or not text.strip():
+            return None
+        try:
+            return self.selectors.find(text)
+        except InvalidSelector as error:
+            return Refused(ErrorCode.INVALID_FILTER_EXPRESSION, str(error))
+
+    # -- addresses -----------------------------------------------------------------------------------------------
+
+    def create_address(
+        self, name: str, *, anycast: bool, multicast: bool, auto_created: bool, limited: bool = True
+    ) -> Address | Refused:
+        """Create an address, or replace the routing types of an existing one.
+
+        ``limited`` False is for what the configuration names, here and below: it may be one too many.
+        """
+        if name == SERVICES_ADDRESS:
+            return _is_reserved()
+        existing = self.addresses.get(name)
+        if existing is not None:
+            existing.definition = evolve(existing.definition, anycast=anycast, multicast=multicast)
+            self._note(existing)
+            return existing
+        if limited and len(self.addresses) >= self.addresses_max:
+            return self._too_many_addresses(name)
+        return self._add_address(AddressDefinition(self.ids.take(), name, anycast, multicast, auto_created))
+
+    def _too_many_addresses(self, name: str) -> Refused:
+        return Refused(
+            ErrorCode.ILLEGAL_STATE, f"address {name!r}: the broker has {self.addresses_max} addresses, addresses_max"
+        )
+
+    def _too_many_queues(self, name: str) -> Refused:
+        return Refused(ErrorCode.ILLEGAL_STATE, f"queue {name!r}: the broker has {self.queues_max} queues, queues_max")
+
+    def _add_address(self, definition: AddressDefinition) -> Address:
+        address = self.addresses[definition.name] = Address(definition)
+        address.idle_since_ms = self.owner.now_ms
+        self._note(address)
+        return address
+
+    def _note(self, address: Address) -> None:
+        """An address is there, or changed."""
+        self.store.add_address(address.definition)
+        self.events.tell(self.events.address_added, address)
+
+    def restore_address(self, definition: AddressDefinition) -> None:
+        """Bring back an address from the journal, without writing it again."""
+        self.addresses[definition.name] = Address(definition)
+
+    def remove_address(self, address: Address) -> None:
+        """Forget an address without queues, and its duplicate ids."""
+        assert not address.has_queues, address.name
+        del self.addresses[address.name]
+        address.removed = True
+        if address.duplicate_ids is not None:
+            address.duplicate_ids.owner.clear(address.duplicate_ids)
+        self.store.remove_address(address.definition.id)
+        self.events.tell(self.events.address_removed, address)
+
+    def drop_idle_address(self, queue: QueueDefinition) -> None:
+        """Forget the address of a deleted queue if that was its last one, and if it was made with it."""
+        address = self.addresses.get(queue.address)
+        if address is None or address.has_queues or not address.definition.auto_created:
+            return
+        if queue.temporary or self.settings.of(address.name).auto_delete_addresses_delay == 0:
+            self.remove_address(address)
+
+    def ensure_address(self, name: str, routing_type: int, *, allowed: bool, limited: bool = True) -> Address | Refused:
+        """Return the address with this routing type, creating either on demand when ``allowed``."""
+        if name == SERVICES_ADDRESS:
+            return _is_reserved()
+        address = self.addresses.get(name)
+        if address is not None and address.serves(routing_type):
+            return address
+        if not allowed:
+            if address is None:
+                return Refused(
+                    ErrorCode.ADDRESS_DOES_NOT_EXIST, f"address {name!r} does not exist and is not auto-created"
+                )
+            return Refused(
+                ErrorCode.INTERNAL_ERROR,
+                f"address {name!r} does not have routing type {'ANYCAST' if routing_type == _ANYCAST else 'MULTICAST'}",
+            )
+        anycast = routing_type == _ANYCAST
+        if address is None:
+            if limited and len(self.addresses) >= self.addresses_max:
+                return self._too_many_addresses(name)
+            return self._add_address(AddressDefinition(self.ids.take(), name, anycast, not anycast, True))
+        address.definition = evolve(
+            address.definition,
+            anycast=address.definition.anycast or anycast,
+            multicast=address.definition.multicast or not anycast,
+        )
+        self._note(address)
+        return address
+
+    # -- queues --------------------------------------------------------------------------------------------------
+
+    def create_queue(self, request: QueueRequest, *, limited: bool = True) -> Queue | Refused:
+        """Create a queue by the rules of Artemis (broker-semantics 1.4); an FQQN in either name is split."""
+        address_name, name = _names(request)
+        if not name:
+            return Refused(ErrorCode.INVALID_QUEUE_CONFIGURATION, "a queue needs a name")
+        if SERVICES_ADDRESS in (name, address_name):
+            return _is_reserved()
+        selector = self.selector(request.filter)
+        if isinstance(selector, Refused):
+            return selector
+        existing = self.queues.get(name)
+        if existing is not None:
+            return self._existing(existing, request, address_name)
+        if request.auto_created and not request.temporary and self.is_gone(address_name):
+            return _temporary_is_gone(address_name)
+        if limited and len(self.queues) >= self.queues_max:
+            return self._too_many_queues(name)
+        if _is_wildcard(address_name):
+            return _no_wildcards(address_name)
+        settings = self.settings.of(address_name)
+        assert settings.default_queue_routing_type is not None
+        routing_type = request.routing_type if request.routing_type is not None else settings.default_queue_routing_type
+        address = self.ensure_address(
+            address_name,
+            routing_type,
+            allowed=request.temporary or bool(settings.auto_create_addresses),
+            limited=limited,
+        )
+        if isinstance(address, Refused):
+            return address
+        definition = self._definition(request, address_name, name, routing_type, settings)
+        queue = Queue(definition, selector, self.owner, self.restore)
+        self.queues[name] = queue
+        self._gone.pop(address_name, None)
+        address.bind(queue)
+        if queue.durable:
+            self.store.add_queue(definition)
+        self.events.tell(self.events.queue_added, queue)
+        return queue
+
+    def declare(self, name: str, wanted: AddressConfiguration) -> list[Refused]:
+        """Make sure that an address and its queues are there, and do not go by themselves; returns what is not.
+
+        A queue that exists stays as it is. Routing types of an existing address stay, too: its queues may need them.
+        """
+        if name == SERVICES_ADDRESS:
+            return [_is_reserved()]
+        existing = self.addresses.get(name)
+        anycast = wanted.anycast is not None or (existing is not None and existing.definition.anycast)
+        multicast = wanted.multicast is not None or (existing is not None and existing.definition.multicast)
+        if existing is None:
+            self._add_address(AddressDefinition(self.ids.take(), name, anycast, multicast, False))
+        else:
+            definition = evolve(existing.definition, anycast=anycast, multicast=multicast, auto_created=False)
+            if definition != existing.definition:
+                existing.definition = definition
+                self._note(existing)
+        requests = [
+            QueueRequest(
+                name,
+                queue,
+                filter=asked.filter,
+                durable=asked.durable,
+                routing_type=routing_type,
+                max_consumers=asked.max_consumers,
+                purge_on_no_consumers=asked.purge_on_no_consumers,
+                exclusive=asked.exclusive,
+                auto_delete=False,
+                ignore_if_exists=True,
+                user=asked.user,
+            )
+            for routing_type, queues in ((_ANYCAST, wanted.anycast), (_MULTICAST, wanted.multicast))
+            for queue, asked in (queues or {}).items()
+        ]
+        made = [self.create_queue(request, limited=False) for request in requests]
+        return [each for each in made if isinstance(each, Refused)]
+
+    def provide(self, name: str) -> None:
+        """Make sure that an address keeps what it gets: in a durable anycast queue of its name, if in no other."""
+        address = self.addresses.get(name)
+        if name in self.queues or name == SERVICES_ADDRESS or (address is not None and address.has_queues):
+            return
+        multicast = address is not None and address.definition.multicast
+        self.create_address(name, anycast=True, multicast=multicast, auto_created=False, limited=False)
+        self.create_queue(QueueRequest(name, name, routing_type=_ANYCAST), limited=False)
+
+    def _existing(self, queue: Queue, request: QueueRequest, address_name: str) -> Queue | Refused:
+        if not request.shared and not request.ignore_if_exists:
+            return Refused(
+                ErrorCode.QUEUE_EXISTS, f"queue {queue.name!r} already exists on address {queue.definition.address!r}"
+            )
+        if request.shared:
+            if queue.definition.address != address_name:
+                return Refused(
+                    ErrorCode.INVALID_TRANSIENT_QUEUE_USE,
+                    f"queue {queue.name!r} exists on address {queue.definition.address!r}, not {address_name!r}",
+                )
+            if (queue.definition.filter or None) != (request.filter or None):
+                return Refused(
+                    ErrorCode.INVALID_TRANSIENT_QUEUE_USE,
+                    f"queue {queue.name!r} exists with filter {queue.definition.filter!r}, not {request.filter!r}",
+                )
+        queue.swept = False
+        return queue
+
+    def _definition(
+        self, request: QueueRequest, address: str, name: str, routing_type: int, settings: AddressSettings
+    ) -> QueueDefinition:
+        def default(value: T | None, otherwise: T | None) -> T:
+            chosen = value if value is not None else otherwise
+            assert chosen is not None
+            return chosen
+
+        auto_delete = settings.auto_delete_queues if request.auto_created else settings.auto_delete_created_queues
+        return QueueDefinition(
+            id=self.ids.take(),
+            name=name,
+            address=address,
+            routing_type=routing_type,
+            durable=request.durable and not request.temporary,
+            temporary=request.temporary,
+            transient=request.shared and not request.durable,
+            filter=request.filter or None,
+            max_consumers=default(request.max_consumers, settings.default_max_consumers),
+            exclusive=default(request.exclusive, settings.default_exclusive_queue),
+            purge_on_no_consumers=default(request.purge_on_no_consumers, settings.default_purge_on_no_consumers),
+            auto_created=request.auto_created,
+            auto_delete=default(request.auto_delete, auto_delete),
+            auto_delete_delay=default(request.auto_delete_delay, settings.auto_delete_queues_delay),
+            auto_delete_message_count=default(
+                request.auto_delete_message_count, settings.auto_delete_queues_message_count
+            ),
+            user=request.user,
+        )
+
+    def drop_queue(self, queue: Queue) -> None:
+        """Forget an emptied queue without consumers; its address stays."""
+        assert not queue.consumers, queue.name
+        queue.deleted = True
+        del self.queues[queue.name]
+        if queue.definition.temporary and queue.name == queue.definition.address and _RANDOM_NAME.fullmatch(queue.name):
+            while len(self._gone) >= _GONE_MAX:
+                del self._gone[next(iter(self._gone))]
+            self._gone[queue.name] = None
+        address = self.addresses.get(queue.definition.address)
+        if address is not None:
+            address.unbind(queue, self.owner.now_ms)
+        if queue.durable:
+            self.store.remove_queue(queue.id)
+        self.events.tell(self.events.queue_removed, queue)
+
+    def restore_queue(self, definition: QueueDefinition) -> Queue:
+        """Bring back a queue from the journal, without writing it again."""
+        selector = self.selector(definition.filter)
+        assert not isinstance(selector, Refused), selector
+        queue = Queue(definition, selector, self.owner, self.restore)
+        self.queues[definition.name] = queue
+        address = self.addresses.get(definition.address)
+        if address is None:
+            anycast = definition.routing_type == _ANYCAST
+            address = self._add_address(
+                AddressDefinition(self.ids.take(), definition.address, anycast, not anycast, True)
+            )
+        address.bind(queue)
+        return queue
+
+    def is_gone(self, name: str) -> bool:
+        """Return True if a name can only be that of a temporary destination, which does not exist any more."""
+        return name in self._gone or (name.startswith(_OLD_TEMPORARY_PREFIXES) and name not in self.queues)
+
+    # -- on demand -----------------------------------------------------------------------------------------------
+
+    def auto_create(self, address_name: str, queue_name: str | None, routing_type: int | None) -> Refused | None:
+        """Create what a send needs (broker-semantics 1.3). None means: go on, with or without a queue."""
+        if routing_type is None:
+            return None
+        if _is_wildcard(address_name):
+            return _no_wildcards(address_name)
+        settings = self.settings.of(address_name)
+        wants_queue = routing_type == _ANYCAST or queue_name is not None
+        if wants_queue and address_name not in self.addresses and len(self.queues) >= self.queues_max:
+            return self._too_many_queues(queue_name or address_name)
+        allowed = bool(settings.auto_create_addresses)
+        address = self.ensure_address(address_name, routing_type, allowed=allowed)
+        if isinstance(address, Refused):
+            if allowed:
+                return address
+            return Refused(
+                ErrorCode.ADDRESS_DOES_NOT_EXIST, f"no queue or address {address_name!r}: it is not auto-created"
+            )
+        if not wants_queue:
+            return None
+        name = queue_name if queue_name is not None else address_name
+        existing = self.queues.get(name)
+        if existing is not None:
+            if existing.definition.routing_type != _ANYCAST and queue_name is None:
+                return Refused(ErrorCode.ADDRESS_DOES_NOT_EXIST, f"queue {name!r} exists but is not an ANYCAST queue")
+            return None
+        if queue_name is None and address.has_queues:
+            return None
+        if not settings.auto_create_queues:
+            return Refused(ErrorCode.ADDRESS_DOES_NOT_EXIST, f"queue {name!r} does not exist and is not auto-created")
+        created = self.create_queue(
+            QueueRequest(address_name, name, routing_type=routing_type, auto_created=True, ignore_if_exists=True)
+        )
+        return created if isinstance(created, Refused) else None
+
+    # -- sends ---------------------------------------------------------------------------------------------------
+
+    def prepare_send(self, message: Message, routing_type: int | None) -> Refused | None:
+        """Create what a send to an address, or to ``address::queue``, needs. Temporary destinations are never created.
+
+        The one that created a temporary destination is its only consumer: what is sent to it later has no reader.
+        """
+        name = message.address
+        if not name:
+            return Refused(ErrorCode.ILLEGAL_STATE, "the message has no address and the session has no default address")
+        if self.is_gone(name) or message.property(TEMPORARY_ADDRESS) == name:
+            return _temporary_is_gone(name)
+        return self.auto_create(*split_fqqn(name), routing_type)
+
+    def qualified_queues(self, message: Message, routing_type: int | None) -> list[Queue]:
+        """The queue that ``address::queue`` names, if it is bound there and takes the message."""
+        address_name, queue_name = split_fqqn(message.address)
+        queue = self.queues.get(queue_name) if queue_name is not None else None
+        if queue is None or queue.definition.address != address_name:
+            return []
+        if routing_type is not None and routing_type != queue.definition.routing_type:
+            return []
+        return [queue] if queue.filter is None or queue.filter.matches(message) else []
+
+    # -- queries -------------------------------------------------------------------------------------------------
+
+    def view_queue(self, name: str) -> QueueView:
+        """Describe a queue, or what it would be; an FQQN names its queue part."""
+        address_name, queue_name = split_fqqn(name)
+        wanted = queue_name if queue_name is not None else name
+        queue = self.queues.get(wanted)
+        address = queue.definition.address if queue is not None else address_name
+        settings = self.settings.of(address)
+        assert settings.default_queue_routing_type is not None
+        assert settings.default_consumer_window_size is not None
+        if queue is not None:
+            definition, consumers, messages = queue.definition, queue.consumer_count, queue.message_count
+            is_creatable = True
+        else:
+            request = QueueRequest(address_name, wanted)
+            definition = evolve(
+                self._missing_definition(request, address_name, wanted, settings), durable=True, auto_delete=False
+            )
+            consumers = messages = 0
+            is_creatable = not self.is_gone(address_name)
+        # As Artemis says of its management address: JMS clients send to no queue that is not there.
+        is_own = wanted == SERVICES_ADDRESS
+        if is_own:
+            definition = evolve(definition, routing_type=_ANYCAST)
+        return QueueView(
+            queue is not None or is_own,
+            definition,
+            consumers,
+            messages,
+            bool(settings.auto_create_queues) and not is_own and is_creatable,
+            settings.default_consumer_window_size,
+        )
+
+    def _missing_definition(
+        self, request: QueueRequest, address: str, name: str, settings: AddressSettings
+    ) -> QueueDefinition:
+        assert settings.default_queue_routing_type is not None
+        return QueueDefinition(
+            id=0,
+            name=name,
+            address=address,
+            routing_type=settings.default_queue_routing_type,
+            max_consumers=-1 if settings.default_max_consumers is None else settings.default_max_consumers,
+            exclusive=bool(settings.default_exclusive_queue),
+            purge_on_no_consumers=bool(settings.default_purge_on_no_consumers),
+        )
+
+    def view_address(self, name: str) -> AddressView:
+        """Describe an address with the names of its queues; ``#`` lists all of them."""
+        address_name, _queue = split_fqqn(name)
+        settings = self.settings.of(address_name)
+        address = self.addresses.get(address_name)
+        names = [queue.name for queue in address.queues] if address is not None else []
+        if address_name == "#":
+            names = list(self.queues)
+        is_reserved = address_name == SERVICES_ADDRESS
+        is_creatable = not is_reserved and not self.is_gone(address_name)
+        return AddressView(
+            address is not None or is_reserved,
+            names,
+            bool(settings.auto_create_queues) and is_creatable,
+            bool(settings.auto_create_addresses) and is_creatable,
+            bool(settings.default_purge_on_no_consumers),
+            -1 if settings.default_max_consumers is None else settings.default_max_consumers,
+            bool(settings.default_exclusive_queue),
+            address is not None and address.definition.multicast,
+            is_reserved or (address is not None and address.definition.anycast),
+        )
+
+
+def _is_reserved() -> Refused:
+    return Refused(ErrorCode.ILLEGAL_STATE, f"{SERVICES_ADDRESS!r} is the broker's own: nobody has a queue there")
+
+
+def _temporary_is_gone(name: str) -> Refused:
+    text = (
+        f"the temporary destination {name!r} does not exist: it was deleted, or the connection that made it has ended"
+    )
+    return Refused(ErrorCode.QUEUE_DOES_NOT_EXIST, text)
+
+
+def _is_wildcard(address: str) -> bool:
+    """Whether a queue of this address would get the messages of others: `*` or `#` in place of a word."""
+    return ("*" in address or "#" in address) and not {"*", "#"}.isdisjoint(address.split("."))
+
+
+def _no_wildcards(address: str) -> Refused:
+    text = f"address {address!r}: wildcard addresses are not supported by this broker yet"
+    return Refused(ErrorCode.NOT_IMPLEMTNED_EXCEPTION, text)
+
+
+def _names(request: QueueRequest) -> tuple[str, str]:
+    address, from_address = split_fqqn(request.address)
+    name_address, from_name = split_fqqn(request.name)
+    if from_name is not None:
+        return name_address or address, from_name
+    return address, from_address if from_address is not None and not request.name else request.name

@@ -1,0 +1,1 @@
+"""Cursors: readers of a queue by ranges of positions."""

@@ -1,0 +1,524 @@
+"""Cursors: readers that look at a queue by ranges of positions, again and again, before they acknowledge.
+
+Responsible for leases, for the range that is pinned (nobody else gets what is in it, and it does not expire), for
+acknowledging by position, and for what a restart makes of all that. Refuses to know how requests come and answers go.
+
+Why nothing at or below the end that `Cursors.pin` chooses becomes visible later. The end is the position of a message
+that is visible, and:
+
+1. A message without a transaction has its id as its position. Producer A's message 5 is durable and waits for its
+   sync, producer B's message 6 is not and could be seen at once: as long as anything of the queue waits, B's waits
+   behind it (`Kernel.store_routed`), and `Publications` shows one queue's messages in the order they came.
+2. Producer A sends in a transaction, B's message 7 becomes visible, A commits. A's message has no position before the
+   commit: it takes the next ones of the same counter then, 8, and stands in `Publications` before any later id is
+   given away.
+3. While A commits, followers are told and send messages, or deliveries go back that were the last attempt and move to
+   a dead letter queue that A sent to as well. These take higher positions, and A's places are taken before
+   (`Kernel.commit`; `Kernel.store_routed` does the same without a transaction).
+4. A commit of 100,000 messages becomes visible over many steps, and B pins in between. It does so in order, so B's end
+   is the position of the last one that is there, and the rest is behind it.
+5. A consumer had message 9 and closes, its transaction rolls back, or its prepared branch does so a week later: 9 is
+   visible again, while 10 was all the time. So a cursor is opened only while nothing of its queue is in delivery or
+   held by a transaction, consumers are refused while its lease is in force, and one that comes later ends the lease for
+   good: it has to be opened anew.
+6. The broker crashes. Positions go on above the limit that was reserved. A prepared branch that sent gets its positions
+   at its commit, as in 2. One that acknowledged keeps its messages out of the queue: then the lease does not begin
+   anew, as in 5.
+
+Acknowledging is one record: that of the cursor, with its new position. The messages leave behind it, over some steps if
+they are many; their records follow, and a restart that finds the first without the others goes on with them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, TypeAlias
+
+from attrs import evolve, frozen
+
+from embedclient.errors import ErrorCode
+
+from .._refusal import Refused
+from ..addressing._definitions import CursorDefinition, CursorRemoved
+from ..queueing._backlog import Sealed
+from ._cursor import Cursor
+
+if TYPE_CHECKING:
+    from .._kernel import Kernel
+    from ..queueing._queue import Queue
+
+__all__ = ["CursorRefused", "Cursors", "Pin", "Reading", "Standing"]
+
+ROWS_PER_READ_MAX = 5_000
+"""Messages that one `Cursors.read` returns at most: they are put into one answer, in one step."""
+
+# Messages looked at between two pauses, and what looking at so many takes of the work of a step.
+_PORTION = 1_024
+_PORTION_COST = 128
+# Messages that leave for what one message takes of the work of a step.
+_LEAVING_AT_ONE_COST = 2
+_EXACT_SPLIT_ROWS = 16_384
+
+
+@frozen
+class CursorRefused:
+    """An operation was not carried out. ``reason`` is one word; ``owner`` and ``lease_ms`` say who is in its way.
+
+    ``messages`` would have been discarded.
+    """
+
+    reason: str
+    text: str
+    owner: str = ""
+    lease_ms: int = 0
+    messages: int = 0
+
+
+@frozen
+class Standing:
+    """Everything up to ``position`` is acknowledged, ``(position, end]`` is pinned for ``lease_ms`` milliseconds.
+
+    ``before`` is as in `Cursor`, and the same for an owner that asks again. ``start`` is the place that was asked for;
+    ``discarded`` messages up to there leave the queue unread, or will when the cursor is moved there.
+    """
+
+    position: int
+    end: int
+    lease_ms: int
+    before: str | None = None
+    start: int = 0
+    discarded: int = 0
+
+
+@frozen
+class Pin:
+    """``(start, end]`` is pinned: ``rows`` messages of together ``size_bytes``.
+
+    ``lost`` messages were pinned before, and are gone without having been acknowledged; of a range that ``start``
+    acknowledges as a whole none is. The same is said to whoever pins from the same start once more.
+    """
+
+    end: int
+    rows: int
+    size_bytes: int
+    lost: int
+
+
+@frozen
+class Reading:
+    """``rows`` is all that is in ``(after, next_position]``, in order of position."""
+
+    rows: list[Sealed]
+    next_position: int
+
+
+Answer: TypeAlias = Callable[[Pin | CursorRefused], None]
+
+
+class Cursors:
+    """All operations on them; a queue has one at most."""
+
+    __slots__ = ("_kernel",)
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+
+    # -- for those who have to leave a queue alone ------------------------------------------------------------------
+
+    def holds(self, queue: Queue) -> bool:
+        """Whether a lease on this queue is in force."""
+        return queue.cursor is not None and queue.cursor.is_held(self._kernel.monotonic)
+
+    def exempt_through(self, queue: Queue) -> int:
+        """Up to which position messages are not to be touched: they are pinned, or acknowledged and about to leave."""
+        cursor = queue.cursor
+        if cursor is None:
+            return -1
+        return cursor.definition.end if cursor.is_held(self._kernel.monotonic) else cursor.definition.position
+
+    def refusal(self, queue: Queue) -> Refused | None:
+        """Why a queue cannot be consumed from or deleted now."""
+        cursor = queue.cursor
+        if cursor is None or not self.holds(queue):
+            return None
+        left_s = cursor.left_ms(self._kernel.monotonic) / 1000
+        text = (
+            f"queue {queue.name!r} is read by cursor {cursor.definition.name!r} of {cursor.definition.owner!r}, "
+            f"for {left_s:.1f} seconds more"
+        )
+        return Refused(ErrorCode.ILLEGAL_STATE, text)
+
+    def give_way(self, queue: Queue) -> Refused | None:
+        """A consumer comes: it is refused while a lease is in force, and ends one that has run out."""
+        refused = self.refusal(queue)
+        if refused is None and queue.cursor is not None and queue.cursor.definition.owner:
+            self._change(queue, queue.cursor, evolve(queue.cursor.definition, owner=""))
+        return refused
+
+    def forget(self, queue: Queue) -> None:
+        """A queue goes, or its cursor does."""
+        if queue.cursor is not None:
+            if queue.durable:
+                self._kernel.store.note(CursorRemoved(queue.cursor.definition.id))
+            queue.cursor = None
+
+    # -- a restart ---------------------------------------------------------------------------------------------------
+
+    def restore(self, definition: CursorDefinition, queue: Queue) -> None:
+        """Bring one back from the journal, without writing it again."""
+        queue.cursor = Cursor(definition)
+
+    def on_restored(self) -> None:
+        """The queues are full again: leases begin anew, and what was acknowledged goes on leaving."""
+        for queue in self._kernel.catalog.queues.values():
+            cursor = queue.cursor
+            if cursor is None:
+                continue
+            if queue.delivering_count:
+                self._change(queue, cursor, evolve(cursor.definition, owner=""))
+            cursor.renew(self._kernel.monotonic)
+            self._let_leave(queue, cursor.definition.position)
+
+    # -- leases ------------------------------------------------------------------------------------------------------
+
+    def open(
+        self,
+        queue_name: str,
+        name: str,
+        owner: str,
+        lease_ms: int,
+        *,
+        take_over: bool,
+        start: int | None,
+        discards: bool = False,
+    ) -> Standing | CursorRefused:
+        """Give a lease to an owner, making the cursor if there is none.
+
+        A new one begins at ``start``, None for the end of what is visible. Messages up to there leave the queue, so
+        they must be none unless ``discards``. The same holds for a cursor that another owner left in front of it,
+        which stays where it is. Refusals: ``no-such-queue``, ``held``, ``in-use``, ``bad-request``, ``backlog``.
+        """
+        kernel = self._kernel
+        queue = kernel.catalog.queues.get(queue_name)
+        if queue is None:
+            return CursorRefused("no-such-queue", f"queue {queue_name!r} does not exist")
+        cursor = queue.cursor
+        refused = self._refuse_to_open(queue, name, owner, take_over=take_over)
+        if refused is not None:
+            return refused
+        begin = queue.backlog.last_position if start is None else start
+        if cursor is None:
+            last = queue.backlog.last_position
+            if begin >= max(kernel.ids.next_id, 1):
+                return CursorRefused("bad-request", f"from: position {begin} was not given to any message yet")
+            if begin > last and queue.waiting_visible:
+                # Some of them may stand up to there, and would become visible behind the back of this cursor.
+                text = f"from: messages of queue {queue.name!r} up to position {begin} may not be durable yet"
+                return CursorRefused("in-use", text)
+        after = -1 if cursor is None else cursor.definition.position
+        # An owner that asks again has what it was given the first time.
+        is_new = cursor is None or cursor.definition.owner != owner
+        discarded = queue.backlog.count(after, begin) if is_new and after < begin else 0
+        if discarded and not discards:
+            return _backlog(queue, begin, discarded)
+        if cursor is None:
+            definition = CursorDefinition(kernel.ids.take(), queue.id, name, begin, begin, 0, owner, lease_ms)
+            cursor = queue.cursor = Cursor(definition)
+            cursor.before = None
+            self._change(queue, cursor, definition)
+            self._let_leave(queue, begin)
+        else:
+            if owner != cursor.definition.owner:
+                cursor.before = cursor.definition.owner
+            definition = evolve(cursor.definition, owner=owner, lease_ms=lease_ms)
+            if definition != cursor.definition:
+                self._change(queue, cursor, definition)
+        self._renew(queue, cursor)
+        start = begin if is_new else definition.position
+        return Standing(definition.position, definition.end, lease_ms, cursor.before, start, discarded)
+
+    def _refuse_to_open(self, queue: Queue, name: str, owner: str, *, take_over: bool) -> CursorRefused | None:
+        cursor, now = queue.cursor, self._kernel.monotonic
+        if cursor is not None:
+            other = cursor.definition
+            if other.name != name:
+                text = f"queue {queue.name!r} has another cursor, {other.name!r}, which is to be removed first"
+                return CursorRefused("held", text, other.owner, cursor.left_ms(now))
+            if cursor.is_held(now) and other.owner != owner and not take_over:
+                text = f"cursor {name!r} of queue {queue.name!r} is {other.owner!r}'s"
+                return CursorRefused("held", text, other.owner, cursor.left_ms(now))
+        if queue.definition.purge_on_no_consumers:
+            return CursorRefused("bad-request", f"queue: {queue.name!r} keeps nothing while it has no consumers")
+        if queue.consumers or queue.delivering_count:
+            text = (
+                f"queue {queue.name!r} has {queue.consumer_count} consumers, and {queue.delivering_count} messages "
+                f"of it are in delivery or held by transactions"
+            )
+            return CursorRefused("in-use", text)
+        return None
+
+    def renew(self, queue_name: str, name: str, owner: str) -> int | CursorRefused:
+        """Let the lease count from now; returns the position. Refusals: ``no-such-cursor``, ``lost-lease``."""
+        found = self._owned(queue_name, name, owner)
+        return found if isinstance(found, CursorRefused) else found[1].definition.position
+
+    def release(self, queue_name: str, name: str, owner: str) -> int | CursorRefused:
+        """Give the lease back; whose it is not any more has nothing to give. Refusal: ``no-such-cursor``."""
+        found = self._find(queue_name, name)
+        if isinstance(found, CursorRefused):
+            return found
+        queue, cursor = found
+        if cursor.definition.owner == owner:
+            queue.idle_since_ms = self._kernel.now_ms
+            self._change(queue, cursor, evolve(cursor.definition, owner=""))
+        return cursor.definition.position
+
+    def remove(self, queue_name: str, name: str, owner: str, finished: Callable[[int], None]) -> CursorRefused | None:
+        """Forget the cursor, once what it acknowledged has left; what it did not stays. Refusals as `renew`."""
+        found = self._find(queue_name, name)
+        if isinstance(found, CursorRefused):
+            return found
+        queue, cursor = found
+        if cursor.is_held(self._kernel.monotonic) and cursor.definition.owner != owner:
+            return self._lost(queue, cursor)
+
+        def remove() -> None:
+            if queue.cursor is cursor:
+                self.forget(queue)
+                queue.idle_since_ms = self._kernel.now_ms
+            finished(cursor.definition.position)
+
+        self._kernel.chores.in_turn(remove)
+        return None
+
+    def _find(self, queue_name: str, name: str) -> tuple[Queue, Cursor] | CursorRefused:
+        queue = self._kernel.catalog.queues.get(queue_name)
+        cursor = queue.cursor if queue is not None else None
+        if queue is None or cursor is None or cursor.definition.name != name:
+            return CursorRefused("no-such-cursor", f"queue {queue_name!r} has no cursor {name!r}")
+        return queue, cursor
+
+    def _owned(self, queue_name: str, name: str, owner: str) -> tuple[Queue, Cursor] | CursorRefused:
+        """The cursor, renewed. A lease that has run out is its owner's again if nobody came in the meantime."""
+        found = self._find(queue_name, name)
+        if not isinstance(found, CursorRefused):
+            if found[1].definition.owner != owner:
+                return self._lost(*found)
+            self._renew(*found)
+        return found
+
+    def _renew(self, queue: Queue, cursor: Cursor) -> None:
+        assert not queue.consumers, queue.name
+        assert not queue.delivering_count, queue.name
+        cursor.renew(self._kernel.monotonic)
+        queue.idle_since_ms = self._kernel.now_ms
+
+    def _lost(self, queue: Queue, cursor: Cursor) -> CursorRefused:
+        owner = cursor.definition.owner
+        text = f"cursor {cursor.definition.name!r} of queue {queue.name!r}: "
+        text += f"the lease is {owner!r}'s" if owner else "the lease was given back, or a consumer came after its end"
+        return CursorRefused("lost-lease", text, owner, cursor.left_ms(self._kernel.monotonic))
+
+    # -- acknowledging -----------------------------------------------------------------------------------------------
+
+    def acknowledge(self, queue_name: str, name: str, owner: str, until: int) -> int | CursorRefused:
+        """Be done with everything up to ``until``; returns the position, which never goes back. Refusals as `pin`."""
+        found = self._owned(queue_name, name, owner)
+        if isinstance(found, CursorRefused):
+            return found
+        queue, cursor = found
+        if until > cursor.definition.end:
+            return _outside("until", until, cursor.definition)
+        self._advance(queue, cursor, until)
+        return cursor.definition.position
+
+    def _advance(self, queue: Queue, cursor: Cursor, until: int) -> None:
+        definition = cursor.definition
+        if until > definition.position:
+            left = definition.rows - queue.backlog.count(definition.position, until)
+            self._change(queue, cursor, evolve(definition, position=until, rows=max(left, 0)))
+            self._let_leave(queue, until)
+
+    def _let_leave(self, queue: Queue, until: int) -> None:
+        backlog, settlement, chores = queue.backlog, self._kernel.settlement, self._kernel.chores
+
+        def leave() -> Iterator[None]:
+            # Of a queue that was deleted they leave together with everything else.
+            while not queue.deleted and (taken := backlog.take_through(until)):
+                settlement.acknowledge_waiting(queue, taken)
+                for _ in range(0, len(taken), _LEAVING_AT_ONE_COST):
+                    yield
+
+        count = backlog.count(-1, until)
+        if count > _PORTION // 4:
+            chores.add_holding((queue,), leave())
+        elif count:
+            deque(leave(), maxlen=0)
+
+    # -- pinning -----------------------------------------------------------------------------------------------------
+
+    def pin(
+        self,
+        queue_name: str,
+        name: str,
+        owner: str,
+        start: int,
+        finished: Answer,
+        *,
+        rows_max: int = 0,
+        bytes_max: int = 0,
+    ) -> None:
+        """Acknowledge everything up to ``start`` and pin what is behind it, which ``finished`` is told.
+
+        The end is that of the first ``rows_max`` messages, or of those that have ``bytes_max`` bytes together, one at
+        least (0: all that are visible); it never goes back. A long range is looked at over the next steps. Refusals:
+        ``no-such-cursor``, ``lost-lease``, ``bad-request``.
+        """
+        found = self._owned(queue_name, name, owner)
+        if isinstance(found, CursorRefused):
+            finished(found)
+            return
+        queue, cursor = found
+        before = cursor.definition
+        if not before.position <= start <= before.end:
+            finished(_outside("start", start, before))
+            return
+        # Of a range that is acknowledged as a whole it is of no interest what has left it since it was read.
+        lost = max(before.rows - queue.backlog.count(before.position, before.end), 0) if start < before.end else 0
+        if before.lost_start == start:
+            # It was said before, and is asked for again: the answer may have been lost, too.
+            lost += before.lost
+        self._advance(queue, cursor, start)
+        walk = self._pin(queue, cursor, start, lost, finished, rows_max or math.inf, bytes_max or math.inf)
+        if min(queue.backlog.size, rows_max or math.inf) > _PORTION:
+            self._kernel.chores.add(walk)
+        else:
+            deque(walk, maxlen=0)
+
+    def _pin(
+        self,
+        queue: Queue,
+        cursor: Cursor,
+        start: int,
+        lost: int,
+        finished: Answer,
+        rows_max: float,
+        bytes_max: float,
+    ) -> Iterator[None]:
+        owner, pinned, backlog = cursor.definition.owner, cursor.definition.end, queue.backlog
+        end, size, rows, is_full = start, 0, 0, False
+        until = backlog.last_position
+        while not is_full and (portion := backlog.behind(end, until, _PORTION)):
+            for entry in portion:
+                length = len(entry[4])
+                if entry[0] > pinned and rows and (rows >= rows_max or size + length > bytes_max):
+                    is_full = True
+                    break
+                end, rows, size = entry[0], rows + 1, size + length
+            for _ in range(_PORTION_COST):
+                yield
+        if queue.cursor is not cursor:
+            finished(CursorRefused("no-such-cursor", f"queue {queue.name!r}: the cursor was removed meanwhile"))
+        elif cursor.definition.owner != owner:
+            finished(self._lost(queue, cursor))
+        else:
+            end = max(end, cursor.definition.end)
+            present = backlog.count(cursor.definition.position, end)
+            definition = evolve(cursor.definition, end=end, rows=present, lost=lost, lost_start=start if lost else 0)
+            if definition != cursor.definition:
+                self._change(queue, cursor, definition)
+            finished(Pin(end, backlog.count(start, end), size, lost))
+
+    def _change(self, queue: Queue, cursor: Cursor, definition: CursorDefinition) -> None:
+        cursor.definition = definition
+        if queue.durable:
+            self._kernel.store.note(definition)
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def read(
+        self,
+        queue_name: str,
+        name: str,
+        after: int,
+        until: int,
+        bytes_max: int,
+        finished: Callable[[Reading | CursorRefused], None],
+    ) -> CursorRefused | None:
+        """Look at what is in ``(after, until]``: about ``bytes_max`` bytes of messages, one message at least.
+
+        ``finished`` is told in its turn among what large requests left to do. Refusals: ``no-such-cursor``,
+        ``not-pinned``.
+        """
+        found = self._pinned(queue_name, name, after, until)
+        if isinstance(found, CursorRefused):
+            return found
+
+        def look() -> Iterator[None]:
+            found = self._pinned(queue_name, name, after, until)
+            if isinstance(found, CursorRefused):
+                finished(found)
+                return
+            reading = _read(found[0], after, until, bytes_max)
+            finished(reading)
+            for _ in range(len(reading.rows) // _LEAVING_AT_ONE_COST):
+                yield
+
+        self._kernel.chores.add(look())
+        return None
+
+    def split(
+        self, queue_name: str, name: str, after: int, until: int, parts: int
+    ) -> tuple[list[int], list[int]] | CursorRefused:
+        """Cut ``(after, until]`` into ranges of about as many messages each; returns bounds and numbers of messages."""
+        found = self._pinned(queue_name, name, after, until)
+        if isinstance(found, CursorRefused):
+            return found
+        backlog = found[0].backlog
+        # Of a long range only every few messages are looked at, the ends of chunks.
+        marks = backlog.marks(after, until, _EXACT_SPLIT_ROWS)
+        inner = {marks[len(marks) * part // parts - 1] for part in range(1, parts) if len(marks) * part // parts}
+        bounds = [after, *sorted(inner - {until}), until]
+        return bounds, [backlog.count(low, high) for low, high in zip(bounds, islice(bounds, 1, None), strict=False)]
+
+    def _pinned(self, queue_name: str, name: str, after: int, until: int) -> tuple[Queue, Cursor] | CursorRefused:
+        found = self._find(queue_name, name)
+        if isinstance(found, CursorRefused):
+            return found
+        queue, cursor = found
+        definition = cursor.definition
+        if not cursor.is_held(self._kernel.monotonic):
+            return CursorRefused("not-pinned", f"nobody's lease of cursor {name!r} of queue {queue_name!r} is in force")
+        if not definition.position <= after <= until <= definition.end:
+            text = f"({after}, {until}] is not inside the pinned range ({definition.position}, {definition.end}]"
+            return CursorRefused("not-pinned", text)
+        return queue, cursor
+
+
+def _read(queue: Queue, after: int, until: int, bytes_max: int) -> Reading:
+    rows: list[Sealed] = []
+    left, end = bytes_max, after
+    while len(rows) < ROWS_PER_READ_MAX and (portion := queue.backlog.behind(end, until, 512)):
+        for entry in islice(portion, ROWS_PER_READ_MAX - len(rows)):
+            left -= len(entry[4])
+            if left < 0 and rows:
+                return Reading(rows, end)
+            rows.append(entry)
+            end = entry[0]
+    return Reading(rows, end if len(rows) >= ROWS_PER_READ_MAX else until)
+
+
+def _backlog(queue: Queue, start: int, messages: int) -> CursorRefused:
+    text = (
+        f"from: beginning at position {start} would discard {messages} messages of queue {queue.name!r} unread; begin "
+        'at "earliest" to read them, or set "discard" to true'
+    )
+    return CursorRefused("backlog", text, messages=messages)
+
+
+def _outside(field: str, value: int, definition: CursorDefinition) -> CursorRefused:
+    text = f"{field}: {value} is not between position {definition.position} and end {definition.end}"
+    return CursorRefused("bad-request", text)

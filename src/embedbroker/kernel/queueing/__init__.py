@@ -1,0 +1,1 @@
+"""Queues: order of messages, consumers, credit and back-pressure."""

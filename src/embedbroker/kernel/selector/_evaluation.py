@@ -1,0 +1,319 @@
+"""What a selector means: the expression tree compiled once into closures over the message port.
+
+Responsible for values, types and three-valued logic: a condition gives ``True``, ``False`` or ``None`` (unknown). It
+refuses to know the syntax, and it never looks at a message body.
+
+Where the specification speaks it holds: NULL on either side makes a comparison unknown, values of different types are
+neither equal nor ordered (``False``), NOT unknown is unknown. Where it is silent the rules are those of Artemis: ``<>``
+is the negation of ``=``, so values of different types differ; division gives a double, dividing by zero an infinity;
+``+`` appends to a string; strings held by two properties have an order; arithmetic on anything else than numbers leaves
+the whole selector without a match.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias, assert_never
+
+from embedclient.model import Message, uuid_text
+
+from ._errors import NotANumber
+from ._grammar import ParsedSelector
+from ._like import like_matcher
+from ._numbers import OPERATIONS, is_number, number_in, read_as, text_of, wrapped
+from ._tree import (
+    And,
+    Arithmetic,
+    Comparison,
+    Constant,
+    Expression,
+    Identifier,
+    IsNull,
+    Like,
+    Membership,
+    Negation,
+    Not,
+    Or,
+)
+
+__all__ = ["Condition", "compile_selector"]
+
+Value: TypeAlias = Callable[[Message], object]
+Condition: TypeAlias = Callable[[Message], bool | None]
+
+
+def compile_selector(parsed: ParsedSelector) -> Condition:
+    """The closure that answers whether a message matches: ``True``, or anything else for no."""
+    return _Compiler(parsed.convert_strings).condition(parsed.condition)
+
+
+def _user_id(message: Message) -> object:
+    """``ID:`` and the text of the id the sender gave: 16 bytes from CORE, a text of any form from other protocols."""
+    user_id: object = getattr(message, "user_id", None)
+    if isinstance(user_id, bytes | bytearray) and len(user_id) == 16:
+        return f"ID:{uuid_text(bytes(user_id))}"
+    if isinstance(user_id, str):
+        return user_id if user_id.startswith("ID:") else f"ID:{user_id}"
+    return None
+
+
+def _hops(message: Message) -> object:
+    """Federation keeps its hop count in four bytes; selectors see the number."""
+    value = message.property("_AMQ_Hops")
+    return int.from_bytes(value, "big", signed=True) if isinstance(value, bytes) and len(value) == 4 else value
+
+
+_HEADERS: Final[dict[str, Value]] = {
+    "AMQUserID": _user_id,
+    "AMQPriority": operator.attrgetter("priority"),
+    "AMQTimestamp": operator.attrgetter("timestamp"),
+    "AMQExpiration": operator.attrgetter("expiration"),
+    "AMQDurable": lambda message: "DURABLE" if message.durable else "NON_DURABLE",
+    "AMQSize": operator.attrgetter("size"),
+    "AMQAddress": operator.attrgetter("address"),
+    "AMQGroupID": lambda message: message.property("_AMQ_GROUP_ID"),
+    "_AMQ_Hops": _hops,
+}
+
+
+def _property(name: str) -> Value:
+    return _HEADERS.get(name) or (lambda message: message.property(name))
+
+
+_COMPARISONS: Final[dict[str, Callable[..., bool]]] = {
+    "=": operator.eq,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_SWAPPED: Final = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def _alike(left: object, right: object) -> bool:
+    """Two numbers, or two values of one type that has an order."""
+    if left.__class__ is right.__class__:
+        return left.__class__ in (str, int, float, bool, bytes)
+    return is_number(left) and is_number(right)
+
+
+class _Compiler:
+    """Compiles one tree; the convert prefix is the only thing its parts share."""
+
+    __slots__ = ("_convert",)
+
+    def __init__(self, convert_strings: bool) -> None:
+        self._convert = convert_strings
+
+    def condition(self, node: Expression) -> Condition:
+        match node:
+            case And(operands):
+                return _every([self.condition(operand) for operand in operands])
+            case Or(operands):
+                return _any([self.condition(operand) for operand in operands])
+            case Not(operand):
+                return _negated(self.condition(operand))
+            case Comparison(symbol, left, right):
+                return self._comparison(symbol, left, right)
+            case Membership(identifier, choices):
+                return _membership(self.value(identifier), frozenset(choices))
+            case Like(operand, pattern, escape):
+                return _like(self.value(operand), like_matcher(pattern, escape))
+            case IsNull(operand):
+                value = self.value(operand)
+                return lambda message: value(message) is None
+            case Identifier():
+                return _truth(self.value(node))
+            case Constant(constant):
+                truth = constant if isinstance(constant, bool) else None
+                return lambda message: truth
+            case Negation() | Arithmetic():
+                raise AssertionError(f"the grammar lets no {type(node).__name__} stand for a condition")
+            case _:
+                assert_never(node)
+
+    def value(self, node: Expression) -> Value:
+        match node:
+            case Identifier(name):
+                return _property(name)
+            case Constant(constant):
+                return lambda message: constant
+            case Negation(operand):
+                return _negative(self.value(operand))
+            case Arithmetic(symbol, left, right):
+                return self._arithmetic(symbol, self.value(left), self.value(right))
+            case Comparison() | Membership() | Like() | IsNull() | Not() | And() | Or():
+                return self.condition(node)
+            case _:
+                assert_never(node)
+
+    def _comparison(self, symbol: str, left: Expression, right: Expression) -> Condition:
+        if symbol == "<>":
+            return _negated(self._comparison("=", left, right))
+        if isinstance(left, Constant) and not isinstance(right, Constant):
+            return self._comparison(_SWAPPED[symbol], right, left)
+        if isinstance(right, Constant) and not self._convert:
+            return _compared_with_constant(self.value(left), symbol, right.value)
+        compare = _COMPARISONS[symbol]
+        left_value, right_value = self.value(left), self.value(right)
+        convert = self._convert
+
+        def comparison(message: Message) -> bool | None:
+            first = left_value(message)
+            second = right_value(message)
+            if first is None or second is None:
+                return None
+            if convert and first.__class__ is not second.__class__:
+                first, second = _converted(first, second)
+            return compare(first, second) if _alike(first, second) else False
+
+        return comparison
+
+    def _arithmetic(self, symbol: str, left_value: Value, right_value: Value) -> Value:
+        operation = OPERATIONS[symbol]
+        appends = symbol == "+"
+        number = self._number
+
+        def arithmetic(message: Message) -> object:
+            left = left_value(message)
+            if left is None:
+                return None
+            right = right_value(message)
+            if right is None:
+                return None
+            if appends and isinstance(left, str):
+                return left + text_of(right)
+            result = operation(number(left), number(right))
+            return wrapped(result) if isinstance(result, int) else result
+
+        return arithmetic
+
+    def _number(self, value: object) -> int | float:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return value
+        if self._convert and isinstance(value, str):
+            held = number_in(value, whole="." not in value)
+            if held is not None:
+                return held
+        raise NotANumber(f"{value!r} is not a number")
+
+
+def _every(conditions: Sequence[Condition]) -> Condition:
+    if len(conditions) == 2:
+        # The usual length, worth a closure without a loop.
+        first, second = conditions
+
+        def both(message: Message) -> bool | None:
+            left = first(message)
+            if left is False:
+                return False
+            right = second(message)
+            return left if right is True else right
+
+        return both
+
+    def every(message: Message) -> bool | None:
+        result: bool | None = True
+        for condition in conditions:
+            answer = condition(message)
+            if answer is False:
+                return False
+            if answer is None:
+                result = None
+        return result
+
+    return every
+
+
+def _any(conditions: Sequence[Condition]) -> Condition:
+    def any_of(message: Message) -> bool | None:
+        result: bool | None = False
+        for condition in conditions:
+            answer = condition(message)
+            if answer is True:
+                return True
+            if answer is None:
+                result = None
+        return result
+
+    return any_of
+
+
+def _negated(condition: Condition) -> Condition:
+    def negated(message: Message) -> bool | None:
+        answer = condition(message)
+        return None if answer is None else not answer
+
+    return negated
+
+
+def _truth(value: Value) -> Condition:
+    """An identifier where a truth value is needed: what is not a boolean is false."""
+
+    def truth(message: Message) -> bool | None:
+        held = value(message)
+        return None if held is None else held is True
+
+    return truth
+
+
+def _membership(value: Value, choices: frozenset[str]) -> Condition:
+    def membership(message: Message) -> bool | None:
+        held = value(message)
+        return held in choices if held.__class__ is str else None
+
+    return membership
+
+
+def _like(value: Value, matches: Callable[[str], bool]) -> Condition:
+    def like(message: Message) -> bool | None:
+        held = value(message)
+        if held is None:
+            return None
+        return matches(held) if isinstance(held, str) else False
+
+    return like
+
+
+def _negative(value: Value) -> Value:
+    def negative(message: Message) -> object:
+        held = value(message)
+        if isinstance(held, int) and not isinstance(held, bool):
+            return wrapped(-held)
+        return -held if isinstance(held, float) else None
+
+    return negative
+
+
+def _compared_with_constant(value: Value, symbol: str, constant: object) -> Condition:
+    compare = _COMPARISONS[symbol]
+    numeric = is_number(constant)
+
+    if symbol == "=" and isinstance(constant, str):
+
+        def equals_text(message: Message) -> bool | None:
+            held = value(message)
+            return None if held is None else held == constant
+
+        return equals_text
+
+    def compared(message: Message) -> bool | None:
+        held = value(message)
+        if held is None:
+            return None
+        kind = held.__class__
+        if kind is constant.__class__ or (numeric and (kind is int or kind is float)):
+            return compare(held, constant)
+        return False
+
+    return compared
+
+
+def _converted(first: object, second: object) -> tuple[object, object]:
+    """Under ``convert_string_expressions:`` the string of a pair is read as the other's type, if it can be."""
+    if isinstance(first, str):
+        return read_as(first, second), second
+    if isinstance(second, str):
+        return first, read_as(second, first)
+    return first, second

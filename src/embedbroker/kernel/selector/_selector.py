@@ -1,0 +1,96 @@
+"""Selectors: which messages a consumer or a queue wants.
+
+Responsible for turning a text into a ``Selector`` once per distinct text. The grammar and the meaning live in
+``_grammar`` and ``_evaluation``, which load with the first text; this module refuses to know either.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embedclient.errors import RemoteProtocolError
+from embedclient.model import Message
+
+from ._errors import InvalidSelector, NotANumber
+
+if TYPE_CHECKING:
+    from ._evaluation import Condition
+
+__all__ = ["InvalidSelector", "Selector", "SelectorCache", "parse_selector"]
+
+SELECTORS_CACHED_MAX = 1024
+
+
+class Selector:
+    """One compiled selector. Immutable; equal texts share one through ``SelectorCache``."""
+
+    __slots__ = ("_condition", "text")
+
+    text: str
+    _condition: Condition
+
+    def __init__(self, text: str, condition: Condition) -> None:
+        self.text = text
+        self._condition = condition
+
+    def matches(self, message: Message) -> bool:
+        """Whether the condition is true of this message; false and unknown are both no.
+
+        Properties are decoded only here, long after the message was taken in: when they turn out to be malformed the
+        message matches nothing, and no connection is to blame any more.
+        """
+        try:
+            return self._condition(message) is True
+        except (NotANumber, RemoteProtocolError):
+            return False
+
+    def __repr__(self) -> str:
+        return f"Selector({self.text!r})"
+
+
+def parse_selector(text: str) -> Selector:
+    """Compile one selector.
+
+    Raises:
+        InvalidSelector: the text is not a selector, an empty one included (``SelectorCache.find`` takes that for none).
+    """
+    from ._evaluation import compile_selector
+    from ._grammar import parse
+
+    return Selector(text, compile_selector(parse(text)))
+
+
+class SelectorCache:
+    """Compiled selectors by text, the least recently asked for forgotten first.
+
+    Queues and consumers hold their own selector; the cache only saves compiling a text again when thousands of
+    consumers come with the same one.
+    """
+
+    __slots__ = ("_selectors", "_selectors_max")
+
+    def __init__(self, selectors_max: int = SELECTORS_CACHED_MAX) -> None:
+        assert selectors_max > 0
+        self._selectors: dict[str, Selector] = {}
+        self._selectors_max = selectors_max
+
+    def __len__(self) -> int:
+        return len(self._selectors)
+
+    def find(self, text: str | None) -> Selector | None:
+        """The selector for a text; ``None`` for no text or a blank one, which select everything.
+
+        Raises:
+            InvalidSelector: the text is not a selector. Nothing is remembered of it.
+        """
+        if text is None:
+            return None
+        selector = self._selectors.pop(text, None)
+        if selector is None:
+            if not text or text.isspace():
+                return None
+            selector = parse_selector(text)
+            if len(self._selectors) >= self._selectors_max:
+                del self._selectors[next(iter(self._selectors))]
+        self._selectors[text] = selector
+        return selector

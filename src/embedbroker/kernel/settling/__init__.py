@@ -1,0 +1,1 @@
+"""Settling of deliveries: outcomes, dead letters, expiry and delivery counts."""

@@ -1,0 +1,1 @@
+"""Transactions, duplicate detection, and when messages become visible."""

@@ -1,0 +1,338 @@
+"""Duplicate detection: the ids that messages came with, and what is done about a second message with one of them.
+
+Responsible for one cache per address that messages are sent to, for the limits on its size and on the memory of all,
+for what transactions hold, and for the records that let ids survive (broker-semantics 5.5). Refuses to know properties:
+a protocol finds the id of a message.
+
+An id is in force from its send, or from the commit of its transaction; a prepared transaction holds its ids, because it
+must be able to commit. The oldest ids of an address leave when newer ones need the room. That is written nowhere: after
+a restart the newest are in force again, as they came.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import blake2b
+from typing import TYPE_CHECKING, NamedTuple
+
+from embedbroker.config import AddressSettingsRepository, BrokerConfig
+from embedclient.errors import ErrorCode
+from embedclient.model import Message
+
+from .._deferred import drained
+from .._refusal import Refused
+from ._transaction import TransactionState
+
+if TYPE_CHECKING:
+    from .._ids import Ids
+    from .._store import Store
+    from ..addressing._address import Address
+    from ._transaction import Transaction
+
+__all__ = ["ENTRY_OVERHEAD_BYTES", "DuplicateId", "DuplicateIds", "IdCache", "Identified"]
+
+ENTRY_OVERHEAD_BYTES = 200
+"""What an id costs beside its own bytes: objects and its place in the cache (measured)."""
+
+# An id is a property, and may thus have any size. Longer ones are kept as their beginning and a digest.
+_VALUE_BYTES_MAX = 128
+_BEGINNING_BYTES = 65
+
+
+class DuplicateId(NamedTuple):
+    """An id as it is recorded: under a number of its own, which is 0 where nothing is recorded."""
+
+    number: int
+    address_id: int
+    value: bytes
+
+
+class IdCache:
+    """The ids in force at one address, oldest first, with their numbers."""
+
+    __slots__ = ("numbers", "owner")
+
+    def __init__(self, owner: DuplicateIds) -> None:
+        self.owner = owner
+        self.numbers: OrderedDict[bytes, int] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __contains__(self, value: bytes) -> bool:
+        return value in self.numbers
+
+
+class Identified:
+    """The id of a message that is being sent, or was in a transaction. ``recorded``: the store has it."""
+
+    __slots__ = ("address", "entry", "recorded")
+
+    def __init__(self, address: Address, entry: DuplicateId) -> None:
+        self.address = address
+        self.entry = entry
+        self.recorded = False
+
+
+class DuplicateIds:
+    """All ids of a broker. ``limit_bytes`` is for all addresses together."""
+
+    __slots__ = (
+        "_caches",
+        "_claims",
+        "_ids",
+        "_inform",
+        "_log",
+        "_persists",
+        "_said",
+        "_settings",
+        "_size",
+        "_store",
+        "limit_bytes",
+        "used_bytes",
+    )
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        settings: AddressSettingsRepository,
+        store: Store,
+        ids: Ids,
+        log: Callable[[str], None],
+        limit_bytes: int,
+        inform: Callable[[str], None],
+    ) -> None:
+        self._size = config.id_cache_size
+        self._persists = config.persist_id_cache
+        self._settings = settings
+        self._store = store
+        self._ids = ids
+        self._log = log
+        # Duplicates are ordinary: clients send again what was in doubt.
+        self._inform = inform
+        self.limit_bytes = limit_bytes
+        self.used_bytes = 0
+        # Those with ids, the one that got an id last at the end.
+        self._caches: OrderedDict[IdCache, None] = OrderedDict()
+        # Who has sent an id and not brought it into force, or let go of it: mostly one transaction, with its claim.
+        self._claims: dict[tuple[int, bytes], Transaction | tuple[Transaction, ...]] = {}
+        self._said = False
+
+    # -- a message comes -----------------------------------------------------------------------------------------
+
+    def admit(
+        self, message: Message, address: Address, duplicate_id: bytes, transaction: Transaction | None
+    ) -> Identified | Refused | None:
+        """Look at a message with an id; None says that it is a duplicate and must not be routed.
+
+        Outside a transaction its sender is not to know: what it wants is done. Inside, the commit fails.
+        """
+        value = _bounded(duplicate_id)
+        cache = address.duplicate_ids
+        holder = self._holder((address.definition.id, value)) if self._claims else None
+        committed = holder is not None and holder.state is TransactionState.ENDED
+        if committed or (cache is not None and value in cache):
+            text = f"a duplicate of a message to {address.name!r} is dropped, its id is {_shown(duplicate_id)}"
+            self._inform(text)
+            if transaction is not None:
+                transaction.fail(text, ErrorCode.DUPLICATE_ID_REJECTED)
+            return None
+        if holder is not None and transaction is None:
+            # Whether it is a duplicate depends on how that ends, and neither answer could be taken back.
+            return Refused(
+                ErrorCode.DUPLICATE_ID_REJECTED,
+                f"a prepared transaction has a message to {address.name!r} with the id {_shown(duplicate_id)}",
+            )
+        return self.identify(address, duplicate_id)
+
+    def identify(self, address: Address, duplicate_id: bytes) -> Identified:
+        """The id of a message that nobody checks: it comes to an address because it had to leave another one."""
+        number = self._ids.take() if self._persists and self._size_at(address) else 0
+        return Identified(address, DuplicateId(number, address.definition.id, _bounded(duplicate_id)))
+
+    def accept(self, identified: Identified, transaction: Transaction | None) -> None:
+        """The message was routed: its id is in force, or will be when the transaction commits."""
+        entry = identified.entry
+        if entry.number and not identified.recorded:
+            self._store.add_duplicate_id(entry, transaction.id if transaction is not None else 0)
+            identified.recorded = True
+            if transaction is not None:
+                transaction.recorded = True
+        if transaction is not None:
+            self.claim(identified, transaction)
+        else:
+            self.enforce(identified.address, entry)
+
+    # -- transactions --------------------------------------------------------------------------------------------
+
+    def claim(self, identified: Identified, transaction: Transaction) -> None:
+        """A transaction has sent a message with this id. Those that have sent the same one are its rivals from now on.
+
+        The same id twice in one transaction is no conflict, as in Artemis: a sender that repeats itself after a failure
+        begins a new one.
+        """
+        transaction.identified.append(identified)
+        key = identified.entry.address_id, identified.entry.value
+        earlier = self._claims.setdefault(key, transaction)
+        if earlier is transaction:
+            return
+        others = _claimants(earlier)
+        if transaction in others:
+            return
+        self._claims[key] = (*others, transaction)
+        for other in others:
+            # One that was rolled back has only not been taken off yet.
+            if other.holds_ids or other.state is not TransactionState.ENDED:
+                other.rivals[transaction] = transaction.rivals[other] = identified
+
+    def hold(self, transaction: Transaction) -> None:
+        """Make sure that the transaction can commit, from now on, as to its ids; otherwise it becomes rollback-only.
+
+        Another one that holds an id of it was found when that was sent, and when an id came into force, those that had
+        sent it became rollback-only: however many ids there are, this costs nothing.
+        """
+        for rival, identified in transaction.rivals.items():
+            if rival.holds_ids:
+                self._refuse(transaction, identified.address, identified.entry)
+                return
+        transaction.holds_ids = bool(transaction.identified)
+
+    def let_go(self, transaction: Transaction) -> Iterator[None]:
+        """The transaction was rolled back and does not hold its ids; they are taken off one with each step."""
+        transaction.holds_ids = False
+        self._forget_rivals(transaction)
+
+        def gone() -> Iterator[None]:
+            for identified in drained(transaction.identified):
+                self._take_off(transaction, identified.entry)
+                yield
+
+        return gone()
+
+    def commit(self, transaction: Transaction) -> Iterator[None]:
+        """Bring the ids of a committed transaction into force, one with each step; until then it holds them."""
+        transaction.holds_ids = True
+        for identified in drained(transaction.identified):
+            self.enforce(identified.address, identified.entry)
+            self._take_off(transaction, identified.entry)
+            yield
+        transaction.holds_ids = False
+        self._forget_rivals(transaction)
+
+    def _holder(self, key: tuple[int, bytes]) -> Transaction | None:
+        """Who must be able to commit with this id."""
+        for transaction in _claimants(self._claims.get(key, ())):
+            if transaction.holds_ids:
+                return transaction
+        return None
+
+    def _take_off(self, transaction: Transaction, entry: DuplicateId) -> None:
+        key = entry.address_id, entry.value
+        left = tuple([other for other in _claimants(self._claims.get(key, ())) if other is not transaction])
+        if len(left) > 1:
+            self._claims[key] = left
+        elif left:
+            self._claims[key] = left[0]
+        else:
+            self._claims.pop(key, None)
+
+    def _forget_rivals(self, transaction: Transaction) -> None:
+        for rival in transaction.rivals:
+            del rival.rivals[transaction]
+        transaction.rivals.clear()
+
+    def _refuse(self, transaction: Transaction, address: Address, entry: DuplicateId) -> None:
+        text = f"another transaction or message to {address.name!r} has the id {_shown(entry.value)}"
+        self._inform(text)
+        transaction.fail(text, ErrorCode.DUPLICATE_ID_REJECTED)
+
+    # -- the caches ----------------------------------------------------------------------------------------------
+
+    def enforce(self, address: Address, entry: DuplicateId) -> None:
+        """Bring an id into force; the oldest leave if that makes too many."""
+        if address.removed:
+            return
+        size = self._size_at(address)
+        if not size or (entry.number and not self._persists):
+            # Switched off since it was recorded, or altogether.
+            self._forget(entry.number)
+            return
+        claim = self._claims.get((entry.address_id, entry.value)) if self._claims else None
+        for transaction in _claimants(claim) if claim is not None else ():
+            if transaction.state is TransactionState.ACTIVE and not transaction.holds_ids:
+                self._refuse(transaction, address, entry)
+        cache = address.duplicate_ids
+        if cache is None:
+            cache = address.duplicate_ids = IdCache(self)
+        earlier = cache.numbers.pop(entry.value, None)
+        if earlier is None:
+            self.used_bytes += ENTRY_OVERHEAD_BYTES + len(entry.value)
+        else:
+            self._forget(earlier)
+        cache.numbers[entry.value] = entry.number
+        self._caches[cache] = None
+        self._caches.move_to_end(cache)
+        while len(cache) > size:
+            self._drop_oldest(cache)
+        while self.used_bytes > self.limit_bytes and self._caches:
+            if not self._said:
+                self._said = True
+                self._log(
+                    f"duplicate ids take {self.used_bytes} bytes, more than id_cache_bytes_max: those of addresses "
+                    "that got no new ones for the longest time are forgotten early"
+                )
+            self._drop_oldest(next(iter(self._caches)))
+
+    def restore(self, entries: Iterable[DuplicateId], addresses: dict[int, Address]) -> None:
+        """Bring back ids from the journal, without writing them again; those of each address oldest first.
+
+        In a salvaged journal an address may stand twice, and only the later one counts.
+        """
+        for entry in entries:
+            address = addresses.get(entry.address_id)
+            if address is not None:
+                self.enforce(address, entry)
+            else:
+                self._forget(entry.number)
+
+    def clear(self, cache: IdCache) -> None:
+        """An address is gone. Its ids need no records: that of its removal is enough."""
+        self.used_bytes -= sum([ENTRY_OVERHEAD_BYTES + len(value) for value in cache.numbers])
+        cache.numbers.clear()
+        self._caches.pop(cache, None)
+
+    def _size_at(self, address: Address) -> int:
+        size = self._settings.of(address.name).id_cache_size
+        return self._size if size is None else size
+
+    def _drop_oldest(self, cache: IdCache) -> None:
+        value, number = cache.numbers.popitem(last=False)
+        self.used_bytes -= ENTRY_OVERHEAD_BYTES + len(value)
+        self._forget(number)
+        if not cache.numbers:
+            del self._caches[cache]
+
+    def _forget(self, number: int) -> None:
+        if number:
+            self._store.forget_duplicate_id(number)
+
+
+def _claimants(claim: Transaction | tuple[Transaction, ...]) -> tuple[Transaction, ...]:
+    return claim if isinstance(claim, tuple) else (claim,)
+
+
+def _bounded(duplicate_id: bytes) -> bytes:
+    if len(duplicate_id) <= _VALUE_BYTES_MAX:
+        return duplicate_id
+    return duplicate_id[:_BEGINNING_BYTES] + blake2b(duplicate_id).digest()
+
+
+def _shown(duplicate_id: bytes) -> str:
+    """For people: text where it looks like the text that a property of type string is."""
+    beginning = duplicate_id[:_VALUE_BYTES_MAX]
+    try:
+        text = beginning.decode("utf-16-le")
+    except UnicodeDecodeError:
+        text = ""
+    return repr(text) if text.isascii() and text.isprintable() and text else beginning.hex()

@@ -1,0 +1,1 @@
+"""XA branches, commit sets and fencing tokens."""

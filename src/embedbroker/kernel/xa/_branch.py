@@ -1,0 +1,124 @@
+"""One XA transaction branch: the work of one resource manager in a transaction that a manager elsewhere decides.
+
+Responsible for where a branch stands and who works in it, as data, and for what a request to it is refused with.
+Refuses to change anything; the table of branches does.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from embedclient.model import XaCode, Xid
+
+from ..transactions._transaction import Transaction
+
+if TYPE_CHECKING:
+    from .._session import Session
+
+__all__ = ["XID_PART_BYTES_MAX", "Branch", "BranchState", "HeuristicOutcome", "XaRefused", "xid_bytes", "xid_of"]
+
+XID_PART_BYTES_MAX = 64
+"""Bytes of a global transaction id, and of a branch qualifier, in X/Open's specification."""
+
+_XID = Struct("<iBB")
+
+
+def xid_bytes(xid: Xid) -> bytes:
+    """The form in which records carry it: format id, lengths of global transaction id and branch qualifier, both."""
+    parts = xid.global_transaction_id, xid.branch_qualifier
+    return _XID.pack(xid.format_id, *map(len, parts)) + b"".join(parts)
+
+
+def xid_of(data: bytes) -> Xid:
+    """The inverse of `xid_bytes`. Raises ValueError."""
+    if len(data) < _XID.size:
+        raise ValueError("a branch id cut short")
+    format_id, global_size, qualifier_size = _XID.unpack_from(data)
+    end = _XID.size + global_size
+    if len(data) != end + qualifier_size:
+        raise ValueError("a branch id with wrong sizes")
+    return Xid(format_id, data[end:], data[_XID.size : end])
+
+
+@frozen
+class XaRefused:
+    """A request concerning a branch failed: the outcome that a transaction manager is told, and why."""
+
+    code: XaCode
+    text: str
+
+
+@frozen
+class HeuristicOutcome:
+    """A prepared branch was decided here, without its transaction manager, which has not been told yet."""
+
+    transaction_id: int
+    xid: Xid
+    committed: bool
+
+    @property
+    def code(self) -> XaCode:
+        return XaCode.XA_HEURCOM if self.committed else XaCode.XA_HEURRB
+
+
+class BranchState(Enum):
+    """Where a branch stands. An ended one is idle: it waits for prepare, for one-phase commit or for rollback."""
+
+    WORKED_IN = "worked in"
+    SUSPENDED = "suspended"
+    IDLE = "idle"
+    PREPARED = "prepared"
+    # Rolled back or committed, or never in the table: sessions may still be attached to it.
+    OVER = "over"
+
+
+class Branch:
+    """One branch. ``deadline`` is when it is rolled back unless it is prepared by then, in monotonic seconds.
+
+    ``verdict`` is what a transaction manager is told when the branch can only be rolled back.
+    """
+
+    __slots__ = (
+        "begun",
+        "deadline",
+        "is_over",
+        "is_prepared",
+        "is_recorded",
+        "left_by",
+        "suspensions",
+        "transaction",
+        "verdict",
+        "workers",
+        "xid",
+    )
+
+    def __init__(self, xid: Xid, transaction: Transaction, begun: float, deadline: float) -> None:
+        self.xid = xid
+        self.transaction = transaction
+        self.begun = begun
+        self.deadline = deadline
+        self.verdict = XaCode.XA_RBROLLBACK
+        # Sessions whose sends and acknowledgements belong to it now.
+        self.workers: dict[Session, None] = {}
+        # The session that worked in it last.
+        self.left_by: Session | None = None
+        # Sessions that suspended their work in it. Any session may take it up again.
+        self.suspensions = 0
+        self.is_prepared = False
+        # Whether the journal knows that it is prepared: the record comes behind those of what was acknowledged in it.
+        self.is_recorded = False
+        self.is_over = False
+
+    @property
+    def state(self) -> BranchState:
+        if self.is_over:
+            return BranchState.OVER
+        if self.is_prepared:
+            return BranchState.PREPARED
+        if self.workers:
+            return BranchState.WORKED_IN
+        return BranchState.SUSPENDED if self.suspensions else BranchState.IDLE

@@ -1,0 +1,497 @@
+"""All XA branches of a broker: what transaction managers and sessions do with them (core-protocol 4.9).
+
+Responsible for who works in which branch, for what each request is refused with, for time-outs, and for decisions made
+here instead of by a transaction manager. Refuses to carry effects out: a branch's work is a `Transaction`, and the
+kernel commits it or rolls it back.
+
+A session that works in a branch when it is rolled back (by a time-out, or by a transaction manager elsewhere) goes on
+unaware: what it does from then on is gathered in a transaction of its own that cannot commit, and goes when it ends.
+
+History of the fault that `let_record` avoids:
+
+1. A session prepares a branch that has taken many messages; the record waits behind those, as a chore.
+2. An operator commits it, or nobody does. Another session asks for the branch, and is told at once.
+3. The broker crashes before the records. It rolls the branch back, of which a transaction manager was told that it is
+   prepared, or committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from embedclient.errors import ErrorCode
+from embedclient.model import XaCode, Xid
+
+from .._refusal import Refused
+from ..transactions._transaction import Transaction, TransactionState
+from ._branch import XID_PART_BYTES_MAX, Branch, BranchState, HeuristicOutcome, XaRefused, xid_bytes
+
+if TYPE_CHECKING:
+    from .._kernel import Kernel
+    from .._session import Session
+
+__all__ = ["BranchTable"]
+
+# A rollback costs about as much as 64 messages.
+_TIMEOUTS_PER_RUN = 50
+_NEVER = float("inf")
+
+
+class BranchTable:
+    """Branches by id, and the decisions that transaction managers have to be told."""
+
+    __slots__ = ("_branches", "_checked", "_earliest", "_kernel", "_outcomes", "_unrecorded", "unprepared")
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._branches: dict[Xid, Branch] = {}
+        self._outcomes: dict[Xid, HeuristicOutcome] = {}
+        # How many records of a branch wait behind what was acknowledged in it; none of those that wait for nothing.
+        self._unrecorded: dict[Xid, int] = {}
+        # Those that may time out; no deadline is before the earliest.
+        self.unprepared: dict[Branch, None] = {}
+        self._earliest = _NEVER
+        self._checked = 0.0
+
+    # -- working in a branch -------------------------------------------------------------------------------------
+
+    def start(self, session: Session, xid: Xid) -> XaRefused | None:
+        """Let a session begin a branch; what it was working in is rolled back."""
+        if max(len(xid.global_transaction_id), len(xid.branch_qualifier)) > XID_PART_BYTES_MAX:
+            return XaRefused(XaCode.XAER_INVAL, f"a part of the branch id is longer than {XID_PART_BYTES_MAX} bytes")
+        self._give_up_work(session)
+        if xid in self._branches or xid in self._outcomes:
+            # As in Artemis, the session counts as attached: it has to start another branch to do anything.
+            stray = self._make(session, xid)
+            stray.is_over = True
+            self._attach(session, stray, self._hopeless("its start was refused"))
+            return XaRefused(XaCode.XAER_DUPID, f"{name_of(xid)} exists already")
+        limit = self._kernel.config.xa_branches_max
+        if len(self._branches) + len(self._outcomes) >= limit:
+            return XaRefused(XaCode.XAER_RMERR, f"there are {limit} branches, xa_branches_max")
+        branch = self._make(session, xid)
+        self._enter(branch)
+        self._attach(session, branch, branch.transaction)
+        return None
+
+    def join(self, session: Session, xid: Xid) -> XaRefused | None:
+        """Let a session work in a branch that was begun elsewhere."""
+        branch = self._branches.get(xid)
+        if branch is None:
+            return _unknown(xid)
+        if session.branch is not None:
+            return _busy(session.branch)
+        if branch.is_prepared or branch.suspensions:
+            return _wrong_state(branch)
+        self._attach(session, branch, branch.transaction)
+        return None
+
+    def suspend(self, session: Session) -> XaRefused | None:
+        """Let a session leave its branch for a while."""
+        branch = session.branch
+        if branch is None:
+            return XaRefused(XaCode.XAER_PROTO, "the session works in no branch")
+        self._detach(session)
+        if branch.is_over:
+            return _over(branch)
+        branch.suspensions += 1
+        return None
+
+    def resume(self, session: Session, xid: Xid) -> XaRefused | None:
+        """Let a session take up suspended work."""
+        if session.branch is not None:
+            return _busy(session.branch)
+        branch = self._branches.get(xid)
+        if branch is None:
+            return _unknown(xid)
+        if not branch.suspensions:
+            return _wrong_state(branch)
+        branch.suspensions -= 1
+        self._attach(session, branch, branch.transaction)
+        return None
+
+    def end(self, session: Session, xid: Xid) -> XaRefused | None:
+        """Let a session leave its branch for good; ending what is suspended or was ended before is allowed."""
+        branch = session.branch
+        if branch is not None and branch.xid == xid:
+            self._detach(session)
+            return _over(branch) if branch.is_over else None
+        branch = self._branches.get(xid)
+        if branch is None:
+            return _unknown(xid)
+        if branch.is_prepared or branch.workers:
+            return _wrong_state(branch)
+        branch.suspensions = max(branch.suspensions - 1, 0)
+        return None
+
+    def mark_failed(self, session: Session, xid: Xid) -> None:
+        """A client lost the broker while it worked in a branch: whatever of it is here must not be committed.
+
+        A prepared branch is none of those: the client was told so, and it is for its transaction manager to decide.
+        """
+        branch = self._branches.get(xid)
+        if branch is None:
+            if self.start(session, xid) is not None:
+                return
+            branch = self._branches[xid]
+        if branch.is_prepared:
+            return
+        # Not the usual verdict: the branch that the client means is not known here any more.
+        branch.verdict = XaCode.XAER_NOTA
+        branch.transaction.fail("its client lost the broker while it worked in it")
+        if session.branch is None:
+            self._attach(session, branch, branch.transaction)
+
+    def undo_work(self, session: Session) -> None:
+        """A session was rolled back while it worked in a branch: that can only be rolled back then, too."""
+        branch = session.branch
+        assert branch is not None
+        if not branch.is_over:
+            self._kernel.rollback(branch.transaction)
+            branch.transaction = self._hopeless("a session that worked in it was rolled back")
+            for worker in branch.workers:
+                worker.transaction = branch.transaction
+        self._detach(session)
+
+    def on_closed(self, session: Session, *, failed: bool) -> None:
+        """A session is over. With its connection lost, so is what it had in hand and what it had not prepared yet.
+
+        After an orderly end, branches wait for somebody else, or for their time-out.
+        """
+        branch, left = session.branch, self._branches.get(session.left_xid) if session.left_xid else None
+        if branch is not None:
+            self._detach(session)
+            if failed and not branch.is_over:
+                self._undo(branch, XaCode.XA_RBROLLBACK, "a session that worked in it lost its connection")
+        if not failed or left is None or left.left_by is not session:
+            return
+        if left.state in (BranchState.IDLE, BranchState.SUSPENDED):
+            self._undo(left, XaCode.XA_RBROLLBACK, "")
+
+    def set_timeout(self, session: Session, seconds: int) -> None:
+        """For the branch a session works in, and those it will begin; 0 goes back to the broker's time-out."""
+        session.xa_timeout = seconds if seconds > 0 else None
+        branch = session.branch
+        if branch is not None:
+            branch.deadline = branch.begun + self._timeout_of(session)
+            self._earliest = min(self._earliest, branch.deadline)
+
+    # -- deciding ------------------------------------------------------------------------------------------------
+
+    def prepare(self, session: Session, xid: Xid) -> XaRefused | None:
+        """Promise that a branch can be committed, whatever happens from now on."""
+        branch = self._idle(session, xid)
+        if not isinstance(branch, Branch):
+            return branch if branch is not None else _unknown(xid)
+        if branch.is_prepared:
+            self.let_record(session, xid)
+            return None
+        self._kernel.duplicates.hold(branch.transaction)
+        if branch.transaction.state is TransactionState.ROLLBACK_ONLY:
+            return self._roll_back_failed(branch)
+        self.unprepared.pop(branch, None)
+        branch.is_prepared = True
+        branch.left_by = None
+        transaction = branch.transaction
+        transaction.state = TransactionState.PREPARED
+
+        def record() -> None:
+            if transaction.state is TransactionState.PREPARED:
+                transaction.recorded = branch.is_recorded = True
+                self._kernel.store.prepare(transaction.id, xid_bytes(xid))
+
+        self._when_settled(branch, record, session)
+        return None
+
+    def commit(self, session: Session, xid: Xid, *, one_phase: bool) -> XaRefused | Refused | None:
+        """Carry out a prepared branch, or in one phase one that is not prepared."""
+        branch = self._idle(session, xid)
+        if not isinstance(branch, Branch):
+            return branch if branch is not None else self._gone(xid, session)
+        if branch.is_prepared is one_phase:
+            phases = "one phase" if one_phase else "two phases"
+            text = f"{name_of(xid)} is {branch.state.value}: it cannot be committed in {phases}"
+            return Refused(ErrorCode.ILLEGAL_STATE, text)
+        if one_phase:
+            self._kernel.duplicates.hold(branch.transaction)
+        if branch.transaction.state is TransactionState.ROLLBACK_ONLY:
+            return self._roll_back_failed(branch)
+        self._leave(branch)
+        self._when_settled(branch, lambda: self._kernel.commit(branch.transaction), session)
+        return None
+
+    def rollback(self, session: Session, xid: Xid) -> XaRefused | None:
+        """Undo a branch; clients have thrown away what they were sent, so that returns too."""
+        busy = self._busy_with(session, xid)
+        if busy is not None:
+            return busy
+        branch = self._branches.get(xid)
+        if branch is None:
+            session.return_held()
+            return self._gone(xid, session)
+        if branch.state is BranchState.SUSPENDED:
+            return _wrong_state(branch)
+        session.return_held()
+        self._undo(branch, XaCode.XA_RBROLLBACK, "its transaction manager rolled it back meanwhile")
+        return None
+
+    def in_doubt(self) -> list[Xid]:
+        """What a transaction manager has to decide or to forget: prepared branches, and those decided here."""
+        return [*(xid for xid, branch in self._branches.items() if branch.is_prepared), *self._outcomes]
+
+    def forget(self, session: Session, xid: Xid) -> XaRefused | None:
+        """A transaction manager knows what was decided here."""
+        outcome = self._outcomes.pop(xid, None)
+        if outcome is None:
+            return XaRefused(XaCode.XAER_NOTA, "")
+        kernel = self._kernel
+        if xid in self._unrecorded:
+            kernel.chores.add_action(lambda: kernel.store.remove_outcome(outcome.transaction_id))
+            self.let_record(session, xid)
+        else:
+            kernel.store.remove_outcome(outcome.transaction_id)
+        return None
+
+    def let_record(self, session: Session, xid: Xid | None = None) -> None:
+        """What the session is told next waits for what was decided of a branch, or of all, and is not recorded yet."""
+        if not self._unrecorded or (xid is not None and xid not in self._unrecorded):
+            return
+        session.unfinished += 1
+
+        def recorded() -> None:
+            session.unfinished -= 1
+
+        self._kernel.chores.add_action(recorded)
+
+    # -- together with others --------------------------------------------------------------------------------------
+
+    def find(self, xid: Xid) -> Branch | None:
+        """A branch that is not decided."""
+        return self._branches.get(xid)
+
+    def why_gone(self, xid: Xid) -> str:
+        """What became of a branch that is not here."""
+        return self._gone(xid).text
+
+    def claim(self, branch: Branch) -> Transaction:
+        """Take a prepared branch out of the table: from now on nobody else can decide it."""
+        assert branch.state is BranchState.PREPARED, branch.state
+        self._leave(branch)
+        return branch.transaction
+
+    def undo(self, xid: Xid, reason: str) -> None:
+        """Roll back a branch wherever it stands, if it is here; sessions that work in it are told when they end it."""
+        branch = self._branches.get(xid)
+        if branch is not None:
+            self._undo(branch, XaCode.XA_RBROLLBACK, reason)
+
+    # -- without a transaction manager ---------------------------------------------------------------------------
+
+    def prepared(self) -> list[Branch]:
+        """The branches that wait for a decision, oldest first."""
+        return [branch for branch in self._branches.values() if branch.is_prepared]
+
+    def transactions(self) -> list[Transaction]:
+        """The work of all branches that are not decided."""
+        return [branch.transaction for branch in self._branches.values()]
+
+    def outcomes(self) -> list[HeuristicOutcome]:
+        """What was decided here and not forgotten yet, oldest first."""
+        return list(self._outcomes.values())
+
+    def decide(self, xid: Xid, *, commit: bool) -> bool:
+        """Commit or roll back a prepared branch on an operator's word; False when there is none with this id."""
+        branch = self._branches.get(xid)
+        if branch is None or not branch.is_prepared:
+            return False
+        kernel, transaction = self._kernel, branch.transaction
+        outcome = HeuristicOutcome(transaction.id, xid, commit)
+        self._leave(branch)
+        self._outcomes[xid] = outcome
+
+        def carry_out() -> None:
+            # First of the two: alone it says nothing, and the branch is in doubt again after a crash between them.
+            kernel.store.add_outcome(outcome)
+            if commit:
+                kernel.commit(transaction)
+            else:
+                kernel.rollback(transaction)
+
+        self._when_settled(branch, carry_out, None)
+        return True
+
+    def restore(self, xid: Xid, transaction: Transaction) -> None:
+        """A prepared branch comes back after a restart."""
+        transaction.state = TransactionState.PREPARED
+        transaction.recorded = True
+        branch = Branch(xid, transaction, self._kernel.monotonic, _NEVER)
+        branch.is_prepared = branch.is_recorded = True
+        self._branches[xid] = branch
+        self._kernel.duplicates.hold(transaction)
+
+    def restore_outcome(self, outcome: HeuristicOutcome) -> None:
+        """A decision made here comes back; behind the branches, as one that is still prepared was not decided."""
+        if outcome.xid in self._branches:
+            self._kernel.store.remove_outcome(outcome.transaction_id)
+        else:
+            self._outcomes[outcome.xid] = outcome
+
+    # -- time ----------------------------------------------------------------------------------------------------
+
+    def next_deadline(self) -> float | None:
+        """When `run` has something to do, in monotonic seconds."""
+        if not self.unprepared:
+            return None
+        return max(self._earliest, self._checked + self._kernel.config.transaction_timeout_scan_period_ms / 1000)
+
+    def run(self, now: float) -> None:
+        """Roll back what was not prepared in its time."""
+        due = self.next_deadline()
+        if due is None or now < due:
+            return
+        late = [branch for branch in self.unprepared if branch.deadline <= now]
+        for branch in late[:_TIMEOUTS_PER_RUN]:
+            self._kernel.log(f"{name_of(branch.xid)} is rolled back: it was not prepared in time")
+            self._undo(branch, XaCode.XA_RBTIMEOUT, "it was not prepared in time")
+        self._earliest = min((branch.deadline for branch in self.unprepared), default=_NEVER)
+        if len(late) <= _TIMEOUTS_PER_RUN:
+            self._checked = now
+
+    def _timeout_of(self, session: Session) -> float:
+        seconds = session.xa_timeout
+        return self._kernel.config.transaction_timeout_ms / 1000 if seconds is None else float(seconds)
+
+    # -- parts ---------------------------------------------------------------------------------------------------
+
+    def _make(self, session: Session, xid: Xid) -> Branch:
+        now = self._kernel.monotonic
+        return Branch(xid, self._kernel.begin(), now, now + self._timeout_of(session))
+
+    def _enter(self, branch: Branch) -> None:
+        self._branches[branch.xid] = branch
+        self.unprepared[branch] = None
+        self._earliest = min(self._earliest, branch.deadline)
+
+    def _leave(self, branch: Branch) -> None:
+        """A branch is decided."""
+        del self._branches[branch.xid]
+        self.unprepared.pop(branch, None)
+        branch.is_over = True
+
+    def _attach(self, session: Session, branch: Branch, transaction: Transaction) -> None:
+        self._give_up_work(session)
+        session.enter(branch, transaction)
+        branch.workers[session] = None
+
+    def _detach(self, session: Session) -> None:
+        branch = session.branch
+        assert branch is not None
+        transaction = session.leave()
+        session.left_xid = branch.xid
+        branch.left_by = session
+        del branch.workers[session]
+        if branch.is_over:
+            self._kernel.rollback(transaction)
+
+    def _give_up_work(self, session: Session) -> None:
+        """A session turns to a branch: what it was doing before is undone."""
+        branch, transaction = session.branch, session.transaction
+        if branch is not None:
+            self._detach(session)
+            if not branch.is_over:
+                self._undo(branch, XaCode.XA_RBROLLBACK, "a session left it for another one")
+        elif transaction is not None:
+            session.transaction = None
+            self._kernel.rollback(transaction)
+
+    def _undo(self, branch: Branch, verdict: XaCode, reason: str) -> None:
+        """Roll a branch back; sessions that still work in it are told when they end it."""
+        self._leave(branch)
+        branch.verdict = verdict
+        self._kernel.rollback(branch.transaction)
+        for session in branch.workers:
+            session.transaction = self._hopeless(reason)
+
+    def _hopeless(self, reason: str) -> Transaction:
+        transaction = self._kernel.begin()
+        transaction.fail(reason)
+        return transaction
+
+    def _roll_back_failed(self, branch: Branch) -> XaRefused:
+        reason = branch.transaction.failure
+        self._undo(branch, branch.verdict, "")
+        return XaRefused(branch.verdict, f"{name_of(branch.xid)} was rolled back: {reason}")
+
+    def _idle(self, session: Session, xid: Xid) -> Branch | XaRefused | None:
+        """The branch to be decided, if nobody works in it any more."""
+        busy = self._busy_with(session, xid)
+        if busy is not None:
+            return busy
+        branch = self._branches.get(xid)
+        if branch is not None and branch.state in (BranchState.WORKED_IN, BranchState.SUSPENDED):
+            return _wrong_state(branch)
+        return branch
+
+    def _busy_with(self, session: Session, xid: Xid) -> XaRefused | None:
+        """Whether a session has to end its work in a branch before it is decided.
+
+        A client may not be able to end what it lost: its call was under way when that happened.
+        """
+        branch = session.branch
+        if branch is None or branch.xid != xid:
+            return None
+        if branch.verdict is not XaCode.XAER_NOTA:
+            return _busy(branch)
+        self._detach(session)
+        return None
+
+    def _gone(self, xid: Xid, session: Session | None = None) -> XaRefused:
+        """The branch to be decided is not there: it was decided here, or nobody knows it."""
+        if session is not None:
+            self.let_record(session, xid)
+        outcome = self._outcomes.get(xid)
+        if outcome is None:
+            return _unknown(xid)
+        return XaRefused(outcome.code, f"{name_of(xid)} was decided by an operator")
+
+    def _when_settled(self, branch: Branch, action: Callable[[], None], session: Session | None) -> None:
+        """Do it behind what was acknowledged in the branch, of which there may be much."""
+        if not branch.transaction.unsettled:
+            action()
+            return
+        unrecorded, xid = self._unrecorded, branch.xid
+        unrecorded[xid] = unrecorded.get(xid, 0) + 1
+        if session is not None:
+            session.unfinished += 1
+
+        def act() -> None:
+            action()
+            left = unrecorded.pop(xid) - 1
+            if left:
+                unrecorded[xid] = left
+            if session is not None:
+                session.unfinished -= 1
+
+        self._kernel.chores.add_action(act)
+
+
+def name_of(xid: Xid) -> str:
+    """How logs and answers call a branch."""
+    return f"XA branch {xid.format_id}:{xid.global_transaction_id.hex()}:{xid.branch_qualifier.hex()}"
+
+
+def _unknown(xid: Xid) -> XaRefused:
+    return XaRefused(XaCode.XAER_NOTA, f"{name_of(xid)} is not known")
+
+
+def _busy(branch: Branch) -> XaRefused:
+    return XaRefused(XaCode.XAER_PROTO, f"the session works in {name_of(branch.xid)}")
+
+
+def _wrong_state(branch: Branch) -> XaRefused:
+    return XaRefused(XaCode.XAER_PROTO, f"{name_of(branch.xid)} is {branch.state.value}")
+
+
+def _over(branch: Branch) -> XaRefused:
+    return XaRefused(branch.verdict, f"{name_of(branch.xid)} was rolled back before it was ended")

@@ -1,0 +1,90 @@
+"""What the disk answers, on its way to whoever gave it the work.
+
+Responsible for holding answers back while it is not sure that this broker may still be live, and for telling those of a
+replicating broker's copies, and of a voter's words, from the journal's own. Refuses to know what follows from them for
+the node.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from embedbroker import storage
+
+from ._inputs import DiskDone, DiskFailed
+
+if TYPE_CHECKING:
+    from embedbroker.ha.replication import Mandate
+    from embedbroker.storage import SmallFile
+    from embedclient.model import Instant
+
+    from ._outputs import Output
+
+__all__ = ["DiskAnswers"]
+
+
+class DiskAnswers:
+    """Of one node. Until ``sure_until`` what the disk did counts: a process that was frozen may have lost its right.
+
+    Answers that come later wait for `release`.
+    """
+
+    __slots__ = ("_copies", "_journal", "_late", "_words", "sure_until")
+
+    def __init__(self, journal: storage.Journal | None, mandate: Mandate | None, words: SmallFile | None) -> None:
+        self.sure_until = math.inf
+        self._journal = journal
+        self._copies = mandate.copies if mandate is not None else None
+        self._words = words
+        if self._copies is not None:
+            self._copies.words = words
+        self._late: list[DiskDone | DiskFailed] = []
+
+    def collect_words(self, outputs: list[Output], now: Instant) -> None:
+        """What the disk is to do for a voter; with copies it goes their way."""
+        words = self._words
+        if words is not None and words.waits and self._copies is None and now.monotonic <= self.sure_until:
+            work = words.take_work(storage.Lane.RECORD)
+            assert work is not None
+            outputs.append(work)
+
+    def on_done(self, done: DiskDone, now: Instant) -> bool:
+        """The disk did what it was asked; returns whether the journal was told."""
+        if now.monotonic > self.sure_until:
+            self._late.append(done)
+            return False
+        if self._copies is not None:
+            self._copies.on_disk_done(done.batch, done.results)
+            return False
+        if self._words is not None and self._words.on_disk_done(done.batch, done.results):
+            return False
+        assert self._journal is not None
+        self._journal.on_disk_done(done.batch, done.results, now)
+        return True
+
+    def on_failed(self, failed: DiskFailed, now: Instant) -> bool:
+        """The disk could not; returns whether the journal was told."""
+        if now.monotonic > self.sure_until:
+            self._late.append(failed)
+            return False
+        if self._copies is not None and self._copies.on_disk_failed(failed.batch, failed.fault):
+            return False
+        if self._words is not None and self._words.on_disk_failed(failed.batch, failed.fault):
+            return False
+        assert self._journal is not None
+        self._journal.on_disk_failed(failed.batch, failed.fault, now)
+        return True
+
+    def release(self, now: Instant) -> bool:
+        """Pass on what came late, if it counts again; returns whether the journal was told."""
+        told = False
+        while self._late and now.monotonic <= self.sure_until:
+            late = self._late.pop(0)
+            told |= self.on_done(late, now) if isinstance(late, DiskDone) else self.on_failed(late, now)
+        return told
+
+    def drop(self) -> None:
+        """Nobody waits for answers any more."""
+        self._late.clear()
+        self._words = None

@@ -1,0 +1,1 @@
+"""CORE, the protocol of Artemis."""

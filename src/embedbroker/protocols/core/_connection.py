@@ -1,0 +1,380 @@
+"""One CORE connection on the broker: channels 0 and 1, and the frames of its sessions.
+
+Responsible for pings and time to live, topology, opening and reattaching sessions, and what happens when the connection
+ends. Refuses to know session requests, sockets and clocks.
+
+When a connection is lost while one of its sessions has a confirmation window, everything is kept until the time to live
+is over, for a client that comes back (core-protocol 7.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from embedbroker.kernel import Session
+from embedclient.errors import ErrorCode, RemoteProtocolError
+from embedclient.model import Instant
+from embedclient.wire.core import (
+    CheckForFailover,
+    CheckForFailoverReply,
+    ClusterTopology,
+    ClusterTopologyV2,
+    ClusterTopologyV4,
+    CreateSession,
+    CreateSessionResponse,
+    CreateSessionV2,
+    Disconnect,
+    DisconnectV2,
+    DisconnectV3,
+    ExceptionResponse,
+    FrameSplitter,
+    Packet,
+    PacketType,
+    Ping,
+    ReattachSession,
+    ReattachSessionResponse,
+    SubscribeTopology,
+    SubscribeTopologyV2,
+    decode_packet,
+    encode_packet,
+)
+
+from .._port import Link
+from ._service import SERVER_VERSION, CoreService
+from ._session import CoreSession
+
+__all__ = ["CoreConnection"]
+
+_PING_CHANNEL, _SESSION_CHANNEL, _USER_CHANNEL = 0, 1, 10
+_BROKER_CHANNELS = (2, 3)
+# A lost connection keeps its sessions for its time to live, which the client chose, and not for longer than this.
+_LOST_SECONDS_MAX = 24 * 3600.0
+_SCALE_DOWN_REASON = 2  # what Artemis sends at every orderly stop (core-protocol 7.10)
+
+
+class CoreConnection:
+    """A connection and its sessions by channel id."""
+
+    __slots__ = (
+        "_has_dropped",
+        "_last_heard",
+        "_log",
+        "_refused_reattachments",
+        "_splitter",
+        "has_spoken",
+        "link",
+        "lost",
+        "service",
+        "sessions",
+        "temporary_queues",
+        "time_to_live",
+        "valve",
+        "version",
+    )
+
+    def __init__(self, service: CoreService, link: Link, log: Callable[[str], None]) -> None:
+        config = service.kernel.config
+        self.service = service
+        self.link = link
+        self.valve = service.kernel.make_valve()
+        link.on_slow = self.valve.shut
+        link.on_relieved = self.valve.open
+        self._log = log
+        self._splitter = FrameSplitter(config.frame_size_bytes_max)
+        self.version = 0
+        self.sessions: dict[int, CoreSession] = {}
+        # Names and ids: a name may be another queue's by the time this connection ends.
+        self.temporary_queues: dict[str, int] = {}
+        # Seconds without a frame after which the peer is gone; None for never.
+        self.time_to_live = config.connection_ttl_ms / 1000 if config.connection_ttl_ms >= 0 else None
+        self._last_heard = service.now.monotonic
+        # Of sessions that their client has not made again yet.
+        self._refused_reattachments = 0
+        self._has_dropped = False
+        # A request came that somebody takes.
+        self.has_spoken = False
+        # The socket is gone, sessions wait for a reattachment.
+        self.lost = False
+
+    @property
+    def partial_frame_size(self) -> int:
+        """Bytes of a frame that has not come whole."""
+        return self._splitter.pending_size
+
+    @property
+    def name(self) -> str:
+        """Where the peer is, for the operator."""
+        return self.link.peer
+
+    def log(self, text: str) -> None:
+        """One line for the operator, naming the peer."""
+        self._log(f"{self.link.peer}: {text}")
+
+    def inform(self, text: str) -> None:
+        """Like `log`, for an ordinary event."""
+        self.service.kernel.inform(f"{self.link.peer}: {text}")
+
+    # -- frames in -----------------------------------------------------------------------------------------------
+
+    def receive(self, data: bytes, now: Instant) -> None:
+        """Handle what one read brought. Bad bytes end this connection and nothing else."""
+        self._last_heard = now.monotonic
+        try:
+            buffer, headers = self._splitter.feed(data)
+            sessions = self.sessions
+            start = 0
+            for length, packet_type, channel_id in headers:
+                end = start + 4 + length
+                session = sessions.get(channel_id)
+                if session is not None:
+                    session.on_frame(packet_type, buffer, start, end)
+                elif channel_id in _BROKER_CHANNELS and self.service.cluster is not None:
+                    self.has_spoken = True
+                    self.service.cluster.on_frame(self, channel_id, packet_type, buffer, start, end)
+                elif channel_id < _USER_CHANNEL:
+                    self._on_packet(channel_id, decode_packet(buffer, start, end, self.version, True))
+                else:
+                    self._drop(packet_type, channel_id)
+                start = end
+                if not self.link.alive:
+                    break
+        except RemoteProtocolError as error:
+            self.fail(f"protocol error: {error}")
+
+    def _on_packet(self, channel_id: int, packet: Packet) -> None:
+        self.has_spoken = True
+        match packet:
+            case Ping():
+                ttl = packet.connection_ttl
+                self.time_to_live = ttl / 1000 if ttl >= 0 else None
+                self.send(packet, _PING_CHANNEL)
+            case _ if self.service.waits and not self._may_wait_here(packet):
+                # Without a line in the log: clients try again and again.
+                self.link.close("the broker is not live")
+                self.abandon()
+            case SubscribeTopologyV2():
+                self.version = self.version or max(packet.client_version, 0)
+                self._send_topology()
+            case SubscribeTopology():
+                self._send_topology()
+            case CreateSession() | CreateSessionV2():
+                self._create_session(packet)
+            case ReattachSession():
+                self._reattach(packet)
+            case CheckForFailover():
+                self.send(CheckForFailoverReply(not self.service.waits), _SESSION_CHANNEL)
+            case _:
+                # Artemis drops session packets on channels below 10 as it drops those for unknown channels (captured);
+                # but a packet that only brokers exchange means that this peer is no client.
+                if packet.TYPE in _BROKER_ONLY:
+                    raise RemoteProtocolError(f"{PacketType(packet.TYPE).name} on channel {channel_id} is not served")
+                self._drop(packet.TYPE, channel_id)
+
+    def _may_wait_here(self, packet: Packet) -> bool:
+        """Whether a broker that is not live listens to somebody: to brokers, which say so before anything else."""
+        cluster = self.service.cluster
+        return isinstance(packet, Ping | CheckForFailover) or (cluster is not None and cluster.is_broker(self))
+
+    def _drop(self, packet_type: int, channel_id: int) -> None:
+        """Nobody is there to take a frame: it is ignored, as Artemis ignores it, and the log says so once."""
+        if not self._has_dropped:
+            self._has_dropped = True
+            self.log(f"a packet of type {packet_type} for channel {channel_id} was dropped: no session is open there")
+
+    def send(self, packet: Packet, channel_id: int) -> None:
+        """Send a packet that belongs to no session."""
+        self.link.write(encode_packet(packet, channel_id, min(self.version, SERVER_VERSION)))
+
+    def write_pieces(self, pieces: Sequence[bytes | bytearray]) -> None:
+        """Send whole frames that are written already."""
+        self.link.write_pieces(pieces)
+
+    def _send_topology(self) -> None:
+        """A broker of its own is one node without connectors: the client takes the one it used."""
+        if self.service.cluster is not None:
+            self.service.cluster.subscribe(self)
+            return
+        version = self.version
+        event, node_id = self.service.now.wall_ms, self.service.node_id
+        if version >= 131:
+            packet: Packet = ClusterTopologyV4(False, node_id, event, None, None, True, None, None, SERVER_VERSION)
+        elif version >= 122:
+            packet = ClusterTopologyV2(False, node_id, event, None, None, True)
+        else:
+            packet = ClusterTopology(False, node_id, None, None, True)
+        self.send(packet, _PING_CHANNEL)
+
+    # -- sessions ------------------------------------------------------------------------------------------------
+
+    def _create_session(self, packet: CreateSession | CreateSessionV2) -> None:
+        service = self.service
+        version_min = service.kernel.config.client_version_min
+        if not version_min <= packet.version <= SERVER_VERSION:
+            self._refuse(
+                ErrorCode.INCOMPATIBLE_CLIENT_SERVER_VERSIONS,
+                f"client version {packet.version} is not served, only {version_min} to {SERVER_VERSION}",
+            )
+            return
+        if not service.started:
+            self._refuse(ErrorCode.SESSION_CREATION_REJECTED, "the broker is starting")
+            return
+        if packet.session_channel_id < _USER_CHANNEL:
+            raise RemoteProtocolError(f"a session on reserved channel {packet.session_channel_id}")
+        limit = service.kernel.config.sessions_per_connection_max
+        if len(self.sessions) >= limit and packet.session_channel_id not in self.sessions:
+            # Not 112, which clients take for a broker that starts: they would try again for ever.
+            self._refuse(ErrorCode.ILLEGAL_STATE, f"the connection has {limit} sessions, sessions_per_connection_max")
+            return
+        if service.cluster is not None and service.cluster.refuses_login(packet.username, packet.password):
+            self._refuse(ErrorCode.CLUSTER_SECURITY_EXCEPTION, f"wrong password for cluster user {packet.username!r}")
+            return
+        self.version = self.version or packet.version
+        kernel_session = Session(
+            service.kernel,
+            packet.name,
+            # What an XA session does outside a branch takes effect at once.
+            auto_commit_sends=packet.auto_commit_sends or packet.xa,
+            auto_commit_acknowledges=packet.auto_commit_acks or packet.xa,
+            pre_acknowledge=packet.pre_acknowledge,
+            valve=self.valve,
+        )
+        window = max(packet.window_size, -1)
+        session = CoreSession(service, self, packet.name, packet.session_channel_id, window, kernel_session)
+        session.username = packet.username
+        session.default_address = packet.default_address or ""
+        if self._refused_reattachments:
+            # Clients make it again before they do anything else; sessions after that are new on both ends.
+            self._refused_reattachments -= 1
+            session.rebuilt = True
+        self._take_over(packet.session_channel_id)
+        self.sessions[packet.session_channel_id] = session
+        namesake = service.sessions.get(packet.name)
+        if namesake is not None and namesake.can_come_back:
+            namesake.give_up_reattachment("another session has its name")
+        service.sessions[packet.name] = session
+        self.send(CreateSessionResponse(SERVER_VERSION), _SESSION_CHANNEL)
+
+    def _take_over(self, channel_id: int) -> None:
+        """A session comes to a channel: whoever had it is over, as nothing can reach it any more."""
+        displaced = self.sessions.get(channel_id)
+        if displaced is not None:
+            displaced.close(failed=True)
+
+    def _refuse(self, code: int, text: str) -> None:
+        self.send(ExceptionResponse(code, text), _SESSION_CHANNEL)
+
+    def _reattach(self, packet: ReattachSession) -> None:
+        session = self.service.sessions.get(packet.name)
+        if session is not None and not session.can_come_back:
+            # The client makes it anew: what it left is returned first, so that nothing is delivered twice at once.
+            session.close(failed=True)
+            session = None
+        elif session is not None and self.version and min(self.version, SERVER_VERSION) != session.version:
+            # What is kept for its client is written in another version: this is not that client.
+            session = None
+        elif session is not None and session.connection.link.id > self.link.id:
+            # A client gave this connection up, and has its session over a later one. Here is what it asked before:
+            # taken at its word, it would wait for ever at a connection without a session.
+            session = None
+        if session is None:
+            self._refused_reattachments += 1
+            self.send(ReattachSessionResponse(-1, False), _SESSION_CHANNEL)
+            return
+        if self.sessions.get(session.channel_id) is not session:
+            self._take_over(session.channel_id)
+        previous = session.connection
+        self.version = self.version or session.version
+        session.reattach(self, packet.last_confirmed_command_id)
+        if previous is not self and not previous.sessions:
+            previous.abandon()
+        response = ReattachSessionResponse(session.channel.last_confirmed, True)
+        frame = encode_packet(response, _SESSION_CHANNEL, self.version)
+        # What is reported as processed must survive a crash: the answer waits behind the records.
+        session.reply_on_connection(frame)
+
+    # -- time ----------------------------------------------------------------------------------------------------
+
+    def check(self, now: Instant) -> None:
+        """The periodic look: confirm what is owed, and give up a peer that was silent for too long."""
+        if self.time_to_live is not None and now.monotonic - self._last_heard >= self.time_to_live:
+            if self.lost:
+                self.log("no reattachment within the time to live")
+                self.abandon()
+            else:
+                self.fail(f"nothing was received for {self.time_to_live:g} s")
+            return
+        if self.lost:
+            if not self._is_awaited:
+                self.abandon()
+            return
+        for session in list(self.sessions.values()):
+            session.flush_confirmations()
+
+    # -- the end -------------------------------------------------------------------------------------------------
+
+    def disconnect(self) -> None:
+        """Say good-bye because the broker stops in an orderly way."""
+        for session in list(self.sessions.values()):
+            session.flush_confirmations()
+        node_id = self.service.node_id
+        if self.version >= 131:
+            packet: Packet = DisconnectV3(node_id, _SCALE_DOWN_REASON)
+        elif self.version >= 125:
+            packet = DisconnectV2(node_id)
+        else:
+            packet = Disconnect(node_id)
+        self.send(packet, _PING_CHANNEL)
+        self.link.close("the broker stops")
+
+    def fail(self, reason: str) -> None:
+        """End the connection because of what the peer did or did not do."""
+        if not self.link.alive:
+            return
+        self.log(f"connection closed: {reason}")
+        self.link.close(reason)
+        self.abandon()
+
+    def closed(self) -> None:
+        """The peer's socket is gone."""
+        if self.partial_frame_size:
+            self.log(f"connection lost in the middle of a frame, of which {self.partial_frame_size} bytes came")
+        self.link.alive = False
+        self._splitter = FrameSplitter()
+        self._leave_cluster()
+        if self._is_awaited and self.time_to_live is not None:
+            self.lost = True
+            self.time_to_live = min(self.time_to_live, _LOST_SECONDS_MAX)
+            self.valve.shut()
+        else:
+            self.abandon()
+
+    @property
+    def _is_awaited(self) -> bool:
+        """Whether a client may come back for one of the sessions."""
+        return any(session.can_come_back and session.channel.window > 0 for session in self.sessions.values())
+
+    def _leave_cluster(self) -> None:
+        if self.service.cluster is not None:
+            self.service.cluster.forget(self)
+
+    def abandon(self) -> None:
+        """Forget all sessions as failed, with the temporary queues of this connection."""
+        self.lost = False
+        self._leave_cluster()
+        for session in list(self.sessions.values()):
+            session.close(failed=True)
+        kernel = self.service.kernel
+        for name, identifier in list(self.temporary_queues.items()):
+            queue = kernel.catalog.queues.get(name)
+            if queue is not None and queue.id == identifier:
+                kernel.delete_queue(queue)
+        self.temporary_queues.clear()
+
+
+_BROKER_ONLY = frozenset(
+    int(packet_type)
+    for packet_type in PacketType
+    if packet_type.name.startswith(
+        ("REPLICATION", "BACKUP", "CLUSTER_CONNECT", "NODE_ANNOUNCE", "QUORUM", "FEDERATION")
+    )
+)

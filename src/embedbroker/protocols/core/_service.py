@@ -1,0 +1,121 @@
+"""What all CORE connections of a broker share: the kernel, the broker's identity, sessions by name.
+
+Responsible for the registry that reattachment and metadata need, and for the gate through which replies leave. Refuses
+to know packets.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from embedbroker.kernel import Kernel
+from embedclient.model import Entropy, Instant
+
+from ._resend import ResendAccount
+
+if TYPE_CHECKING:
+    from embedbroker.services import Services
+
+    from ._connection import CoreConnection
+    from ._session import CoreSession
+
+__all__ = ["SERVER_VERSION", "Cluster", "CoreService", "Gate", "Releasable"]
+
+SERVER_VERSION = 136
+"""The protocol level the broker announces (core-protocol 3.1)."""
+
+
+class Releasable(Protocol):
+    """Something that holds replies until records are durable."""
+
+    def release(self, reached: int) -> bool:
+        """Let go what is durable; returns whether anything is still held."""
+
+
+class Gate(Protocol):
+    """The one durability gate of a node."""
+
+    def hold(self, holder: Releasable) -> None:
+        """Call ``holder.release`` whenever more became durable."""
+
+
+class Cluster(Protocol):
+    """What a broker with a cluster connection does with what concerns others."""
+
+    def subscribe(self, peer: CoreConnection) -> None:
+        """Tell a peer of every member now, and of every change while its connection lasts."""
+
+    def is_broker(self, peer: CoreConnection) -> bool:
+        """Whether a peer is another broker of this cluster."""
+
+    def on_frame(
+        self, peer: CoreConnection, channel_id: int, packet_type: int, buffer: bytes | bytearray, start: int, end: int
+    ) -> None:
+        """A frame of a channel that only brokers use."""
+
+    def forget(self, peer: CoreConnection) -> None:
+        """A connection is gone."""
+
+    def refuses_login(self, user: str | None, password: str | None) -> bool:
+        """Whether a session says that it is a broker of this cluster, and is not."""
+
+
+class CoreService:
+    """Shared state of all CORE connections."""
+
+    __slots__ = (
+        "cluster",
+        "entropy",
+        "gate",
+        "kernel",
+        "metadata",
+        "node_id",
+        "now",
+        "resend",
+        "services",
+        "sessions",
+        "started",
+        "waits",
+    )
+
+    def __init__(self, kernel: Kernel, gate: Gate, entropy: Entropy, node_id: str, resend: ResendAccount) -> None:
+        self.kernel = kernel
+        self.gate = gate
+        self.entropy = entropy
+        self.resend = resend
+        self.node_id = node_id
+        # Made for the first request.
+        self.services: Services | None = None
+        self.now = Instant(0.0, 0)
+        self.sessions: dict[str, CoreSession] = {}
+        # How many sessions carry a pair. JMS clients ask for each connection whether its client id is in use.
+        self.metadata: dict[tuple[str, str], int] = {}
+        # False while the journal is read: sessions are refused with "starting", so that clients try again.
+        self.started = False
+        # Other brokers are let in, and clients are not: they would wait here for a broker that may never be live.
+        self.waits = False
+        # None on a broker without a cluster connection.
+        self.cluster: Cluster | None = None
+
+    def holds_metadata(self, key: str, value: str, asking: CoreSession) -> bool:
+        """Whether another session carries this pair."""
+        return self.metadata.get((key, value), 0) > (asking.metadata.get(key) == value)
+
+    def carry_metadata(self, session: CoreSession, key: str, value: str) -> None:
+        """A session carries this pair from now on, instead of what it had under the key."""
+        self._forget_pair(key, session.metadata.get(key))
+        session.metadata[key] = value
+        self.metadata[key, value] = self.metadata.get((key, value), 0) + 1
+
+    def forget_metadata(self, session: CoreSession) -> None:
+        """A session is over."""
+        for key, value in session.metadata.items():
+            self._forget_pair(key, value)
+        session.metadata.clear()
+
+    def _forget_pair(self, key: str, value: str | None) -> None:
+        if value is None:
+            return
+        count = self.metadata.pop((key, value)) - 1
+        if count:
+            self.metadata[key, value] = count

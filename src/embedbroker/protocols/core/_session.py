@@ -1,0 +1,517 @@
+"""One CORE session on the broker: frames of its channel in, deliveries and replies out.
+
+Responsible for the hot lane (sends, acknowledgements, credits, deliveries without an object per packet), for replies
+that wait for durability in order, and for confirmation numbering. Refuses to know routing and settlement, which are the
+kernel's, and the rarer requests, which are in `_core_requests`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from attrs import define
+
+from embedbroker.kernel import Consumer, Reference, Refused, Scope, Session
+from embedclient.engine.core import Channel
+from embedclient.errors import ErrorCode
+from embedclient.model import Encoding, Properties, PropertyType
+from embedclient.wire.core import (
+    ACKNOWLEDGE_BODY,
+    CREDIT_BODY,
+    FRAME_HEADER,
+    RECEIVE_TRAILER,
+    CoreMessage,
+    DisconnectConsumer,
+    ExceptionResponse,
+    NullResponse,
+    Packet,
+    PacketsConfirmed,
+    PacketType,
+    decode_packet,
+    encode_null_response,
+    encode_packet,
+    encode_receive,
+    is_confirmed,
+    known_address,
+    message_raw,
+    send_trailer,
+)
+
+from ._message_traits import Arrival, study
+from ._old_names import MODERN_NAMES_SINCE, old_message, plain_message, said_routing_type
+from ._requests import answer
+from ._resend import KEPT_PACKET_OVERHEAD_BYTES
+from ._reserved_addresses import OF_THE_BROKER, take_request
+from ._service import SERVER_VERSION, CoreService
+
+if TYPE_CHECKING:
+    from .._port import Link
+    from ._connection import CoreConnection
+
+__all__ = ["CoreSession"]
+
+_SEND = int(PacketType.SESS_SEND)
+_RECEIVE = int(PacketType.SESS_RECEIVE_MSG)
+_ACKNOWLEDGE = int(PacketType.SESS_ACKNOWLEDGE)
+_INDIVIDUAL_ACKNOWLEDGE = int(PacketType.SESS_INDIVIDUAL_ACKNOWLEDGE)
+_FLOWTOKEN = int(PacketType.SESS_FLOWTOKEN)
+_PACKETS_CONFIRMED = int(PacketType.PACKETS_CONFIRMED)
+_HEADER_SIZE = FRAME_HEADER.size
+_RECEIVE_EXTRA = _HEADER_SIZE + RECEIVE_TRAILER.size
+_NULL_RESPONSE = int(PacketType.NULL_RESPONSE)
+_CORE = int(Encoding.CORE)
+
+_FORCED_DELIVERY = "_hornetq.forced.delivery.seq"
+# The durability point of something that is not recorded yet.
+_UNRECORDED = 1 << 63
+
+
+@define(eq=False)
+class _HeldReply:
+    point: int
+    frame: bytes
+    #: Of an answer on channel 1: who asked. What the session's own channel carries moves with the session.
+    link: Link | None = None
+
+
+@define(eq=False)
+class _HeldDelivery:
+    point: int
+    pieces: Sequence[bytes | bytearray]
+    #: Where it is counted already.
+    link: Link
+
+
+class CoreSession:
+    """A session and its channel. It outlives its connection while a reattachment is possible (7.3)."""
+
+    __slots__ = (
+        "_arrival",
+        "_deliveries_held",
+        "_held",
+        "_known_address",
+        "_trailer",
+        "channel",
+        "channel_id",
+        "connection",
+        "default_address",
+        "kept_bytes",
+        "kernel_session",
+        "metadata",
+        "name",
+        "rebuilt",
+        "receives_large",
+        "service",
+        "username",
+        "version",
+        "windowed",
+    )
+
+    def __init__(
+        self,
+        service: CoreService,
+        connection: CoreConnection,
+        name: str,
+        channel_id: int,
+        window: int,
+        kernel_session: Session,
+    ) -> None:
+        self.service = service
+        self.connection = connection
+        self.name = name
+        self.channel_id = channel_id
+        self.channel = Channel(channel_id, window)
+        # What that keeps for a reattachment, as the broker's account knows it.
+        self.kept_bytes = 0
+        self.windowed = window != -1
+        self.kernel_session = kernel_session
+        self.version = min(connection.version, SERVER_VERSION)
+        self._trailer = send_trailer(self.version)
+        self.default_address = ""
+        # Of the message that came last: where it was sent, and what is known of its kind.
+        self._known_address = known_address("")
+        self._arrival = Arrival()
+        self.username: str | None = None
+        self.metadata: dict[str, str] = {}
+        # Made right after a refused reattachment: the two ends may count differently from here on (pitfall 12.22), so
+        # a later reattachment is refused too and the client builds the session anew instead of losing packets.
+        self.rebuilt = False
+        # Chunks of a large message are on their way.
+        self.receives_large = False
+        # Replies that wait for durability, in order; later replies of this channel wait behind them.
+        self._held: deque[_HeldReply | _HeldDelivery] = deque()
+        # Those among them whose count is not on disk yet; a reply behind them, as that to a stop, says that they came.
+        self._deliveries_held = 0
+
+    # -- frames in -----------------------------------------------------------------------------------------------
+
+    def on_frame(self, packet_type: int, buffer: bytes | bytearray, start: int, end: int) -> None:
+        """Handle one frame of this channel. Raises RemoteProtocolError."""
+        if packet_type == _SEND:
+            self._on_send(buffer, start, end)
+        elif packet_type == _ACKNOWLEDGE and end - start >= _HEADER_SIZE + 17:
+            key, message_id, wants_reply = ACKNOWLEDGE_BODY.unpack_from(buffer, start + _HEADER_SIZE)
+            refused = self.kernel_session.settle(key, message_id, through=True)
+            if wants_reply or refused is not None:
+                self._on_settled(refused, wants_reply)
+        elif packet_type == _FLOWTOKEN and end - start >= _HEADER_SIZE + 12:
+            key, amount = CREDIT_BODY.unpack_from(buffer, start + _HEADER_SIZE)
+            consumer = self.kernel_session.consumers.get(key)
+            if consumer is not None:
+                consumer.add_credit(amount)
+        elif packet_type == _INDIVIDUAL_ACKNOWLEDGE and end - start >= _HEADER_SIZE + 17:
+            key, message_id, wants_reply = ACKNOWLEDGE_BODY.unpack_from(buffer, start + _HEADER_SIZE)
+            refused = self.kernel_session.settle(key, message_id)
+            if wants_reply or refused is not None:
+                self._on_settled(refused, wants_reply)
+        else:
+            packet = decode_packet(buffer, start, end, self.version, True)
+            if packet_type == _PACKETS_CONFIRMED:
+                assert isinstance(packet, PacketsConfirmed)
+                self.channel.on_confirmed(packet.command_id)
+                self._count_kept()
+                return
+            answer(self, packet)
+            # Metadata is counted only when it wants an answer, which its last byte says; a client repeats it after
+            # a reattachment without wanting one.
+            if not self.windowed or not is_confirmed(packet_type, buffer[end - 1] != 0):
+                return
+        if self.windowed:
+            self._confirm(self.channel.received(end - start))
+
+    def _on_send(self, buffer: bytes | bytearray, start: int, end: int) -> None:
+        trailer_at = end - self._trailer.size
+        said: int | None = None
+        if self.version >= MODERN_NAMES_SINCE:
+            known = self._known_address
+            message = CoreMessage.parse(bytearray(buffer[start + _HEADER_SIZE : trailer_at]), known)
+            if message.address is not known[1]:
+                self._known_address = known_address(message.address)
+        else:
+            message = CoreMessage.parse(message_raw(buffer, start + _HEADER_SIZE, trailer_at, self.version))
+            said = said_routing_type(message.address)
+            message = plain_message(message)
+        # Only an answer repeats the rest of the trailer, and most sends want none.
+        wants_reply = buffer[trailer_at] != 0
+        if message.address:
+            if not self.default_address:
+                self.default_address = message.address
+        elif self.default_address:
+            message = message.copy_for(self.default_address, changes={}, removals=(), expiration=message.expiration)
+        arrival = self._arrival
+        properties_at = message.properties_at
+        if not arrival.covers(message.raw, properties_at):
+            arrival = self._arrival = study(message)
+        id_at = arrival.duplicate_id_at
+        refused = self._unsupported(arrival, message.address) if arrival.asks_for_more else None
+        if message.address in OF_THE_BROKER:
+            refused = take_request(self.service, message, sender_waits=wants_reply)
+        elif refused is None:
+            refused = self.kernel_session.send(
+                message,
+                arrival.routing_type if said is None else said,
+                bytes(message.raw[properties_at:][id_at]) if id_at is not None else None,
+            )
+        if refused is not None:
+            self._refuse_send(message, refused, wants_reply, self._correlation_id(buffer, trailer_at))
+        elif wants_reply:
+            # In a transaction it is the commit that promises. What is a duplicate waits for the message it repeats.
+            durable = (message.durable or id_at is not None) and self.kernel_session.auto_commit_sends
+            correlation_id = self._correlation_id(buffer, trailer_at)
+            frame = encode_null_response(
+                self.channel_id, self.version, correlation_id if correlation_id is not None else -1
+            )
+            self._answer(frame, _NULL_RESPONSE, durable=durable)
+
+    def _correlation_id(self, buffer: bytes | bytearray, trailer_at: int) -> int | None:
+        """Return what the answer to a send repeats; None for versions without it."""
+        _wants_reply, *numbers = self._trailer.unpack_from(buffer, trailer_at)
+        return numbers[0] if numbers else None
+
+    def _refuse_send(
+        self, message: CoreMessage, refused: Refused, wants_reply: bool, correlation_id: int | None
+    ) -> None:
+        if wants_reply:
+            self.refuse(refused, correlation_id)
+            return
+        text = f"a message to {message.address!r} was refused: {refused.text}"
+        if refused.scope is not Scope.CONNECTION:
+            if refused.code == ErrorCode.QUEUE_DOES_NOT_EXIST:
+                # A temporary destination is gone: its consumer left before the reply came, which is ordinary.
+                self.connection.inform(text)
+            else:
+                self.connection.log(text)
+        elif self.kernel_session.auto_commit_sends:
+            # Nobody waits for an answer: losing the connection is what tells the client.
+            self.connection.fail(text)
+        # In a transaction the commit tells.
+
+    def _unsupported(self, arrival: Arrival, address: str) -> Refused | None:
+        if arrival.has_group:
+            self.service.kernel.warn_of_groups(address)
+        if arrival.scheduled_ms > self.service.now.wall_ms:
+            return self._not_there("scheduled delivery")
+        return None
+
+    def _not_there(self, feature: str) -> Refused:
+        if not self.kernel_session.auto_commit_sends:
+            self.kernel_session.fail_transaction(f"{feature} is not supported by this broker yet")
+        return Refused(ErrorCode.NOT_IMPLEMTNED_EXCEPTION, f"{feature} is not supported by this broker yet")
+
+    def _on_settled(self, refused: Refused | None, wants_reply: bool) -> None:
+        if refused is None:
+            if wants_reply:
+                self.reply(NullResponse(-1), durable=self.kernel_session.auto_commit_acknowledges)
+        elif wants_reply:
+            self.refuse(refused, None)
+        else:
+            self.connection.log(f"an acknowledgement was refused: {refused.text}")
+
+    # -- replies -------------------------------------------------------------------------------------------------
+
+    def reply(self, packet: Packet, *, durable: bool = True) -> None:
+        """Answer a request once everything it made durable is durable, and behind the answers before it.
+
+        ``durable`` False says that the answer promises nothing that has to be on disk.
+        """
+        self._answer(encode_packet(packet, self.channel_id, self.version), packet.TYPE, durable=durable)
+
+    def _answer(self, frame: bytes, packet_type: int, *, durable: bool) -> None:
+        store = self.service.kernel.store
+        if not durable:
+            point = 0
+        elif self.kernel_session.unfinished:
+            point = _UNRECORDED
+        else:
+            point = store.point()
+        if not self._held and point <= store.reached:
+            self.transmit(frame, packet_type)
+        else:
+            self._hold(_HeldReply(point, frame))
+
+    def _point(self) -> int:
+        return _UNRECORDED if self.kernel_session.unfinished else self.service.kernel.store.point()
+
+    def _hold(self, reply: _HeldReply) -> None:
+        limit = self.service.kernel.config.held_replies_max
+        if len(self._held) >= limit and len(self._held) - self._deliveries_held >= limit:
+            self.connection.fail(f"{limit} replies of session {self.name} wait for the disk, held_replies_max")
+            return
+        if reply.point == _UNRECORDED:
+            self.service.kernel.chores.add_action(lambda: self._recorded(reply))
+        elif not self._held:
+            self.service.gate.hold(self)
+        self._held.append(reply)
+
+    def _recorded(self, reply: _HeldReply) -> None:
+        """Everything is recorded now that was asked for before this reply."""
+        store = self.service.kernel.store
+        reply.point = store.point()
+        if self.release(store.reached) and self._held[0].point != _UNRECORDED:
+            self.service.gate.hold(self)
+
+    def refuse(self, refused: Refused, correlation_id: int | None) -> None:
+        """Answer a request with EXCEPTION."""
+        # To those who send again what was in doubt, a duplicate is the promise that the first one held.
+        promises = refused.code == ErrorCode.DUPLICATE_ID_REJECTED
+        self.reply(ExceptionResponse(refused.code, refused.text, correlation_id), durable=promises)
+
+    def reply_on_connection(self, frame: bytes) -> None:
+        """Send a frame of channel 1 once everything processed so far is durable.
+
+        It goes to the connection that asked, or nowhere. Suppose it went where the session is by then:
+
+        1. A client reattaches a session whose replies wait for the disk; the connection is lost before the answer.
+        2. It reattaches the session over the next connection, which is sent both answers.
+        3. Answers carry no name: it takes the second for that of its next session, and for a count of what arrived
+           there. The count is too low, so it sends again what has arrived, and consumers get it twice.
+        """
+        point = self._point()
+        link = self.connection.link
+        if not self._held and point <= self.service.kernel.store.reached:
+            link.write(frame)
+        else:
+            self._hold(_HeldReply(point, frame, link))
+
+    def release(self, reached: int) -> bool:
+        """Send the replies and deliveries that became durable; returns whether any is still held."""
+        held = self._held
+        while held and held[0].point <= reached:
+            reply = held.popleft()
+            if reply.link is not None:
+                self._send_held(reply)
+            elif self.windowed:
+                packet_type = reply.frame[4]
+                self.transmit(reply.frame, packet_type if packet_type < 128 else packet_type - 256)
+            else:
+                self.connection.link.write(reply.frame)
+        return bool(held)
+
+    def _send_held(self, held: _HeldReply | _HeldDelivery) -> None:
+        """What is not an answer on the session's own channel."""
+        if isinstance(held, _HeldReply):
+            assert held.link is not None
+            held.link.write(held.frame)
+            return
+        self._deliveries_held -= 1
+        if self.windowed:
+            self._keep(*held.pieces)
+        link = self.connection.link
+        if held.link is link:
+            link.write_reserved(held.pieces)
+        else:
+            link.write_pieces(held.pieces)
+
+    def transmit(self, frame: bytes, packet_type: int) -> None:
+        """Send a frame now, keeping it for a reattachment where the session has a window."""
+        if self.windowed and is_confirmed(packet_type):
+            self._keep(frame)
+        self.connection.link.write(frame)
+
+    def _keep(self, *frame: bytes | bytearray) -> None:
+        self.channel.sent(*frame)
+        self._count_kept()
+
+    def _count_kept(self) -> None:
+        channel = self.channel
+        kept = channel.sent_bytes_cached + channel.kept_count * KEPT_PACKET_OVERHEAD_BYTES
+        if kept != self.kept_bytes:
+            self.service.resend.count(self, kept, self.service.sessions.values())
+
+    @property
+    def can_come_back(self) -> bool:
+        """Whether a client that lost its connection may be reattached."""
+        return self.windowed and self.channel.keeps and not self.rebuilt
+
+    def give_up_reattachment(self, reason: str) -> None:
+        """Keep nothing for a client that comes back: it will have to make its session anew."""
+        self.connection.log(f"session {self.name} cannot be reattached any more: {reason}")
+        self.channel.stop_keeping()
+        self._count_kept()
+
+    def _confirm(self, command_id: int | None) -> None:
+        if command_id is not None:
+            self.reply(PacketsConfirmed(command_id))
+
+    def flush_confirmations(self) -> None:
+        """Confirm what was processed although the window is not reached."""
+        if self.windowed:
+            self._confirm(self.channel.flush())
+
+    # -- deliveries (ConsumerPort) -------------------------------------------------------------------------------
+
+    def deliver(self, consumer: Consumer, reference: Reference) -> int:
+        """Send one message; the charge is the whole frame."""
+        message = reference.message
+        raw = message.raw
+        if self.windowed or self.version < 129 or message.encoding != _CORE:
+            return self._deliver_slowly(consumer, reference)
+        link = self.connection.link
+        out = link.out
+        if not out:
+            link.dirty.append(link)
+        size = len(raw) + _RECEIVE_EXTRA
+        out.append(FRAME_HEADER.pack(size - 4, _RECEIVE, self.channel_id))
+        out.append(raw)
+        out.append(RECEIVE_TRAILER.pack(consumer.key, reference.delivery_count))
+        link.room -= size
+        if link.room < 0 and not link.slow:
+            link.become_slow()
+        return size
+
+    def _deliver_slowly(self, consumer: Consumer, reference: Reference) -> int:
+        parts = self._encoded(consumer, reference)
+        if self.windowed:
+            self._keep(*parts)
+        return self.connection.link.write_pieces(parts)
+
+    def _encoded(self, consumer: Consumer, reference: Reference) -> Sequence[bytes | bytearray]:
+        message = reference.message
+        assert message.encoding == Encoding.CORE
+        if self._speaks_old_names:
+            assert isinstance(message, CoreMessage)
+            message = old_message(message, consumer.queue.definition.routing_type)
+        return encode_receive(message.raw, self.channel_id, self.version, consumer.key, reference.delivery_count)
+
+    def deliver_behind(self, point: int, consumer: Consumer, reference: Reference) -> int:
+        """Send one message once that point is durable, and behind those that were handed over before it.
+
+        It is gone as far as the kernel is concerned: whoever takes it back, or closes the consumer, does what happens
+        to a message on the network, and an answer to that stands behind the message here, too.
+        """
+        if not self._deliveries_held and point <= self.service.kernel.store.reached:
+            return self.deliver(consumer, reference)
+        parts = self._encoded(consumer, reference)
+        size = sum(map(len, parts))
+        link = self.connection.link
+        if not self._held:
+            self.service.gate.hold(self)
+        self._held.append(_HeldDelivery(point, parts, link))
+        self._deliveries_held += 1
+        link.reserve(size)
+        return size
+
+    @property
+    def _speaks_old_names(self) -> bool:
+        return self.version < MODERN_NAMES_SINCE and "jms-session" in self.metadata
+
+    def deliver_marker(self, consumer: Consumer, sequence: int) -> None:
+        """Answer a forced delivery (7.6); markers cost no credit."""
+        properties = Properties()
+        properties.set(_FORCED_DELIVERY, sequence, PropertyType.LONG)
+        marker = CoreMessage.build(
+            address=consumer.queue.name, durable=False, priority=0, body=bytes(4), properties=properties
+        )
+        marker.assign_id(self.service.kernel.ids.take())
+        if self._speaks_old_names:
+            marker = old_message(marker, consumer.queue.definition.routing_type)
+        parts = encode_receive(marker.raw, self.channel_id, self.version, consumer.key, 0)
+        self._transmit_behind(b"".join(parts), _RECEIVE)
+
+    def _transmit_behind(self, frame: bytes, packet_type: int) -> None:
+        """Send a frame that says something about the deliveries before it."""
+        if self._deliveries_held:
+            self._held.append(_HeldReply(0, frame))
+        else:
+            self.transmit(frame, packet_type)
+
+    def closed_by_broker(self, consumer: Consumer) -> None:
+        """Tell the client that a queue was deleted under its consumer."""
+        self.kernel_session.consumers.pop(consumer.key, None)
+        self.disconnect_consumer(consumer.key)
+
+    def disconnect_consumer(self, consumer_id: int) -> None:
+        """Tell the client that a consumer it counts on is not there."""
+        if self.version >= 124:
+            packet = DisconnectConsumer(consumer_id)
+            self._transmit_behind(encode_packet(packet, self.channel_id, self.version), packet.TYPE)
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    def reattach(self, connection: CoreConnection, last_confirmed_command_id: int) -> None:
+        """Go on over another connection: what the client has not processed is sent again."""
+        previous = self.connection
+        if previous is not connection:
+            previous.sessions.pop(self.channel_id, None)
+            connection.temporary_queues.update(previous.temporary_queues)
+            previous.temporary_queues.clear()
+        self.connection = connection
+        connection.sessions[self.channel_id] = self
+        pieces = self.channel.replay_after(last_confirmed_command_id)
+        self._count_kept()
+        connection.link.write_pieces(pieces)
+        self.kernel_session.move(connection.valve)
+
+    def close(self, *, failed: bool) -> None:
+        """End the session."""
+        if self.service.sessions.get(self.name) is self:
+            del self.service.sessions[self.name]
+        self.service.forget_metadata(self)
+        self.kernel_session.close(failed=failed)
+        self.service.kernel.memory.forget(self)
+        self.channel.stop_keeping()
+        self._count_kept()
+        if self.connection.sessions.get(self.channel_id) is self:
+            del self.connection.sessions[self.channel_id]

@@ -1,0 +1,125 @@
+"""A small file beside the journal that is read once and replaced as a whole.
+
+Responsible for doing that so that a crash at any point leaves the old text or the new one, one piece of work at a time,
+in order. Refuses to know what the text says, and which lane of the disk it takes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from ._disk import (
+    DiskFault,
+    DiskOperation,
+    DiskWork,
+    Lane,
+    ListFiles,
+    Read,
+    Rename,
+    Sync,
+    SyncDirectory,
+    Truncate,
+    WriteAt,
+)
+
+__all__ = ["SmallFile"]
+
+_Then = Callable[[tuple[object, ...]], None]
+_Failed = Callable[[str], None]
+_Work = tuple[tuple[DiskOperation, ...], _Then, _Failed | None]
+
+
+class SmallFile:
+    """Its work counts down from ``first_number``. ``failure`` says that it cannot go on; ``title`` what an operator
+    calls it."""
+
+    def __init__(self, name: str, new_name: str, title: str, size_max: int, first_number: int) -> None:
+        self.failure: str | None = None
+        self.on_failure: Callable[[], None] | None = None
+        self.names: tuple[str, ...] = ()
+        self._name = name
+        self._new_name = new_name
+        self._title = title
+        self._size_max = size_max
+        self._last = first_number
+        self._under_way = 0
+        self._on_done: _Then | None = None
+        self._on_failed: _Failed | None = None
+        self._waiting: deque[_Work] = deque()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything that was told is done."""
+        return not self._waiting and not self._under_way
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is work to take."""
+        return bool(self._waiting) and not self._under_way and self.failure is None
+
+    def read(self, then: Callable[[bytes | None], None]) -> None:
+        """Read it; None: there is none. `names` says then which files there are."""
+
+        def look(results: tuple[object, ...]) -> None:
+            (names,) = results
+            assert isinstance(names, tuple)
+            self.names = names
+            if self._name in names:
+                self._waiting.appendleft(((Read(self._name, 0, self._size_max),), understand, None))
+            else:
+                then(None)
+
+        def understand(results: tuple[object, ...]) -> None:
+            (text,) = results
+            assert isinstance(text, bytes)
+            then(text)
+
+        self._waiting.append(((ListFiles(),), look, None))
+
+    def replace(self, text: bytes, then: Callable[[], None], on_failed: _Failed | None = None) -> None:
+        """Replace it; ``then`` is called when that survives a power cut.
+
+        With ``on_failed`` a failure is no `failure` of this file: the old text or the new one stays, and other work
+        goes on.
+        """
+        operations = (
+            WriteAt(self._new_name, 0, (text,)),
+            Truncate(self._new_name, len(text)),
+            Sync(self._new_name),
+            Rename(self._new_name, self._name),
+            SyncDirectory(),
+        )
+        self._waiting.append((operations, lambda _results: then(), on_failed))
+
+    def take_work(self, lane: Lane) -> DiskWork | None:
+        """What the disk is to do."""
+        if not self.waits:
+            return None
+        operations, self._on_done, self._on_failed = self._waiting.popleft()
+        self._last -= 1
+        self._under_way = self._last
+        return DiskWork(lane, self._under_way, operations)
+
+    def on_disk_done(self, batch: int, results: tuple[object, ...]) -> bool:
+        """The disk did a piece of work; whether that was this file's."""
+        if batch != self._under_way:
+            return False
+        done, self._on_done, self._under_way = self._on_done, None, 0
+        assert done is not None
+        done(results)
+        return True
+
+    def on_disk_failed(self, batch: int, fault: DiskFault) -> bool:
+        """The disk could not do a piece of work; whether that was this file's."""
+        if batch != self._under_way:
+            return False
+        self._under_way = 0
+        text = f"cannot keep {self._title}: {fault}"
+        if self._on_failed is not None:
+            self._on_failed(text)
+            return True
+        self.failure = text
+        if self.on_failure is not None:
+            self.on_failure()
+        return True

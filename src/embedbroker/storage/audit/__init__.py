@@ -1,0 +1,1 @@
+"""The audit log: its records, its files and its directory."""

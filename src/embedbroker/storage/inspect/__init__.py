@@ -1,0 +1,1 @@
+"""Journals that no broker uses: reports, scans and repair."""

@@ -1,0 +1,1 @@
+"""The journal: records, batches, segments and compaction."""

@@ -1,0 +1,200 @@
+"""What the journal does beside traffic: preparing the next segment, dropping dead segments, compaction.
+
+Responsible for choosing the next piece of such work and for seeing it through. Refuses to do two at a time, and to take
+anything away before the records that make it unneeded are durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import Factory, define
+
+from .._disk import DiskFault, FaultKind
+from .._lane import StepLane
+from .._steps import Corruption, Steps
+from ._compaction import Compaction
+from ._live_index import Liveness
+from ._record_codec import encode_dropped
+from ._segment_pool import SegmentSupply
+from ._segments import FIRST_BATCH_OFFSET, Segment
+from ._settings import JournalSettings
+
+__all__ = ["Background"]
+
+# Segments are looked through once in so many calls: what can be found changes slowly, calls come with every batch.
+_CALLS_PER_LOOK = 16
+# A segment with less than this share of the usual size in it is merged with its neighbours.
+_SMALL_SHARE = 8
+
+
+@define(eq=False)
+class Background:
+    """``segments`` is the journal's own list, oldest first, the current one last."""
+
+    settings: JournalSettings
+    supply: SegmentSupply
+    liveness: Liveness
+    segments: list[Segment]
+    # Append one record to the journal, and the durability point that covers everything appended so far.
+    append: Callable[[bytes], None]
+    point: Callable[[], int]
+    note: Callable[[str], None]
+    lane: StepLane = Factory(StepLane)
+    _calls: int = 0
+    # Files are being taken away or replaced. If that fails half-way nobody knows which of them count: no more of it.
+    _replacing: bool = False
+    _stopped: bool = False
+    # Compaction failed while this was the current segment; it is tried again when the next one is.
+    _failed_in: Segment | None = None
+    # The disk was full while this was the current segment.
+    _no_room_in: Segment | None = None
+
+    @property
+    def has_room(self) -> bool | None:
+        """Whether the journal can go on when the current segment is full; None: that is being found out."""
+        prepared = self.supply.prepared
+        if not self.segments or self.supply.spares or (prepared is not None and prepared.made):
+            return True
+        current = self.segments[-1]
+        if self._no_room_in is current:
+            return False
+        if self._failed_in is current or self.liveness.ending or not _is_half_full(current):
+            return True
+        return None
+
+    def choose(self, wall_ms: int, at_leisure: bool = False) -> None:
+        """Begin the most urgent work, if there is any and the lane is free; ``at_leisure``: look carefully."""
+        if self.lane.steps is not None or not self.segments or self.liveness.ending:
+            return
+        current = self.segments[-1]
+        if self.supply.prepared is None and _is_half_full(current):
+            if self._failed_in is not current:
+                self.lane.begin(self.supply.prepare(wall_ms))
+            return
+        if not current.first_number:
+            # Behind a cut the next segment has not begun. What says which segments there were, and which were dropped,
+            # is in the last ones before it: merged, they would not say it any more.
+            return
+        self._calls += 1
+        if self._stopped or (self._calls % _CALLS_PER_LOOK and not at_leisure):
+            return
+        dead = self._dead_segments()
+        if dead:
+            self.lane.begin(self._drop(dead))
+        elif self._failed_in is not current:
+            run = self._worst_run()
+            if run:
+                self.lane.begin(self._compact(run, wall_ms))
+
+    def failed(self, fault: DiskFault) -> None:
+        """The disk could not do what the lane asked for. Traffic goes on with what there is."""
+        self.lane.failed(fault)
+        self._stopped = self._stopped or self._replacing
+        self._failed_in = self.segments[-1] if self.segments else None
+        if fault.kind is FaultKind.FULL:
+            self._no_room_in = self._failed_in
+        consequence = ""
+        if fault.kind is FaultKind.FULL and self.supply.prepared is not None and self.segments:
+            current = self.segments[-1]
+            left = (current.size - current.end) // 1024
+            consequence = f"; the broker goes on until {current.name} is full, with {left} KiB left in it"
+        self.note(f"background work on the journal failed: {fault}{consequence}")
+
+    # -- choosing ----------------------------------------------------------------------------------------------------
+
+    def _dead_segments(self) -> list[Segment]:
+        """Segments in which nothing lives and that nothing older needs, each after those it depends on."""
+        dead: dict[Segment, None] = {}
+        for segment in self.segments[:-1]:
+            if segment.living or segment.pins or segment.orphaned or segment.damaged:
+                continue
+            if all(need.gone or need in dead for need in segment.needs):
+                dead[segment] = None
+        return list(dead)
+
+    def _worst_run(self) -> list[Segment]:
+        """The run of neighbours that frees most when it is rewritten, empty while that is not worth it."""
+        runs: list[list[Segment]] = [[]]
+        for segment in self.segments[:-1]:
+            if segment.damaged or not self._is_sparse(segment):
+                runs.append([])
+            elif len(runs[-1]) >= self.settings.compaction_run_max:
+                runs.append([segment])
+            else:
+                runs[-1].append(segment)
+        if sum(map(len, runs)) < self.settings.compaction_segments_min:
+            return []
+        worst = max(runs, key=_gain_bytes)
+        many_small = len(worst) >= self.settings.compaction_run_max // 2
+        return worst if _gain_bytes(worst) >= self.settings.segment_size_bytes // 2 or many_small else []
+
+    def _is_sparse(self, segment: Segment) -> bool:
+        if segment.end - FIRST_BATCH_OFFSET < self.settings.segment_size_bytes // _SMALL_SHARE:
+            return True
+        records = segment.added + segment.retained
+        return segment.living + segment.retained <= self.settings.compaction_live_ratio_max * records
+
+    # -- doing -------------------------------------------------------------------------------------------------------
+
+    def _drop(self, dead: list[Segment]) -> Steps[None]:
+        """Free segments. The record makes their absence no damage; the order keeps what ends things longest."""
+        self.append(encode_dropped([(segment.first, segment.last) for segment in dead]))
+        for segment in dead:
+            self.segments.remove(segment)
+            segment.gone = True
+        yield self.point()
+        yield from self._recycle(dead)
+
+    def _compact(self, run: list[Segment], wall_ms: int) -> Steps[None]:
+        between = self.segments[self.segments.index(run[-1]) + 1 : -1]
+        compaction = Compaction(
+            self.settings, self.supply.identity, self.liveness, run, self.supply.next_generation(), wall_ms
+        )
+        yield run[-1].last_number  # its last batches may still be on their way to the disk
+        try:
+            yield from compaction.copy()
+        except Corruption as corruption:
+            for segment in run:
+                segment.damaged = True
+            self.note(f"compaction found damage, and the broker will not start on this journal again: {corruption}")
+            return
+        yield self.point()
+        if compaction.empty:
+            yield from self._drop(run)
+            return
+        self._replacing = True
+        yield from compaction.replace()
+        self._replacing = False
+        result = compaction.account()
+        at = self.segments.index(run[0])
+        self.segments[at : at + len(run)] = [result]
+        self.liveness.move(run, result, self.segments)
+        alone = compaction.speaks_for_itself(result)
+        for segment in between:
+            if result in segment.needs:
+                segment.retained = 0
+                if alone:
+                    del segment.needs[result]
+        yield from self._recycle([segment for segment in run if segment.name != result.name])
+
+    def _recycle(self, segments: list[Segment]) -> Steps[None]:
+        self._replacing = True
+        for segment in segments:
+            operations = self.supply.recycle(segment)
+            yield operations
+            self.supply.recycled(operations, segment.size)
+        self._replacing = False
+
+
+def _is_half_full(segment: Segment) -> bool:
+    return segment.end - FIRST_BATCH_OFFSET > segment.size // 2
+
+
+def _gain_bytes(run: list[Segment]) -> int:
+    gain = 0
+    for segment in run:
+        records = segment.added + segment.retained
+        share = (segment.living + segment.retained) / records if records else 0.0
+        gain += segment.size - int(share * (segment.end - FIRST_BATCH_OFFSET))
+    return gain

@@ -1,0 +1,370 @@
+"""Compaction: rewrites a run of old segments without what nobody needs.
+
+Responsible for which records survive and for putting the result in the place of the old segments. Refuses to choose the
+run, and to change a record: each one is copied as it is or left out, in the order they stood in.
+
+History of one compaction, and why a crash between any two steps is harmless:
+1. The result grows in a file that recovery removes. Traffic goes on meanwhile, so a record may be copied although what
+   it speaks of dies a moment later: the record that ended it stands in a later segment and stays while it is needed.
+2. A record may be left out because a record ended it that is appended but not durable. So the result waits until all
+   that was appended while it grew is durable; if that never happens, nothing was replaced.
+3. The result is synced and gets its name, which covers the generations of the old segments: from the moment the name is
+   durable they do not count any more. Until then they do.
+4. The old files go. Recovery does that if it finds some of them left.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from attrs import Factory, define
+
+from .._disk import Remove, Rename, Sync, SyncDirectory, WriteAt
+from .._steps import Corruption, Steps, read
+from . import _record_codec as codec
+from ._batch import BatchFlags, BatchWalk, encode_batch, stored_size
+from ._live_index import Liveness
+from ._record_codec import ACKNOWLEDGE, ADD_MESSAGE, PREFIX, UPDATE_DELIVERY_COUNT, RecordKind
+from ._segments import COMPACTING, FIRST_BATCH_OFFSET, Segment, SegmentFlags, SegmentHeader, encode_header, segment_name
+from ._settings import JournalSettings
+
+__all__ = ["Compaction"]
+
+_ADD, _ACKNOWLEDGE = int(RecordKind.ADD_MESSAGE), int(RecordKind.ACKNOWLEDGE)
+_END_OF_TRANSACTION = (RecordKind.COMMIT, RecordKind.ROLLBACK)
+_REMOVED = {
+    RecordKind.REMOVE_ADDRESS: RecordKind.ADDRESS,
+    RecordKind.REMOVE_QUEUE: RecordKind.QUEUE,
+    RecordKind.FORGET_OUTCOME: RecordKind.HEURISTIC_OUTCOME,
+    RecordKind.REMOVE_MARKER: RecordKind.MARKER,
+    RecordKind.REMOVE_CURSOR: RecordKind.CURSOR,
+}
+_SIZE_AND_KIND = Struct("<IB")
+
+
+@define(eq=False)
+class Compaction:
+    """One run of adjacent closed segments on its way to being one. ``result`` is None while nothing survives."""
+
+    settings: JournalSettings
+    identity: int
+    liveness: Liveness
+    run: list[Segment]
+    generation: int
+    wall_ms: int
+    # Message ids of the run's own messages, and whether they were copied.
+    seen: dict[int, bool] = Factory(dict)
+    copied: int = 0
+    retained: int = 0
+    refers_outside: bool = False
+    complete: bool = True  # every copied message has all the references its record names, and no delivery count
+    transactions: set[int] = Factory(set)
+    definitions: set[tuple[int, int]] = Factory(set)
+    end: int = FIRST_BATCH_OFFSET
+    number: int = 0
+    _outside: list[Segment] = Factory(list)
+    _ended_outside: set[tuple[int, int]] = Factory(set)
+    # Dead messages of the segments outside that the run speaks of, and how much of their lists is in here.
+    _ghosts: set[int] = Factory(set)
+    _ghosts_taken: dict[Segment, int] = Factory(dict)
+    _rolled_back: set[int] = Factory(set)
+    # Of each segment of the run, how much was dead and narrowed when it began.
+    _before: dict[Segment, tuple[int, int]] = Factory(dict)
+    _parts: list[bytes | bytearray] = Factory(list)
+    _size: int = 0
+    _crc: int = 0
+    _synced: int = 0
+
+    def copy(self) -> Steps[None]:
+        """Write what survives to a file of its own; no file is left if nothing does.
+
+        Raises:
+            Corruption: a segment of the run is damaged.
+        """
+        yield (Remove(COMPACTING), WriteAt(COMPACTING, 0, (encode_header(self._header()),)))
+        inside = dict.fromkeys(self.run)
+        needs = {need: None for segment in self.run for need in segment.needs}
+        self._outside = [need for need in needs if not need.gone and need not in inside]
+        for segment in self._outside:
+            self._ended_outside |= segment.ended
+            self._take_ghosts(segment)
+            yield ()
+        for segment in self.run:
+            self._before[segment] = len(segment.dead), segment.narrowed
+            self._rolled_back |= {number for kind, number in segment.ended if kind == RecordKind.ROLLBACK}
+        for segment in self.run:
+            yield from self._copy_segment(segment)
+        yield from self._write_batch(BatchFlags.COMPACTED)
+        if self.empty:
+            yield (Remove(COMPACTING),)
+            return
+        self._keep(codec.encode_id(RecordKind.SEAL, self.wall_ms))
+        yield from self._write_batch(BatchFlags.COMPACTED | BatchFlags.SEAL)
+        yield (Sync(COMPACTING),)
+
+    def replace(self) -> Steps[None]:
+        """Put the result in its place; what it was made from must be durable."""
+        yield (Rename(COMPACTING, segment_name(self.run[0].first, self.run[-1].last)), SyncDirectory())
+
+    @property
+    def empty(self) -> bool:
+        """Nothing survives: the run can be dropped like dead segments."""
+        return not self.copied and not self.retained
+
+    def account(self) -> Segment:
+        """The account of the result, as of now."""
+        header = self._header()
+        result = Segment(
+            first=header.first,
+            last=header.last,
+            generation=header.generation,
+            size=self.end,
+            end=self.end,
+            first_number=header.first_number,
+            last_number=header.last_number,
+            compacted=True,
+            added=self.copied,
+            retained=self.retained,
+        )
+        for segment in self.run:
+            dead, narrowed = self._before[segment]
+            for message_id in segment.dead[dead:]:
+                if self.seen.get(message_id):
+                    result.dead.append(message_id)
+            self.complete &= segment.narrowed == narrowed
+            result.ended |= {key for key in segment.ended if self._still_there(key)}
+        if self.refers_outside:
+            result.needs = dict.fromkeys(self._outside)
+        return result
+
+    def speaks_for_itself(self, result: Segment) -> bool:
+        """Whether no record before the current segment says anything about what is in the result.
+
+        True in the common case: messages that simply lie in their queues. Then the segments behind the run need it no
+        more, and those without anything alive can go without being read. An acknowledgement that stands in one of them
+        still says something if its transaction was committed while the result grew.
+        """
+        if not self.complete or self.transactions or self.definitions or result.dead or result.orphans:
+            return False
+        if self.liveness.has_unsettled:
+            return False
+        open_transactions = self.liveness.transactions.values()
+        return not any(
+            self.seen.get(message_id) for each in open_transactions for message_id, _ in each.acknowledgements
+        )
+
+    # -- copying -----------------------------------------------------------------------------------------------------
+
+    def _copy_segment(self, segment: Segment) -> Steps[None]:
+        walk = BatchWalk(
+            identity=self.identity,
+            generation=segment.generation,
+            offset=FIRST_BATCH_OFFSET,
+            expected=1 if segment.compacted else None,
+        )
+        while walk.offset < segment.end and not walk.ended:
+            offset = walk.offset
+            length = min(max(self.settings.compaction_slice_bytes, walk.wanted), segment.end - offset)
+            data = yield from read(segment.name, offset, length)
+            batches = walk.feed(data, offset, at_end=offset + length >= segment.end)
+            for outside in self._outside:
+                self._take_ghosts(outside)
+            for batch in batches:
+                self._filter(data, batch.start, batch.end, segment)
+            if self._size >= self.settings.compaction_slice_bytes:
+                yield from self._write_batch(BatchFlags.COMPACTED)
+        if walk.offset < segment.end:
+            raise Corruption(segment.name, walk.offset, walk.damage or "a batch is missing")
+
+    def _filter(self, data: bytes, start: int, end: int, segment: Segment) -> None:
+        """Copy the records that are needed; neighbours are copied in one piece."""
+        position = piece = start
+        unpack = _SIZE_AND_KIND.unpack_from
+        while position < end:
+            size, kind = unpack(data, position)
+            if kind == _ADD:
+                needed = self._needs_message(data, position)
+            elif kind == _ACKNOWLEDGE:
+                needed = self._needs_acknowledgement(data, position)
+            else:
+                needed = self._needs_rare(data, position, size, segment)
+            if not needed:
+                if position > piece:
+                    self._keep(data[piece:position])
+                piece = position + size
+            position += size
+        if position > piece:
+            self._keep(data[piece:position])
+
+    def _keep(self, records: bytes) -> None:
+        self._parts.append(records)
+        self._size += len(records)
+
+    def _needs_message(self, data: bytes, position: int) -> bool:
+        fields = ADD_MESSAGE.unpack_from(data, position)
+        return self._needs_living(message_id=fields[5], transaction_id=fields[6], count=fields[11])
+
+    def _needs_living(self, message_id: int, transaction_id: int, count: int) -> bool:
+        """A message, or a duplicate id: its address counts as the one queue that has it."""
+        placement = self.liveness.index.get(message_id)
+        if placement is None:
+            self.seen[message_id] = False
+            return False
+        if not placement.queues:
+            self.liveness.forget(message_id)
+            self.seen[message_id] = False
+            return False
+        self.seen[message_id] = True
+        self.copied += 1
+        counts = self.liveness.counts
+        if len(placement.queues) < count:
+            self.complete = False
+        elif counts and any(message_id in counts.get(queue_id, ()) for queue_id in placement.queues):
+            self.complete = False  # its delivery count stands in here or in a later segment
+        if transaction_id:
+            self.transactions.add(transaction_id)
+        return True
+
+    def _needs_acknowledgement(self, data: bytes, position: int) -> bool:
+        *_, message_id, _queue_id, transaction_id = ACKNOWLEDGE.unpack_from(data, position)
+        if transaction_id in self._rolled_back:
+            return False
+        copied = self.seen.get(message_id)
+        if copied is None:
+            copied = message_id in self.liveness.index or message_id in self._ghosts
+            self.refers_outside |= copied
+        if copied:
+            self.retained += 1
+            if transaction_id:
+                self.transactions.add(transaction_id)
+        return copied
+
+    def _needs_rare(self, data: bytes, position: int, size: int, segment: Segment) -> bool:
+        _, number, _, _ = PREFIX.unpack_from(data, position)
+        if number not in RecordKind._value2member_map_:
+            self.retained += 1
+            return True  # of a newer version, which knows when it may go
+        kind = RecordKind(number)
+        if kind is RecordKind.DUPLICATE_ID:
+            entry, transaction_id = codec.decode_duplicate_id(data, position, size)
+            return self._needs_living(entry.number, transaction_id, 1)
+        if kind is RecordKind.UPDATE_DELIVERY_COUNT:
+            needed = self._needs_delivery_count(data, position, segment)
+        elif kind is RecordKind.PREPARE:
+            transaction_id = codec.TRANSACTION.unpack_from(data, position)[4]
+            needed = transaction_id in self.liveness.transactions
+            if needed:
+                self.transactions.add(transaction_id)
+        elif kind in _END_OF_TRANSACTION:
+            transaction_id = codec.TRANSACTION.unpack_from(data, position)[4]
+            outside = (kind, transaction_id) in self._ended_outside
+            self.refers_outside |= outside
+            needed = outside or transaction_id in self.transactions
+        elif kind in _REMOVED:
+            key = _REMOVED[kind], codec.IDENTIFIER.unpack_from(data, position)[4]
+            outside = key in self._ended_outside
+            self.refers_outside |= outside
+            # A commit set may be here for its transactions alone: what it says of its marker has to be unsaid.
+            needed = outside or (kind is RecordKind.REMOVE_MARKER and key in self.definitions)
+        elif kind is RecordKind.COMMIT_SET:
+            needed = self._needs_commit_set(data, position, size, segment)
+        elif kind in _REMOVED.values():
+            needed = self._needs_definition(kind, data, position, size, segment)
+        else:
+            # The id limit and the list of segments stand again at the start of every later segment.
+            needed = False
+        self.retained += needed
+        return needed
+
+    def _needs_delivery_count(self, data: bytes, position: int, segment: Segment) -> bool:
+        *_, message_id, queue_id, count = UPDATE_DELIVERY_COUNT.unpack_from(data, position)
+        if self.liveness.counts.get(queue_id, {}).get(message_id) != count:
+            return False  # gone, or a later record says something else
+        recounted = self.liveness.recounted.get(queue_id, {})
+        if not segment.first <= recounted.get(message_id, segment.last) <= segment.last:
+            return False  # a later record says the same
+        self.complete = False
+        self.refers_outside |= message_id not in self.seen
+        return True
+
+    def _needs_definition(self, kind: RecordKind, data: bytes, position: int, size: int, segment: Segment) -> bool:
+        if kind is RecordKind.HEURISTIC_OUTCOME:
+            identifier = codec.decode_outcome(data, position, size).transaction_id
+        elif kind is RecordKind.MARKER:
+            identifier = codec.decode_marker(data, position, size).id
+        elif kind is RecordKind.CURSOR:
+            identifier = codec.decode_cursor(data, position, size)[0].id
+        elif kind is RecordKind.ADDRESS:
+            identifier = codec.decode_address(data, position, size)[0].id
+        else:
+            identifier = codec.decode_queue(data, position, size)[0].id
+        history = self.liveness.definitions.get((kind, identifier))
+        if history is None or history[-1] is not segment:
+            return False
+        self.definitions.add((kind, identifier))
+        return True
+
+    def _needs_commit_set(self, data: bytes, position: int, size: int, segment: Segment) -> bool:
+        """It ends transactions, and says what a marker is: whoever needs either needs all of it."""
+        marker, transactions = codec.decode_commit_set(data, position, size)
+        needed = False
+        for transaction_id in transactions:
+            outside = (RecordKind.COMMIT, transaction_id) in self._ended_outside
+            self.refers_outside |= outside
+            needed |= outside or transaction_id in self.transactions
+        key = RecordKind.MARKER, marker.id
+        history = self.liveness.definitions.get(key)
+        if needed or (history is not None and history[-1] is segment):
+            self.definitions.add(key)
+            return True
+        return False
+
+    def _take_ghosts(self, segment: Segment) -> None:
+        taken = self._ghosts_taken.get(segment, 0)
+        self._ghosts.update(segment.dead[taken:])
+        self._ghosts_taken[segment] = len(segment.dead)
+
+    # -- the result --------------------------------------------------------------------------------------------------
+
+    def _write_batch(self, flags: int) -> Steps[None]:
+        if not self._size:
+            return
+        self.number += 1
+        header, body, self._crc = encode_batch(
+            self._parts,
+            self._size,
+            identity=self.identity,
+            generation=self.generation,
+            number=self.number,
+            wall_ms=self.wall_ms,
+            previous_crc=self._crc,
+            flags=flags,
+        )
+        offset = self.end
+        self.end += stored_size(self._size)
+        self._parts, self._size = [], 0
+        write = WriteAt(COMPACTING, offset, (header, body))
+        if self.end - self._synced < self.settings.background_sync_bytes:
+            yield (write,)
+        else:
+            self._synced = self.end
+            yield (write, Sync(COMPACTING))
+
+    def _header(self) -> SegmentHeader:
+        written = [segment for segment in self.run if segment.first_number]
+        return SegmentHeader(
+            identity=self.identity,
+            generation=self.generation,
+            first=self.run[0].first,
+            last=self.run[-1].last,
+            first_number=written[0].first_number if written else 0,
+            last_number=written[-1].last_number if written else 0,
+            made_at_ms=self.wall_ms,
+            flags=SegmentFlags.COMPACTED,
+        )
+
+    def _still_there(self, key: tuple[int, int]) -> bool:
+        kind, number = key
+        if kind in _END_OF_TRANSACTION:
+            return number in self.transactions
+        return key in self.definitions

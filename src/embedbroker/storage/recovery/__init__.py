@@ -1,0 +1,1 @@
+"""From the files of a directory to the state of a journal."""

@@ -1,0 +1,58 @@
+"""Where a simulated broker keeps its audit log: files that survive the end of its process.
+
+A crash of the simulation is a power cut for the journal; for the log it is a kill, after which everything written is
+there. So whatever the journal has left after it has to be in the log.
+"""
+
+from __future__ import annotations
+
+from attrs import Factory, define
+
+from embedbroker.config import BrokerConfig
+from embedbroker.storage import AuditLog, AuditWork, ListFiles, Read, Stat, look_at_audit_place
+
+from ._disk import SimulatedDisk
+
+__all__ = ["AuditShelf"]
+
+
+@define(eq=False)
+class AuditShelf:
+    """One broker's, life after life. Writing takes no time, so a run is the same with it and without."""
+
+    retention_bytes: int
+    segment_size_bytes: int
+    disk: SimulatedDisk = Factory(SimulatedDisk)
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> AuditShelf:
+        """As large as a broker of this configuration wants it."""
+        return cls(config.audit_retention, config.segment_size_bytes)
+
+    def new_log(self) -> AuditLog:
+        """Of a life that begins."""
+        place = look_at_audit_place(self.disk)
+        sizes = {"retention_bytes": self.retention_bytes, "segment_size_bytes": self.segment_size_bytes}
+        return AuditLog(place, **sizes)
+
+    def write(self, work: AuditWork) -> None:
+        """Do all of it at once."""
+        self.disk.run((*work.operations, *work.later))
+
+    def files(self) -> dict[str, bytes]:
+        """What is there, by name."""
+        return contents(self.disk)
+
+
+def contents(disk: SimulatedDisk) -> dict[str, bytes]:
+    """All files of a disk."""
+    (names,) = disk.run((ListFiles(),))
+    assert isinstance(names, tuple)
+    files = {}
+    for name in names:
+        (size,) = disk.run((Stat(name),))
+        assert isinstance(size, int)
+        (data,) = disk.run((Read(name, 0, size),))
+        assert isinstance(data, bytes)
+        files[name] = data
+    return files

@@ -1,0 +1,102 @@
+"""Which connector to try next, and after which pause (core-protocol 10.3).
+
+Responsible for the order and number of attempts of a first connection and of a reconnect. Refuses to know connections
+and time: a pause is a number of seconds in front of a connector.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+
+from attrs import frozen
+
+from embedclient.model import TransportConfiguration
+
+from ._policies import LoadBalancingPolicy
+from ._settings import LocatorSettings
+from ._topology import same_server
+
+
+@frozen
+class Attempt:
+    """Wait `pause_s`, then try `connector`."""
+
+    pause_s: float
+    connector: TransportConfiguration
+
+
+def _rounds(limit: int) -> Iterator[int]:
+    return count() if limit < 0 else iter(range(limit))
+
+
+def _pauses(settings: LocatorSettings) -> Iterator[float]:
+    interval_ms: float = settings.retry_interval_ms
+    longest_ms = settings.longest_retry_interval_ms
+    while True:
+        yield min(interval_ms, longest_ms) / 1000
+        # Bounded before it is multiplied again: an unlimited number of rounds must not overflow.
+        interval_ms = min(interval_ms * settings.retry_interval_multiplier, longest_ms)
+
+
+def _chosen(connectors: Sequence[TransportConfiguration], policy: LoadBalancingPolicy) -> TransportConfiguration:
+    index = policy(len(connectors))
+    if index not in range(len(connectors)):
+        raise ValueError(f"the load-balancing policy chose {index!r} of {len(connectors)} connectors, counted from 0")
+    return connectors[index]
+
+
+def first_attempts(
+    settings: LocatorSettings,
+    connectors: Sequence[TransportConfiguration],
+    policy: LoadBalancingPolicy,
+    partner: Callable[[TransportConfiguration], TransportConfiguration | None] = lambda connector: None,
+) -> Iterator[Attempt]:
+    """Attempts of a first connection: by policy, so many times per connector, each followed by its `partner`.
+
+    The other server of a pair is known from earlier connections only. The pause comes in front of a server that was
+    tried since the last one.
+    """
+    per_connector = settings.initial_connect_attempts or 1
+    pauses = _pauses(settings)
+    tried: list[TransportConfiguration] = []
+    for _ in _rounds(per_connector * len(connectors) if per_connector > 0 else -1):
+        chosen = _chosen(connectors, policy)
+        pause = 0.0
+        if _leads_to_any(chosen, tried):
+            pause = next(pauses)
+            tried = []
+        tried.append(chosen)
+        yield Attempt(pause, chosen)
+        other = partner(chosen)
+        if other is not None and not _leads_to_any(other, tried):
+            tried.append(other)
+            yield Attempt(0.0, other)
+
+
+def _leads_to_any(connector: TransportConfiguration, others: Sequence[TransportConfiguration]) -> bool:
+    return any(same_server(connector, other) for other in others)
+
+
+def reconnect_attempts(
+    settings: LocatorSettings,
+    near: Callable[[], Sequence[TransportConfiguration]],
+    everywhere: Callable[[], Sequence[TransportConfiguration]],
+    policy: LoadBalancingPolicy,
+) -> Iterator[Attempt]:
+    """Attempts after a lost connection.
+
+    First rounds over the servers that may have the sessions (`near`), then rounds over all connectors in the order of
+    the policy. The pause comes between rounds.
+    """
+    pauses = _pauses(settings)
+    pause = 0.0
+    for _ in _rounds(settings.reconnect_attempts):
+        for connector in near():
+            yield Attempt(pause, connector)
+            pause = 0.0
+        pause = next(pauses)
+    for _ in _rounds(settings.failover_attempts):
+        connectors = list(everywhere())
+        for _ in range(len(connectors)):
+            yield Attempt(pause, _chosen(connectors, policy))
+            pause = 0.0
+        pause = next(pauses)

@@ -1,0 +1,352 @@
+"""The life of an agent's connection: first attempts, loss, return, giving up.
+
+Responsible for which connector is tried when, for what happens to the sessions when a connection breaks, and for
+telling listeners about it. Refuses to know the step contract, how sessions are created or rebuilt, and which servers
+may have them.
+
+`_enter` is the only place where the phase changes. `_attempts` is there only while connectors are tried, `ready` only
+while somebody may wait for their outcome.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
+from typing import Final
+
+from attrs import define
+
+from embedclient.errors import ConnectionClosedException, ErrorCode, JMSException, exception_for
+from embedclient.model import Instant, TransportConfiguration
+from embedclient.wire.core import (
+    CheckForFailover,
+    CheckForFailoverReply,
+    Disconnect,
+    DisconnectReason,
+    DisconnectV2,
+    DisconnectV3,
+    Packet,
+)
+
+from ._call import Call, DueCallbacks, Steps, done_call, failed_call, run_sequence, wait
+from ._connect_attempts import Attempt, first_attempts, reconnect_attempts
+from ._connection import Connection
+from ._deadlines import Deadlines
+from ._notifications import ConnectionFailed, FailoverCompleted, FailoverFailed, FailureDetected, Notification
+from ._outputs import CloseConnection, Dial, Output, SendBytes
+from ._policies import LoadBalancingPolicy
+from ._servers import Pair
+from ._session_recovery import recover_sessions
+from ._settings import LocatorSettings
+from ._timers import Timers
+from ._topology import TOPOLOGY_PACKETS, Topology, distinct_servers
+from .session._session import Session
+
+CANDIDATES_MAX: Final = 100
+"""A broker is asked about no more nodes than that."""
+
+
+class AgentState(Enum):
+    """Where the agent stands."""
+
+    IDLE = "idle"
+    CONNECTING = "connecting"
+    CONNECTED = "connected"
+    RECONNECTING = "reconnecting"
+    CLOSED = "closed"
+
+
+@define(eq=False)
+class Attempts:
+    """Trying connectors one after the other: what comes next, why, and what to say when nothing is left."""
+
+    remaining: Iterator[Attempt]
+    cause: JMSException
+    pause: Call[None] | None = None
+    scale_down_target: str | None = None
+
+
+class Lifeline:
+    """The connection of one agent, through all its losses. `sessions` is shared with the agent."""
+
+    def __init__(
+        self,
+        settings: LocatorSettings,
+        connectors: Sequence[TransportConfiguration],
+        topology: Topology,
+        policy: LoadBalancingPolicy,
+        due: DueCallbacks,
+        deadlines: Deadlines,
+        timers: Timers,
+        *,
+        emit: Callable[[Output], None],
+        signal: Callable[[], None],
+        notify: Callable[[Notification], None],
+    ) -> None:
+        self.state = AgentState.IDLE
+        # Set when the sessions are being closed: a connection that is lost now is not made again.
+        self.closing = False
+        self.sessions: list[Session] = []
+        self.topology = topology
+        self.pair = Pair(connectors, topology, settings.ha)
+        self.connection: Connection | None = None
+        self.closed_error: JMSException = ConnectionClosedException("the session factory is closed")
+        # Done or failed when the agent is connected again or not any more.
+        self.ready: Call[None] | None = None
+        self._settings = settings
+        self._connectors = list(connectors)
+        self._policy = policy
+        self._due = due
+        self._deadlines = deadlines
+        self._timers = timers
+        self._emit = emit
+        self._signal = signal
+        self._notify = notify
+        self._connection_count = 0
+        # What the last connection recorded; the next one speaks it from its first packet on.
+        self._server_version = 0
+        self._attempts: Attempts | None = None
+        # The nodes that the present broker has spoken of.
+        self._told: dict[str, None] = {}
+
+    def connect(self) -> Call[None]:
+        """Opens the first connection, as often as the settings allow; done when the broker has told its topology."""
+        if self.state is AgentState.CLOSED:
+            return failed_call(self.closed_error)
+        if self.state is AgentState.CONNECTED:
+            return done_call(None)
+        if self.state is AgentState.IDLE:
+            self._enter(AgentState.CONNECTING)
+            cause = exception_for(ErrorCode.NOT_CONNECTED, "no broker could be reached")
+            self._attempts = Attempts(self._first_attempts(), cause)
+            self.ready = Call(self._due)
+            self._try_next()
+        # Every caller gets a call of its own, because each may follow or ignore it.
+        return run_sequence(self.until_ready(), self._due)
+
+    def _first_attempts(self) -> Iterator[Attempt]:
+        settings, topology = self._settings, self.topology
+        if not settings.ha:
+            return first_attempts(settings, self._connectors, self._policy)
+        learnt = topology.connectors() if settings.use_topology_for_load_balancing else []
+        return first_attempts(
+            settings, distinct_servers([*learnt, *self._connectors]), self._policy, topology.other_server
+        )
+
+    def until_ready(self) -> Steps[None]:
+        ready = self.ready
+        assert ready is not None
+        yield from wait(ready)
+
+    def _enter(self, state: AgentState) -> None:
+        assert self.state is not AgentState.CLOSED
+        self.state = state
+
+    def _try_next(self) -> None:
+        """Goes to the next attempt, after its pause; gives up when there is none."""
+        attempts = self._attempts
+        assert attempts is not None
+        attempt = next(attempts.remaining, None)
+        if attempt is None:
+            self._give_up(attempts)
+        elif attempt.pause_s > 0:
+            pause = attempts.pause = self._timers.after(attempt.pause_s)
+            pause.when_done(lambda: None if pause.error is not None else self._dial(attempt.connector))
+        else:
+            self._dial(attempt.connector)
+
+    def _dial(self, connector: TransportConfiguration) -> None:
+        self._connection_count += 1
+        connection = Connection(self._connection_count, connector, self._settings, self._due, self._deadlines)
+        connection.on_failed = self._on_connection_failed
+        connection.on_topology = self._on_topology
+        connection.on_first_output = self._signal
+        connection.on_ping_sent = self._flush_confirmations
+        self.connection = connection
+        self._told = {}
+        self._emit(Dial(connection.number, connector, self._settings.connect_timeout_s(connector)))
+
+    def on_dialed(self, connection: Connection, now: Instant) -> None:
+        """The connection is open: begins to speak."""
+        if self.state is AgentState.RECONNECTING:
+            connection.server_version = self._server_version
+            connection.on_subscribed = self._on_subscribed
+            # The question is whether the broker stands in for the node of the sessions: without any it is left out.
+            connection.open(self.pair.node_id if self.sessions else None, now)
+        else:
+            connection.open(None, now)
+            connection.await_topology()
+
+    def _on_topology(self, connection: Connection, packet: Packet) -> None:
+        if not isinstance(packet, TOPOLOGY_PACKETS):
+            return
+        self.topology.on_packet(packet, connection.configuration, self._settings.ha)
+        if packet.exit:
+            self._told.pop(packet.node_id, None)
+        else:
+            self._told[packet.node_id] = None
+        if self.state is AgentState.CONNECTED:
+            self.pair.on_news(self._told)
+        if not packet.exit and packet.last:
+            self.topology.forget_former(self._told)
+            connection.on_topology_complete()
+            if self.state is AgentState.CONNECTING:
+                self._become_connected(connection)
+
+    def _become_connected(self, connection: Connection) -> None:
+        self._enter(AgentState.CONNECTED)
+        self._attempts = None
+        self.pair.on_connected(connection.configuration)
+        self.pair.on_news(self._told)
+        self._identify(connection)
+        ready, self.ready = self.ready, None
+        if ready is not None:
+            ready.succeed(None)
+
+    def _identify(self, connection: Connection) -> None:
+        """Asks the broker for which of the nodes it speaks, where that is needed and cannot be told otherwise."""
+        candidates = list(self.pair.candidates)[:CANDIDATES_MAX]
+        asked = {
+            node_id: connection.request(CheckForFailover(node_id), CheckForFailoverReply) for node_id in candidates
+        }
+        replies = list(asked.values())
+
+        def conclude() -> None:
+            if connection is self.connection and all(reply.done and reply.error is None for reply in replies):
+                taken_over = [node_id for node_id, reply in asked.items() if _is_ok(reply.result)]
+                self.pair.on_answers(taken_over)
+
+        if replies:
+            replies[-1].when_done(conclude)
+
+    def _flush_confirmations(self) -> None:
+        for session in self.sessions:
+            session.line.flush_confirmation()
+
+    def _on_connection_failed(self, connection: Connection, error: JMSException, disconnect: Packet | None) -> None:
+        assert connection is self.connection
+        connected = self.state is AgentState.CONNECTED
+        self._server_version = connection.server_version or self._server_version
+        self.connection = None
+        attempts = self._attempts
+        if connected:
+            self._enter(AgentState.RECONNECTING)
+            self.ready = Call(self._due)
+            for session in self.sessions:
+                session.line.lock()
+        connection.close()
+        self._emit(CloseConnection(connection.number, str(error)))
+        if connected:
+            self._begin_recovery(error, disconnect)
+        elif attempts is not None:
+            attempts.cause = error if self.state is AgentState.CONNECTING else attempts.cause
+            for session in self.sessions:
+                session.line.lock()
+            self._try_next()
+
+    def _begin_recovery(self, error: JMSException, disconnect: Packet | None) -> None:
+        target = None
+        redirect: TransportConfiguration | None = None
+        if isinstance(disconnect, DisconnectV3):
+            target = disconnect.target_node_id
+            if disconnect.reason in (DisconnectReason.REDIRECT, DisconnectReason.REDIRECT_ON_CRITICAL_ERROR):
+                redirect = disconnect.connector
+                error = exception_for(ErrorCode.ROUTING_EXCEPTION, "the broker redirects to another one")
+        elif isinstance(disconnect, DisconnectV2):
+            target = disconnect.scale_down_node_id
+        silent = error.error_code == ErrorCode.CONNECTION_TIMEDOUT
+        node_id = disconnect.node_id if isinstance(disconnect, (Disconnect, DisconnectV2, DisconnectV3)) else None
+        self.pair.on_lost(
+            away=silent or (disconnect is not None and redirect is None), heir=target, node_id=node_id or None
+        )
+        self._notify(FailureDetected(error))
+        self._attempts = Attempts(self._recovery_attempts(redirect), error, scale_down_target=target)
+        self._try_next()
+
+    def _recovery_attempts(self, redirect: TransportConfiguration | None) -> Iterator[Attempt]:
+        if self.closing:
+            return
+        if redirect is not None:
+            yield Attempt(0.0, redirect)
+        yield from reconnect_attempts(self._settings, self.pair.servers, self._everywhere, self._policy)
+
+    def _everywhere(self) -> list[TransportConfiguration]:
+        learnt = self.topology.connectors() if self._settings.use_topology_for_load_balancing else []
+        return learnt or self._connectors
+
+    def _on_subscribed(self, connection: Connection) -> None:
+        """The new connection is ready for the sessions; it does not wait for the topology."""
+        attempts = self._attempts
+        assert attempts is not None
+        recovery = run_sequence(
+            recover_sessions(
+                connection,
+                list(self.sessions),
+                self._settings,
+                attempts.cause,
+                self._due,
+                self._timers.after,
+            ),
+            self._due,
+        )
+        recovery.when_done(lambda: self._on_recovered(connection, recovery))
+
+    def _on_recovered(self, connection: Connection, recovery: Call[None]) -> None:
+        if connection.closed:
+            return
+        if recovery.error is not None:
+            connection.fail(recovery.error)
+            return
+        attempts = self._attempts
+        assert attempts is not None
+        sessions = [session for session in self.sessions if session.line.closed_error is None]
+        # Listeners hear of it in front of everything that the sessions do now.
+        self._notify(FailoverCompleted(not any(session.rebuilt for session in sessions)))
+        self._notify(ConnectionFailed(attempts.cause, True, attempts.scale_down_target))
+        for session in sessions:
+            session.resume()
+        self._become_connected(connection)
+
+    def _give_up(self, attempts: Attempts) -> None:
+        """No attempt is left: a first connection failed, or the sessions are lost for good."""
+        error = attempts.cause
+        self._attempts = None
+        ready, self.ready = self.ready, None
+        reconnecting = self.state is AgentState.RECONNECTING
+        # A factory without connection starts afresh with its next session.
+        self._enter(AgentState.IDLE)
+        if reconnecting:
+            self._end_sessions(exception_for(ErrorCode.NOT_CONNECTED, f"the connection was lost: {error}"), error)
+            if self._settings.reconnects:
+                self._notify(FailoverFailed(error))
+            self._notify(ConnectionFailed(error, False, attempts.scale_down_target))
+        if ready is not None:
+            ready.fail(error)
+
+    def _end_sessions(self, error: JMSException, cause: JMSException) -> None:
+        sessions, self.sessions = self.sessions, []
+        for session in sessions:
+            session.end(error, cause)
+
+    def end(self, reason: str) -> None:
+        """Ends everything at once; what is in the output still leaves."""
+        if self.state is AgentState.CLOSED:
+            return
+        error = self.closed_error
+        attempts, self._attempts = self._attempts, None
+        if attempts is not None and attempts.pause is not None:
+            attempts.pause.fail(error)
+        self._enter(AgentState.CLOSED)
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            if connection.opened and connection.out_bytes:
+                self._emit(SendBytes(connection.number, connection.take()))
+            connection.close()
+            self._emit(CloseConnection(connection.number, reason))
+        self._end_sessions(error, error)
+        ready, self.ready = self.ready, None
+        if ready is not None:
+            ready.fail(error)
+
+
+def _is_ok(packet: Packet) -> bool:
+    assert isinstance(packet, CheckForFailoverReply), packet
+    return packet.ok_to_failover

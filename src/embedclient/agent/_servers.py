@@ -1,0 +1,140 @@
+"""Where the sessions of a lost connection may be: the servers of one pair, as far as this client knows them.
+
+Responsible for the id of the broker's node, for the server that stands in for the present one, and for the order in
+which these servers are tried (core-protocol 7.13, 10.3). Refuses to know connections, pauses and how often.
+
+An Artemis client looks at the present connector, its backup, the one before, and the first. There are two cases in
+which it never gets any further with endless attempts, or only after long waits:
+
+1. The connection breaks before the broker has told of its backup. The user has named the backup, but the client tries
+   nothing but the lost server. Here a named connector that no other node claims may be the other one of the pair, if
+   it can be asked whether it stands in for the node (CHECK_FOR_FAILOVER). Where addresses are translated, nobody can
+   tell from them which of several nodes the present one is: it is asked itself, and may say so when it stops. As long
+   as that is not known, sessions stay away from servers that they have never been on, which may be another node's.
+2. The server is there, and silent: a frozen process, or a host that is gone without a word. Each attempt to reach it
+   costs a whole time-out, in front of the one that would succeed. Here such a server comes last, and so does one that
+   has said that it stops.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+
+from embedclient.model import TransportConfiguration
+
+from ._topology import Topology, TopologyNode, distinct_servers, same_server
+
+
+class Pair:
+    """The servers that may have the sessions. `connectors` are those that the user named."""
+
+    def __init__(self, connectors: Sequence[TransportConfiguration], topology: Topology, ha: bool) -> None:
+        self.node_id: str | None = None
+        self.current: TransportConfiguration | None = None
+        self._connectors = connectors
+        self._topology = topology
+        self._ha = ha
+        self._backup: TransportConfiguration | None = None
+        self._previous: TransportConfiguration | None = None
+        self._first: TransportConfiguration | None = None
+        self._away = False
+        self._heir: str | None = None
+        # The nodes that the present broker, or the last one, has spoken of. What others said may be long over.
+        self._told: Collection[str] = ()
+
+    def on_connected(self, connector: TransportConfiguration) -> None:
+        """The sessions are at `connector` now."""
+        if self.current is not None and not any(same_server(connector, each) for each in self.servers()):
+            # They have left the pair: what was known of it is of no use any more.
+            self.node_id = self._backup = self._previous = self._first = self.current = None
+        if self.current is not connector:
+            self._previous = self.current
+            self.current = connector
+        if self._first is None:
+            self._first = connector
+        self._away = False
+        self._heir = None
+
+    def on_lost(self, *, away: bool, heir: str | None, node_id: str | None = None) -> None:
+        """The connection is gone. `away`: the server is silent or stops; `heir`: the node that has its messages.
+
+        `node_id`: the name that the server gave itself in the end.
+        """
+        self._away = away
+        self._heir = heir
+        self._identify(node_id)
+
+    @property
+    def candidates(self) -> Collection[str]:
+        """The nodes of which the present one is one, while it is not known which; none where that is no use."""
+        unused = [named for named in self._connectors if not self._is_current(named)]
+        return () if self._is_certain or not self._ha or not unused else self._told
+
+    def on_answers(self, taken_over: Sequence[str]) -> None:
+        """The present broker says of these `candidates` that it stands in for them; some brokers say it of all."""
+        if len(taken_over) == 1:
+            self._identify(taken_over[0])
+
+    def _identify(self, node_id: str | None) -> None:
+        if self.node_id is None and node_id is not None:
+            self.node_id = node_id
+            self._look_for_backup(self._topology.nodes.get(node_id))
+
+    @property
+    def _is_certain(self) -> bool:
+        return self.node_id is not None or len(self._told) <= 1
+
+    def on_news(self, told: Collection[str]) -> None:
+        """The topology has changed; `told` are the nodes that the present broker has spoken of."""
+        self._told = tuple(told)
+        node = self._own_node()
+        if node is None:
+            return
+        self.node_id = node.node_id
+        self._look_for_backup(node)
+
+    def _look_for_backup(self, node: TopologyNode | None) -> None:
+        if node is None:
+            return
+        stands_in = node.primary if node.backup is not None and self._is_current(node.backup) else node.backup
+        if stands_in is not None and not self._is_current(stands_in):
+            self._backup = stands_in
+
+    def _told_nodes(self) -> list[TopologyNode]:
+        return [self._topology.nodes[node_id] for node_id in self._told if node_id in self._topology.nodes]
+
+    def _own_node(self) -> TopologyNode | None:
+        nodes = self._told_nodes()
+        for node in nodes:
+            if any(self._is_current(each) for each in node.connectors()):
+                return node
+        # Under whatever name it was reached: a broker that tells of one node tells of itself.
+        return nodes[0] if len(nodes) == 1 else None
+
+    def _is_current(self, connector: TransportConfiguration) -> bool:
+        return self.current is not None and same_server(connector, self.current)
+
+    def servers(self) -> list[TransportConfiguration]:
+        """Where to look for the sessions, in this order, each server once."""
+        assert self.current is not None
+        others = [each for each in self._others() if not self._is_current(each)]
+        servers = [*others, self.current] if self._away else [self.current, *others]
+        heir = None if self._heir is None else self._topology.nodes.get(self._heir)
+        return distinct_servers([*([] if heir is None else heir.connectors()), *servers])
+
+    def _others(self) -> Iterator[TransportConfiguration]:
+        if self._backup is not None:
+            # The user's own connector may say more about the way there than the broker's.
+            for named in self._connectors:
+                if named.name == self._backup.name or same_server(named, self._backup):
+                    yield named
+            yield self._backup
+        for used in (self._previous, self._first):
+            if used is not None:
+                yield used
+        if self._ha and self._is_certain:
+            yield from (named for named in self._connectors if not self._is_claimed(named))
+
+    def _is_claimed(self, connector: TransportConfiguration) -> bool:
+        return any(
+            node.node_id != self.node_id and any(same_server(connector, each) for each in node.connectors())
+            for node in self._told_nodes()
+        )

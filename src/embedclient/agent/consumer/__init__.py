@@ -1,0 +1,1 @@
+"""Consumers of the agent: credit, prefetch and acknowledgements."""

@@ -1,0 +1,370 @@
+"""A consumer: its buffer, and what becomes of it.
+
+Responsible for what is given out (in which order, how fast, nothing that is expired), and for what a close, a rollback
+or a rebuild does to it. Refuses to know session modes, how credits are counted and how messages are acknowledged.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from embedclient.errors import ConnectionClosedException, JMSException
+from embedclient.model import Instant
+from embedclient.wire.core import (
+    CoreMessage,
+    DeleteQueue,
+    NullResponse,
+    SessionConsumerClose,
+    SessionCreateConsumer,
+)
+
+from .._call import CONNECTION_ERRORS, DONE, Call, DueCallbacks, Steps, failed_call, run_sequence, wait
+from .._rate import RateLimit, rate_limit
+from .._settings import SessionFlags
+from .._timers import Timers
+from ..session._channel import SessionLine
+from ..session._queue_state import QueueState
+from ._acknowledgements import Acknowledgements
+from ._credits import ConsumerCredits
+from ._forced_delivery import ForcedDelivery
+from ._large_message import LargeDelivery
+from ._prefetch import Delivery, Prefetch
+
+FORCED_DELIVERY_PROPERTY: Final = "_hornetq.forced.delivery.seq"
+DEFAULT_PRIORITY: Final = 4
+
+
+class Consumer:
+    """One consumer of a session. Create it with `Session.create_consumer`."""
+
+    __slots__ = (
+        "_acknowledgements",
+        "_credits",
+        "_due",
+        "_forced",
+        "_large",
+        "_large_bytes_max",
+        "_line",
+        "_on_end",
+        "_prefetch",
+        "_rate",
+        "_ready_due",
+        "_sequence",
+        "_stopped",
+        "_timers",
+        "acknowledge",
+        "acknowledge_individually",
+        "acknowledge_received",
+        "browse_only",
+        "closed",
+        "closed_error",
+        "consumer_id",
+        "filter",
+        "flush_acknowledgements",
+        "gave_back",
+        "on_ready",
+        "owns_queue",
+        "priority",
+        "queue",
+        "queue_state",
+    )
+
+    def __init__(
+        self,
+        consumer_id: int,
+        queue: str,
+        queue_state: QueueState,
+        line: SessionLine,
+        due: DueCallbacks,
+        timers: Timers,
+        flags: SessionFlags,
+        *,
+        window: int,
+        filter: str | None,
+        browse_only: bool,
+        priority: int,
+        blocks_on_acknowledge: bool,
+        large_bytes_max: int,
+        max_rate: int,
+        on_work: Callable[[bool], None] | None,
+        on_end: Callable[["Consumer"], None],
+    ) -> None:
+        """`on_work` is told of every acknowledgement, and whether it comes too late: what it is for was lost."""
+        self.consumer_id = consumer_id
+        self.queue = queue
+        self.queue_state = queue_state
+        self.filter = filter
+        self.browse_only = browse_only
+        self.priority = priority
+        self.owns_queue = False
+        self.closed = False
+        self.closed_error: JMSException | None = None
+        self.on_ready: Callable[[Consumer], None] | None = None
+        self._line = line
+        self._due = due
+        self._timers = timers
+        self._rate = rate_limit(max_rate)
+        self._on_end = on_end
+        acknowledgements = Acknowledgements(
+            consumer_id,
+            line,
+            due,
+            required=not browse_only and not flags.pre_acknowledge,
+            batch_size=flags.ack_batch_size,
+            blocks=blocks_on_acknowledge,
+            on_work=on_work,
+        )
+        self._offer(acknowledgements)
+        self._prefetch = Prefetch()
+        self._large: LargeDelivery | None = None
+        self._large_bytes_max = large_bytes_max
+        self._ready_due = False
+        # Browsers work in a session that was never started.
+        self._stopped = not browse_only
+        self._sequence = 0
+        self._credits = ConsumerCredits(consumer_id, line, window)
+        self._forced = ForcedDelivery(consumer_id, line, due, self._become_ready)
+
+    def _offer(self, acknowledgements: Acknowledgements) -> None:
+        self._acknowledgements = acknowledgements
+        self.acknowledge = acknowledgements.acknowledge
+        self.acknowledge_individually = acknowledgements.acknowledge_individually
+        self.acknowledge_received = acknowledgements.acknowledge_received
+        self.flush_acknowledgements = acknowledgements.flush
+        self.gave_back = acknowledgements.gave_back
+
+    # --- deliveries ---
+
+    @property
+    def acknowledges(self) -> bool:
+        """Whether the broker waits for acknowledgements of what it delivers."""
+        return self._acknowledgements.required
+
+    @property
+    def mixes_priorities(self) -> bool:
+        """Whether messages may be given out in another order than they came."""
+        return self._acknowledgements.individual
+
+    @property
+    def valid_from(self) -> int:
+        """Deliveries before this one need no acknowledgement any more: it was sent, or they went back."""
+        return self._acknowledgements.valid_from
+
+    @property
+    def buffered(self) -> int:
+        """How many messages `next` has at hand, expired ones included."""
+        return len(self._prefetch)
+
+    def on_message(self, message: CoreMessage, delivery_count: int, frame_size: int) -> None:
+        """Takes in one delivery from the broker."""
+        # Markers carry count 0. So may messages of browsers, whose deliveries do not count.
+        if delivery_count == 0:
+            marker = message.property(FORCED_DELIVERY_PROPERTY)
+            # A marker has nothing but its number; a message that a browser shows may have a property of this name.
+            if isinstance(marker, int) and not isinstance(marker, bool) and len(message.properties) == 1:
+                self._forced.on_arrived(marker)
+                return
+        sequence = self._sequence
+        self._sequence = sequence + 1
+        priority = message.priority
+        if priority != DEFAULT_PRIORITY:
+            # From now on the buffer may hand out messages in another order than the broker delivered them.
+            self._acknowledgements.make_individual()
+        if self._credits.threshold == 0:
+            frame_size = self._credits.cost_of_wanted(frame_size)
+        self._prefetch.put(Delivery(message, delivery_count, self, frame_size, sequence), priority)
+        if not self._ready_due and not self._stopped:
+            self._become_ready()
+
+    def on_large_message(self, message: CoreMessage, delivery_count: int, frame_size: int) -> None:
+        """Takes in the headers of a large delivery."""
+        self._large = LargeDelivery(message, delivery_count, frame_size, self._large_bytes_max)
+
+    def on_continuation(self, chunk: bytes, continues: bool, frame_size: int) -> None:
+        """Takes in one chunk. All but the last are paid for at once, or the broker would stop in the middle.
+
+        Raises RemoteProtocolError for a body beyond the limit.
+        """
+        large = self._large
+        if large is None:
+            return
+        large.add(chunk)
+        if continues:
+            self._credits.pay_for_chunk(large.frame_size)
+            large.frame_size = frame_size
+            return
+        self._large = None
+        self._credits.pay_for_chunk(large.frame_size)
+        self.on_message(large.finish(), large.delivery_count, frame_size)
+
+    def _become_ready(self) -> None:
+        if not self._ready_due:
+            self._ready_due = True
+            self._due.add(self._tell_ready)
+
+    def _tell_ready(self) -> None:
+        self._ready_due = False
+        if self.on_ready is not None:
+            self.on_ready(self)
+
+    def next(self, now: Instant) -> Delivery | None:
+        """The next message that is not expired; None when there is none or the session is stopped."""
+        prefetch = self._prefetch
+        credits = self._credits
+        while prefetch.highest >= 0 and not self._stopped and not self.closed:
+            if self._rate is not None and not self._passes(self._rate, now):
+                return None
+            delivery = prefetch.take()
+            consumed = credits.consumed_bytes + delivery.frame_size
+            if consumed < credits.threshold:
+                credits.consumed_bytes = consumed
+            else:
+                credits.give_back(delivery.frame_size)
+            expiration = delivery.message.expiration
+            if not expiration or expiration > now.wall_ms:
+                credits.waiting = False
+                return delivery
+            self._acknowledgements.expire(delivery.message.message_id)
+            credits.want_again(prefetch.highest >= 0)
+        return None
+
+    def put_back(self, delivery: Delivery) -> None:
+        """Undoes `next`, at once: the delivery is the next one again. Its credits have been returned already."""
+        if not self.closed:
+            delivery.frame_size = 0
+            self._prefetch.put_back(delivery, delivery.message.priority)
+
+    def _passes(self, rate: RateLimit, now: Instant) -> bool:
+        if rate.take(now.monotonic):
+            return True
+        rate.wake(self._timers, self._become_ready)
+        return False
+
+    # --- credits ---
+
+    def open_window(self) -> None:
+        """Grants the first credits."""
+        self._credits.open()
+
+    def want(self) -> None:
+        """A caller waits. With window 0 this asks the broker for one message, once."""
+        if not self.closed:
+            self._credits.want(self._prefetch.highest >= 0)
+
+    def give_up(self) -> None:
+        """The caller stopped waiting. With window 0 the broker must not send to nobody; what is underway is kept."""
+        self._credits.give_up()
+
+    # --- forced delivery ---
+
+    def force_delivery(self) -> Call[None]:
+        """Asks for everything that can be delivered now; done when the broker has nothing more."""
+        if self.closed:
+            return failed_call(self._closed_failure())
+        return self._forced.ask()
+
+    # --- stop, rollback, rebuild, close ---
+
+    def stop(self) -> None:
+        """Gives nothing out from now on; a browser goes on."""
+        if not self.browse_only:
+            self._stopped = True
+
+    def start(self) -> None:
+        """Gives out what is there."""
+        self._stopped = False
+        if self._prefetch.highest >= 0:
+            self._become_ready()
+        self._forced.release()
+
+    def pause(self) -> None:
+        """A rollback begins: what comes from now on tells nothing of what there is. Ended by `start` or `release`."""
+        self.stop()
+        self._forced.hold(again=True)
+
+    def hold(self) -> None:
+        """In a session that is going to be made again: what it holds is given to nobody."""
+        self.stop()
+        self._forced.hold()
+
+    def release(self) -> None:
+        """A reconnect or a rollback is over in a session that is stopped; a browser goes on."""
+        if self.browse_only:
+            self.start()
+        else:
+            self._forced.release()
+
+    def roll_back(self) -> None:
+        """The broker will deliver again what was not committed: forgets it and returns the credits it holds.
+
+        Browsers keep their buffer, nothing of theirs comes back; so do consumers of pre-acknowledged messages.
+        """
+        if not self._acknowledgements.required:
+            return
+        # Each on its own: with window 0 every message cost a credit beyond its size.
+        for delivery in self._prefetch.clear():
+            self._credits.give_back(delivery.frame_size)
+        self._acknowledgements.go_back(self._sequence)
+        self._credits.want_again(self._prefetch.highest >= 0)
+
+    def rebuild(self, started: bool) -> None:
+        """Makes the consumer again in a rebuilt session (core-protocol 7.3); its queue exists again by now.
+
+        What the broker delivers from now on is given out when the whole reconnect is complete and listeners have heard
+        of it: they need to know that what they hold is going to come again.
+        """
+        self._forget_deliveries()
+        self._stopped = True
+        self._acknowledgements.rebuild(self._sequence)
+        line = self._line
+        line.post_rebuilding(
+            SessionCreateConsumer(self.consumer_id, self.queue, self.filter, self.browse_only, False, self.priority)
+        )
+        self._credits.rebuild()
+        self._forced.rebuild(started)
+
+    def _forget_deliveries(self) -> None:
+        for _ in self._prefetch.clear():
+            pass
+        self._large = None
+
+    def on_disconnected(self, error: JMSException) -> None:
+        """The broker closed the consumer, because its queue was deleted or by management."""
+        if not self.closed:
+            # The broker may know the consumer until it is closed from here. If it does not, no commit of it succeeds.
+            self.flush_acknowledgements()
+            self._end(error)
+            self._line.request(SessionConsumerClose(self.consumer_id), NullResponse)
+
+    def close(self) -> Call[None]:
+        """Closes it; unacknowledged messages go back to the queue. Never fails for a connection that is gone."""
+        if self.closed:
+            return DONE
+        self.flush_acknowledgements()
+        self._end(ConnectionClosedException("the consumer is closed"))
+        return run_sequence(self._close_steps(), self._due)
+
+    def _close_steps(self) -> Steps[None]:
+        try:
+            yield from wait(self._line.request(SessionConsumerClose(self.consumer_id), NullResponse))
+            if self.owns_queue:
+                yield from wait(self._line.request(DeleteQueue(self.queue), NullResponse))
+        except JMSException as error:
+            # With its session or connection the consumer is closed too.
+            if error.error_code not in CONNECTION_ERRORS:
+                raise
+
+    def end(self, error: JMSException) -> None:
+        """The session is closed."""
+        if not self.closed:
+            self._end(error)
+
+    def _end(self, error: JMSException) -> None:
+        self.closed = self._acknowledgements.closed = True
+        self.closed_error = error
+        self._forget_deliveries()
+        self._on_end(self)
+        self._forced.fail(error)
+        self._become_ready()
+
+    def _closed_failure(self) -> JMSException:
+        return self.closed_error or ConnectionClosedException("the consumer is closed")

@@ -1,0 +1,97 @@
+"""Forced deliveries of one consumer: its broker sends everything it can, and then a mark (core-protocol 7.6).
+
+Responsible for when the mark counts: not before what came in front of it can be taken. Refuses to know the buffer.
+
+History of the fault that `hold` avoids:
+
+1. A program waits for the mark, to learn whether there is more. The connection is lost; its session is made again, and
+   asks again.
+2. Messages and mark arrive while other sessions of the connection are still being made: nothing is given out yet.
+3. The program hears of the mark, finds nothing, and takes that for the end of the queue.
+
+And of the one that asking again avoids: during a rollback, of a branch too, the mark comes at once, because its broker
+delivers nothing. What comes again, or came in front of the mark and is forgotten, comes behind the start that follows.
+"""
+
+from collections.abc import Callable
+
+from embedclient.errors import JMSException
+from embedclient.wire.core import SessionForceConsumerDelivery
+
+from .._call import Call, DueCallbacks
+from ..session._channel import SessionLine
+
+
+class ForcedDelivery:
+    """One per consumer. `on_mark` is called when a program's call is done."""
+
+    __slots__ = ("_again", "_arrived", "_call", "_consumer_id", "_count", "_due", "_held", "_line", "_on_mark")
+
+    def __init__(self, consumer_id: int, line: SessionLine, due: DueCallbacks, on_mark: Callable[[], None]) -> None:
+        self._consumer_id = consumer_id
+        self._line = line
+        self._due = due
+        self._on_mark = on_mark
+        self._call: Call[None] | None = None
+        self._count = 0
+        self._held = False
+        # The mark has come while it was held.
+        self._arrived = False
+        # The mark that comes, or has come, tells nothing.
+        self._again = False
+
+    def ask(self) -> Call[None]:
+        """Asks for everything that can be delivered now; done when the broker has nothing more."""
+        if self._call is None:
+            self._call = Call(self._due)
+            self._request()
+        return self._call
+
+    def _request(self) -> None:
+        self._arrived = False
+        sequence = self._count
+        self._count = sequence + 1
+        self._line.post(SessionForceConsumerDelivery(self._consumer_id, sequence))
+
+    def rebuild(self, started: bool) -> None:
+        """In a session that is made again: asks again, held until the reconnect is complete."""
+        self._held = True
+        self._arrived = False
+        if self._call is not None or (started and self._count):
+            self._line.post_rebuilding(SessionForceConsumerDelivery(self._consumer_id, self._count - 1))
+
+    def on_arrived(self, sequence: int) -> None:
+        """A mark. Those of earlier requests, which a rebuilt session asks for again, mean nothing."""
+        if self._call is not None and sequence == self._count - 1:
+            if self._held:
+                self._arrived = True
+            else:
+                self._succeed()
+
+    def hold(self, *, again: bool = False) -> None:
+        """A mark that comes from now on waits for `release`; or is asked for `again` then, because it tells nothing."""
+        self._held = True
+        self._again = self._again or again
+
+    def release(self) -> None:
+        """What came may be taken."""
+        self._held = False
+        if self._call is not None:
+            if self._again:
+                self._request()
+            elif self._arrived:
+                self._succeed()
+        self._again = False
+
+    def _succeed(self) -> None:
+        call, self._call = self._call, None
+        self._arrived = False
+        assert call is not None
+        call.succeed(None)
+        self._on_mark()
+
+    def fail(self, error: JMSException) -> None:
+        """The consumer is closed."""
+        call, self._call = self._call, None
+        if call is not None:
+            call.fail(error)

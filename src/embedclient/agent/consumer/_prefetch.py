@@ -1,0 +1,87 @@
+"""Messages that arrived and were not taken yet.
+
+Responsible for handing them out by priority, highest first, and in order of arrival within one priority. Refuses to
+know consumers, credits and acknowledgements.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from embedclient.wire.core import CoreMessage
+
+if TYPE_CHECKING:
+    from ._consumer import Consumer
+
+PRIORITY_MAX: Final = 9
+
+
+class Delivery:
+    """One message as one consumer got it. `sequence` orders the deliveries of a consumer."""
+
+    __slots__ = ("consumer", "delivery_count", "frame_size", "message", "sequence")
+
+    def __init__(
+        self, message: CoreMessage, delivery_count: int, consumer: "Consumer", frame_size: int, sequence: int
+    ) -> None:
+        self.message = message
+        self.delivery_count = delivery_count
+        self.consumer = consumer
+        self.frame_size = frame_size
+        self.sequence = sequence
+
+    @property
+    def redelivered(self) -> bool:
+        """It was delivered before, to this or another consumer."""
+        return self.delivery_count > 1
+
+    def __repr__(self) -> str:
+        return f"<Delivery {self.sequence} of {self.message!r}, count {self.delivery_count}>"
+
+
+class Prefetch:
+    """The buffer of one consumer, one queue per priority. `highest` is the best priority in it, -1 when empty."""
+
+    __slots__ = ("_count", "_levels", "highest")
+
+    def __init__(self) -> None:
+        self._levels: list[deque[Delivery]] = [deque() for _ in range(PRIORITY_MAX + 1)]
+        self._count = 0
+        self.highest = -1
+
+    def __len__(self) -> int:
+        return self._count
+
+    def put(self, delivery: Delivery, priority: int) -> None:
+        self._levels[priority].append(delivery)
+        self._count += 1
+        if priority > self.highest:
+            self.highest = priority
+
+    def put_back(self, delivery: Delivery, priority: int) -> None:
+        """The delivery was taken just now; it stands in front of its priority again."""
+        self._levels[priority].appendleft(delivery)
+        self._count += 1
+        if priority > self.highest:
+            self.highest = priority
+
+    def take(self) -> Delivery:
+        """The next message; only when there is one."""
+        level = self._levels[self.highest]
+        delivery = level.popleft()
+        self._count -= 1
+        if not level:
+            self._descend()
+        return delivery
+
+    def _descend(self) -> None:
+        if self._count == 0:
+            self.highest = -1
+            return
+        while not self._levels[self.highest]:
+            self.highest -= 1
+
+    def clear(self) -> Iterator[Delivery]:
+        """Takes everything out."""
+        while self._count:
+            yield self.take()

@@ -1,0 +1,1 @@
+"""Producers of the agent: credit and sends in flight."""

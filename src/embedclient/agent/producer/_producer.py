@@ -1,0 +1,144 @@
+"""A producer: which sends block, which are confirmed later, what they cost in credits, and which are too large.
+
+Responsible for core-protocol 7.8 on the sending side. Refuses to build messages and to know what waits in front of a
+send: that is the line's.
+"""
+
+from collections.abc import Callable
+
+from embedclient.errors import ConnectionClosedException, JMSException
+from embedclient.wire.core import FRAME_HEADER_SIZE, SEND_TRAILER, CoreMessage, RemoveProducer
+
+from .._call import DONE, Call, DueCallbacks, failed_call
+from .._rate import rate_limit
+from .._settings import LocatorSettings, SessionFlags
+from ..session._channel import SessionLine
+from ..session._requests import Send
+from ._credits import AddressCredits, CreditTable
+
+VERSION_WITH_PRODUCERS = 134
+
+
+class Producer:
+    """One producer of a session, for one address or (None) for any. Create it with `Session.create_producer`."""
+
+    __slots__ = (
+        "_blocks_on_durable",
+        "_blocks_on_non_durable",
+        "_credits",
+        "_due",
+        "_line",
+        "_message_bytes_max",
+        "_on_end",
+        "_on_work",
+        "_rate",
+        "_table",
+        "address",
+        "closed",
+        "closed_error",
+        "producer_id",
+    )
+
+    def __init__(
+        self,
+        producer_id: int,
+        address: str | None,
+        line: SessionLine,
+        due: DueCallbacks,
+        table: CreditTable | None,
+        settings: LocatorSettings,
+        flags: SessionFlags,
+        *,
+        on_work: Callable[[], None] | None,
+        on_end: Callable[["Producer"], None],
+    ) -> None:
+        self.producer_id = producer_id
+        self.address = address
+        self.closed = False
+        self.closed_error: JMSException | None = None
+        self._line = line
+        self._due = due
+        self._table = table
+        self._on_work = on_work
+        self._on_end = on_end
+        # A send inside a transaction never blocks: its fate is known at the commit.
+        self._blocks_on_durable = settings.block_on_durable_send and flags.auto_commit_sends
+        self._blocks_on_non_durable = settings.block_on_non_durable_send and flags.auto_commit_sends
+        # A larger frame ends the connection, and would do so again after each reattachment that repeats it.
+        self._message_bytes_max = settings.frame_size_bytes_max - FRAME_HEADER_SIZE - SEND_TRAILER.size
+        self._rate = rate_limit(settings.producer_max_rate)
+        self._credits: AddressCredits | None = None
+        if table is not None and address is not None:
+            self._credits = table.acquire(address)
+
+    def send(self, message: CoreMessage) -> Call[None]:
+        """Sends a message; done when the broker has answered, or at once for a send that does not wait for it."""
+        if self.closed:
+            return failed_call(self.closed_error or _closed())
+        if len(message.raw) > self._message_bytes_max:
+            return failed_call(self._too_large(message))
+        if self._on_work is not None:
+            self._on_work()
+        if self._blocks_on_durable if message.durable else self._blocks_on_non_durable:
+            return self._enter(message, blocking=True, confirmed=False)
+        line = self._line
+        if line.clear and self._rate is None:
+            credits = self._credits
+            if credits is None or credits.address != message.address:
+                credits = None if self._table is None else self._table.get(message.address)
+            if credits is None:
+                return line.send_at_once(message, self.producer_id)
+            try:
+                if credits.take(len(message.raw)):
+                    return line.send_at_once(message, self.producer_id)
+            except JMSException as error:
+                return failed_call(error)
+        return self._enter(message, blocking=False, confirmed=False)
+
+    def send_confirmed(self, message: CoreMessage) -> Call[None]:
+        """Sends without blocking the session; done when the broker has answered (with a confirmation window)."""
+        if self.closed:
+            return failed_call(self.closed_error or _closed())
+        if len(message.raw) > self._message_bytes_max:
+            return failed_call(self._too_large(message))
+        if self._on_work is not None:
+            self._on_work()
+        return self._enter(message, blocking=False, confirmed=True)
+
+    def _enter(self, message: CoreMessage, *, blocking: bool, confirmed: bool) -> Call[None]:
+        call: Call[None] = Call(self._due)
+        table = self._table
+        credits = self._credits
+        if table is not None and (credits is None or credits.address != message.address):
+            # Held while it waits, so that the balance is not dropped as unused meanwhile.
+            held = credits = table.acquire(message.address)
+            call.when_done(lambda: table.release(held))
+        return self._line.send(Send(call, message, self.producer_id, credits, blocking, confirmed, self._rate))
+
+    def _too_large(self, message: CoreMessage) -> JMSException:
+        return JMSException(
+            f"the message was not sent: it takes {len(message.raw):,} bytes, and {self._message_bytes_max:,} is the "
+            "most that one packet holds (frame_size_bytes_max)"
+        )
+
+    def close(self) -> Call[None]:
+        """Tells the broker that the producer is gone; sends that wait still leave."""
+        if not self.closed:
+            self.end(_closed())
+            if self._line.version >= VERSION_WITH_PRODUCERS:
+                self._line.post(RemoveProducer(self.producer_id))
+        return DONE
+
+    def end(self, error: JMSException) -> None:
+        """The producer is of no use any more, and `error` says why."""
+        if self.closed:
+            return
+        self.closed = True
+        self.closed_error = error
+        if self._credits is not None and self._table is not None:
+            self._table.release(self._credits)
+        self._on_end(self)
+
+
+def _closed() -> JMSException:
+    return ConnectionClosedException("the producer is closed")

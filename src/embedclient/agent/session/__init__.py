@@ -1,0 +1,1 @@
+"""Sessions of the agent: channel, requests, transactions and XA."""

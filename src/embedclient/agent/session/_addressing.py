@@ -1,0 +1,125 @@
+"""Requests about addresses and queues, one packet each.
+
+Responsible for choosing the packet of the version and reading the answers of all versions. Refuses to know consumers
+and which request follows which.
+"""
+
+from collections.abc import Sequence
+
+from attrs import define
+
+from embedclient.model import RoutingType
+from embedclient.wire.core import (
+    CreateAddress,
+    DeleteQueue,
+    NullResponse,
+    Packet,
+    SessionBindingQuery,
+    SessionQueueQuery,
+)
+
+from .._call import DONE, Call, DueCallbacks, Steps, run_sequence, wait
+from ._channel import SessionLine
+from ._queue_state import (
+    ADDRESS_ANSWERS,
+    QUEUE_ANSWERS,
+    VERSION_WITH_ADDRESSING,
+    AddressState,
+    QueueAttributes,
+    QueueState,
+    address_state,
+    create_queue_packet,
+    create_shared_queue_packet,
+    queue_state,
+)
+
+
+@define(eq=False)
+class Addressing:
+    """The addresses and queues of a broker, asked through one session."""
+
+    _line: SessionLine
+    _due: DueCallbacks
+
+    def ask(self, packet: Packet) -> Call[None]:
+        """A request whose reply says nothing but that it was done."""
+
+        def steps() -> Steps[None]:
+            yield from wait(self._line.request(packet, NullResponse))
+
+        return run_sequence(steps(), self._due)
+
+    def query_queue(self, name: str) -> Call[QueueState]:
+        """What the broker knows about a queue, or what it would be if it existed."""
+
+        def steps() -> Steps[QueueState]:
+            return queue_state((yield from wait(self._line.request(SessionQueueQuery(name), *QUEUE_ANSWERS))))
+
+        return run_sequence(steps(), self._due)
+
+    def query_address(self, address: str) -> Call[AddressState]:
+        """What the broker knows about an address and the queues bound to it."""
+
+        def steps() -> Steps[AddressState]:
+            return address_state((yield from wait(self._line.request(SessionBindingQuery(address), *ADDRESS_ANSWERS))))
+
+        return run_sequence(steps(), self._due)
+
+    def create_address(
+        self, address: str, routing_types: Sequence[RoutingType], *, auto_created: bool = False
+    ) -> Call[None]:
+        """Creates an address; brokers before version 129 have none, their queues are enough."""
+        if 0 < self._line.version < VERSION_WITH_ADDRESSING:
+            return DONE
+        return self.ask(CreateAddress(address, tuple(int(kind) for kind in routing_types), True, auto_created))
+
+    def create_queue(
+        self,
+        address: str,
+        queue: str,
+        routing_type: int,
+        attributes: QueueAttributes | None = None,
+        *,
+        durable: bool = True,
+        temporary: bool = False,
+        auto_created: bool = False,
+        filter: str | None = None,
+    ) -> Call[None]:
+        """Creates a queue; fails with QUEUE_EXISTS. A routing type of -1 leaves the choice to the broker."""
+        packet = create_queue_packet(
+            self._line.version,
+            address,
+            queue,
+            routing_type,
+            attributes or QueueAttributes(),
+            filter=filter,
+            durable=durable,
+            temporary=temporary,
+            auto_created=auto_created,
+        )
+        return self.ask(packet)
+
+    def create_shared_queue(
+        self,
+        address: str,
+        queue: str,
+        routing_type: int,
+        attributes: QueueAttributes | None = None,
+        *,
+        durable: bool = True,
+        filter: str | None = None,
+    ) -> Call[None]:
+        """Makes sure of the queue of a shared subscription; fails when it exists with another filter or address."""
+        packet = create_shared_queue_packet(
+            self._line.version,
+            address,
+            queue,
+            routing_type,
+            attributes or QueueAttributes(),
+            filter=filter,
+            durable=durable,
+        )
+        return self.ask(packet)
+
+    def delete_queue(self, name: str) -> Call[None]:
+        return self.ask(DeleteQueue(name))

@@ -1,0 +1,501 @@
+"""The ordered conversation of one session with its broker: what may leave now, what waits, which reply is whose.
+
+Responsible for the resend cache and both counters of the session's channel, one blocking call at a time, correlation
+ids (core-protocol 4.4), and for holding requests back while credits or the connection are missing. Refuses to know
+consumers, transactions and what the requests mean.
+
+From the loss of a connection until all sessions are back the line is *locked*: requests and sends wait in the backlog.
+Packets that need no reply do not wait that long. While the line is not *speaking* they go into the resend cache only,
+from where a reattachment sends them; a rebuilt session drops them with the cache, for they were about deliveries that
+no longer exist. A session that is back speaks at once, even while others are still on their way: its consumers get
+messages already, and their credits and acknowledgements must not be lost.
+"""
+
+from typing import Final
+
+from embedclient.engine.core import Channel, PeerCount
+from embedclient.errors import ErrorCode, JMSException, exception_for
+from embedclient.wire.core import (
+    CoreMessage,
+    ExceptionResponse,
+    NullResponse,
+    Packet,
+    PacketsConfirmed,
+    SessionCommit,
+    encode_packet,
+    encode_send,
+)
+
+from .._call import DONE, Call, DueCallbacks, failed_call
+from .._connection import Connection
+from .._deadlines import Deadlines
+from .._settings import LocatorSettings
+from .._timers import Timers
+from ..producer._async_sends import AsyncSends
+from ._requests import Request, Send, is_counted
+from ._send_queue import Backlog
+
+VERSION_WITH_CORRELATION: Final = 130
+VERSION_WITH_COMMIT_CORRELATION: Final = 132
+_FIRST_BLOCKING_ID: Final = -2
+
+
+class SessionLine:
+    """The line of one session; it survives reconnects and ends with the session."""
+
+    def __init__(
+        self,
+        channel_id: int,
+        settings: LocatorSettings,
+        due: DueCallbacks,
+        deadlines: Deadlines,
+        failover_deadlines: Deadlines,
+        timers: Timers,
+    ) -> None:
+        self.channel_id = channel_id
+        self.version = 0
+        self.connection: Connection | None = None
+        self.locked = True
+        self.speaking = False
+        self.closed_error: JMSException | None = None
+        window = settings.confirmation_window_size
+        self.numbered = window >= 0
+        self._channel = Channel(channel_id, window, settings.resend_bytes_max)
+        self._peer_count = PeerCount()
+        self._settings = settings
+        self._due = due
+        self._deadlines = deadlines
+        self._timers = timers
+        self.backlog = Backlog(failover_deadlines, settings.call_failover_timeout_ms, settings.pending_requests_max)
+        self._pumping = False
+        self._in_flight: Request | None = None
+        # The session has to be made again: its count is in doubt, what it holds here is not what the broker knows, or
+        # the broker has the request in flight, has had time for it twice, and says nothing.
+        self._given_up = False
+        self.async_sends = AsyncSends(self._peer_count)
+        self._next_blocking_id = _FIRST_BLOCKING_ID
+
+    # --- connection ---
+
+    def attach(self, connection: Connection, version: int) -> None:
+        """Moves the session to a connection, where it listens only."""
+        self.connection = connection
+        self.version = version
+
+    def lock(self) -> None:
+        """The connection is gone: whatever waits begins to wait for the failover."""
+        self._look_what_left()
+        self.connection = None
+        self.speaking = False
+        if self.locked:
+            return
+        self.locked = True
+        self.backlog.lock()
+
+    def _look_what_left(self) -> None:
+        """A connection that ends in the step in which it was given a request has not sent that."""
+        if self._in_flight is not None and self.connection is not None:
+            self._in_flight.lose(self.connection)
+
+    def speak(self) -> None:
+        """The broker knows the session again."""
+        assert self.connection is not None
+        self.speaking = True
+
+    def unlock(self) -> None:
+        """All sessions are back: what waits may leave."""
+        self.speak()
+        self.locked = False
+        self.backlog.unlock()
+        self.pump()
+
+    @property
+    def last_received(self) -> int:
+        """Command id of the last packet processed here, as REATTACH_SESSION names it."""
+        return self._channel.last_confirmed
+
+    def replay(self, command_id: int) -> bool:
+        """Sends again what the peer, which named its last `command_id`, has not processed.
+
+        False when the peer's count leaves open which packets those are (see PeerCount); nothing is sent then and the
+        session has to be rebuilt, because a second cumulative acknowledgement or a left out send would lose messages.
+        False, too, when the peer does not answer a request: what waits behind that would wait for ever. Once False it
+        stays so until `restart`, for the session may have been closed since.
+        """
+        assert self.connection is not None
+        if self._given_up:
+            return False
+        channel = self._channel
+        unanswered = channel.next_command_id
+        if self._in_flight is not None:
+            unanswered = self._in_flight.number
+        if self.version >= VERSION_WITH_CORRELATION:
+            oldest = self.async_sends.oldest_number
+            if oldest is not None:
+                unanswered = min(unanswered, oldest)
+        low, high = self._peer_count.certain_range(channel.unwrapped(command_id), unanswered)
+        if low != high:
+            self._given_up = True
+            return False
+        for frame in channel.replay_after(low):
+            self.connection.write(frame)
+        self._complete_confirmed(low)
+        self.speak()
+        request = self._in_flight
+        if request is not None:
+            request.repeat(self.connection)
+        if request is not None and request.call.done:
+            # Its caller has gone; those behind it still wait for the reply.
+            self._deadlines.start(request, lambda: self._on_silence(request))
+        return True
+
+    def give_up(self, cause: JMSException) -> None:
+        """Have the session made again, in a reconnect that begins now if none is under way."""
+        self._given_up = True
+        if self.connection is not None:
+            self.connection.fail(cause)
+
+    def restart(self, cause: JMSException) -> None:
+        """The peer has forgotten the session: numbers start again, and calls in flight are released with UNBLOCKED."""
+        request, self._in_flight = self._in_flight, None
+        self._given_up = False
+        sends = self.async_sends.forget()
+        if request is not None:
+            self._deadlines.stop(request)
+            if isinstance(request.packet, SessionCommit):
+                # Its caller is told whether it may have happened. For anything else it is as good as sent.
+                request.call.sent &= not request.is_unsent
+            request.call.fail(unblocked(cause))
+        for send in sends:
+            if send.call is not None:
+                send.call.fail(unblocked(cause))
+        # Last: a sequence that went on just now may have posted what was meant for the old session.
+        self._channel.reset()
+        self._peer_count.reset()
+
+    def close(self, error: JMSException, cause: JMSException | None = None) -> None:
+        """Ends the line; whatever waits fails with `error`, whatever is in flight is released because of `cause`."""
+        if self.closed_error is not None:
+            return
+        self.closed_error = error
+        self.locked = True
+        self.speaking = False
+        self._look_what_left()
+        self.connection = None
+        self.restart(cause or error)
+        self.backlog.fail_all(error)
+
+    def abandon_backlog(self, error: JMSException) -> None:
+        """Fails what has not left yet; calls in flight go on. Packets that need no reply still leave."""
+        for entry in list(self.backlog):
+            if isinstance(entry, Request) and entry.packet is not None and not entry.expected:
+                self.post(entry.packet)
+        self.backlog.fail_all(error)
+
+    def fail_waiting(self, packet_type: type[Packet], error: JMSException) -> None:
+        """Fails requests of one kind that have not left yet."""
+        self.backlog.fail_kind(packet_type, error)
+
+    # --- packets that need no reply ---
+
+    def post(self, packet: Packet, *, counted: bool = True) -> None:
+        """Sends a packet at once, in front of whatever waits. `counted` is false for the few that are not numbered."""
+        if self.closed_error is None:
+            self.post_frame(encode_packet(packet, self.channel_id, self.version), counted=counted)
+
+    def post_frame(self, frame: bytes, *, counted: bool = True) -> None:
+        if counted and self.numbered:
+            self._channel.sent(frame)
+        if self.speaking:
+            assert self.connection is not None
+            self.connection.write(frame)
+
+    def post_in_turn(self, packet: Packet) -> None:
+        """Sends a packet behind whatever waits."""
+        if self.backlog and self.closed_error is None:
+            # However many wait already: nobody would hear that it was refused.
+            self.backlog.append(Request(Call(self._due), packet, ()))
+        else:
+            self.post(packet)
+
+    def post_rebuilding(self, packet: Packet) -> None:
+        """Sends a packet that rebuilds the session, before it speaks.
+
+        History of the fault that this avoids (recorded as `reattach-after-recreate-lost-send`):
+
+        1. The broker is restarted; the session is rebuilt with CREATE_QUEUE, CREATE_CONSUMER, FLOWTOKEN and START.
+        2. An Artemis broker counts those four packets: its last command id is 3. A client that keeps them out of its
+           cache goes on with number 0.
+        3. The client sends message A as its number 0 and gets the reply, then message B as its number 1; B's frame is
+           lost with the connection.
+        4. REATTACH_SESSION_RESPONSE names 4. The client drops its numbers 0 to 4 as processed: B is never sent again.
+
+        Here the rebuilding packets are numbered and cached like all others, so both sides count the same packets.
+        """
+        assert self.connection is not None
+        frame = encode_packet(packet, self.channel_id, self.version)
+        self._channel.sent(frame)
+        self.connection.write(frame)
+
+    # --- requests and sends ---
+
+    @property
+    def clear(self) -> bool:
+        """A non-blocking send may leave at once: nothing is in front of it."""
+        return not self.locked and not self.backlog and not (self.numbered and self._channel.over_limit)
+
+    def request(self, packet: Packet, *expected: type[Packet]) -> Call[Packet]:
+        """Sends a request and waits for one of the expected packets; EXCEPTION fails the call."""
+        if self.closed_error is not None:
+            return failed_call(self.closed_error)
+        call: Call[Packet] = Call(self._due)
+        self._enter(Request(call, packet, expected))
+        return call
+
+    def send(self, entry: Send) -> Call[None]:
+        """Sends a message as soon as everything before it has left and credits are there."""
+        if self.closed_error is not None:
+            entry.call.fail(self.closed_error)
+        else:
+            self._enter(entry)
+        return entry.call
+
+    def send_at_once(self, message: CoreMessage, sender_id: int) -> Call[None]:
+        """The fast lane: line is `clear`, credits are taken, nobody waits for a reply."""
+        connection = self.connection
+        assert connection is not None
+        if self.numbered:
+            self._send_numbered(connection, message, sender_id, None)
+        else:
+            connection.write_parts(encode_send(message.raw, self.channel_id, self.version, False, 0, sender_id))
+        if connection.out_bytes <= connection.out_bytes_max:
+            return DONE
+        call: Call[None] = Call(self._due)
+        connection.drain_waiters.append(call)
+        return call
+
+    def _enter(self, entry: Request | Send) -> None:
+        backlog = self.backlog
+        if not backlog.admits(entry):
+            error = exception_for(ErrorCode.GENERIC_EXCEPTION, f"{len(backlog)} requests are waiting already")
+            backlog.drop(entry, error)
+            return
+        backlog.append(entry)
+        if len(backlog) == 1:
+            self.pump()
+        if not entry.call.done and backlog and backlog[-1] is entry:
+            entry.call.withdraw_with(lambda: self._withdraw(entry))
+            if self.locked:
+                backlog.wait_for_failover(entry)
+
+    def _withdraw(self, entry: Request | Send) -> bool:
+        withdrawn = self.backlog.withdraw(entry)
+        if withdrawn:
+            self.pump()
+        return withdrawn
+
+    def pump(self) -> None:
+        """Lets leave what can leave, in order."""
+        if self._pumping:
+            return
+        self._pumping = True
+        backlog = self.backlog
+        try:
+            while backlog and not self.locked:
+                entry = backlog[0]
+                if not (self._issue_request(entry) if isinstance(entry, Request) else self._issue_send(entry)):
+                    return
+                entry.call.withdraw_with(None)
+                # Closing in a follower of the call empties the backlog.
+                if backlog and backlog[0] is entry:
+                    backlog.popleft()
+        finally:
+            self._pumping = False
+
+    def _issue_request(self, request: Request) -> bool:
+        packet = request.packet
+        assert packet is not None
+        if not request.expected:
+            self.post(packet)
+            return True
+        if self._in_flight is not None:
+            return False
+        correlation_id = self._take_blocking_id()
+        if isinstance(packet, SessionCommit) and self.version >= VERSION_WITH_COMMIT_CORRELATION:
+            request.correlation_id = correlation_id
+            packet = SessionCommit(correlation_id)
+        self._in_flight = request
+        request.call.sent = True
+        if self.connection is not None:
+            request.give(self.connection)
+        request.number = self._channel.next_command_id
+        self._deadlines.start(request, lambda: self._on_timeout(request))
+        self.post_frame(encode_packet(packet, self.channel_id, self.version), counted=is_counted(packet))
+        return True
+
+    def _issue_send(self, send: Send) -> bool:
+        if send.blocking and self._in_flight is not None:
+            return False
+        if self._channel.over_limit:
+            # The broker has more to confirm than this side keeps; it does so at the latest in its periodic check.
+            return False
+        if send.rate is not None:
+            if not self._timers.current:
+                # Counted from the last step, a second may be over that has only begun.
+                self._due.add(self.pump)
+                return False
+            if not send.rate.take(self._timers.now):
+                send.rate.wake(self._timers, self.pump)
+                return False
+            # Counted once, even if it has to wait for credits now.
+            send.rate = None
+        try:
+            if send.credits is not None and not send.credits.take(send.message.size):
+                return False
+        except JMSException as error:
+            self.backlog.drop(send, error)
+            return True
+        connection = self.connection
+        assert connection is not None
+        if send.blocking:
+            self._send_blocking(connection, send)
+        elif self.numbered:
+            self._send_numbered(connection, send.message, send.sender_id, send.call if send.confirmed else None)
+        else:
+            connection.write_parts(self._frame_parts(send.message, False, 0, send.sender_id))
+        if not send.blocking and not (send.confirmed and self.numbered):
+            if send.confirmed or not connection.congested:
+                send.call.succeed(None)
+            else:
+                connection.drain_waiters.append(send.call)
+        return True
+
+    def _send_blocking(self, connection: Connection, send: Send) -> None:
+        reply: Call[Packet] = Call(self._due)
+        request = Request(reply, None, (NullResponse,), self._channel.next_command_id)
+        correlation_id = self._take_blocking_id()
+        if self.version >= VERSION_WITH_CORRELATION:
+            request.correlation_id = correlation_id
+        self._in_flight = request
+        request.give(connection)
+        self._deadlines.start(request, lambda: self._on_timeout(request))
+        call = send.call
+        reply.when_done(lambda: call.succeed(None) if reply.error is None else call.fail(reply.error))
+        parts = self._frame_parts(send.message, True, correlation_id, send.sender_id)
+        if self.numbered:
+            frame = b"".join(parts)
+            self._channel.sent(frame)
+            connection.write(frame)
+        else:
+            connection.write_parts(parts)
+
+    def _send_numbered(
+        self, connection: Connection, message: CoreMessage, sender_id: int, call: Call[None] | None
+    ) -> None:
+        """With a confirmation window every send is answered and kept until it is confirmed."""
+        correlation_id = self.async_sends.add(call, self._channel.next_command_id)
+        answered = self.version >= VERSION_WITH_CORRELATION
+        frame = b"".join(self._frame_parts(message, answered, correlation_id, sender_id))
+        self._channel.sent(frame)
+        connection.write(frame)
+
+    def _frame_parts(
+        self, message: CoreMessage, answered: bool, correlation_id: int, sender_id: int
+    ) -> tuple[bytes, bytes | bytearray, bytes]:
+        return encode_send(message.raw, self.channel_id, self.version, answered, correlation_id, sender_id)
+
+    def _take_blocking_id(self) -> int:
+        """Every blocking call takes a number, also those whose packet has no field for it."""
+        correlation_id = self._next_blocking_id
+        self._next_blocking_id = correlation_id - 1
+        return correlation_id
+
+    def _on_timeout(self, request: Request) -> None:
+        """A call without reply means a connection that cannot be trusted (core-protocol 7.2)."""
+        error = self._no_reply(request)
+        # The reply may still come after a reattachment: the request keeps its place, only its caller goes on.
+        request.call.fail(error)
+        if self.connection is not None:
+            self.connection.fail(error)
+
+    def _on_silence(self, request: Request) -> None:
+        """The reply did not come after a reattachment either: only a session made again helps those behind it."""
+        self.give_up(self._no_reply(request))
+
+    def _no_reply(self, request: Request) -> JMSException:
+        name = "a send" if request.packet is None else type(request.packet).__name__
+        milliseconds = self._settings.call_timeout_ms
+        return exception_for(ErrorCode.CONNECTION_TIMEDOUT, f"no reply to {name} within {milliseconds} ms")
+
+    # --- replies ---
+
+    def on_reply(self, packet: Packet) -> None:
+        """Gives a reply to the request it belongs to; what belongs to nobody is dropped.
+
+        A reply with correlation id -1 can belong only to a call whose packet carries none. Without that rule the reply
+        to one request may release the caller of another (an Artemis broker answers a commit that nobody waits for, and
+        that reply arrives in front of the next one).
+        """
+        if isinstance(packet, (NullResponse, ExceptionResponse)) and (packet.correlation_id or -1) > 0:
+            self.async_sends.on_reply(packet)
+            return
+        request = self._in_flight
+        if request is None:
+            return
+        if isinstance(packet, ExceptionResponse):
+            if request.correlation_id and packet.correlation_id not in (None, -1, request.correlation_id):
+                return
+            self._release(request)
+            self._peer_count.on_exception(request.number)
+            request.call.fail(exception_for(packet.code, packet.message or ""))
+        elif isinstance(packet, request.expected):
+            if isinstance(packet, NullResponse) and packet.correlation_id != (request.correlation_id or -1):
+                return
+            self._release(request)
+            self._peer_count.on_reply(request.number)
+            request.call.succeed(packet)
+        self.pump()
+
+    def _release(self, request: Request) -> None:
+        self._in_flight = None
+        self._deadlines.stop(request)
+
+    def count_received(self, size: int) -> None:
+        """One numbered packet was processed; confirms when the window is reached."""
+        due = self._channel.received(size)
+        if due is not None:
+            self._confirm(due)
+
+    def flush_confirmation(self) -> None:
+        """Confirms what is owed, with each ping."""
+        if self.speaking:
+            due = self._channel.flush()
+            if due is not None:
+                self._confirm(due)
+
+    def _confirm(self, command_id: int) -> None:
+        # Not while it listens only: REATTACH_SESSION has said it, or the handler of this packet closed the session.
+        if self.speaking:
+            assert self.connection is not None
+            self.connection.send_packet(PacketsConfirmed(command_id), self.channel_id)
+
+    def on_confirmed(self, packet: PacketsConfirmed) -> None:
+        """Drops confirmed packets from the cache, as far as the peer's count is certain."""
+        channel = self._channel
+        newest_sent = channel.next_command_id - 1
+        certain = self._peer_count.on_confirmed(channel.unwrapped(packet.command_id), newest_sent)
+        certain = min(certain, newest_sent)
+        channel.on_confirmed(certain)
+        self._complete_confirmed(certain)
+        self.pump()
+
+    def _complete_confirmed(self, certain: int) -> None:
+        """Before version 130 confirmations are all that asynchronous sends ever hear; later each gets its reply."""
+        if self.version < VERSION_WITH_CORRELATION:
+            self.async_sends.complete_to(certain)
+
+
+def unblocked(cause: JMSException) -> JMSException:
+    error = exception_for(ErrorCode.UNBLOCKED, f"the call was released because the connection was lost: {cause}")
+    error.linked_exception = cause
+    return error

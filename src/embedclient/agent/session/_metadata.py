@@ -1,0 +1,40 @@
+"""Texts that a session carries on the broker, for whoever looks at it there.
+
+Responsible for attaching them, and for attaching them again after a reconnect. Refuses to know what they mean.
+"""
+
+from embedclient.wire.core import NullResponse, SessionAddMetadataV2, SessionUniqueAddMetadata
+
+from .._call import Call, DueCallbacks, Steps, run_sequence, wait
+from ._channel import SessionLine
+
+
+class Metadata:
+    """The metadata of one session."""
+
+    __slots__ = ("_due", "_line", "_texts")
+
+    def __init__(self, line: SessionLine, due: DueCallbacks) -> None:
+        self._line = line
+        self._due = due
+        self._texts: dict[str, str] = {}
+
+    def add(self, key: str, value: str) -> Call[None]:
+        """Attaches a text to the session, now and after every reconnect."""
+        return self._attach(SessionAddMetadataV2(key, value, True))
+
+    def add_unique(self, key: str, value: str) -> Call[None]:
+        """The same, but fails with DUPLICATE_METADATA when another session has this text."""
+        return self._attach(SessionUniqueAddMetadata(key, value, True))
+
+    def _attach(self, packet: SessionAddMetadataV2 | SessionUniqueAddMetadata) -> Call[None]:
+        def steps() -> Steps[None]:
+            yield from wait(self._line.request(packet, NullResponse))
+            self._texts[packet.key] = packet.value
+
+        return run_sequence(steps(), self._due)
+
+    def resume(self) -> None:
+        """The reconnect is complete: says everything again."""
+        for key, value in self._texts.items():
+            self._line.post(SessionAddMetadataV2(key, value, False), counted=False)

@@ -1,0 +1,202 @@
+"""What the broker says about queues and addresses, in one form for all versions of its answers.
+
+Responsible for values only: the answers to queries, and the attributes a queue can be created with. Where an older
+broker does not say, the value is None. Refuses to know when to ask.
+"""
+
+from attrs import asdict, fields_dict, frozen
+
+from embedclient.wire.core import (
+    CreateQueue,
+    CreateQueueV2,
+    CreateSharedQueue,
+    CreateSharedQueueV2,
+    Packet,
+    SessionBindingQueryResponse,
+    SessionBindingQueryResponseV2,
+    SessionBindingQueryResponseV3,
+    SessionBindingQueryResponseV4,
+    SessionBindingQueryResponseV5,
+    SessionQueueQueryResponse,
+    SessionQueueQueryResponseV2,
+    SessionQueueQueryResponseV3,
+)
+
+from .._settings import DEFAULT_CONSUMER_WINDOW_SIZE, LocatorSettings
+
+VERSION_WITH_ADDRESSING = 129
+
+QUEUE_ANSWERS: tuple[type[Packet], ...] = (
+    SessionQueueQueryResponseV3,
+    SessionQueueQueryResponseV2,
+    SessionQueueQueryResponse,
+)
+ADDRESS_ANSWERS: tuple[type[Packet], ...] = (
+    SessionBindingQueryResponseV5,
+    SessionBindingQueryResponseV4,
+    SessionBindingQueryResponseV3,
+    SessionBindingQueryResponseV2,
+    SessionBindingQueryResponse,
+)
+
+
+@frozen(kw_only=True)
+class QueueAttributes:
+    """Attributes a queue may be created with; None leaves the choice to the broker's address settings."""
+
+    max_consumers: int | None = None
+    purge_on_no_consumers: bool | None = None
+    exclusive: bool | None = None
+    last_value: bool | None = None
+    last_value_key: str | None = None
+    non_destructive: bool | None = None
+    consumers_before_dispatch: int | None = None
+    delay_before_dispatch: int | None = None
+    group_rebalance: bool | None = None
+    group_rebalance_pause_dispatch: bool | None = None
+    group_buckets: int | None = None
+    group_first_key: str | None = None
+    auto_delete: bool | None = None
+    auto_delete_delay: int | None = None
+    auto_delete_message_count: int | None = None
+    ring_size: int | None = None
+    enabled: bool | None = None
+
+
+@frozen(kw_only=True)
+class QueueState:
+    """Answer to a queue query, also given when a consumer is created."""
+
+    exists: bool
+    durable: bool
+    temporary: bool
+    consumer_count: int
+    message_count: int
+    filter: str | None
+    address: str | None
+    name: str | None
+    auto_create_queues: bool | None = None
+    auto_created: bool = False
+    routing_type: int | None = None
+    default_consumer_window_size: int | None = None
+    attributes: QueueAttributes = QueueAttributes()
+
+
+@frozen(kw_only=True)
+class AddressState:
+    """Answer to a binding query."""
+
+    exists: bool
+    queue_names: tuple[str, ...]
+    auto_create_queues: bool | None = None
+    auto_create_addresses: bool | None = None
+    default_max_consumers: int = -1
+    default_purge_on_no_consumers: bool = False
+    supports_multicast: bool | None = None
+    supports_anycast: bool | None = None
+
+
+_ATTRIBUTE_NAMES = tuple(fields_dict(QueueAttributes))
+
+
+def queue_state(answer: Packet) -> QueueState:
+    """The one form of all queue query answers."""
+    assert isinstance(answer, (SessionQueueQueryResponse, SessionQueueQueryResponseV2, SessionQueueQueryResponseV3)), (
+        answer
+    )
+    auto_create_queues: bool | None = None
+    auto_created = False
+    routing_type = window = None
+    attributes = QueueAttributes()
+    if not isinstance(answer, SessionQueueQueryResponse):
+        auto_create_queues = answer.auto_create_queues
+    if isinstance(answer, SessionQueueQueryResponseV3):
+        auto_created = answer.auto_created
+        routing_type = answer.routing_type
+        window = answer.default_consumer_window_size
+        attributes = QueueAttributes(**{name: getattr(answer, name) for name in _ATTRIBUTE_NAMES})
+    return QueueState(
+        exists=answer.exists,
+        durable=answer.durable,
+        temporary=answer.temporary,
+        consumer_count=answer.consumer_count,
+        message_count=answer.message_count,
+        filter=answer.filter,
+        address=answer.address,
+        name=answer.name,
+        auto_create_queues=auto_create_queues,
+        auto_created=auto_created,
+        routing_type=routing_type,
+        default_consumer_window_size=window,
+        attributes=attributes,
+    )
+
+
+def address_state(answer: Packet) -> AddressState:
+    """The one form of all binding query answers."""
+    assert isinstance(answer, ADDRESS_ANSWERS), answer
+    names = fields_dict(AddressState)
+    return AddressState(**{name: getattr(answer, name) for name in names if hasattr(answer, name)})
+
+
+def create_queue_packet(
+    version: int,
+    address: str,
+    queue: str,
+    routing_type: int,
+    attributes: QueueAttributes,
+    *,
+    filter: str | None,
+    durable: bool,
+    temporary: bool,
+    auto_created: bool,
+    requires_response: bool = True,
+) -> Packet:
+    """The packet that creates a queue, in the form the version has."""
+    if 0 < version < VERSION_WITH_ADDRESSING:
+        return CreateQueue(address, queue, filter, durable, temporary, requires_response)
+    given = {name: value for name, value in asdict(attributes).items() if value is not None}
+    return CreateQueueV2(
+        address, queue, filter, durable, temporary, requires_response, auto_created, routing_type, **given
+    )
+
+
+def create_shared_queue_packet(
+    version: int,
+    address: str,
+    queue: str,
+    routing_type: int,
+    attributes: QueueAttributes,
+    *,
+    filter: str | None,
+    durable: bool,
+) -> Packet:
+    """The packet that makes sure of a shared subscription's queue, in the form the version has."""
+    if 0 < version < VERSION_WITH_ADDRESSING:
+        return CreateSharedQueue(address, queue, filter, durable, True)
+    given = {name: value for name, value in asdict(attributes).items() if value is not None}
+    return CreateSharedQueueV2(address, queue, filter, durable, routing_type, True, **given)
+
+
+def create_again_packet(version: int, queue: str, state: QueueState) -> Packet:
+    """The packet that makes a queue as it was; nobody waits for an answer, because it may still be there."""
+    return create_queue_packet(
+        version,
+        state.address or queue,
+        state.name or queue,
+        -1 if state.routing_type is None else state.routing_type,
+        state.attributes,
+        filter=state.filter,
+        durable=state.durable,
+        temporary=state.temporary,
+        auto_created=state.auto_created,
+        requires_response=False,
+    )
+
+
+def consumer_window(settings: LocatorSettings, state: QueueState) -> int:
+    """The window of the settings, unless it is the default and the broker has one of its own for the queue."""
+    own = settings.consumer_window_size
+    if own == DEFAULT_CONSUMER_WINDOW_SIZE and state.default_consumer_window_size is not None:
+        return state.default_consumer_window_size
+    return own

@@ -1,0 +1,465 @@
+"""One session: its consumers and producers, what the broker says to it, and how it is rebuilt.
+
+Responsible for dispatching the packets of the session's channel, for creating and ending consumers and producers, for
+the close, and for the packets that make the session again on a broker that forgot it (core-protocol 7.3). Refuses to
+know when a reconnect happens and how replies find their requests.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from embedclient.errors import ConnectionClosedException, ErrorCode, JMSException
+from embedclient.wire.core import (
+    FRAME_HEADER_SIZE,
+    RECEIVE_TRAILER,
+    RECEIVE_TRAILER_SIZE,
+    CreateProducer,
+    DisconnectConsumer,
+    MessageReader,
+    NullResponse,
+    Packet,
+    PacketsConfirmed,
+    SessionAcknowledge,
+    SessionClose,
+    SessionCommit,
+    SessionConsumerClose,
+    SessionCreateConsumer,
+    SessionIndividualAcknowledge,
+    SessionProducerCredits,
+    SessionProducerCreditsFail,
+    SessionReceiveContinuation,
+    SessionReceiveLarge,
+    SessionRequestProducerCredits,
+    decode_packet,
+    message_raw,
+)
+
+from .._call import DONE, Call, DueCallbacks, Steps, failed_call, run_sequence, settled
+from .._settings import LocatorSettings, SessionFlags, SessionMode
+from .._timers import Timers
+from ..consumer._consumer import Consumer
+from ..consumer._prefetch import Delivery
+from ..producer._credits import CreditTable
+from ..producer._producer import VERSION_WITH_PRODUCERS, Producer
+from ._addressing import Addressing
+from ._channel import SessionLine, unblocked
+from ._delivery_flow import DeliveryFlow
+from ._destination_requests import DestinationRequests
+from ._metadata import Metadata
+from ._queue_state import QUEUE_ANSWERS, consumer_window, create_again_packet, queue_state
+from ._transaction import Transaction, commit_steps, given_back, rollback_steps, rolled_back
+
+if TYPE_CHECKING:
+    from ._xa import Branches
+
+_SESS_RECEIVE_MSG: Final = 75
+_PACKETS_CONFIRMED: Final = 22
+
+
+class Session:
+    """One session of an agent. Create it with `Agent.create_session`."""
+
+    def __init__(
+        self,
+        name: str,
+        line: SessionLine,
+        flags: SessionFlags,
+        settings: LocatorSettings,
+        due: DueCallbacks,
+        timers: Timers,
+        *,
+        username: str | None,
+        password: str | None,
+        new_name: Callable[[], str],
+        on_closed: Callable[["Session"], None],
+    ) -> None:
+        self.name = name
+        self.line = line
+        self.flags = flags
+        self.username = username
+        self.password = password
+        self.closed = False
+        # It was asked to close, and does so when the ending under way is over.
+        self.closing = False
+        self.transaction = Transaction(due)
+        # How often the broker forgot it: a delivery of before belongs to a session that is gone.
+        self.rebuilds = 0
+        # Since it was last resumed: perhaps on a connection that broke before all sessions were back.
+        self.rebuilt = False
+        self.on_close_in_doubt: Callable[[], None] | None = None  # told before it ends as in _recovery
+        self.consumers: dict[int, Consumer] = {}
+        self.producers: dict[int, Producer] = {}
+        self.new_name = new_name
+        self._settings = settings
+        self._due = due
+        self._timers = timers
+        self._on_closed = on_closed
+        self._acknowledges_on_receipt = flags.mode not in (SessionMode.INDIVIDUAL, SessionMode.PRE)
+        self._commits_acks = flags.auto_commit_acks
+        self._read_message = MessageReader().read
+        self._next_consumer_id = 0
+        self._next_producer_id = 1
+        window = settings.producer_window_size
+        self.xa = self._new_branches() if flags.xa else None
+        if not flags.auto_commit_sends:
+            line.backlog.on_dropped = self._on_dropped
+        self._metadata = Metadata(line, due)
+        addressing = Addressing(line, due)
+        self._offer_requests(addressing, DestinationRequests(self, due))
+        self.flow = DeliveryFlow(line, addressing, self.consumers)
+        self._credits = None if window < 0 else CreditTable(window, self._request_credits)
+
+    def _offer_requests(self, addressing: Addressing, destinations: DestinationRequests) -> None:
+        """Requests about metadata, addresses and queues are made through objects of their own, in its name."""
+        self.add_metadata = self._metadata.add
+        self.add_unique_metadata = self._metadata.add_unique
+        self.query_queue = addressing.query_queue
+        self.query_address = addressing.query_address
+        self.create_address = addressing.create_address
+        self.create_queue = addressing.create_queue
+        self.create_shared_queue = addressing.create_shared_queue
+        self.delete_queue = addressing.delete_queue
+        self.prepare_destination = destinations.prepare_destination
+        self.prepare_temporary = destinations.prepare_temporary
+        self.open_queue_consumer = destinations.open_queue_consumer
+        self.open_topic_consumer = destinations.open_topic_consumer
+        self.unsubscribe = destinations.unsubscribe
+        self.create_temporary_queue = destinations.create_temporary_queue
+        self.create_temporary_topic = destinations.create_temporary_topic
+        self.delete_temporary = destinations.delete_temporary
+
+    def _new_branches(self) -> "Branches":
+        # Loaded here, because few programs have XA sessions.
+        from ._xa import Branches
+
+        return Branches(self, self.line, self._due)
+
+    # --- what it is ---
+
+    @property
+    def over(self) -> bool:
+        """Whether it is closed, or is being closed."""
+        return self.closed or self.closing
+
+    @property
+    def channel_id(self) -> int:
+        return self.line.channel_id
+
+    @property
+    def mode(self) -> SessionMode | None:
+        """The acknowledge mode it was made for, None for a session with flags of its own."""
+        return self.flags.mode
+
+    @property
+    def auto_commit_sends(self) -> bool:
+        return self.flags.auto_commit_sends
+
+    @property
+    def auto_commit_acks(self) -> bool:
+        return self.flags.auto_commit_acks
+
+    @property
+    def closed_error(self) -> JMSException | None:
+        """Why it is closed, None while it is not."""
+        return self.line.closed_error
+
+    @property
+    def rollback_only(self) -> bool:
+        """Whether a commit can only say that the work is lost."""
+        return self.transaction.rollback_only
+
+    def open_consumers(self) -> list[Consumer]:
+        return list(self.consumers.values())
+
+    # --- packets from the broker ---
+
+    def receive(self, buffer: bytes | bytearray, start: int, end: int, packet_type: int) -> None:
+        """Handles one frame of this session's channel. Raises RemoteProtocolError."""
+        line = self.line
+        if packet_type == _SESS_RECEIVE_MSG:
+            trailer = end - RECEIVE_TRAILER_SIZE
+            consumer_id, delivery_count = RECEIVE_TRAILER.unpack_from(buffer, trailer)
+            consumer = self.consumers.get(consumer_id)
+            # A closed consumer's messages may still be underway; the broker has them back by now.
+            if consumer is not None:
+                raw = message_raw(buffer, start + FRAME_HEADER_SIZE, trailer, line.version)
+                consumer.on_message(self._read_message(raw), delivery_count, end - start)
+        else:
+            self._on_packet(decode_packet(buffer, start, end, line.version, from_client=False), end - start)
+        if line.numbered and packet_type != _PACKETS_CONFIRMED:
+            line.count_received(end - start)
+
+    def _on_packet(self, packet: Packet, frame_size: int) -> None:
+        match packet:
+            case PacketsConfirmed():
+                self.line.on_confirmed(packet)
+            case SessionProducerCredits() | SessionProducerCreditsFail():
+                self._on_credits(packet)
+            case SessionReceiveLarge():
+                consumer = self.consumers.get(packet.consumer_id)
+                if consumer is not None:
+                    consumer.on_large_message(packet.message, packet.delivery_count, frame_size)
+            case SessionReceiveContinuation():
+                consumer = self.consumers.get(packet.consumer_id)
+                if consumer is not None:
+                    consumer.on_continuation(packet.chunk, packet.continues, frame_size)
+            case DisconnectConsumer():
+                consumer = self.consumers.get(packet.consumer_id)
+                if consumer is not None:
+                    consumer.on_disconnected(ConnectionClosedException("the broker closed the consumer"))
+            case _:
+                self.line.on_reply(packet)
+
+    def _on_credits(self, packet: SessionProducerCredits | SessionProducerCreditsFail) -> None:
+        if self._credits is None:
+            return
+        if isinstance(packet, SessionProducerCredits):
+            self._credits.on_granted(packet.address, packet.credits)
+        else:
+            self._credits.on_refused(packet.address, packet.credits)
+        self.line.pump()
+
+    def _request_credits(self, credits: int, address: str) -> None:
+        self.line.post(SessionRequestProducerCredits(credits, address))
+
+    # --- start and stop ---
+
+    def start(self) -> Call[None]:
+        """Lets deliveries flow."""
+        if self.closed:
+            return failed_call(self.closed_failure())
+        self.flow.start()
+        return DONE
+
+    def stop(self) -> Call[None]:
+        """Holds deliveries; consumers give nothing out from now on."""
+        return failed_call(self.closed_failure()) if self.closed else self.flow.stop()
+
+    # --- consumers and producers ---
+
+    def create_consumer(
+        self,
+        queue: str,
+        *,
+        filter: str | None = None,
+        browse_only: bool = False,
+        priority: int = 0,
+        window: int | None = None,
+    ) -> Call[Consumer]:
+        """Opens a consumer on an existing queue. `window` replaces the consumer window of the settings."""
+        consumer_id = self._next_consumer_id
+        self._next_consumer_id += 1
+
+        def steps() -> Steps[Consumer]:
+            request = SessionCreateConsumer(consumer_id, queue, filter, browse_only, True, priority)
+            call = self.line.request(request, *QUEUE_ANSWERS)
+            error = yield from settled(call)
+            if error is not None and call.sent and error.error_code == ErrorCode.CONNECTION_TIMEDOUT:
+                # In a session that is reattached the broker has it, or will have it when that is sent again.
+                self.line.request(SessionConsumerClose(consumer_id), NullResponse)
+            state = queue_state(call.value())
+            consumer = Consumer(
+                consumer_id,
+                queue,
+                state,
+                self.line,
+                self._due,
+                self._timers,
+                self.flags,
+                window=consumer_window(self._settings, state) if window is None else window,
+                filter=filter,
+                browse_only=browse_only,
+                priority=priority,
+                blocks_on_acknowledge=self._settings.block_on_acknowledge,
+                large_bytes_max=self._settings.frame_size_bytes_max,
+                max_rate=self._settings.consumer_max_rate,
+                on_work=None if self._commits_acks else self._on_acknowledgement,
+                on_end=self._on_consumer_end,
+            )
+            if self.closed:
+                raise self.closed_failure()
+            self.consumers[consumer_id] = consumer
+            self.flow.admit(consumer)
+            consumer.open_window()
+            return consumer
+
+        return run_sequence(steps(), self._due)
+
+    def _on_consumer_end(self, consumer: Consumer) -> None:
+        del self.consumers[consumer.consumer_id]
+
+    def create_producer(self, address: str | None) -> Producer:
+        """Opens a producer for one address, or for any (None). Nothing waits for a reply."""
+        producer_id = self._next_producer_id
+        self._next_producer_id += 1
+        line = self.line
+        producer = Producer(
+            producer_id,
+            address,
+            line,
+            self._due,
+            self._credits,
+            self._settings,
+            self.flags,
+            on_work=self._on_work if not self.flags.auto_commit_sends else None,
+            on_end=self._on_producer_end,
+        )
+        self.producers[producer_id] = producer
+        if line.version >= VERSION_WITH_PRODUCERS:
+            line.post(CreateProducer(producer_id, address))
+        return producer
+
+    def _on_producer_end(self, producer: Producer) -> None:
+        del self.producers[producer.producer_id]
+
+    def _on_work(self) -> None:
+        self.transaction.work += 1
+
+    def _on_acknowledgement(self, too_late: bool) -> None:
+        self.transaction.work += 1
+        if self.xa is not None:
+            self.xa.on_acknowledgement()
+        if too_late:
+            # Its message comes again: a commit must not say that it was consumed.
+            self._lose_work()
+
+    def _on_dropped(self, error: JMSException) -> None:
+        """A message did not leave, and who sent it may not look: a commit must not say that it was sent."""
+        self._lose_work()
+        # It would have been in front of those that wait.
+        self.line.fail_waiting(SessionCommit, rolled_back(error))
+
+    def _lose_work(self) -> None:
+        self.transaction.doom(self.transaction.work)
+        if self.xa is not None:
+            self.xa.on_work_lost()
+
+    # --- transactions and acknowledgement by mode ---
+
+    def commit(self) -> Call[None]:
+        """Commits sends and acknowledgements. Raises 111 or 115 when a reconnect got in between."""
+        transaction = self.transaction
+        return transaction.run(commit_steps(self, transaction.work), withdrawable=True)
+
+    def rollback(self, *, last_message_as_delivered: bool = False) -> Call[None]:
+        """Rolls back sends and acknowledgements; everything unacknowledged is delivered again.
+
+        From now on no commit brings that work, whatever becomes of the call; not even one that waits already.
+        """
+        transaction = self.transaction
+        asked = transaction.work
+        transaction.doom(asked)
+        self.line.fail_waiting(SessionCommit, rolled_back(JMSException("a rollback was asked for")))
+        return transaction.run(rollback_steps(self, last_message_as_delivered, asked))
+
+    def flush_acknowledgements(self) -> None:
+        for consumer in self.open_consumers():
+            consumer.flush_acknowledgements()
+
+    def consumed(self, delivery: Delivery) -> Call[None]:
+        """What the session's mode does when a message is handed to the program."""
+        if not self._acknowledges_on_receipt:
+            return DONE
+        return delivery.consumer.acknowledge(delivery)
+
+    def acknowledge(self, delivery: Delivery) -> Call[None]:
+        """What the session's mode does when the program acknowledges a message itself."""
+        mode = self.flags.mode
+        if mode is SessionMode.INDIVIDUAL:
+            if delivery.consumer.gave_back(delivery):
+                return failed_call(given_back())
+            delivery.consumer.acknowledge_individually(delivery)
+        return self.commit() if mode in (SessionMode.CLIENT, SessionMode.INDIVIDUAL) else DONE
+
+    # --- end and rebuild ---
+
+    def close(self) -> Call[None]:
+        """Closes consumers, producers and the session. Never fails for a connection that is gone."""
+        if self.closed:
+            return DONE
+        self.closing = True
+        self.flush_acknowledgements()
+        self.line.abandon_backlog(self.closed_failure())
+        return self.transaction.run(self._close_steps(), urgent=True)
+
+    def _close_steps(self) -> Steps[None]:
+        for consumer in self.open_consumers():
+            if consumer.owns_queue:
+                yield from settled(consumer.close())
+        if self.closed:
+            return
+        self.closed = True
+        call = self.line.request(SessionClose(), NullResponse)
+        self._end_children()
+        yield from settled(call)
+        if not call.sent and self.line.speaking:
+            # It gave up waiting for sessions that come back behind it. The broker has this one on a connection that
+            # lives, and would send its consumers messages for nobody; the answer goes to a channel without receiver.
+            self.line.post(SessionClose())
+        self.line.close(self.closed_failure())
+        self._on_closed(self)
+
+    def _end_children(self) -> None:
+        error = self.closed_failure()
+        for consumer in self.open_consumers():
+            consumer.end(error)
+        for producer in list(self.producers.values()):
+            producer.end(error)
+
+    def end(self, error: JMSException, cause: JMSException) -> None:
+        """The connection is gone for good: nothing can be said to the broker any more."""
+        self.closed = True
+        self.line.close(error, cause)
+        self._end_children()
+
+    def closed_failure(self) -> JMSException:
+        """Why it is closed, or will be."""
+        return self.line.closed_error or ConnectionClosedException("the session is closed")
+
+    def rebuild(self, name: str, cause: JMSException) -> None:
+        """Makes everything again in the new session `name`, which exists on the broker by now.
+
+        What was in flight is released; an open transaction is lost and can only be rolled back.
+        """
+        self.name = name
+        self.rebuilds += 1
+        self.rebuilt = True
+        line = self.line
+        if self.transaction.open and self.flags.transactional:
+            self.transaction.doom(self.transaction.work)
+            # A commit that waits would commit the half of the transaction that was sent after the rebuild.
+            line.fail_waiting(SessionCommit, rolled_back())
+        # What waits and speaks of the old session: an acknowledgement sent in the new one would take with it whatever
+        # the broker has delivered there before the same message, seen or not; a closed consumer is not made again.
+        for kind in (SessionAcknowledge, SessionIndividualAcknowledge, SessionConsumerClose):
+            line.fail_waiting(kind, unblocked(cause))
+        if self.xa is not None:
+            self.xa.on_session_lost()
+        line.restart(cause)
+        if line.closed_error is not None:
+            return  # the close that was in flight has ended with the old session
+        for consumer in self.open_consumers():
+            state = consumer.queue_state
+            if not state.durable or state.auto_created:
+                line.post_rebuilding(create_again_packet(line.version, consumer.queue, state))
+        for consumer in self.open_consumers():
+            consumer.rebuild(self.flow.started)
+        for packet in [] if self.xa is None else self.xa.rebuilding_packets():
+            line.post_rebuilding(packet)
+        self.flow.rebuild()
+        line.speak()
+
+    def give_up(self, cause: JMSException) -> None:
+        """What the broker has delivered is forgotten here: the session has to be made again for it to come again."""
+        self.flow.hold()
+        self.line.give_up(cause)
+
+    def resume(self) -> None:
+        """The reconnect is complete: what waits may leave again."""
+        rebuilt, self.rebuilt = self.rebuilt, False
+        self._metadata.resume()
+        if rebuilt and self._credits is not None:
+            self._credits.restart()
+        if rebuilt:
+            self.flow.resume()
+        self.line.unlock()

@@ -1,0 +1,50 @@
+"""Orderly stops of a live broker whose backup is not in sync."""
+
+from __future__ import annotations
+
+from embedbroker.config import Role
+from embedbroker.replication import DuplicationState
+from embedbroker.storage import DiskWork, Lane
+from tests.embedbroker.ha.replication.replicating import BACKUP, PRIMARY, Brokers, both
+
+
+def hold_the_copy(brokers: Brokers, name: str) -> None:
+    """A disk that has read which files there are, and takes hours for what is in them."""
+    works = brokers.hosts[name]._works
+    begin = works.begin
+    node = brokers.node(name)
+
+    def slowly(work: DiskWork) -> float:
+        duplication = node.copies.duplication if node.copies is not None else None
+        copying = duplication._copying if duplication is not None else None
+        lasts = begin(work)
+        return 10_000.0 if work.lane is Lane.COPY and copying is not None and copying.begun else lasts
+
+    works.begin = slowly  # type: ignore[method-assign]
+
+
+@both
+def test_a_stop_does_not_wait_for_a_copy_that_is_not_whole(manager: bool) -> None:
+    """The last work of the journal may rename or remove a file that is not copied."""
+    brokers = Brokers("pq", manager=manager)
+    brokers.primary("p", PRIMARY)
+    brokers.until_role("p", Role.LIVE)
+    writer = brokers.writer("p", "q")
+    brokers.until(lambda: len(writer.confirmed) > 3_000, within_s=120.0)
+    hold_the_copy(brokers, "p")
+    brokers.backup("q", BACKUP)
+    copies = brokers.node("p").copies
+    assert copies is not None and copies.duplication is not None
+    duplication = copies.duplication
+    brokers.until(lambda: duplication._copying is not None and duplication._copying.begun)
+    # Nobody needs what is copied any more.
+    kernel = brokers.node("p").kernel
+    kernel.delete_queue(kernel.catalog.queues["orders"])
+    brokers.until(lambda: bool(duplication._withheld), within_s=120.0)
+    assert duplication.state is DuplicationState.COPYING
+    brokers.hosts["p"].stop()
+    assert brokers.until_role("p", Role.STOPPED) < 1.0
+    brokers.run(5.0)
+    assert brokers.role("q") is Role.BACKUP and brokers.failures["p"] is None
+    brokers.hosts["p"].start()
+    brokers.until_in_sync("p")

@@ -1,0 +1,123 @@
+"""Addresses and queues of the configuration: there from the start, as they were after a restart, never gone alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from embedbroker.config import AddressConfiguration, AddressSettings, QueueConfiguration
+from embedbroker.kernel import AddressDefinition, QueueDefinition
+from tests.embedbroker.kernel.letters import letter
+from tests.embedbroker.kernel.stage import ANYCAST, MULTICAST, Stage
+
+QUEUE = QueueConfiguration()
+NONE = AddressSettings(auto_create_queues=False, auto_create_addresses=False)
+
+
+def definitions(stage: Stage) -> dict[str, tuple[str, int]]:
+    queues = stage.kernel.catalog.queues.values()
+    return {queue.name: (queue.definition.address, queue.definition.routing_type) for queue in queues}
+
+
+def test_they_exist_from_the_start_even_where_nothing_is_made_on_demand() -> None:
+    stage = Stage(
+        {"#": NONE},
+        addresses={
+            "orders": AddressConfiguration(anycast={"orders": QUEUE, "big-orders": QUEUE}),
+            "prices": AddressConfiguration(multicast={}),
+            "both": AddressConfiguration(anycast={}, multicast={"audit": QUEUE}),
+        },
+    )
+    assert definitions(stage) == {
+        "orders": ("orders", ANYCAST),
+        "big-orders": ("orders", ANYCAST),
+        "audit": ("both", MULTICAST),
+    }
+    served = {
+        address.name: (address.definition.anycast, address.definition.multicast)
+        for address in stage.kernel.catalog.addresses.values()
+    }
+    assert served == {"orders": (True, False), "prices": (False, True), "both": (True, True)}
+    stage.send(letter("m", "both"), routing_type=MULTICAST)
+    assert stage.waiting("audit") == ["m"]
+
+
+def test_they_stay_when_nobody_uses_them() -> None:
+    settings = AddressSettings(auto_delete_created_queues=True, auto_delete_addresses=True)
+    stage = Stage({"#": settings}, addresses={"a": AddressConfiguration(anycast={"a": QUEUE}, multicast={})})
+    session = stage.session()
+    stage.consumer(session, "a")
+    session.close(failed=False)
+    stage.run_all()
+    stage.pass_time(1000)
+    assert definitions(stage) == {"a": ("a", ANYCAST)}
+    assert not stage.kernel.catalog.queues["a"].definition.auto_delete
+
+
+def test_attributes_are_those_of_the_configuration_or_of_the_settings() -> None:
+    queues = {
+        "full": QueueConfiguration("colour = 'red'", False, 3, True, True, "me"),
+        "plain": QueueConfiguration(),
+    }
+    stage = Stage(
+        {"#": AddressSettings(default_max_consumers=7)}, addresses={"a": AddressConfiguration(multicast=queues)}
+    )
+    full, plain = (stage.kernel.catalog.queues[name].definition for name in queues)
+    assert (full.filter, full.durable, full.max_consumers, full.exclusive, full.purge_on_no_consumers, full.user) == (
+        "colour = 'red'", False, 3, True, True, "me",
+    )  # fmt: skip
+    assert (plain.filter, plain.durable, plain.max_consumers, plain.exclusive, plain.user) == (
+        None,
+        True,
+        7,
+        False,
+        None,
+    )
+
+
+def restarted(address: AddressDefinition, queue: QueueDefinition, wanted: AddressConfiguration) -> Stage:
+    """A broker that found an address and a queue in its journal, before clients come."""
+    stage = Stage({})
+    stage.kernel.catalog.restore_address(address)
+    stage.kernel.catalog.restore_queue(queue)
+    stage.store.records.clear()
+    stage.kernel.config = evolve(stage.kernel.config, addresses={address.name: wanted})
+    stage.kernel.housekeeping.at_start()
+    return stage
+
+
+def test_what_the_journal_kept_stays_and_is_not_written_again() -> None:
+    address, queue = (
+        AddressDefinition(1_001, "a", True, False),
+        QueueDefinition(1_002, "q", "a", ANYCAST, max_consumers=2),
+    )
+    stage = restarted(address, queue, AddressConfiguration(anycast={"q": QueueConfiguration(max_consumers=5)}))
+    assert stage.store.records == []
+    assert stage.kernel.catalog.queues["q"].definition == queue
+
+
+def test_an_address_that_was_made_on_demand_becomes_one_of_the_configuration() -> None:
+    address, queue = (
+        AddressDefinition(1_001, "a", True, False, auto_created=True),
+        QueueDefinition(1_002, "q", "a", ANYCAST),
+    )
+    stage = restarted(address, queue, AddressConfiguration(multicast={}))
+    assert stage.kernel.catalog.addresses["a"].definition == AddressDefinition(
+        1_001, "a", True, True, auto_created=False
+    )
+
+
+def test_a_filter_that_is_none_is_logged_and_the_others_are_made() -> None:
+    queues = {"wrong": QueueConfiguration(filter="colour ="), "right": QUEUE}
+    stage = Stage({}, addresses={"a": AddressConfiguration(multicast=queues)})
+    assert list(definitions(stage)) == ["right"]
+    assert any(line.startswith("address 'a' of the configuration: invalid selector: ") for line in stage.log)
+
+
+@pytest.mark.parametrize("limit", ["addresses_max", "queues_max"])
+def test_they_may_be_one_too_many(limit: str) -> None:
+    limits: dict[str, Any] = {limit: 1}
+    stage = Stage({}, addresses={"a": AddressConfiguration(anycast={"a": QUEUE, "b": QUEUE})}, **limits)
+    assert list(definitions(stage)) == ["a", "b"]

@@ -1,0 +1,45 @@
+"""The port of a broker that tells others where it will be: nobody else gets it while it lets nobody in."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from embedbroker import BrokerConfig
+from embedbroker.config import ClusterConnection
+from embedbroker.runtime._endpoint import take_place
+from embedclient.errors import ResourceAllocationException
+from embedclient.transport import listen_tcp
+
+MEMBER = BrokerConfig(port=0, cluster_connection=ClusterConnection(), cluster_password="secret")
+
+
+async def test_a_free_port_that_was_announced_stays_taken_before_it_listens_and_between_times() -> None:
+    place = await take_place(MEMBER)
+    port = place.config.port
+    for _ in range(3):
+        with socket.socket() as other_program, pytest.raises(OSError, match="in use"):
+            other_program.bind(("127.0.0.1", port))
+        (listener,) = await place.listen()
+        assert listener.port == port
+        listener.close()
+        place.keep()
+    place.give_back()
+    (other,) = await listen_tcp("127.0.0.1", port)
+    with pytest.raises(ResourceAllocationException, match=f"cannot listen on 127.0.0.1:{port}: "):
+        await place.listen()
+    other.close()
+
+
+async def test_a_port_that_was_lost_is_named_and_tried_once_more_when_it_is_needed() -> None:
+    place = await take_place(MEMBER)
+    (listener,) = await place.listen()
+    listener.close()
+    (other,) = await listen_tcp("127.0.0.1", place.config.port)
+    with pytest.raises(ResourceAllocationException, match=f"cannot listen on 127.0.0.1:{place.config.port}: "):
+        place.keep()
+    other.close()
+    (again,) = await place.listen()
+    assert again.port == place.config.port
+    again.close()

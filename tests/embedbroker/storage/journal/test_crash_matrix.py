@@ -1,0 +1,89 @@
+"""Crashes between any two disk operations, over several lives of one directory: nothing confirmed is lost or changed.
+
+Each case runs a random workload, cuts the power (or only kills the broker) at a random operation, with a random subset
+of unsynced sectors lost, and compares what the next life recovers with the model. The next life may die in its own
+recovery. On the simulated disk, and on real files beside it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from embedbroker.storage.journal import _journal
+from embedbroker.storage.journal import _live_index as _liveness
+from embedbroker.testing._disk import SimulatedDisk
+from tests.embedbroker.storage.journal_lives import MOMENTS, flow, live
+from tests.embedbroker.storage.twin_disk import TwinDisk
+
+pytestmark = pytest.mark.search
+
+CASES = 160
+REAL_CASES = 16
+FLOW_CASES = 40
+
+
+@pytest.mark.parametrize("group", range(8))
+def test_nothing_confirmed_is_lost_in_any_crash(group: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    if group % 4 == 3:  # every transaction is a large one, whose messages are taken off the index little by little
+        monkeypatch.setattr(_liveness, "_SETTLED_AT_ONCE", 0)
+        monkeypatch.setattr(_journal, "_SETTLED_PER_CALL", 1)
+    hits: Counter[str] = Counter()
+    for seed in range(group * CASES, (group + 1) * CASES):
+        hits += live(seed, SimulatedDisk())
+    assert min(hits[moment] for moment in MOMENTS) >= 3, hits
+
+
+def test_decisions_about_prepared_transactions_are_lost_in_no_crash() -> None:
+    hits: Counter[str] = Counter()
+    for seed in range(2000, 2000 + CASES):
+        hits += live(seed, SimulatedDisk(), decides=True)
+    assert hits["decision"] >= 50, hits
+
+
+def test_places_of_readers_are_lost_in_no_crash() -> None:
+    hits: Counter[str] = Counter()
+    for seed in range(3000, 3000 + CASES):
+        hits += live(seed, SimulatedDisk(), reads=True)
+    assert hits["cursor"] >= 50, hits
+
+
+@pytest.mark.parametrize("settles_late", [False, True])
+def test_a_commit_set_and_its_marker_survive_any_crash_together(
+    settles_late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if settles_late:  # every set is a large one, whose transactions end in the index little by little
+        monkeypatch.setattr(_liveness, "_SETTLED_AT_ONCE", 0)
+        monkeypatch.setattr(_journal, "_SETTLED_PER_CALL", 1)
+    hits: Counter[str] = Counter()
+    for seed in range(3000 + 500 * settles_late, 3000 + 500 * settles_late + 2 * CASES):
+        hits += live(seed, SimulatedDisk(), marks=True)
+    assert min(hits[moment] for moment in (*MOMENTS, "commit set", "commit set not synced", "marker removed")) >= 3, (
+        hits
+    )
+    assert not settles_late or hits["set not settled"] >= 3, hits
+
+
+def test_nothing_confirmed_is_lost_in_any_crash_of_a_real_disk(tmp_path: Path) -> None:
+    hits: Counter[str] = Counter()
+    for seed in range(1000, 1000 + REAL_CASES):
+        (tmp_path / str(seed)).mkdir()
+        disk = TwinDisk(directory=tmp_path / str(seed))
+        hits += live(seed, disk)
+        disk.close()
+    assert min(hits[moment] for moment in MOMENTS) >= 1, hits
+
+
+@pytest.mark.parametrize("settles_late", [False, True])
+def test_what_stays_in_a_flow_survives_compactions_and_crashes(
+    settles_late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if settles_late:
+        monkeypatch.setattr(_liveness, "_SETTLED_AT_ONCE", 0)
+        monkeypatch.setattr(_journal, "_SETTLED_PER_CALL", 1)
+    hits: Counter[str] = Counter()
+    for seed in range(6000 + 500 * settles_late, 6000 + 500 * settles_late + FLOW_CASES):
+        hits += flow(seed)
+    assert hits["merged segment"] >= 60 and hits["compaction"] >= 5 and hits["open transaction"] >= 30, hits
