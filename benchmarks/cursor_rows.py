@@ -81,7 +81,7 @@ def main(rows: int) -> None:
         clock.take(name, rows)
     _ask(asker, "cursor.acknowledge", owner="job", until=pin["end"])
     clock.take("leaving", rows)
-    assert not stage.node.kernel.catalog.queues["q"].message_count
+    assert not stage.node.kernel.address_manager.queues["q"].message_count
 
 
 if __name__ == "__main__":

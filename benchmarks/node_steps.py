@@ -78,7 +78,7 @@ def take_steps(reads: int) -> float:
                 node.step(Written(output.connection, unreported), now)
                 unreported = 0
     took = time.process_time() - began
-    queue, sent = node.kernel.catalog.queues["q"], reads * MESSAGES_PER_READ
+    queue, sent = node.kernel.address_manager.queues["q"], reads * MESSAGES_PER_READ
     assert (queue.added_count, queue.acknowledged_count, queue.message_count) == (sent, sent, 0)
     return took / sent * 1e6
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-from embedbroker.storage import AUDIT_FIELDS, AuditRecordKind, RecordStretch, SegmentReading, audit_number, read_records
+from embedbroker.storage import AUDIT_FIELDS, AuditRecordKind, RecordArrays, SegmentScan, audit_number, read_records
 
 __all__ = ["AuditEntry", "entries_in", "entries_of", "files_in"]
 
@@ -47,7 +47,7 @@ def entries_of(files: Mapping[str, bytes]) -> Iterator[AuditEntry]:
         if number is None:
             continue
         for part in read_records(name, len(data), _reader(data)):
-            if isinstance(part, SegmentReading):
+            if isinstance(part, SegmentScan):
                 assert part.header is not None and not part.findings, (name, part.findings)
             else:
                 yield from _entries(number, part)
@@ -57,7 +57,7 @@ def _reader(data: bytes) -> Callable[[int, int], bytes]:
     return lambda offset, count: data[offset : offset + count]
 
 
-def _entries(segment: int, stretch: RecordStretch) -> Iterator[AuditEntry]:
+def _entries(segment: int, stretch: RecordArrays) -> Iterator[AuditEntry]:
     walls = [wall for wall, count in zip(stretch.walls_ms, stretch.counts, strict=True) for _ in range(count)]
     for start, wall_ms in zip(stretch.starts, walls, strict=True):
         record = stretch.data[start : start + int.from_bytes(stretch.data[start : start + 4], "little")]

@@ -17,7 +17,7 @@ from embedbroker.pipeline._audit_log_verdict import LogEvidence, judge_log
 from embedbroker.pipeline._journal_files import journal_sources
 from embedbroker.pipeline._journals import SegmentTask, Selection, segment_rows
 from embedbroker.storage import RecordKind
-from embedbroker.testing._audit_files import AuditShelf, contents
+from embedbroker.testing._audit_files import AuditFiles, contents
 from embedbroker.testing._node_host import NodeHost
 
 __all__ = ["audited", "verdicts"]
@@ -35,7 +35,7 @@ def audited(patch: pytest.MonkeyPatch) -> Iterator[list[NodeHost]]:
 
     def with_audit(self: NodeHost, *arguments: Any) -> None:
         begin(self, *arguments)
-        self.audit = AuditShelf.of(self.config)
+        self.audit = AuditFiles.of(self.config)
         hosts.append(self)
 
     with patch.context() as inner:

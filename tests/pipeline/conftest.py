@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from embedbroker import BrokerConfig, EmbeddedBroker, ThreadedBroker
 from embedbroker.pipeline import java_home
-from embedbroker.pipeline._broker_connection import Link
+from embedbroker.pipeline._broker_connection import BrokerConnection
 
 ROOT = Path(__file__).parents[2]
 MASTER = os.environ.get("EMBEDBROKER_SPARK_MASTER", "local[2,2]")
@@ -102,5 +102,5 @@ def broker(tmp_path: Path) -> Iterator[ThreadedBroker]:
 def _connections() -> Iterator[None]:
     """Connections that this process shares end with the test that made them, in front of its broker."""
     yield
-    for _, options in list(Link._shared):
-        Link.forget(options)
+    for _, options in list(BrokerConnection._shared):
+        BrokerConnection.forget(options)

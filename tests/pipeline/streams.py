@@ -7,7 +7,7 @@ from pathlib import Path
 from attrs import frozen
 from pyspark.sql import DataFrame, SparkSession
 
-from embedbroker.pipeline._broker_connection import Link
+from embedbroker.pipeline._broker_connection import BrokerConnection
 from embedbroker.pipeline._cursor_source import CURSOR
 from embedbroker.pipeline._options import ConnectionOptions
 from embedbroker.pipeline._services import ServiceRefused, Services
@@ -57,7 +57,7 @@ class Query:
 
 def end_lease(url: str, queue: str) -> None:
     """The lease on a queue is over at once, as if time had passed: it is given back in the name of its owner."""
-    link = Link(ConnectionOptions(url))
+    link = BrokerConnection(ConnectionOptions(url))
     services = Services(link)
     names = {"queue": queue, "cursor": CURSOR}
     try:

@@ -11,7 +11,7 @@ from pyspark.sql import Row, SparkSession
 
 from embedbroker.kernel import QueueDefinition
 from embedbroker.pipeline import Audit, JournalMoved, _audit, audit, write_audit
-from embedbroker.pipeline._broker_connection import Link
+from embedbroker.pipeline._broker_connection import BrokerConnection
 from embedbroker.pipeline._journal_files import journal_sources
 from embedbroker.pipeline._options import ConnectionOptions
 from embedbroker.pipeline._services import Services
@@ -228,7 +228,7 @@ def test_branches_that_were_committed_as_a_set_are_committed(spark: SparkSession
         send(connection, "prices", 200)
         prepared(broker.url, "orders", 5, branch=branches[1])
         prepared(broker.url, "orders", 2, branch=branches[2])
-        link = Link(ConnectionOptions(broker.url))
+        link = BrokerConnection(ConnectionOptions(broker.url))
         services = Services(link)
         named = [
             {"format": 7, "global": xid.global_transaction_id.hex(), "branch": xid.branch_qualifier.hex()}

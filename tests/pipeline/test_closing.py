@@ -9,7 +9,7 @@ import pytest
 
 from embedbroker import ThreadedBroker
 from embedbroker.pipeline import _export_ranges
-from embedbroker.pipeline._broker_connection import Link
+from embedbroker.pipeline._broker_connection import BrokerConnection
 from embedbroker.pipeline._export_ranges import pinned_ranges
 from embedbroker.pipeline._options import ConnectionOptions
 from embedbroker.pipeline._services import REQUEST_TIMEOUT_S, Services
@@ -27,7 +27,7 @@ def test_closing_ends_a_request_of_another_thread(broker: ThreadedBroker, monkey
         waits.set()
         return send(*arguments, **named)  # type: ignore[arg-type]
 
-    link = Link(ConnectionOptions(broker.url))
+    link = BrokerConnection(ConnectionOptions(broker.url))
     services = Services(link)
     assert services.can("cursor.open")
     broker.crash()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from embedbroker import ThreadedBroker
-from embedbroker.pipeline._broker_connection import Link
+from embedbroker.pipeline._broker_connection import BrokerConnection
 from embedbroker.pipeline._cursor_source import CURSOR, CursorSource, DataLost, read_range
 from embedbroker.pipeline._offsets import Offset, Range
 from embedbroker.pipeline._option_reader import OptionError
@@ -39,7 +39,7 @@ def expected(*numbers: int) -> list[bytes]:
 
 
 def ask(broker: ThreadedBroker, operation: str, **fields: object) -> dict[str, object]:
-    services = Services(Link.shared(options_of(broker).connection))
+    services = Services(BrokerConnection.shared(options_of(broker).connection))
     try:
         return dict(services.ask(operation, **fields))
     finally:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from embedbroker import EmbeddedBroker, ThreadedBroker
-from embedbroker.pipeline._broker_connection import Link
+from embedbroker.pipeline._broker_connection import BrokerConnection
 from embedbroker.pipeline._cursor_source import CursorSource, DataLost
 from embedbroker.pipeline._offsets import Offset
 from embedbroker.pipeline._services import Services
@@ -72,7 +72,9 @@ def test_a_broker_that_lost_its_journal_while_the_query_runs_is_read_from_its_be
     for way in ("true", "false"):
         stream = source(broker, failOnDataLoss=way)
         assert stream.latest(end, 10, 0) is end
-        stream._services = Services(Link.shared(options_of(wiped).connection))  # the same address, in real life
+        stream._services = Services(
+            BrokerConnection.shared(options_of(wiped).connection)
+        )  # the same address, in real life
         if way == "true":
             with pytest.raises(DataLost, match="has no cursor 'spark'"):
                 stream.latest(end, 10, 0)

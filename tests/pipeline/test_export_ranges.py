@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from embedbroker import EmbeddedBroker, ThreadedBroker
 from embedbroker.pipeline import export_queues, import_queues
-from embedbroker.pipeline._broker_connection import Link
+from embedbroker.pipeline._broker_connection import BrokerConnection
 from embedbroker.pipeline._cursor_source import CURSOR
 from embedbroker.pipeline._export import export_queue
 from embedbroker.pipeline._export_folder import ExportFolder
@@ -88,7 +88,7 @@ def test_a_killed_export_goes_on_with_what_was_left_to_it(broker: ThreadedBroker
     """Its lease runs out, and a consumer takes some."""
     fill(broker.url, "orders", numbered("orders", range(30)))
     connection = ConnectionOptions(broker.url)
-    link = Link(connection)
+    link = BrokerConnection(connection)
     folder = ExportFolder.of(str(tmp_path), "orders")
     folder.make()
     killed = _Pins(link)

@@ -19,7 +19,7 @@ from embedbroker.pipeline._audit_verdict import judge
 from embedbroker.pipeline._journal_files import JournalSource, journal_sources
 from embedbroker.pipeline._journal_records import END, FINDING
 from embedbroker.pipeline._journals import SegmentTask, Selection, segment_rows
-from embedbroker.storage import RecordKind, RecordStretch, read_records
+from embedbroker.storage import RecordArrays, RecordKind, read_records
 from embedclient.blocking import ConnectionFactory
 from tests.pipeline.journals import crash_image, running, send, take
 from tests.pipeline.pairs import pair
@@ -94,7 +94,7 @@ def spoil(path: Path, message_id: int) -> None:
     """Change a byte in every message and acknowledgement of this id."""
     data = bytearray(path.read_bytes())
     for part in read_records(path.name, len(data), lambda offset, count: bytes(data[offset : offset + count])):
-        if isinstance(part, RecordStretch):
+        if isinstance(part, RecordArrays):
             for start in part.starts:
                 if part.data[start + 4] in HOT and part.data[start + 8 : start + 16] == message_id.to_bytes(
                     8, "little"
@@ -106,7 +106,7 @@ def spoil(path: Path, message_id: int) -> None:
 def first_acknowledged(path: Path) -> int:
     data = path.read_bytes()
     for part in read_records(path.name, len(data), lambda offset, count: data[offset : offset + count]):
-        if isinstance(part, RecordStretch):
+        if isinstance(part, RecordArrays):
             for start in part.starts:
                 if part.data[start + 4] == RecordKind.ACKNOWLEDGE:
                     return int.from_bytes(part.data[start + 8 : start + 16], "little")

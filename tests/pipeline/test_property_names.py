@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from embedbroker.pipeline._body_columns import INFLATED_BYTES_MAX
 from embedbroker.pipeline._frames import Block, pack_block
 from embedbroker.pipeline._rows import ParseError, RowConverter
-from embedbroker.protocols.core._message_traits import study
+from embedbroker.protocols.core._message_traits import traits_of
 from embedclient.agent._conversion import from_core
 from embedclient.model import BytesMessage, Properties, PropertyType, PropertyValue
 from embedclient.wire.core import CoreMessage, MessageType, encode_text, property_key
@@ -102,7 +102,7 @@ meant = st.dictionaries(st.sampled_from(NAMES[1:]), values, max_size=3)
 
 def meaning(message: CoreMessage) -> dict[str, object]:
     """What brokers, clients and Spark take a message for, without the properties of others."""
-    arrival, block = study(message), message.raw[message.properties_at :]
+    arrival, block = traits_of(message), message.raw[message.properties_at :]
     jms = from_core(message, 1)
     assert isinstance(jms, BytesMessage)
     columns = ("body", "routingType", "correlationId", "type", "groupId", "groupSequence", "duplicateId")

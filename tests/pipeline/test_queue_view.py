@@ -8,7 +8,7 @@ import pytest
 
 from embedbroker import ThreadedBroker
 from embedbroker.pipeline import _queue_view, _reconcile, _repair
-from embedbroker.pipeline._broker_connection import Link
+from embedbroker.pipeline._broker_connection import BrokerConnection
 from embedbroker.pipeline._options import ConnectionOptions
 from embedbroker.pipeline._queue_view import queue_view
 from embedclient.blocking import ConnectionFactory
@@ -42,7 +42,7 @@ def test_a_comparison_whose_connection_breaks_counts_no_message_twice(breaking: 
 
 
 def test_a_repair_whose_connection_breaks_counts_no_message_twice(breaking: ConnectionOptions) -> None:
-    link = Link(breaking)
+    link = BrokerConnection(breaking)
     try:
         with link.session() as session, pytest.raises(ConnectionLostException, match="begin again"):
             list(_repair._browse(session, "orders", None))
@@ -53,7 +53,7 @@ def test_a_repair_whose_connection_breaks_counts_no_message_twice(breaking: Conn
 def test_a_connection_that_breaks_behind_the_last_message_is_noticed(broker: ThreadedBroker, relay: FrameRelay) -> None:
     """The queue was emptied meanwhile, so the new session shows nothing: was there more?"""
     fill(broker.url, "orders", [text_message("orders", str(number)) for number in range(3)])
-    link = Link(ConnectionOptions(f"tcp://127.0.0.1:{relay.port}"))
+    link = BrokerConnection(ConnectionOptions(f"tcp://127.0.0.1:{relay.port}"))
     try:
         with link.session() as session:
             view = queue_view(session, "orders")

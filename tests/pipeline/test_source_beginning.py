@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from embedbroker import ThreadedBroker
-from embedbroker.pipeline._broker_connection import Link
+from embedbroker.pipeline._broker_connection import BrokerConnection
 from embedbroker.pipeline._option_reader import OptionError
 from embedbroker.pipeline._options import ConnectionOptions, SourceOptions
 from embedbroker.pipeline._services import Services
@@ -36,7 +36,7 @@ def expected(*numbers: int) -> list[bytes]:
 
 
 def queues(broker: ThreadedBroker, pattern: str) -> list[str]:
-    services = Services(Link.shared(ConnectionOptions(broker.url)))
+    services = Services(BrokerConnection.shared(ConnectionOptions(broker.url)))
     found = services.ask("queue.list", pattern=pattern)["queues"]
     services.close()
     assert isinstance(found, list)

@@ -8,7 +8,7 @@ import trio
 
 from embedbroker import ReplicationBackup, ReplicationPrimary, Role, SharedStoreBackup, SharedStorePrimary
 from embedbroker.pytest_plugin import BrokerPair
-from embedbroker.replication import Duplication, DuplicationState
+from embedbroker.replication import Replicator, ReplicatorState
 from tests.embedbroker.ha.replication.replicating import PRIMARY, Brokers, goes_on
 from tests.scenarios.clients import ORDERS, commit, numbered, put, queued, session_at, take
 from tests.scenarios.conftest import MakePair
@@ -143,8 +143,8 @@ def test_failback_timeout() -> None:
     brokers.until_role("q", Role.LIVE)
     goes_on(brokers, writer, "q")
     brokers.hosts["p"].start()
-    duplication = copies_of(brokers, "q")
-    brokers.until(lambda: duplication().state is DuplicationState.HANDING_OVER)
+    replicator = copies_of(brokers, "q")
+    brokers.until(lambda: replicator().state is ReplicatorState.HANDING_OVER)
     brokers.hosts["p"].freeze()
     brokers.until(lambda: "the hand-over took 0.5 s" in brokers.said("q"))
     goes_on(brokers, writer, "q")
@@ -154,12 +154,12 @@ def test_failback_timeout() -> None:
     goes_on(brokers, writer, "p")
 
 
-def copies_of(brokers: Brokers, name: str) -> Callable[[], Duplication]:
+def copies_of(brokers: Brokers, name: str) -> Callable[[], Replicator]:
     """How far a live broker is with its backup."""
 
-    def look() -> Duplication:
-        mandate = brokers.node(name)._mandate
-        assert mandate is not None and mandate.copies.duplication is not None
-        return mandate.copies.duplication
+    def look() -> Replicator:
+        activation = brokers.node(name)._replication_activation
+        assert activation is not None and activation.replica_disk.replicator is not None
+        return activation.replica_disk.replicator
 
     return look

@@ -11,8 +11,8 @@ from attrs import evolve
 from embedbroker import ReplicationBackup, ReplicationPrimary, Role
 from embedbroker.cluster import ControlLink, Member, Membership, Topology
 from embedbroker.config import ClusterConnection
-from embedbroker.ha.quorum import Ballot, Bid, Electorate, connector_text
-from embedbroker.ha.quorum._vote_requests import ballot_to_go_on
+from embedbroker.ha.quorum import Electorate, VoteRequest, VoteRound, connector_text
+from embedbroker.ha.quorum._vote_requests import round_to_go_on
 from embedclient.model import Instant, TransportConfiguration
 from embedclient.wire.core import LiveVote, QuorumVoteReply, encode_vote
 from tests.embedbroker.configfile.config_files import load
@@ -168,10 +168,10 @@ class Vote:
         self.node_id = "self" if stays else "lost"
         if stays:
             policy = ReplicationPrimary(quorum_size=size)
-            self.ballot = ballot_to_go_on(policy, ClusterConnection(), membership, cast(Electorate, None), 4)
+            self.ballot = round_to_go_on(policy, ClusterConnection(), membership, cast(Electorate, None), 4)
         else:
-            question = LiveVote(False, "lost", str(Bid(4, connector_text(place("self")))))
-            self.ballot = Ballot(membership, question, size, 1, 30.0, 1.0, lambda answer: answer.vote)
+            question = LiveVote(False, "lost", str(VoteRequest(4, connector_text(place("self")))))
+            self.ballot = VoteRound(membership, question, size, 1, 30.0, 1.0, lambda answer: answer.vote)
             self.ballot.begin(0.0, 0.0)
         self.ballot.on_time(0.0)
 

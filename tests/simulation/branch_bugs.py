@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from embedbroker.kernel import (
-    BranchTable,
     Outcome,
     Recovery,
     Reference,
     Refused,
     Session,
+    XaBranches,
     XaRefused,
 )
 from embedbroker.kernel.transactions._visibility import references_of
@@ -42,32 +42,32 @@ def show_what_a_prepared_branch_sent(patch: pytest.MonkeyPatch) -> None:
 
 
 def commit_half_of_a_branch(patch: pytest.MonkeyPatch) -> None:
-    commit = BranchTable.commit
+    commit = XaBranches.commit
 
-    def halved(self: BranchTable, session: Session, xid: Xid, *, one_phase: bool) -> XaRefused | Refused | None:
+    def halved(self: XaBranches, session: Session, xid: Xid, *, one_phase: bool) -> XaRefused | Refused | None:
         branch = self._branches.get(xid)
         if branch is not None and len(branch.transaction.acknowledged) > 1:
             queue, references, _outcome, _consumer = branch.transaction.acknowledged.pop()
             self._kernel.settle(queue, references, Outcome.FAILED)
         return commit(self, session, xid, one_phase=one_phase)
 
-    patch.setattr(BranchTable, "commit", halved)
+    patch.setattr(XaBranches, "commit", halved)
 
 
 def forget_what_an_operator_decided(patch: pytest.MonkeyPatch) -> None:
     """It does not come back after a restart."""
-    patch.setattr(BranchTable, "restore_outcome", lambda self, outcome: None)
+    patch.setattr(XaBranches, "restore_outcome", lambda self, outcome: None)
 
 
 def tell_a_manager_nothing_of_an_operator(patch: pytest.MonkeyPatch) -> None:
-    decide = BranchTable.decide
+    decide = XaBranches.decide
 
-    def secretive(self: BranchTable, xid: Xid, *, commit: bool) -> bool:
+    def secretive(self: XaBranches, xid: Xid, *, commit: bool) -> bool:
         found = decide(self, xid, commit=commit)
         self._outcomes.pop(xid, None)
         return found
 
-    patch.setattr(BranchTable, "decide", secretive)
+    patch.setattr(XaBranches, "decide", secretive)
 
 
 def remember_what_is_to_be_forgotten(patch: pytest.MonkeyPatch) -> None:
@@ -76,9 +76,9 @@ def remember_what_is_to_be_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def show_what_an_operator_rolled_back(patch: pytest.MonkeyPatch) -> None:
-    decide = BranchTable.decide
+    decide = XaBranches.decide
 
-    def leaking(self: BranchTable, xid: Xid, *, commit: bool) -> bool:
+    def leaking(self: XaBranches, xid: Xid, *, commit: bool) -> bool:
         branch = self._branches.get(xid)
         sent = list(branch.transaction.sent) if branch is not None and not commit else []
         for message, queues, _place in sent:
@@ -87,30 +87,30 @@ def show_what_an_operator_rolled_back(patch: pytest.MonkeyPatch) -> None:
                 queue.publish(Reference(message, message.message_id))
         return decide(self, xid, commit=commit)
 
-    patch.setattr(BranchTable, "decide", leaking)
+    patch.setattr(XaBranches, "decide", leaking)
 
 
 def let_branches_live_for_ever(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(BranchTable, "run", lambda self, now: None)
-    patch.setattr(BranchTable, "next_deadline", lambda self: None)
+    patch.setattr(XaBranches, "run", lambda self, now: None)
+    patch.setattr(XaBranches, "next_deadline", lambda self: None)
 
 
 def lose_what_a_second_session_adds_to_a_branch(patch: pytest.MonkeyPatch) -> None:
-    join = BranchTable.join
+    join = XaBranches.join
 
-    def apart(self: BranchTable, session: Session, xid: Xid) -> XaRefused | None:
+    def apart(self: XaBranches, session: Session, xid: Xid) -> XaRefused | None:
         refused = join(self, session, xid)
         if refused is None:
             session.transaction = self._kernel.begin()
         return refused
 
-    patch.setattr(BranchTable, "join", apart)
+    patch.setattr(XaBranches, "join", apart)
 
 
 def undo_what_is_suspended(patch: pytest.MonkeyPatch) -> None:
-    resume = BranchTable.resume
+    resume = XaBranches.resume
 
-    def afresh(self: BranchTable, session: Session, xid: Xid) -> XaRefused | None:
+    def afresh(self: XaBranches, session: Session, xid: Xid) -> XaRefused | None:
         refused = resume(self, session, xid)
         branch = self._branches.get(xid)
         if refused is None and branch is not None:
@@ -118,7 +118,7 @@ def undo_what_is_suspended(patch: pytest.MonkeyPatch) -> None:
             branch.transaction = session.transaction = self._kernel.begin()
         return refused
 
-    patch.setattr(BranchTable, "resume", afresh)
+    patch.setattr(XaBranches, "resume", afresh)
 
 
 BRANCH_BUGS: list[Bug] = [

@@ -12,7 +12,7 @@ from itertools import count
 
 import pytest
 
-from embedbroker.kernel import BranchTable
+from embedbroker.kernel import XaBranches
 from embedbroker.storage import Journal
 from embedbroker.storage.recovery._recovered import RecoveredState
 from embedbroker.testing import ScenarioFailed, SeedResult
@@ -66,7 +66,7 @@ def confirm_before_sync(patch: pytest.MonkeyPatch) -> None:
 
 
 def lose_a_prepared_branch(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(BranchTable, "restore", lambda self, xid, transaction: None)
+    patch.setattr(XaBranches, "restore", lambda self, xid, transaction: None)
 
 
 def forget_duplicate_ids(patch: pytest.MonkeyPatch) -> None:

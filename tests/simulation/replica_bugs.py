@@ -8,14 +8,22 @@ from typing import Any
 import pytest
 
 from embedbroker import storage
-from embedbroker.ha._record_file import RecordKeeper
-from embedbroker.ha.replication._activation import Mandate
-from embedbroker.ha.replication._active import Incumbent
-from embedbroker.locks import Activation, KeepLease, LeaseOperation, ReadSequence, TakeLease, Trial, Verdict
+from embedbroker.ha._record_file import RecordFile
+from embedbroker.ha.replication._activation import ReplicationActivation
+from embedbroker.ha.replication._active import ActiveRole
+from embedbroker.locks import (
+    ActivationAttempt,
+    AttemptResult,
+    KeepLease,
+    LeaseActivation,
+    LeaseOperation,
+    ReadSequence,
+    TakeLease,
+)
 from embedbroker.locks import _lease_activation as activations
-from embedbroker.replication import Duplication, DuplicationState, Replica, ReplicaRecord, ReplicaRegistration
+from embedbroker.replication import Replica, ReplicaRecord, ReplicaRegistration, Replicator, ReplicatorState
 from embedbroker.replication import _primary as primaries
-from embedbroker.replication._initial_copy import Copying
+from embedbroker.replication._initial_copy import InitialCopy
 from embedbroker.replication._operations import carried
 from embedbroker.replication._primary import _Issued
 from embedbroker.storage import DiskOperation, DiskWork, Lane
@@ -31,55 +39,55 @@ __all__ = ["REPLICA_BUGS"]
 
 
 def confirm_before_the_backup_has_it(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Duplication, "_counts_as_done", lambda self, lane, issued: True)
+    patch.setattr(Replicator, "_counts_as_done", lambda self, lane, issued: True)
 
 
 def confirm_alone_while_it_hands_over(patch: pytest.MonkeyPatch) -> None:
     """What was issued behind the mark counts when it is done here."""
-    issue = Duplication._issue
+    issue = Replicator._issue
 
-    def early(self: Duplication, work: DiskWork) -> None:
+    def early(self: Replicator, work: DiskWork) -> None:
         issue(self, work)
-        if self.state is DuplicationState.HANDING_OVER:
+        if self.state is ReplicatorState.HANDING_OVER:
             self._issued[work.lane].for_both = False
 
-    patch.setattr(Duplication, "_issue", early)
+    patch.setattr(Replicator, "_issue", early)
 
 
 def go_on_alone_without_asking(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Incumbent, "_renew", lambda self: self._go_on())
+    patch.setattr(ActiveRole, "_renew", lambda self: self._go_on())
 
 
 def claim_no_number_when_the_backup_is_lost(patch: pytest.MonkeyPatch) -> None:
-    def generous(self: Activation, sequence: int, now: float) -> None:
-        self.trial = Trial(Verdict.GRANTED, sequence)
+    def generous(self: LeaseActivation, sequence: int, now: float) -> None:
+        self.attempt = ActivationAttempt(AttemptResult.GRANTED, sequence)
 
-    patch.setattr(Activation, "renew", generous)
+    patch.setattr(LeaseActivation, "renew", generous)
 
 
 def forget_the_number_that_was_claimed(patch: pytest.MonkeyPatch) -> None:
     """It is not in the record of who goes on alone."""
-    write = RecordKeeper.write
+    write = RecordFile.write
 
-    def forgetful(self: RecordKeeper, record: ReplicaRecord, then: Callable[[], None] | None = None) -> None:
+    def forgetful(self: RecordFile, record: ReplicaRecord, then: Callable[[], None] | None = None) -> None:
         if then is not None and record.activation > self.record.activation:
             self.record = record
             then()
         else:
             write(self, record, then)
 
-    patch.setattr(RecordKeeper, "write", forgetful)
+    patch.setattr(RecordFile, "write", forgetful)
 
 
 def never_renew_the_right(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Incumbent, "_renew", lambda self: None)
+    patch.setattr(ActiveRole, "_renew", lambda self: None)
 
 
 # -- the right to be live --------------------------------------------------------------------------------------------
 
 
 def go_on_when_the_lease_is_over(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Activation, "is_lapsed", lambda self, now: False)
+    patch.setattr(LeaseActivation, "is_lapsed", lambda self, now: False)
 
 
 def give_a_lease_twice(patch: pytest.MonkeyPatch) -> None:
@@ -99,7 +107,7 @@ def be_live_with_old_data(patch: pytest.MonkeyPatch) -> None:
     def never_behind(key: str, sequence: int) -> Generator[Any, Any, None]:
         yield (ReadSequence(key),)
 
-    def careless(key: str, sequence: int) -> Generator[Any, Any, Trial]:
+    def careless(key: str, sequence: int) -> Generator[Any, Any, ActivationAttempt]:
         (shared,) = yield (ReadSequence(key),)
         return (yield from activations._sequential(key, shared))
 
@@ -108,19 +116,19 @@ def be_live_with_old_data(patch: pytest.MonkeyPatch) -> None:
 
 
 def never_take_over(patch: pytest.MonkeyPatch) -> None:
-    try_it = Mandate._try
+    try_it = ReplicationActivation._try
 
-    def modest(self: Mandate) -> None:
+    def modest(self: ReplicationActivation) -> None:
         if "backup" in self._config.name:
             self._stand_by()
         else:
             try_it(self)
 
-    patch.setattr(Mandate, "_try", modest)
+    patch.setattr(ReplicationActivation, "_try", modest)
 
 
 def never_give_way(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Incumbent, "wanted_by", property(lambda self: None, lambda self, value: None), raising=False)
+    patch.setattr(ActiveRole, "wanted_by", property(lambda self: None, lambda self, value: None), raising=False)
 
 
 # -- the copy, and the stream ----------------------------------------------------------------------------------------
@@ -128,25 +136,25 @@ def never_give_way(patch: pytest.MonkeyPatch) -> None:
 
 def catch_up_from_a_wrong_place(patch: pytest.MonkeyPatch) -> None:
     """Files of which the backup has the beginning are taken for whole."""
-    compare = Copying._compare
+    compare = InitialCopy._compare
 
-    def trusting(self: Copying, inventory: ReplicaInventory, sizes: dict[str, int]) -> Any:
+    def trusting(self: InitialCopy, inventory: ReplicaInventory, sizes: dict[str, int]) -> Any:
         yield from compare(self, inventory, sizes)
         self._kept.update({name: sizes[name] for name in self._kept})
 
-    patch.setattr(Copying, "_compare", trusting)
+    patch.setattr(InitialCopy, "_compare", trusting)
 
 
 def keep_to_itself_what_happens_during_a_copy(patch: pytest.MonkeyPatch) -> None:
-    issue = Duplication._issue
+    issue = Replicator._issue
 
-    def silent(self: Duplication, work: DiskWork) -> None:
-        if self.state is DuplicationState.COPYING:
+    def silent(self: Replicator, work: DiskWork) -> None:
+        if self.state is ReplicatorState.COPYING:
             self._issued[work.lane] = _Issued(work)
         else:
             issue(self, work)
 
-    patch.setattr(Duplication, "_issue", silent)
+    patch.setattr(Replicator, "_issue", silent)
 
 
 def drop_a_write_on_the_way(patch: pytest.MonkeyPatch) -> None:
@@ -198,14 +206,14 @@ def leave_out_syncs(patch: pytest.MonkeyPatch) -> None:
 
 def be_in_sync_before_it_is(patch: pytest.MonkeyPatch) -> None:
     """A primary that wants to be live again is let in as soon as it joins."""
-    register = Duplication.register
+    register = Replicator.register
 
-    def hasty(self: Duplication, line: Any, registration: ReplicaRegistration, standing: Any) -> None:
+    def hasty(self: Replicator, line: Any, registration: ReplicaRegistration, standing: Any) -> None:
         register(self, line, registration, standing)
         if self.registration is registration and self.on_synchronised is not None:
             self.on_synchronised()
 
-    patch.setattr(Duplication, "register", hasty)
+    patch.setattr(Replicator, "register", hasty)
 
 
 REPLICA_BUGS: list[Bug] = [

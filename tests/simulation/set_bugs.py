@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from embedbroker.kernel import CommitSet, Fact, Marker, Transaction
+from embedbroker.kernel import CommitSet, Fact, FencingToken, Transaction
 from embedbroker.kernel.xa._commit_set import CommitSets
-from embedbroker.kernel.xa._fencing_token import Markers
+from embedbroker.kernel.xa._fencing_token import FencingTokens
 from embedbroker.storage import Journal
 from embedbroker.storage.journal._segments import Segment
 from embedbroker.storage.recovery._replay import Replay
@@ -24,7 +24,7 @@ def commit_half_of_a_set(patch: pytest.MonkeyPatch) -> None:
     """The last branch is rolled back, in memory and on the disk."""
     carry_out = CommitSets._carry_out
 
-    def halved(self: CommitSets, marker: Marker, transactions: list[Transaction], done: Any) -> Iterator[None]:
+    def halved(self: CommitSets, marker: FencingToken, transactions: list[Transaction], done: Any) -> Iterator[None]:
         if len(transactions) > 1:
             self._kernel.rollback(transactions.pop())
         return carry_out(self, marker, transactions, done)
@@ -45,19 +45,19 @@ def record_a_set_without_its_marker(patch: pytest.MonkeyPatch) -> None:
     carry_out = Replay._commit_set
 
     def forgetful(self: Replay, data: bytes, position: int, end: int, segment: Segment) -> Any:
-        markers = dict(self.markers)
+        fencing_tokens = dict(self.fencing_tokens)
         size = yield from carry_out(self, data, position, end, segment)
-        self.markers = markers
+        self.fencing_tokens = fencing_tokens
         return size
 
     patch.setattr(Replay, "_commit_set", forgetful)
 
 
 def forget_markers_in_a_restart(patch: pytest.MonkeyPatch) -> None:
-    def restore(_self: Markers, _markers: Iterable[Marker]) -> None:
+    def restore(_self: FencingTokens, _fencing_tokens: Iterable[FencingToken]) -> None:
         return None
 
-    patch.setattr(Markers, "restore", restore)
+    patch.setattr(FencingTokens, "restore", restore)
 
 
 def commit_a_set_that_comes_again(patch: pytest.MonkeyPatch) -> None:
@@ -65,9 +65,9 @@ def commit_a_set_that_comes_again(patch: pytest.MonkeyPatch) -> None:
     decide = CommitSets._decide
 
     def lenient(self: CommitSets, name: str, expected: int | None, value: int, *rest: Any) -> Any:
-        marker = self._kernel.markers._by_name.get(name)
+        marker = self._kernel.fencing_tokens._by_name.get(name)
         if marker is not None and marker.value == value:
-            self._kernel.markers._by_name[name] = evolve(marker, value=value - 1)
+            self._kernel.fencing_tokens._by_name[name] = evolve(marker, value=value - 1)
             expected = value - 1
         return decide(self, name, expected, value, *rest)
 

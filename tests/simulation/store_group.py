@@ -15,7 +15,7 @@ from embedbroker.locks import Lock
 from embedbroker.storage import JournalSettings
 from embedbroker.testing._disk import SimulatedDisk
 from embedbroker.testing._locks import SimulatedLocks
-from embedbroker.testing._network import Link, Network
+from embedbroker.testing._network import Network, SimulatedLink
 from embedbroker.testing._node_host import NodeHost
 from embedbroker.testing._world import World
 from embedclient.model import Properties, PropertyType
@@ -64,7 +64,7 @@ class Writer:
         self._last = 0
         self._turn = 0
         self._connections = 0
-        self._link: Link | None = None
+        self._link: SimulatedLink | None = None
         self._has_session = False
         self._splitter = FrameSplitter()
         network.world.after(0.0, self, "dial")
@@ -80,7 +80,7 @@ class Writer:
         self.network.dial(self, self._connections, self.brokers[self._turn % len(self.brokers)], 1.0)
         self._turn += 1
 
-    def on_dialed(self, connection: int, link: Link) -> None:
+    def on_dialed(self, connection: int, link: SimulatedLink) -> None:
         self._link, self._splitter = link, FrameSplitter()
         link.send(self, HANDSHAKE)
         session = f"session-{connection}"
@@ -175,7 +175,7 @@ class StoreGroup:
     def numbers_at(self, host: NodeHost) -> list[int]:
         """What the queue holds."""
         assert host.node is not None
-        queue = host.node.kernel.catalog.queues.get("orders")
+        queue = host.node.kernel.address_manager.queues.get("orders")
         messages = [reference.message for reference in queue.backlog] if queue is not None else []
         return [int.from_bytes(message.body, "big") for message in messages if isinstance(message, CoreMessage)]
 

@@ -18,7 +18,7 @@ from embedbroker.kernel import (
 )
 from embedbroker.kernel._housekeeping import Housekeeping
 from embedbroker.kernel._memory import MemoryAccount
-from embedbroker.kernel.settling._delivery_count import CountedPort
+from embedbroker.kernel.settling._delivery_count import PersistedDeliveryCount
 from embedbroker.protocols.core._connection import CoreConnection
 from embedbroker.protocols.core._session import CoreSession
 from embedbroker.storage import Journal
@@ -28,7 +28,7 @@ from embedbroker.testing import run_seed
 from embedclient.agent._call import Call, Steps, run_sequence
 from embedclient.agent._connection import Connection
 from embedclient.agent.consumer._credits import ConsumerCredits
-from embedclient.agent.session._channel import SessionLine
+from embedclient.agent.session._channel import SessionChannel
 from embedclient.agent.session._delivery_flow import DeliveryFlow
 from embedclient.agent.session._transaction import Transaction as Endings
 from embedclient.engine.core import Channel
@@ -313,13 +313,13 @@ def wait_for_a_silent_broker_for_ever(patch: pytest.MonkeyPatch) -> None:
 
 
 def start_in_front_of_a_stop_that_waits(patch: pytest.MonkeyPatch) -> None:
-    fail_waiting = SessionLine.fail_waiting
+    fail_waiting = SessionChannel.fail_waiting
 
-    def forgetful(self: SessionLine, packet_type: Any, error: JMSException) -> None:
+    def forgetful(self: SessionChannel, packet_type: Any, error: JMSException) -> None:
         if packet_type is not SessionStop:
             fail_waiting(self, packet_type, error)
 
-    patch.setattr(SessionLine, "fail_waiting", forgetful)
+    patch.setattr(SessionChannel, "fail_waiting", forgetful)
 
 
 def keep_the_duplicate_ids_of_what_was_rolled_back(patch: pytest.MonkeyPatch) -> None:
@@ -364,7 +364,9 @@ def give_out_in_the_middle_of_a_reconnect(patch: pytest.MonkeyPatch) -> None:
 
 
 def deliver_before_the_count_is_on_disk(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(CountedPort, "deliver", lambda self, consumer, reference: self._port.deliver(consumer, reference))
+    patch.setattr(
+        PersistedDeliveryCount, "deliver", lambda self, consumer, reference: self._port.deliver(consumer, reference)
+    )
 
 
 BUGS: list[Bug] = [

@@ -16,12 +16,12 @@ from attrs import define, evolve
 from embedbroker.locks import (
     Acquire,
     Claim,
+    ClaimState,
     Lock,
     LockFault,
     LockOperation,
     MemoryLocks,
-    NodeRecord,
-    Standing,
+    StoreRecord,
     Verify,
     WriteRecord,
 )
@@ -64,7 +64,7 @@ def give_a_lock_twice(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(MemoryLocks, "take", generous)
     patch.setattr(MemoryLocks, "holds", lambda self, lock, session: True)
-    patch.setattr(NodeRecord, "may_follow", lambda self, life: True)
+    patch.setattr(StoreRecord, "may_follow", lambda self, life: True)
 
 
 def be_live_without_the_lock(patch: pytest.MonkeyPatch) -> None:
@@ -77,7 +77,7 @@ def be_live_without_the_lock(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(Claim, "on_done", hasty)
     patch.setattr(MemoryLocks, "holds", lambda self, lock, session: True)
-    patch.setattr(NodeRecord, "may_follow", lambda self, life: True)
+    patch.setattr(StoreRecord, "may_follow", lambda self, life: True)
 
 
 def write_no_record(patch: pytest.MonkeyPatch) -> None:
@@ -87,7 +87,7 @@ def write_no_record(patch: pytest.MonkeyPatch) -> None:
         return None if isinstance(operation, WriteRecord) else do(self, operation)
 
     patch.setattr(_MemorySession, "_do", forgetful)
-    patch.setattr(NodeRecord, "may_follow", lambda self, life: True)
+    patch.setattr(StoreRecord, "may_follow", lambda self, life: True)
 
 
 def be_live_before_the_record_says_so(patch: pytest.MonkeyPatch) -> None:
@@ -95,7 +95,7 @@ def be_live_before_the_record_says_so(patch: pytest.MonkeyPatch) -> None:
 
     def hasty(self: Claim, node_id: str, journal_identity: int | None) -> None:
         settle(self, node_id, journal_identity)
-        self.standing = Standing.LIVE
+        self.state = ClaimState.LIVE
 
     patch.setattr(Claim, "settle", hasty)
 

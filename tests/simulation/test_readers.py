@@ -10,7 +10,7 @@ from attrs import evolve
 
 from embedbroker.kernel import CursorDefinition, Cursors, Queue
 from embedbroker.kernel.cursors._cursor import Cursor
-from embedbroker.kernel.queueing._backlog import Backlog, Sealed
+from embedbroker.kernel.queueing._backlog import Backlog, PackedReference
 from embedbroker.testing import Moment, SeedResult, draw_plan, run_plan
 from embedbroker.testing._draw_group import draw_group_plan
 from embedbroker.testing._plan import GroupMode
@@ -75,7 +75,7 @@ def forget_to_write_where_the_reader_is(patch: pytest.MonkeyPatch) -> None:
 def leave_out_a_row(patch: pytest.MonkeyPatch) -> None:
     behind, skips = Backlog.behind, every(20)
 
-    def careless(self: Backlog, after: int, until: int, limit: int) -> list[Sealed]:
+    def careless(self: Backlog, after: int, until: int, limit: int) -> list[PackedReference]:
         rows = behind(self, after, until, limit)
         return rows[1:] if len(rows) > 1 and skips() else rows
 

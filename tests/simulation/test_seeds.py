@@ -173,11 +173,11 @@ def test_without_a_mode_seeds_choose_two_of_them_for_each_kind_of_users() -> Non
 
 
 def test_a_campaign_of_both_modes_must_meet_half_as_much_of_each() -> None:
-    store, copies, both = (group_minima(mode) for mode in (*MODES[:2], None))
+    store, replica_disk, both = (group_minima(mode) for mode in (*MODES[:2], None))
     assert Moment.VOTES_ASKED not in both
-    assert both[Moment.FAILOVER] == (store[Moment.FAILOVER] + copies[Moment.FAILOVER]) // 2
+    assert both[Moment.FAILOVER] == (store[Moment.FAILOVER] + replica_disk[Moment.FAILOVER]) // 2
     assert both[Moment.PASSED_OVER] == store[Moment.PASSED_OVER] // 2
-    assert both[Moment.CRASH_IN_SYNC] == copies[Moment.CRASH_IN_SYNC] // 2
+    assert both[Moment.CRASH_IN_SYNC] == replica_disk[Moment.CRASH_IN_SYNC] // 2
 
 
 BETWEEN = {Moment.PARTED_BOTH_WAYS, Moment.PARTED_ONE_WAY, Moment.LINK_SLOWED}

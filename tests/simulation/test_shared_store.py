@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from embedbroker.config import Role, SharedStoreBackup, SharedStorePrimary
-from embedbroker.locks import Acquire, Claim, LiveState, Lock, MemoryLocks, NodeRecord, Verify
+from embedbroker.locks import Acquire, Claim, LiveState, Lock, MemoryLocks, StoreRecord, Verify
 
 from .store_group import PRIMARY, StoreGroup
 
@@ -170,7 +170,7 @@ def run_seeds() -> None:
 def test_a_store_that_gives_a_lock_twice_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MemoryLocks, "take", lambda self, lock, session: True)
     monkeypatch.setattr(MemoryLocks, "holds", lambda self, lock, session: True)
-    monkeypatch.setattr(NodeRecord, "may_follow", lambda self, life: True)
+    monkeypatch.setattr(StoreRecord, "may_follow", lambda self, life: True)
     with pytest.raises(AssertionError, match="have the journal"):
         run_seeds()
 
@@ -185,7 +185,7 @@ def test_a_backup_that_does_not_wait_for_the_lock_is_noticed(monkeypatch: pytest
 
     monkeypatch.setattr(Claim, "on_done", believes)
     monkeypatch.setattr(MemoryLocks, "holds", lambda self, lock, session: True)
-    monkeypatch.setattr(NodeRecord, "may_follow", lambda self, life: True)
+    monkeypatch.setattr(StoreRecord, "may_follow", lambda self, life: True)
     with pytest.raises(AssertionError, match="have the journal"):
         run_seeds()
 
@@ -205,7 +205,7 @@ def test_a_backup_that_never_gives_way_is_noticed(monkeypatch: pytest.MonkeyPatc
 def test_a_record_that_is_forgotten_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then no backup ever takes over."""
     monkeypatch.setattr(
-        MemoryLocks, "record", property(lambda self: NodeRecord(), lambda self, value: None), raising=False
+        MemoryLocks, "record", property(lambda self: StoreRecord(), lambda self, value: None), raising=False
     )
     with pytest.raises(AssertionError):
         test_a_backup_recovers_from_synced_bytes_what_was_confirmed(1)

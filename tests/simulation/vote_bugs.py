@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from embedbroker.ha.quorum import Ballot
-from embedbroker.ha.quorum._grants import Bid, Words, sealed
+from embedbroker.ha.quorum import VoteRound
+from embedbroker.ha.quorum._grants import VoteGrants, VoteRequest, with_attempt
 from embedbroker.ha.quorum._voter import Voter
-from embedbroker.ha.replication._active import Incumbent
-from embedbroker.ha.replication._cold_start import Meeting
-from embedbroker.ha.replication._node_record import Chronicle
+from embedbroker.ha.replication._active import ActiveRole
+from embedbroker.ha.replication._cold_start import ColdStartAgreement
+from embedbroker.ha.replication._node_record import NodeRecord
 from embedbroker.replication import ReplicaRecord, ReplicaWaiting
 from embedclient.wire.core import LiveVote
 
@@ -33,19 +33,19 @@ def go_on_whatever_the_others_say(patch: pytest.MonkeyPatch) -> None:
 
 def ignore_votes(patch: pytest.MonkeyPatch, *, to_go_on: bool) -> None:
     """A no, and who does not answer, counts as a yes."""
-    count = Ballot._count
+    count = VoteRound._count
 
-    def deaf(self: Ballot, now: float) -> None:
+    def deaf(self: VoteRound, now: float) -> None:
         if self._question.vote is to_go_on:
             self.won = True
         else:
             count(self, now)
 
-    patch.setattr(Ballot, "_count", deaf)
+    patch.setattr(VoteRound, "_count", deaf)
 
 
 def go_on_without_asking(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Incumbent, "_renew", lambda self: self._chronicle.count_on(self._go_on))
+    patch.setattr(ActiveRole, "_renew", lambda self: self._node_record.count_on(self._go_on))
 
 
 # -- who answers -----------------------------------------------------------------------------------------------------
@@ -54,11 +54,11 @@ def go_on_without_asking(patch: pytest.MonkeyPatch) -> None:
 def give_one_word_to_several(patch: pytest.MonkeyPatch) -> None:
     """Whoever asks last gets it, and the one before keeps his."""
 
-    def generous(self: Words, node_id: str, bid: Bid) -> bool:
+    def generous(self: VoteGrants, node_id: str, bid: VoteRequest) -> bool:
         given = self.given.get(node_id)
         return given is None or given.activation <= bid.activation
 
-    patch.setattr(Words, "may_have", generous)
+    patch.setattr(VoteGrants, "may_have", generous)
 
 
 def forget_words_in_a_restart(patch: pytest.MonkeyPatch) -> None:
@@ -70,8 +70,8 @@ def say_yes_although_it_sees_the_live_broker(patch: pytest.MonkeyPatch) -> None:
     """To a backup that lost it, as if that were no question of words."""
     view = Voter._view
 
-    def blind(self: Voter, question: LiveVote) -> tuple[LiveVote, Bid | None]:
-        bid = Bid.read(question.text)
+    def blind(self: Voter, question: LiveVote) -> tuple[LiveVote, VoteRequest | None]:
+        bid = VoteRequest.read(question.text)
         if question.vote or bid is None or bid.withdrawn:
             return view(self, question)
         return LiveVote(True, question.node_id, None), None
@@ -84,12 +84,12 @@ def say_yes_without_giving_a_word(patch: pytest.MonkeyPatch) -> None:
     ask = Voter.ask
 
     def forgetful(self: Voter, question: LiveVote, reply: Callable[[LiveVote], None]) -> None:
-        bid = Bid.read(question.text)
+        bid = VoteRequest.read(question.text)
         if bid is None or bid.withdrawn:
             ask(self, question, reply)
             return
         answer, _word = self._view(question)
-        reply(LiveVote(answer.vote, answer.node_id, sealed(answer.text, bid.attempt)))
+        reply(LiveVote(answer.vote, answer.node_id, with_attempt(answer.text, bid.attempt)))
 
     patch.setattr(Voter, "ask", forgetful)
 
@@ -102,28 +102,28 @@ def begin_with_data_that_somebody_else_has(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_how_many_there_were(patch: pytest.MonkeyPatch) -> None:
-    begin = Chronicle.begin
+    begin = NodeRecord.begin
 
-    def forgetful(self: Chronicle, make_node_id: Callable[[], str]) -> ReplicaRecord:
+    def forgetful(self: NodeRecord, make_node_id: Callable[[], str]) -> ReplicaRecord:
         record = begin(self, make_node_id)
         self._electorate.remembered = 0
         return record
 
-    patch.setattr(Chronicle, "begin", forgetful)
+    patch.setattr(NodeRecord, "begin", forgetful)
 
 
 def begin_whoever_gives_way(patch: pytest.MonkeyPatch) -> None:
     """As if there were never more than two that have the data."""
 
-    def hasty(self: Meeting, record: ReplicaRecord, other: ReplicaWaiting) -> None:
-        if self._chronicle.may_be_newest and self.on_met is not None:
+    def hasty(self: ColdStartAgreement, record: ReplicaRecord, other: ReplicaWaiting) -> None:
+        if self._node_record.may_be_newest and self.on_met is not None:
             self.on_met()
 
-    patch.setattr(Meeting, "_hear_yielding", hasty)
+    patch.setattr(ColdStartAgreement, "_hear_yielding", hasty)
 
 
 def give_way_to_nobody(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Meeting, "_give_way", lambda self, record, other, send: None)
+    patch.setattr(ColdStartAgreement, "_give_way", lambda self, record, other, send: None)
 
 
 VOTE_BUGS: list[Bug] = [

@@ -117,10 +117,10 @@ def _state(report: JournalReport) -> str:
     if report.refusal is not None:
         return "unknown"
     ids = f", {report.duplicate_ids:,} duplicate ids" if report.duplicate_ids else ""
-    markers = f", {report.markers:,} markers" if report.markers else ""
+    fencing_tokens = f", {report.fencing_tokens:,} markers" if report.fencing_tokens else ""
     return (
         f"{report.messages:,} messages, {report.queues:,} queues, "
-        f"{report.prepared_transactions:,} prepared transactions{ids}{markers}"
+        f"{report.prepared_transactions:,} prepared transactions{ids}{fencing_tokens}"
     )
 
 

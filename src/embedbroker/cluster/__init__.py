@@ -3,24 +3,24 @@
 from embedclient.wire.core import enclose
 
 from ._control_link import ControlLink, LinkEnd, LinkState, where
-from ._foreign_backups import refuse_other_backups
-from ._inbound import Guest, Guests
+from ._foreign_backups import refuse_foreign_backups
+from ._inbound import InboundPeer, InboundPeers
 from ._membership import Membership
-from ._outbound import Caller, Contact, Switchboard
+from ._outbound import ConnectionDialer, DialHandler, OutboundPeer
 from ._peer import CONTROL_CHANNEL, PING_CHANNEL, STREAM_CHANNEL, FrameReceiver, Peer, Pipe, Send
-from ._topology import Change, Listener, Member, MemberDown, MemberUp, Topology, Verdict
+from ._topology import Change, Listener, Member, MemberDown, MemberUp, NewsResult, Topology
 
 __all__ = [
     "CONTROL_CHANNEL",
     "PING_CHANNEL",
     "STREAM_CHANNEL",
-    "Caller",
     "Change",
-    "Contact",
+    "ConnectionDialer",
     "ControlLink",
+    "DialHandler",
     "FrameReceiver",
-    "Guest",
-    "Guests",
+    "InboundPeer",
+    "InboundPeers",
     "LinkEnd",
     "LinkState",
     "Listener",
@@ -28,13 +28,13 @@ __all__ = [
     "MemberDown",
     "MemberUp",
     "Membership",
+    "NewsResult",
+    "OutboundPeer",
     "Peer",
     "Pipe",
     "Send",
-    "Switchboard",
     "Topology",
-    "Verdict",
     "enclose",
-    "refuse_other_backups",
+    "refuse_foreign_backups",
     "where",
 ]

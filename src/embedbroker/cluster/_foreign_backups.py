@@ -10,25 +10,25 @@ from collections.abc import Callable
 
 from embedclient.wire.core import BackupRegistration, BackupRegistrationFailed, BackupRegistrationProblem, Record
 
-from ._inbound import Guest
+from ._inbound import InboundPeer
 from ._membership import Membership
 from ._peer import CONTROL_CHANNEL
 
-__all__ = ["refuse_other_backups"]
+__all__ = ["refuse_foreign_backups"]
 
 _PLACES_MAX = 100
 
 
-def refuse_other_backups(membership: Membership, say: Callable[[str], None]) -> None:
+def refuse_foreign_backups(membership: Membership, say: Callable[[str], None]) -> None:
     """Answer every registration of Artemis, whatever this broker is."""
 
     told: dict[str, None] = {}
 
-    def refuse(guest: Guest, _packet: Record) -> None:
-        place = guest.name.rpartition(":")[0] or guest.name
+    def refuse(inbound: InboundPeer, _packet: Record) -> None:
+        place = inbound.name.rpartition(":")[0] or inbound.name
         if place not in told and len(told) < _PLACES_MAX:
             told[place] = None
-            say(f"{guest.name}: refused as backup, replication is between embedbrokers, and that is another broker")
-        guest.peer.send(BackupRegistrationFailed(BackupRegistrationProblem.EXCEPTION), CONTROL_CHANNEL)
+            say(f"{inbound.name}: refused as backup, replication is between embedbrokers, and that is another broker")
+        inbound.peer.send(BackupRegistrationFailed(BackupRegistrationProblem.EXCEPTION), CONTROL_CHANNEL)
 
-    membership.guests.handlers[BackupRegistration] = refuse
+    membership.inbound_peers.handlers[BackupRegistration] = refuse

@@ -25,13 +25,13 @@ from ._announcement import packet_for
 from ._peer import CONTROL_CHANNEL, PING_CHANNEL, STREAM_CHANNEL, FrameReceiver, Peer
 from ._topology import Change, Listener, Topology
 
-__all__ = ["Guest", "Guests", "Handler"]
+__all__ = ["Handler", "InboundPeer", "InboundPeers"]
 
-Handler = Callable[["Guest", Record], None]
+Handler = Callable[["InboundPeer", Record], None]
 
 
 @define(eq=False)
-class Guest:
+class InboundPeer:
     """What the cluster knows of one accepted connection."""
 
     peer: Peer
@@ -57,38 +57,38 @@ class Guest:
         self.peer.fail(reason)
 
 
-class Guests:
-    """Guests by connection."""
+class InboundPeers:
+    """InboundPeers by connection."""
 
     def __init__(
         self,
         topology: Topology,
         credentials: ClusterConnect,
         version: int,
-        on_announce: Callable[[Guest, NodeAnnounce], None],
+        on_announce: Callable[[InboundPeer, NodeAnnounce], None],
         log: Callable[[str], None],
     ) -> None:
         #: Who answers the packets of the control channel that are not answered here, and what is enclosed in them.
         self.handlers: dict[type[Record], Handler] = {}
         #: Told of each peer that is another broker of this cluster.
-        self.on_authorized: Callable[[Guest], None] | None = None
+        self.on_authorized: Callable[[InboundPeer], None] | None = None
         self._topology = topology
         self._credentials = credentials
         self._version = version
         self._on_announce = on_announce
         self._log = log
-        self._guests: dict[Peer, Guest] = {}
+        self._inbound_peers: dict[Peer, InboundPeer] = {}
 
     def subscribe(self, peer: Peer) -> None:
         """Tell a peer of every member now, and of every change while its connection lasts."""
-        guest = self._guest(peer)
-        if guest.listener is not None:
-            self._topology.forget(guest.listener)
+        inbound = self._inbound_peer(peer)
+        if inbound.listener is not None:
+            self._topology.forget(inbound.listener)
 
         def tell(change: Change) -> None:
             peer.send(packet_for(change, peer.version, self._version), PING_CHANNEL)
 
-        guest.listener = tell
+        inbound.listener = tell
         self._topology.listen(tell)
 
     def on_frame(
@@ -99,37 +99,37 @@ class Guests:
         Raises:
             RemoteProtocolError: it cannot be read.
         """
-        guest = self._guest(peer)
+        inbound = self._inbound_peer(peer)
         if channel_id == STREAM_CHANNEL:
-            if not guest.authorized:
+            if not inbound.authorized:
                 peer.fail("a stream of records from a peer that did not give the cluster user and password")
-            elif guest.on_frame is not None:
-                guest.on_frame(packet_type, buffer, start, end)
+            elif inbound.on_frame is not None:
+                inbound.on_frame(packet_type, buffer, start, end)
         elif channel_id == CONTROL_CHANNEL:
-            self._on_packet(guest, decode_packet(buffer, start, end, peer.version or self._version, True))
+            self._on_packet(inbound, decode_packet(buffer, start, end, peer.version or self._version, True))
 
-    def _on_packet(self, guest: Guest, packet: Packet) -> None:
+    def _on_packet(self, inbound: InboundPeer, packet: Packet) -> None:
         if isinstance(packet, ClusterConnect):
-            guest.authorized = self._is_right(packet)
-            if not guest.authorized:
+            inbound.authorized = self._is_right(packet)
+            if not inbound.authorized:
                 self._log(
-                    f"{guest.peer.name}: refused, cluster user {packet.cluster_user!r} or the password is wrong; "
+                    f"{inbound.peer.name}: refused, cluster user {packet.cluster_user!r} or the password is wrong; "
                     "cluster_user and cluster_password must be the same on all brokers of a cluster"
                 )
-            guest.peer.send(ClusterConnectReply(guest.authorized), CONTROL_CHANNEL)
-            if guest.authorized and self.on_authorized is not None:
-                self.on_authorized(guest)
-        elif not guest.authorized:
+            inbound.peer.send(ClusterConnectReply(inbound.authorized), CONTROL_CHANNEL)
+            if inbound.authorized and self.on_authorized is not None:
+                self.on_authorized(inbound)
+        elif not inbound.authorized:
             return
         elif isinstance(packet, NodeAnnounce):
             if not packet.backup:
-                guest.live_for = packet.node_id
-            self._on_announce(guest, packet)
+                inbound.live_for = packet.node_id
+            self._on_announce(inbound, packet)
         else:
             said = enclosed_in(packet)
             handler = self.handlers.get(type(said))
             if handler is not None:
-                handler(guest, said)
+                handler(inbound, said)
 
     def _is_right(self, packet: ClusterConnect) -> bool:
         ours = self._credentials
@@ -145,28 +145,28 @@ class Guests:
 
     def forget(self, peer: Peer) -> str | None:
         """The connection is gone. Returns the node id of a live broker that has no other one here."""
-        guest = self._guests.pop(peer, None)
-        if guest is None:
+        inbound = self._inbound_peers.pop(peer, None)
+        if inbound is None:
             return None
-        if guest.listener is not None:
-            self._topology.forget(guest.listener)
-        if guest.on_gone is not None:
-            guest.on_gone()
-        node_id = guest.live_for
-        if node_id is None or any(other.live_for == node_id for other in self._guests.values()):
+        if inbound.listener is not None:
+            self._topology.forget(inbound.listener)
+        if inbound.on_gone is not None:
+            inbound.on_gone()
+        node_id = inbound.live_for
+        if node_id is None or any(other.live_for == node_id for other in self._inbound_peers.values()):
             return None
         return node_id
 
     def is_authorized(self, peer: Peer) -> bool:
         """Whether a peer has given the cluster user and password."""
-        return peer in self._guests and self._guests[peer].authorized
+        return peer in self._inbound_peers and self._inbound_peers[peer].authorized
 
     def has_live(self, node_id: str) -> bool:
         """Whether the live broker of a node has announced itself on one of the connections."""
-        return any(guest.live_for == node_id for guest in self._guests.values())
+        return any(inbound.live_for == node_id for inbound in self._inbound_peers.values())
 
-    def _guest(self, peer: Peer) -> Guest:
-        guest = self._guests.get(peer)
-        if guest is None:
-            guest = self._guests[peer] = Guest(peer)
-        return guest
+    def _inbound_peer(self, peer: Peer) -> InboundPeer:
+        inbound = self._inbound_peers.get(peer)
+        if inbound is None:
+            inbound = self._inbound_peers[peer] = InboundPeer(peer)
+        return inbound

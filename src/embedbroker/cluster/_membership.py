@@ -2,7 +2,7 @@
 
 Responsible for the announcements of a live broker and of a backup, for which places are dialled, and for noticing that
 a member is gone (cluster-and-ha 4.6 to 4.8, 5). Refuses to decide who is live, and to know journals and votes: who does
-registers for its packets at ``guests`` and at the links.
+registers for its packets at ``inbound_peers`` and at the links.
 
 History of a member that was given up although it lives (`test_a_member_that_was_given_up_comes_back_by_itself`):
 
@@ -22,10 +22,10 @@ from embedclient.wire.core import ClusterConnect, NodeAnnounce, Packet, Record, 
 
 from ._announcement import announced_member, backup_announcement, change_in, live_announcement, packet_for
 from ._control_link import ControlLink, LinkEnd, can_be_dialled, where
-from ._inbound import Guest, Guests
-from ._outbound import Contact, Switchboard
+from ._inbound import InboundPeer, InboundPeers
+from ._outbound import ConnectionDialer, OutboundPeer
 from ._peer import CONTROL_CHANNEL, PING_CHANNEL, Peer
-from ._topology import Member, MemberDown, MemberUp, Topology, Verdict
+from ._topology import Member, MemberDown, MemberUp, NewsResult, Topology
 
 __all__ = ["Membership"]
 
@@ -40,7 +40,7 @@ class Membership:
     """Of a broker that has a cluster connection. ``now`` is set before anything is asked of it."""
 
     def __init__(
-        self, config: BrokerConfig, version: int, switchboard: Switchboard, log: Callable[[str], None]
+        self, config: BrokerConfig, version: int, dialer: ConnectionDialer, log: Callable[[str], None]
     ) -> None:
         assert config.cluster_connection is not None
         self.now = Instant(0.0, 0)
@@ -53,14 +53,14 @@ class Membership:
         self._static = [config.connectors[name] for name in self._settings.static_connectors]
         self._credentials = ClusterConnect(config.cluster_user, config.cluster_password)
         self._version = version
-        self._switchboard = switchboard
+        self._dialer = dialer
         self._log = log
-        self.guests = Guests(self.topology, self._credentials, version, self._on_announce, log)
+        self.inbound_peers = InboundPeers(self.topology, self._credentials, version, self._on_announce, log)
         #: Who answers what is said on the control channel of a link, and who is told of each link over which a live
         #: broker has announced itself, or of which a backup knows that it is authorized.
         self.handlers: dict[type[Record], Callable[[ControlLink, Record], None]] = {}
         self.on_link: Callable[[ControlLink], None] | None = None
-        self._contacts: list[Contact] = []
+        self._outbound_peers: list[OutboundPeer] = []
         # Where members were live that are gone, and until when they are looked for there.
         self._departed: list[tuple[TransportConfiguration, float]] = []
         self._announces_backup = False
@@ -80,21 +80,21 @@ class Membership:
 
     def subscribe(self, peer: Peer) -> None:
         """A client or a broker wants to know the members."""
-        self.guests.subscribe(peer)
+        self.inbound_peers.subscribe(peer)
 
     def is_broker(self, peer: Peer) -> bool:
         """Whether a peer is another broker of this cluster."""
-        return self.guests.is_authorized(peer)
+        return self.inbound_peers.is_authorized(peer)
 
     def on_frame(
         self, peer: Peer, channel_id: int, packet_type: int, buffer: bytes | bytearray, start: int, end: int
     ) -> None:
         """A frame that only brokers send."""
-        self.guests.on_frame(peer, channel_id, packet_type, buffer, start, end)
+        self.inbound_peers.on_frame(peer, channel_id, packet_type, buffer, start, end)
 
     def forget(self, peer: Peer) -> None:
         """An accepted connection is gone, and perhaps the live broker that announced itself on it."""
-        node_id = self.guests.forget(peer)
+        node_id = self.inbound_peers.forget(peer)
         member = self.topology.members.get(node_id) if node_id is not None else None
         if member is not None and (member.live is None or self.link_to(member.live) is None):
             self._remove(member)
@@ -102,7 +102,7 @@ class Membership:
 
     def refuses_login(self, user: str | None, password: str | None) -> bool:
         """Whether a session says that it is a broker of this cluster, and is not."""
-        return user == self._credentials.cluster_user and not self.guests.is_password(password or "")
+        return user == self._credentials.cluster_user and not self.inbound_peers.is_password(password or "")
 
     # -- roles ---------------------------------------------------------------------------------------------------
 
@@ -159,16 +159,16 @@ class Membership:
         self.rearm()
         self._repeats.clear()
         self._departed.clear()
-        for contact in self._contacts:
-            contact.give_up(reason)
-        self._contacts.clear()
+        for outbound in self._outbound_peers:
+            outbound.give_up(reason)
+        self._outbound_peers.clear()
 
     # -- time ----------------------------------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:
         """When `on_time` is due."""
         if self._deadline_is_old:
-            dues = [due for contact in self._contacts if (due := contact.next_deadline()) is not None]
+            dues = [due for outbound in self._outbound_peers if (due := outbound.next_deadline()) is not None]
             self._deadline = min([*dues, *self._repeats[:1]], default=None)
             self._deadline_is_old = False
         return self._deadline
@@ -185,11 +185,11 @@ class Membership:
         while self._repeats and self._repeats[0] <= self.now.monotonic:
             del self._repeats[0]
             self.topology.repeat(self.node_id, self.now.wall_ms)
-        for contact in list(self._contacts):
-            due = contact.next_deadline()
+        for outbound in list(self._outbound_peers):
+            due = outbound.next_deadline()
             # One of those before may have brought news that makes this one useless.
-            if contact in self._contacts and due is not None and due <= self.now.monotonic:
-                contact.on_time(self.now)
+            if outbound in self._outbound_peers and due is not None and due <= self.now.monotonic:
+                outbound.on_time(self.now)
 
     # -- places --------------------------------------------------------------------------------------------------
 
@@ -221,28 +221,28 @@ class Membership:
         """The members or the role changed: dial who is new, leave alone who is of no interest."""
         self.rearm()
         wanted = self._wanted()
-        for contact in [each for each in self._contacts if not _among(each.connector, wanted)]:
-            self._contacts.remove(contact)
-            contact.give_up("nobody is looked for there any more")
-        known = [contact.connector for contact in self._contacts]
+        for outbound in [each for each in self._outbound_peers if not _among(each.connector, wanted)]:
+            self._outbound_peers.remove(outbound)
+            outbound.give_up("nobody is looked for there any more")
+        known = [outbound.connector for outbound in self._outbound_peers]
         for place in wanted:
             if not _among(place, known):
-                contact = Contact(
+                outbound = OutboundPeer(
                     place,
                     self._settings,
                     self._credentials,
                     self._version,
-                    self._switchboard,
+                    self._dialer,
                     self,
                     self._log,
                     self.now,
                 )
-                self._contacts.append(contact)
+                self._outbound_peers.append(outbound)
 
     @property
     def is_informed(self) -> bool:
         """Whether every place was asked for its members, or nobody was there."""
-        return bool(self._contacts) and all(contact.is_settled for contact in self._contacts)
+        return bool(self._outbound_peers) and all(outbound.is_settled for outbound in self._outbound_peers)
 
     @property
     def waiting(self) -> list[ControlLink]:
@@ -268,9 +268,9 @@ class Membership:
         return any(member.live is not None and link.connector.leads_where(member.live) for link in self.waiting)
 
     def _settle(self, link: ControlLink) -> None:
-        for contact in self._contacts:
-            if contact.link is link:
-                contact.is_settled = True
+        for outbound in self._outbound_peers:
+            if outbound.link is link:
+                outbound.is_settled = True
 
     def link_to(self, connector: TransportConfiguration) -> ControlLink | None:
         """The link to the live broker at a place, if it has taken us for one of its cluster."""
@@ -282,11 +282,11 @@ class Membership:
     def sees(self, member: Member) -> bool:
         """Whether there is a connection with a member's live broker, which others may only have told of."""
         return member.live is not None and (
-            self.link_to(member.live) is not None or self.guests.has_live(member.node_id)
+            self.link_to(member.live) is not None or self.inbound_peers.has_live(member.node_id)
         )
 
     def _links(self) -> list[ControlLink]:
-        return [link for contact in self._contacts if (link := contact.authorized_link) is not None]
+        return [link for outbound in self._outbound_peers if (link := outbound.authorized_link) is not None]
 
     def on_authorized(self, link: ControlLink) -> None:
         link.on_packet = lambda packet: self._on_link_packet(link, packet)
@@ -330,7 +330,7 @@ class Membership:
             announcement = backup_announcement(self.node_id, self.connector, self._group_name, self.now.wall_ms)
             link.send(announcement, CONTROL_CHANNEL)
 
-    def _on_announce(self, guest: Guest, packet: NodeAnnounce) -> None:
+    def _on_announce(self, inbound: InboundPeer, packet: NodeAnnounce) -> None:
         """Another broker says what it is."""
         if packet.connector is None:
             return
@@ -341,11 +341,11 @@ class Membership:
         else:
             verdict = self._hear(announced_member(packet))
         removed = self.topology.removal_of(packet.node_id)
-        if verdict is Verdict.REMOVED and removed is not None:
+        if verdict is NewsResult.REMOVED and removed is not None:
             # A broker announces itself before it subscribes, and tells its version with that.
-            version = guest.peer.version or self._version
+            version = inbound.peer.version or self._version
             down = packet_for(MemberDown(packet.node_id, removed), version, self._version)
-            guest.peer.send(down, PING_CHANNEL)
+            inbound.peer.send(down, PING_CHANNEL)
         self._review()
 
     def _on_link_packet(self, link: ControlLink, packet: Packet) -> None:
@@ -357,7 +357,7 @@ class Membership:
                     self._settle(link)
                 is_of_others = self.role is not Role.LIVE or member.node_id != self.node_id
                 is_there = member.live is not None and member.live.leads_where(link.connector)
-                if verdict is Verdict.REMOVED and is_there and is_of_others:
+                if verdict is NewsResult.REMOVED and is_there and is_of_others:
                     # It is there and says so itself. A backup, which nobody connects to, has no other way to learn it.
                     self.topology.revive(member)
             case MemberDown(node_id, event_id):
@@ -371,17 +371,17 @@ class Membership:
                     handler(link, said)
         self._review()
 
-    def _hear(self, member: Member) -> Verdict:
+    def _hear(self, member: Member) -> NewsResult:
         if (self._is_found and self._is_here(member)) or self._is_waited_at(member):
-            return Verdict.OLD
+            return NewsResult.OLD
         verdict = self.topology.update(member)
-        if verdict is Verdict.RIVAL:
+        if verdict is NewsResult.RIVAL:
             assert member.live is not None
             self._say(
                 f"another broker, {where(member.live)}, says that it is live with node id {member.node_id}, which is "
                 "ours: its data directory is a copy of this one, or both took over; stop one of the two"
             )
-        elif verdict is Verdict.FULL:
+        elif verdict is NewsResult.FULL:
             self._say(f"there are {len(self.topology.members)} members, more are not listened to")
         return verdict
 

@@ -16,7 +16,7 @@ from embedclient.wire.core import ClusterConnect
 from ._control_link import ControlLink, LinkEnd, LinkState, where
 from ._peer import Pipe
 
-__all__ = ["Caller", "Contact", "Owner", "Switchboard"]
+__all__ = ["ConnectionDialer", "DialHandler", "OutboundPeer", "OutboundPeerOwner"]
 
 # A broker that is started a little later than its peer is nothing to talk about.
 _UNREACHED_SAID_AFTER_S = 10.0
@@ -26,7 +26,7 @@ _REFUSED_PAUSE_S = 30.0
 _DIAL_SECONDS_MAX = 5.0
 
 
-class Caller(Protocol):
+class DialHandler(Protocol):
     """Who asked for a connection, and is told everything about it."""
 
     def opened(self, pipe: Pipe, now: Instant) -> None:
@@ -42,17 +42,17 @@ class Caller(Protocol):
         """The connection broke, or the peer closed it."""
 
 
-class Switchboard(Protocol):
+class ConnectionDialer(Protocol):
     """Where connections are asked for."""
 
-    def dial(self, caller: Caller, connector: TransportConfiguration, timeout_s: float) -> int:
+    def dial(self, caller: DialHandler, connector: TransportConfiguration, timeout_s: float) -> int:
         """Ask for a connection; returns its number."""
 
     def hang_up(self, number: int) -> None:
         """Nobody waits for that connection any more."""
 
 
-class Owner(Protocol):
+class OutboundPeerOwner(Protocol):
     """Who wants to talk to whoever is at a contact's place."""
 
     def rearm(self) -> None:
@@ -65,7 +65,7 @@ class Owner(Protocol):
         """The link is over; the contact tries again by itself."""
 
 
-class Contact:
+class OutboundPeer:
     """One place."""
 
     def __init__(
@@ -74,8 +74,8 @@ class Contact:
         settings: ClusterConnection,
         credentials: ClusterConnect,
         version: int,
-        switchboard: Switchboard,
-        owner: Owner,
+        dialer: ConnectionDialer,
+        owner: OutboundPeerOwner,
         log: Callable[[str], None],
         now: Instant,
     ) -> None:
@@ -84,7 +84,7 @@ class Contact:
         self._settings = settings
         self._credentials = credentials
         self._version = version
-        self._switchboard = switchboard
+        self._dialer = dialer
         self._owner = owner
         self._log = log
         self._now = now
@@ -104,7 +104,7 @@ class Contact:
     def give_up(self, reason: str) -> None:
         """This place is of no interest any more."""
         if self._number is not None and self.link is None:
-            self._switchboard.hang_up(self._number)
+            self._dialer.hang_up(self._number)
         self._number = None
         link, self.link = self.link, None
         if link is not None:
@@ -125,7 +125,7 @@ class Contact:
             self.link.on_time(now)
         elif self._number is None and now.monotonic >= self._due:
             timeout_s = min(self._settings.call_timeout_ms / 1000, _DIAL_SECONDS_MAX)
-            self._number = self._switchboard.dial(self, self.connector, timeout_s)
+            self._number = self._dialer.dial(self, self.connector, timeout_s)
 
     def _pause(self, seconds: float) -> None:
         self.is_settled = True

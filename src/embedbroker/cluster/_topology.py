@@ -17,7 +17,7 @@ from attrs import evolve, frozen
 
 from embedclient.model import TransportConfiguration
 
-__all__ = ["Change", "Listener", "Member", "MemberDown", "MemberUp", "Topology", "Verdict"]
+__all__ = ["Change", "Listener", "Member", "MemberDown", "MemberUp", "NewsResult", "Topology"]
 
 # More lives than any cluster has, so that a broken peer cannot fill the memory. Removals are remembered as long.
 MEMBERS_MAX = 1_000
@@ -56,7 +56,7 @@ Change = MemberUp | MemberDown
 Listener = Callable[[Change], None]
 
 
-class Verdict(Enum):
+class NewsResult(Enum):
     """What became of news about a member."""
 
     TAKEN = "taken"
@@ -122,18 +122,18 @@ class Topology:
 
     def put_backup(
         self, node_id: str, backup: TransportConfiguration | None, backup_group_name: str | None, now_ms: int
-    ) -> Verdict:
+    ) -> NewsResult:
         """A backup announced itself, or is gone (None): what else is known of the member stays."""
         known = self.members.get(node_id)
         if known is None:
             if len(self.members) >= MEMBERS_MAX:
-                return Verdict.FULL
+                return NewsResult.FULL
             member = Member(node_id, self._newer(node_id, now_ms), None, backup, backup_group_name)
         else:
             member = evolve(known, backup=backup, event_id=self._newer(node_id, now_ms))
         self.members[node_id] = member
         self._tell(MemberUp(member))
-        return Verdict.TAKEN
+        return NewsResult.TAKEN
 
     def drop(self, node_id: str, now_ms: int) -> None:
         """This broker has seen that a member's live broker is gone."""
@@ -150,21 +150,21 @@ class Topology:
 
     # -- what others say -----------------------------------------------------------------------------------------
 
-    def update(self, news: Member) -> Verdict:
+    def update(self, news: Member) -> NewsResult:
         """Another broker tells of a member."""
         removed = self._removals.get(news.node_id)
         if removed is not None and 0 != news.event_id <= removed:
-            return Verdict.REMOVED
+            return NewsResult.REMOVED
         known = self.members.get(news.node_id)
         if known is None:
             if self._is_at_own_place(news) or any(other.event_id > news.event_id for other in self._at_place_of(news)):
-                return Verdict.OLD
+                return NewsResult.OLD
             if len(self.members) >= MEMBERS_MAX:
-                return Verdict.FULL
+                return NewsResult.FULL
             self._store(news)
-            return Verdict.TAKEN
+            return NewsResult.TAKEN
         if news.node_id == self._own and self._is_rival(known, news):
-            return Verdict.RIVAL
+            return NewsResult.RIVAL
         if news.event_id > known.event_id or (known.live is None and news.live is not None):
             live = news.live or known.live
             backup = news.backup or known.backup
@@ -172,7 +172,7 @@ class Topology:
                 # A backup that took over is not its own backup: Artemis leaves the old entry's standing here.
                 backup = None
             self._store(evolve(news, live=live, backup=backup, event_id=max(news.event_id, known.event_id)))
-            return Verdict.TAKEN
+            return NewsResult.TAKEN
         if (
             known.backup is None
             and news.backup is not None
@@ -180,7 +180,7 @@ class Topology:
         ):
             # Nobody is told: who needs a backup asks, and the next news carries it.
             self.members[news.node_id] = evolve(known, backup=news.backup)
-        return Verdict.OLD
+        return NewsResult.OLD
 
     def _is_rival(self, own: Member, news: Member) -> bool:
         return news.live is not None and own.live is not None and not news.live.leads_where(own.live)

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from attrs import define, field
 
-__all__ = ["ConfigFileError", "Findings", "Place"]
+__all__ = ["ConfigFileError", "Findings", "SourcePosition"]
 
 
 class ConfigFileError(ValueError):
@@ -21,7 +21,7 @@ class ConfigFileError(ValueError):
         self.problems = problems
 
 
-class Place(Protocol):
+class SourcePosition(Protocol):
     """Where something was found. ``path`` is the same for all elements of one name in one position."""
 
     @property
@@ -46,7 +46,7 @@ class Findings:
         """Note what the file asks for and does not get."""
         self._warned.setdefault((place, text), []).append(place)
 
-    def warn_of(self, element: Place, text: str, *, attribute: str | None = None) -> None:
+    def warn_of(self, element: SourcePosition, text: str, *, attribute: str | None = None) -> None:
         """The same of an element, or of its attribute; several of one name and text become one warning."""
         below = "" if attribute is None else f"/@{attribute}"
         self._warned.setdefault((element.path + below, text), []).append(element.place + below)

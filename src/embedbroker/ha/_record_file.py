@@ -9,16 +9,16 @@ from collections.abc import Callable
 
 from embedbroker import storage
 from embedbroker.replication import NEW_NODE_RECORD_FILE, NODE_RECORD_FILE, DamagedRecord, ReplicaRecord
-from embedbroker.storage import SmallFile
+from embedbroker.storage import AtomicFile
 
-__all__ = ["RecordKeeper"]
+__all__ = ["RecordFile"]
 
 # Far below the numbers of the copy lane, and of no journal.
 _FIRST_NUMBER = -(1 << 40)
 _RECORD_BYTES_MAX = 64 * 1024
 
 
-class RecordKeeper:
+class RecordFile:
     """Reads the record once, and replaces it as often as it is told, in order. ``failure`` says that it cannot."""
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class RecordKeeper:
         self.failure: str | None = None
         #: Whether a copy was begun beside it and is not whole.
         self.is_unfinished = False
-        self.file = SmallFile(
+        self.file = AtomicFile(
             NODE_RECORD_FILE, NEW_NODE_RECORD_FILE, "the record of this broker", _RECORD_BYTES_MAX, _FIRST_NUMBER
         )
         self.file.on_failure = self._on_failure

@@ -8,7 +8,7 @@ from ._refusal import Refused, Scope
 from ._session import Session
 from ._store import Fact, MemoryStore, Store
 from .addressing._address import Address
-from .addressing._addresses import Catalog, split_fqqn
+from .addressing._addresses import AddressManager, split_fqqn
 from .addressing._definitions import (
     SERVICES_ADDRESS,
     AddressDefinition,
@@ -17,9 +17,9 @@ from .addressing._definitions import (
     QueueDefinition,
 )
 from .addressing._views import AddressView, QueueRequest, QueueView
-from .cursors._cursors import CursorRefused, Cursors, Pin, Reading, Standing
+from .cursors._cursors import CursorRefused, Cursors, CursorState, Pin, Reading
 from .queueing._backlog import Reference, Restore
-from .queueing._backpressure import Valve
+from .queueing._backpressure import Backpressure
 from .queueing._consumer import Consumer, ConsumerPort
 from .queueing._credit import UNLIMITED_CREDIT, ByteCredit, CountCredit, Credit
 from .queueing._queue import Queue
@@ -29,26 +29,33 @@ from .settling._settlement import Settlement
 from .transactions._duplicate_ids import DuplicateId
 from .transactions._transaction import Transaction, TransactionState
 from .xa._branch import Branch, HeuristicOutcome, XaRefused, xid_bytes, xid_of
-from .xa._branches import BranchTable, name_of
-from .xa._commit_set import COMMIT_SET_BRANCHES_MAX, BranchMissing, CommitSet, SetDone
-from .xa._fencing_token import MARKER_NAME_BYTES_MAX, MARKERS_MAX, Marker, MarkerMoved, MarkerRemoved
+from .xa._branches import XaBranches, name_of
+from .xa._commit_set import COMMIT_SET_BRANCHES_MAX, BranchMissing, CommitSet, CommitSetDone
+from .xa._fencing_token import (
+    FENCING_TOKEN_NAME_BYTES_MAX,
+    FENCING_TOKENS_MAX,
+    FencingToken,
+    FencingTokenMoved,
+    FencingTokenRemoved,
+)
 
 __all__ = [
     "COMMIT_SET_BRANCHES_MAX",
-    "MARKERS_MAX",
-    "MARKER_NAME_BYTES_MAX",
+    "FENCING_TOKENS_MAX",
+    "FENCING_TOKEN_NAME_BYTES_MAX",
     "SERVICES_ADDRESS",
     "UNLIMITED_CREDIT",
     "Address",
     "AddressDefinition",
+    "AddressManager",
     "AddressView",
     "AuditTrail",
+    "Backpressure",
     "Branch",
     "BranchMissing",
-    "BranchTable",
     "ByteCredit",
-    "Catalog",
     "CommitSet",
+    "CommitSetDone",
     "Consumer",
     "ConsumerPort",
     "CountCredit",
@@ -56,17 +63,18 @@ __all__ = [
     "CursorDefinition",
     "CursorRefused",
     "CursorRemoved",
+    "CursorState",
     "Cursors",
     "DuplicateId",
     "Events",
     "Fact",
+    "FencingToken",
+    "FencingTokenMoved",
+    "FencingTokenRemoved",
     "HeuristicOutcome",
     "InvalidSelector",
     "Kernel",
     "Leaving",
-    "Marker",
-    "MarkerMoved",
-    "MarkerRemoved",
     "MemoryStore",
     "Outcome",
     "Pin",
@@ -83,15 +91,13 @@ __all__ = [
     "Selector",
     "SelectorCache",
     "Session",
-    "SetDone",
     "Settlement",
-    "Standing",
     "Store",
     "StoredMessage",
     "StoredTransaction",
     "Transaction",
     "TransactionState",
-    "Valve",
+    "XaBranches",
     "XaRefused",
     "name_of",
     "parse_selector",

@@ -17,7 +17,7 @@ from .queueing._queue import Queue
 if TYPE_CHECKING:
     from ._kernel import Kernel
 
-__all__ = ["AuditTrail", "AuditedPort", "Leaving"]
+__all__ = ["AuditTrail", "Leaving", "ObservedDelivery"]
 
 
 class Leaving(IntEnum):
@@ -54,7 +54,7 @@ class AuditTrail(Protocol):
         """A queue is gone with what was in it."""
 
 
-class AuditedPort:
+class ObservedDelivery:
     """Of a consumer while there is an audit trail. Browsers have none: looking is no delivery."""
 
     __slots__ = ("_kernel", "_port")

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from .queueing._queue import Queue
 
-__all__ = ["AT_ONCE_MAX", "Chores", "drained"]
+__all__ = ["AT_ONCE_MAX", "DeferredWork", "drained"]
 
 T = TypeVar("T")
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 AT_ONCE_MAX = 64
 
 
-class Chores:
+class DeferredWork:
     """First in, first out. Each chore is an iterator whose steps cost about as much as one message.
 
     ``waiting`` is for looking at: each step asks whether there are any.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from embedclient.model import Message
 
-from ._deferred import AT_ONCE_MAX, Chores, drained
+from ._deferred import AT_ONCE_MAX, DeferredWork, drained
 from .settling._outcome import Outcome
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Events:
     """
 
     __slots__ = (
-        "_chores",
+        "_deferred",
         "_late",
         "address_added",
         "address_removed",
@@ -57,8 +57,8 @@ class Events:
         "settled",
     )
 
-    def __init__(self, chores: Chores) -> None:
-        self._chores = chores
+    def __init__(self, deferred: DeferredWork) -> None:
+        self._deferred = deferred
         # How many tellings stand among the chores. While there are any, what happens next is told behind them.
         self._late = 0
         self.routed: list[Callable[[Message, list[Queue], Transaction | None], None]] = []
@@ -110,4 +110,4 @@ class Events:
             self._late -= 1
 
         self._late += 1
-        self._chores.add(late())
+        self._deferred.add(late())

@@ -55,21 +55,21 @@ class Housekeeping:
         moved to them would be lost.
         """
         kernel = self._kernel
-        for queue in list(kernel.catalog.queues.values()):
+        for queue in list(kernel.address_manager.queues.values()):
             in_use = queue.message_count or queue.pledged or kernel.cursors.holds(queue)
             if queue.definition.auto_delete and not in_use:
                 kernel.delete_queue(queue, keep_address=True)
-        for address in list(kernel.catalog.addresses.values()):
+        for address in list(kernel.address_manager.addresses.values()):
             # Ids are for those who send again what was in doubt: they come back right after a restart.
             if self._goes(address) and not address.has_queues and not address.duplicate_ids:
-                kernel.catalog.remove_address(address)
+                kernel.address_manager.remove_address(address)
         for address_name, wanted in kernel.config.addresses.items():
-            for refused in kernel.catalog.declare(address_name, wanted):
+            for refused in kernel.address_manager.declare(address_name, wanted):
                 kernel.log(f"address {address_name!r} of the configuration: {refused.text}")
         for settings in kernel.config.address_settings.values():
             for name in (settings.dead_letter_address, settings.expiry_address):
                 if name:
-                    kernel.catalog.provide(name)
+                    kernel.address_manager.provide(name)
 
     def _goes(self, address: Address) -> bool:
         """Whether an address is of those that go when nobody uses them."""
@@ -88,13 +88,15 @@ class Housekeeping:
         self._kernel.branches.run(now)
         if self._scan is None and now >= self._expiry_due:
             self._expiry_due = now + self._expiry_period
-            self._scan = self._expire_all(list(self._kernel.catalog.queues.values()), self._kernel.now_ms)
+            self._scan = self._expire_all(list(self._kernel.address_manager.queues.values()), self._kernel.now_ms)
         if self._scan is not None and next(self._scan, None) is None:
             self._scan = None
         if self._sweep is None and now >= self._idle_due:
             self._idle_due = now + self._idle_period
-            catalog = self._kernel.catalog
-            self._sweep = self._drop_idle(list(catalog.queues.values()), list(catalog.addresses.values()))
+            address_manager = self._kernel.address_manager
+            self._sweep = self._drop_idle(
+                list(address_manager.queues.values()), list(address_manager.addresses.values())
+            )
         if self._sweep is not None and next(self._sweep, None) is None:
             self._sweep = None
         self._due = min(self._expiry_due, self._idle_due)
@@ -108,7 +110,7 @@ class Housekeeping:
             if done >= limit:
                 done = 0
                 yield True
-            if queue.deleted or not self._kernel.departures.expires_in(queue):
+            if queue.deleted or not self._kernel.dead_letters.expires_in(queue):
                 continue
             doomed = queue.backlog.remove_if(
                 lambda reference: 0 < reference.message.expiration <= before_ms,
@@ -117,7 +119,7 @@ class Housekeeping:
             )
             for reference in doomed:
                 if reference is not None:
-                    self._kernel.departures.move_expired(queue, reference)
+                    self._kernel.dead_letters.move_expired(queue, reference)
                 done += MOVE_COST if reference is not None else _CHUNK_COST
                 if done >= limit:
                     done = 0
@@ -133,7 +135,7 @@ class Housekeeping:
             if not index % at_once:
                 yield True
         for index, address in enumerate(addresses, 1):
-            if kernel.catalog.addresses.get(address.name) is address:
+            if kernel.address_manager.addresses.get(address.name) is address:
                 self._look_at_address(address)
             if not index % at_once:
                 yield True
@@ -163,6 +165,6 @@ class Housekeeping:
         delay = kernel.settings.of(address.name).auto_delete_addresses_delay
         idle = self._goes(address) and not address.has_queues and kernel.now_ms - address.idle_since_ms >= (delay or 0)
         if idle and address.swept and address.routed_count == address.swept_count:
-            kernel.catalog.remove_address(address)
+            kernel.address_manager.remove_address(address)
         address.swept = idle
         address.swept_count = address.routed_count

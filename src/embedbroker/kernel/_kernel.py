@@ -16,7 +16,7 @@ from embedclient.errors import ErrorCode
 from embedclient.model import Message
 
 from ._audit_trail import AuditTrail
-from ._deferred import AT_ONCE_MAX, Chores, drained
+from ._deferred import AT_ONCE_MAX, DeferredWork, drained
 from ._events import Events
 from ._housekeeping import Housekeeping
 from ._ids import Ids
@@ -24,23 +24,23 @@ from ._memory import MemoryAccount
 from ._refusal import Refused
 from ._store import MemoryStore, Store
 from .addressing._address import Address
-from .addressing._addresses import Catalog, split_fqqn
+from .addressing._addresses import AddressManager, split_fqqn
 from .cursors._cursors import Cursors
 from .queueing._backlog import Reference, Restore
-from .queueing._backpressure import Valve
+from .queueing._backpressure import Backpressure
 from .queueing._consumer import Consumer
 from .queueing._queue import Queue
 from .selector._selector import SelectorCache
-from .settling._dead_letters import MOVE_COST, Departures
+from .settling._dead_letters import MOVE_COST, DeadLetterRouting
 from .settling._expiry_settings import adjusts_expiration, with_expiry_settings
 from .settling._outcome import Outcome
 from .settling._settlement import Settlement
 from .transactions._duplicate_ids import DuplicateIds, Identified
 from .transactions._transaction import Sending, Transaction, TransactionState
-from .transactions._visibility import Publications, references_of
-from .xa._branches import BranchTable
+from .transactions._visibility import VisibilityQueue, references_of
+from .xa._branches import XaBranches
 from .xa._commit_set import CommitSets
-from .xa._fencing_token import Markers
+from .xa._fencing_token import FencingTokens
 
 __all__ = ["Kernel"]
 
@@ -73,15 +73,15 @@ class Kernel:
         self.ids = Ids(self.store)
         shares = config.memory_shares(memory_limit_bytes)
         self.memory = MemoryAccount(shares.messages, shares.margin)
-        self.publications = Publications(self._release)
+        self.visibility = VisibilityQueue(self._release)
         self.settings = AddressSettingsRepository(config.address_settings)
         self.duplicates = DuplicateIds(
             config, self.settings, self.store, self.ids, log, shares.duplicate_ids, self.inform
         )
         self.selectors = SelectorCache()
-        self.chores = Chores()
-        self.events = Events(self.chores)
-        self.catalog = Catalog(
+        self.deferred = DeferredWork()
+        self.events = Events(self.deferred)
+        self.address_manager = AddressManager(
             self.settings,
             self.store,
             self.ids,
@@ -100,13 +100,13 @@ class Kernel:
         self._grouped: set[str] = set()
         self._woken: dict[Queue, None] = {}
         self._expired: list[tuple[Queue, Reference]] = []
-        self._relieved: dict[Valve, None] = {}
-        self.departures = Departures(self)
+        self._relieved: dict[Backpressure, None] = {}
+        self.dead_letters = DeadLetterRouting(self)
         self.settlement = Settlement(self)
         # Without a call in between: each acknowledgement comes this way.
         self.settle = self.settlement.settle
-        self.branches = BranchTable(self)
-        self.markers = Markers(self)
+        self.branches = XaBranches(self)
+        self.fencing_tokens = FencingTokens(self)
         self.commit_sets = CommitSets(self)
         self.cursors = Cursors(self)
 
@@ -117,13 +117,13 @@ class Kernel:
         # Nothing that goes on for long keeps the queues from their turn.
         share = max(budget // 3, 1) if self._woken else budget
         moves = max(budget // MOVE_COST, 1)
-        if self.publications.next_point <= self.store.reached:
-            budget -= share - self.publications.publish(self.store.reached, share)
+        if self.visibility.next_point <= self.store.reached:
+            budget -= share - self.visibility.publish(self.store.reached, share)
         if self._relieved:
-            for valve in list(self._relieved):
-                valve.let_through()
-        if self.chores.waiting:
-            budget -= self.chores.run(min(share, budget))
+            for backpressure in list(self._relieved):
+                backpressure.let_through()
+        if self.deferred.waiting:
+            budget -= self.deferred.run(min(share, budget))
         if self._woken:
             # One turn each: what wakes again goes on in the next step.
             woken, self._woken = self._woken, {}
@@ -140,7 +140,7 @@ class Kernel:
             expired = self._expired[:moves]
             del self._expired[:moves]
             for queue, reference in expired:
-                self.departures.move_expired(queue, reference)
+                self.dead_letters.move_expired(queue, reference)
         if self.memory.relieved:
             self.memory.grant_waiting()
 
@@ -148,19 +148,19 @@ class Kernel:
     def has_work(self) -> bool:
         """Whether `run` would do something at once."""
         return (
-            self.publications.next_point <= self.store.reached
-            or bool(self._woken or self._expired or self.chores.waiting or self._relieved)
+            self.visibility.next_point <= self.store.reached
+            or bool(self._woken or self._expired or self.deferred.waiting or self._relieved)
             or (bool(self.memory.relieved) and self.memory.can_grant)
         )
 
     @property
     def is_publishing(self) -> bool:
         """Whether messages that are safe still wait for their turn to become visible."""
-        return self.publications.next_point <= self.store.reached
+        return self.visibility.next_point <= self.store.reached
 
-    def make_valve(self) -> Valve:
+    def make_backpressure(self) -> Backpressure:
         """For the consumers of one connection."""
-        return Valve(self._relieved)
+        return Backpressure(self._relieved)
 
     def wake(self, queue: Queue) -> None:
         """Dispatch this queue before the step ends."""
@@ -187,17 +187,17 @@ class Kernel:
         else:
             message_id = ids.take()
         message.assign_id(message_id)
-        address = self.catalog.addresses.get(message.address)
+        address = self.address_manager.addresses.get(message.address)
         # `queues_exist` is asked only where there is no queue at all.
         if address is None or not (address.anycast or address.multicast or address.queues_exist(routing_type)):
-            refused = self.catalog.prepare_send(message, routing_type)
+            refused = self.address_manager.prepare_send(message, routing_type)
             if refused is not None:
                 if transaction is not None:
                     transaction.fail(refused.text)
                 return refused
-            address = self.catalog.addresses.get(message.address)
+            address = self.address_manager.addresses.get(message.address)
         # The address of ``address::queue`` is the sender's as much as one without a queue: its settings hold.
-        owner = address if address is not None else self.catalog.addresses.get(split_fqqn(message.address)[0])
+        owner = address if address is not None else self.address_manager.addresses.get(split_fqqn(message.address)[0])
         identified: Identified | None = None
         if owner is not None:
             if duplicate_id is not None:
@@ -214,13 +214,13 @@ class Kernel:
                 message = adjusted
             owner.routed_count += 1
         if address is None:
-            targets = self.catalog.qualified_queues(message, routing_type)
+            targets = self.address_manager.qualified_queues(message, routing_type)
         else:
             targets = address.route(message, routing_type)
         if targets:
             self.store_routed(message, targets, transaction, identified)
         elif address is not None:
-            self.departures.unrouted(message, address, transaction)
+            self.dead_letters.unrouted(message, address, transaction)
         if identified is not None:
             self.duplicates.accept(identified, transaction)
         return None
@@ -290,20 +290,20 @@ class Kernel:
             transaction.recorded = transaction.recorded or durable
             transaction.add(message, targets)
             return
-        events, publications = self.events, self.publications
+        events, visibility = self.events, self.visibility
         if events.routed:
             self._show_and_tell(message, targets, self.store.point() if durable else 0)
             return
         if durable:
             point = self.store.point()
-            if point > self.store.reached or publications.pending:
+            if point > self.store.reached or visibility.pending:
                 for queue in targets:
-                    publications.add(point, queue, Reference(message, message_id))
+                    visibility.add(point, queue, Reference(message, message_id))
                 return
-        elif publications.pending:
+        elif visibility.pending:
             for queue in targets:
                 if queue.waiting_visible:
-                    publications.add(0, queue, Reference(message, message_id))
+                    visibility.add(0, queue, Reference(message, message_id))
                 else:
                     queue.publish(Reference(message, message_id))
             return
@@ -312,12 +312,12 @@ class Kernel:
 
     def _show_and_tell(self, message: Message, targets: list[Queue], point: int) -> None:
         """What followers send has a higher position, so this has its place before they are told."""
-        events, publications = self.events, self.publications
+        events, visibility = self.events, self.visibility
         for queue in targets:
-            publications.add(point, queue, Reference(message, message.message_id))
+            visibility.add(point, queue, Reference(message, message.message_id))
         events.tell(events.routed, message, targets, None)
-        if publications.next_point <= self.store.reached:
-            publications.publish(self.store.reached, len(targets))
+        if visibility.next_point <= self.store.reached:
+            visibility.publish(self.store.reached, len(targets))
 
     def reply(self, message: Message, *, promises: bool) -> None:
         """Send the broker's own answer to the queues of an address that is there; else it is gone.
@@ -325,7 +325,7 @@ class Kernel:
         An answer that ``promises`` is seen once everything is durable that is recorded by now.
         """
         message.assign_id(self.ids.take())
-        address = self.catalog.addresses.get(message.address)
+        address = self.address_manager.addresses.get(message.address)
         targets = address.route(message, None) if address is not None else ()
         if not targets:
             return
@@ -336,7 +336,7 @@ class Kernel:
                 self.audit.sent(queue, message.message_id, False, 0)
             reference = Reference(message, message.message_id)
             if point > self.store.reached or queue.waiting_visible:
-                self.publications.add(point, queue, reference)
+                self.visibility.add(point, queue, reference)
             else:
                 queue.publish(reference)
 
@@ -351,7 +351,7 @@ class Kernel:
 
         False for queues of the expiry address itself: what is there is delivered.
         """
-        if not self.departures.expires_in(queue):
+        if not self.dead_letters.expires_in(queue):
             return False
         self._expired.append((queue, reference))
         return True
@@ -368,7 +368,7 @@ class Kernel:
         transaction.end()
         if transaction.identified:
             self._carry_out(self.duplicates.commit(transaction), len(transaction.identified))
-        sent, counts, publications = transaction.sent, transaction.counts, self.publications
+        sent, counts, visibility = transaction.sent, transaction.counts, self.visibility
         first = self.ids.take(transaction.places) if sent else 0
         if transaction.recorded:
             positions = [(queue.id, first) for queue in counts if queue.durable and not queue.deleted]
@@ -376,11 +376,11 @@ class Kernel:
         if self.audit is not None and (sent or transaction.acknowledged):
             self.audit.committed((transaction.id,), self.ids.next_id - 1)
         point = self.store.point() if transaction.recorded else 0
-        waits = len(sent) > AT_ONCE_MAX or point > self.store.reached or bool(publications.pending)
+        waits = len(sent) > AT_ONCE_MAX or point > self.store.reached or bool(visibility.pending)
         # Followers may send, and what goes back may be moved: what comes of that has higher positions.
         if waits or transaction.returning or self.events.has_followers:
             waits = True
-            publications.add_commit(point, drained(sent), counts, first)
+            visibility.add_commit(point, drained(sent), counts, first)
         self.events.tell_committed(transaction)
         self._carry_out(self.settlement.committed(transaction), transaction.taken_count, transaction.returning)
         if waits:
@@ -407,7 +407,7 @@ class Kernel:
         if count <= AT_ONCE_MAX:
             deque(effects, maxlen=0)
         else:
-            self.chores.add_holding(held, effects)
+            self.deferred.add_holding(held, effects)
 
     def _all_released(self, sent: list[Sending]) -> Iterator[None]:
         for message, targets, _place in drained(sent):
@@ -431,9 +431,9 @@ class Kernel:
             consumer.port.closed_by_broker(consumer)
         self._woken.pop(queue, None)
         self.cursors.forget(queue)
-        self.catalog.drop_queue(queue)
+        self.address_manager.drop_queue(queue)
         if not keep_address:
-            self.catalog.drop_idle_address(queue.definition)
+            self.address_manager.drop_idle_address(queue.definition)
         self._remove_waiting(queue, self._release)
 
     def _remove_waiting(self, queue: Queue, remove: Callable[[Queue, Reference], None]) -> None:
@@ -452,7 +452,7 @@ class Kernel:
         if queue.backlog.size <= AT_ONCE_MAX and not queue.is_held:
             deque(removal(), maxlen=0)
         else:
-            self.chores.add_holding((queue,), removal())
+            self.deferred.add_holding((queue,), removal())
 
     def _release(self, queue: Queue, reference: Reference) -> None:
         """A message is gone together with its queue."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Protocol
 
-from .queueing._backlog import CHUNK_ENTRIES, Reference, Sealed
+from .queueing._backlog import CHUNK_ENTRIES, PackedReference, Reference
 from .settling._outcome import Outcome
 from .transactions._duplicate_ids import DuplicateId, Identified
 from .transactions._transaction import Transaction
@@ -34,13 +34,13 @@ class _Line:
     __slots__ = ("_chunk", "_chunks", "_is_late", "_position", "count")
 
     def __init__(self) -> None:
-        self._chunks: list[tuple[Sealed, ...]] = []
-        self._chunk: list[Sealed] = []
+        self._chunks: list[tuple[PackedReference, ...]] = []
+        self._chunk: list[PackedReference] = []
         self._position = -1
         self._is_late = False
         self.count = 0
 
-    def add(self, entry: Sealed) -> None:
+    def add(self, entry: PackedReference) -> None:
         position = entry[0]
         if position < self._position:
             self._is_late = True
@@ -52,7 +52,7 @@ class _Line:
             self._chunks.append(tuple(chunk))
             chunk.clear()
 
-    def in_order(self) -> list[tuple[Sealed, ...]]:
+    def in_order(self) -> list[tuple[PackedReference, ...]]:
         if self._chunk:
             self._chunks.append(tuple(self._chunk))
         if not self._is_late:
@@ -130,9 +130,9 @@ class Recovery:
         self._locks: dict[tuple[int, int], Transaction] = {}
         self._locking = self._all_locks()
         self._sending = list(reversed(self._prepared))
-        self._queues = {queue.id: queue for queue in kernel.catalog.queues.values()}
-        self._address_names = {queue.id: queue.definition.address for queue in kernel.catalog.queues.values()}
-        self._addresses = {address.definition.id: address for address in kernel.catalog.addresses.values()}
+        self._queues = {queue.id: queue for queue in kernel.address_manager.queues.values()}
+        self._address_names = {queue.id: queue.definition.address for queue in kernel.address_manager.queues.values()}
+        self._addresses = {address.definition.id: address for address in kernel.address_manager.addresses.values()}
         self._waiting: dict[tuple[int, int], _Line] = {}
 
     def _all_locks(self) -> Iterator[None]:
@@ -155,7 +155,7 @@ class Recovery:
     def add(self, messages: Iterable[StoredMessage]) -> None:
         """Take some messages. References name queues that were restored before."""
         locks, queues = self._locks, self._queues
-        restore = self._kernel.catalog.restore
+        restore = self._kernel.address_manager.restore
         hold, addresses, waiting = self._kernel.memory.hold, self._address_names, self._waiting
         for message in messages:
             references = message.references
@@ -203,7 +203,7 @@ class Recovery:
                 targets.setdefault(place, []).append(self._queues[queue_id])
             address, raw = self._address_names[message.references[0][0]], message.raw
             self._kernel.memory.hold(message.message_id, address, len(raw), len(message.references))
-            restored = self._kernel.catalog.restore(message.encoding, raw)
+            restored = self._kernel.address_manager.restore(message.encoding, raw)
             for place, queues in targets.items():
                 transaction.add(restored, queues, place)
         if not messages:

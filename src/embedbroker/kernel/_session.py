@@ -9,19 +9,19 @@ from __future__ import annotations
 from embedclient.errors import ErrorCode
 from embedclient.model import Message, Xid
 
-from ._audit_trail import AuditedPort
+from ._audit_trail import ObservedDelivery
 from ._deferred import AT_ONCE_MAX
 from ._kernel import Kernel
 from ._memory import Reservation
 from ._refusal import Refused
 from .addressing._addresses import split_fqqn
 from .queueing._backlog import Reference
-from .queueing._backpressure import Valve
+from .queueing._backpressure import Backpressure
 from .queueing._consumer import Consumer, ConsumerPort
 from .queueing._credit import ByteCredit, Credit
 from .queueing._deliveries import Bundle
 from .queueing._queue import Queue
-from .settling._delivery_count import CountedPort
+from .settling._delivery_count import PersistedDeliveryCount
 from .settling._outcome import Outcome
 from .transactions._transaction import Transaction, TransactionState
 from .xa._branch import Branch
@@ -38,6 +38,7 @@ class Session:
         "_commits_outside",
         "auto_commit_acknowledges",
         "auto_commit_sends",
+        "backpressure",
         "branch",
         "closed",
         "consumers",
@@ -49,7 +50,6 @@ class Session:
         "started",
         "transaction",
         "unfinished",
-        "valve",
         "xa_timeout",
     )
 
@@ -61,7 +61,7 @@ class Session:
         auto_commit_sends: bool,
         auto_commit_acknowledges: bool,
         pre_acknowledge: bool,
-        valve: Valve | None = None,
+        backpressure: Backpressure | None = None,
     ) -> None:
         self.kernel = kernel
         self.name = name
@@ -71,7 +71,7 @@ class Session:
         self.started = False
         self.closed = False
         # What its connection stops all its consumers with.
-        self.valve = valve if valve is not None else kernel.make_valve()
+        self.backpressure = backpressure if backpressure is not None else kernel.make_backpressure()
         self.consumers: dict[int, Consumer] = {}
         # What it does now, for itself or in a branch.
         self.transaction: Transaction | None = None
@@ -138,10 +138,10 @@ class Session:
         """
         _address, qualified = split_fqqn(queue_name)
         name = qualified if qualified is not None else queue_name
-        queue = self.kernel.catalog.queues.get(name)
+        queue = self.kernel.address_manager.queues.get(name)
         if queue is None:
             return Refused(ErrorCode.QUEUE_DOES_NOT_EXIST, f"queue {name!r} does not exist")
-        selector = self.kernel.catalog.selector(filter_text)
+        selector = self.kernel.address_manager.selector(filter_text)
         if isinstance(selector, Refused):
             return selector
         limit = queue.definition.max_consumers
@@ -161,10 +161,10 @@ class Session:
         credit = credit if credit is not None else ByteCredit()
         if self.kernel.config.persist_delivery_count_before_delivery and queue.durable and not browse:
             # Of a message that is acknowledged by being delivered, too: a crash may come before that is on disk.
-            port = CountedPort(port, self.kernel.store)
+            port = PersistedDeliveryCount(port, self.kernel.store)
         if self.kernel.audit is not None and not browse:
-            port = AuditedPort(port, self.kernel)
-        consumer = Consumer(key, queue, port, selector, self.valve, credit, browse=browse, priority=priority)
+            port = ObservedDelivery(port, self.kernel)
+        consumer = Consumer(key, queue, port, selector, self.backpressure, credit, browse=browse, priority=priority)
         consumer.session = self.name
         consumer.pre_acknowledge = self.pre_acknowledge and not browse
         consumer.started = browse or self.started
@@ -194,12 +194,12 @@ class Session:
         for consumer in self.consumers.values():
             consumer.started = consumer.browse
 
-    def move(self, valve: Valve) -> None:
+    def move(self, backpressure: Backpressure) -> None:
         """The session goes on over another connection."""
-        self.valve = valve
+        self.backpressure = backpressure
         for consumer in self.consumers.values():
-            consumer.valve.forget(consumer)
-            consumer.valve = valve
+            consumer.backpressure.forget(consumer)
+            consumer.backpressure = backpressure
             consumer.queue.consumer_ready(consumer)
 
     # -- settling ------------------------------------------------------------------------------------------------
@@ -281,7 +281,7 @@ class Session:
         if self.unfinished:
             # Behind the acknowledgements it commits, and behind the commits that were made to wait before it.
             self.unfinished += 1
-            self.kernel.chores.add_action(lambda: self._commit(transaction))
+            self.kernel.deferred.add_action(lambda: self._commit(transaction))
         else:
             self.kernel.commit(transaction)
         return None

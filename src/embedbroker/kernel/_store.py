@@ -16,11 +16,11 @@ from .addressing._definitions import AddressDefinition, CursorDefinition, Cursor
 from .transactions._duplicate_ids import DuplicateId
 from .xa._branch import HeuristicOutcome
 from .xa._commit_set import CommitSet
-from .xa._fencing_token import Marker, MarkerRemoved
+from .xa._fencing_token import FencingToken, FencingTokenRemoved
 
 __all__ = ["Fact", "MemoryStore", "Store"]
 
-Fact: TypeAlias = Marker | MarkerRemoved | CommitSet | CursorDefinition | CursorRemoved
+Fact: TypeAlias = FencingToken | FencingTokenRemoved | CommitSet | CursorDefinition | CursorRemoved
 """What `Store.note` takes."""
 
 

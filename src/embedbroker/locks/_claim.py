@@ -36,20 +36,20 @@ from attrs import evolve
 
 from embedbroker.config import HAPolicy, PrimaryOnly, SharedStoreBackup, SharedStorePrimary
 
-from ._claim_state import Note, Standing
+from ._claim_state import ClaimState, LogEntry
 from ._frozen import HIDDEN_S, Sign, Vacancy
 from ._operations import (
     NOT_ALONE,
     Acquire,
-    Holder,
     LiveState,
     Lock,
     LockFault,
     LockOperation,
     LockWork,
-    NodeRecord,
+    ReadHolder,
     ReadRecord,
     Release,
+    StoreRecord,
     Verify,
     WriteRecord,
 )
@@ -77,13 +77,13 @@ HEARD_WITHIN_S = 2.0
 #: How long a backup waits for a first live broker before that looks like a mistake in the configuration.
 NO_PRIMARY_AFTER_S = 10.0
 
-_WAITS = (Standing.ASKING, Standing.QUEUED, Standing.WAITING)
-_HOLDS = (Standing.CLAIMING, Standing.GRANTED, Standing.SETTLING, Standing.LIVE)
+_WAITS = (ClaimState.ASKING, ClaimState.QUEUED, ClaimState.WAITING)
+_HOLDS = (ClaimState.CLAIMING, ClaimState.GRANTED, ClaimState.SETTLING, ClaimState.LIVE)
 # What a poll asks; answers come in this order.
-_ALONE = (Acquire(Lock.LIVE), Holder(Lock.LIVE), ReadRecord())
+_ALONE = (Acquire(Lock.LIVE), ReadHolder(Lock.LIVE), ReadRecord())
 _PRIMARY = (Acquire(Lock.FAILBACK), *_ALONE)
-_BACKUP = (Holder(Lock.FAILBACK), ReadRecord())
-_LOOK = (Verify(Lock.LIVE), Holder(Lock.FAILBACK), ReadRecord())
+_BACKUP = (ReadHolder(Lock.FAILBACK), ReadRecord())
+_LOOK = (Verify(Lock.LIVE), ReadHolder(Lock.FAILBACK), ReadRecord())
 _INHERITED = (LiveState.ACTIVE, LiveState.FAILING_BACK)
 
 
@@ -96,14 +96,14 @@ class Claim:
 
     def __init__(self, policy: HAPolicy, acquisition_timeout_ms: int, life: int) -> None:
         assert isinstance(policy, PrimaryOnly | SharedStorePrimary | SharedStoreBackup), policy
-        self.standing = Standing.NEW
-        self.record = NodeRecord()
+        self.state = ClaimState.NEW
+        self.record = StoreRecord()
         self.failure: str | None = None
         self.wanted_by: str | None = None
         self.wanted_since = 0.0
         self._wanted_at = -inf
         self._wanted_last = ""
-        self.notes: list[Note] = []
+        self.notes: list[LogEntry] = []
         self._policy = policy
         self._life = life
         self._timeout_s = acquisition_timeout_ms / 1000 if acquisition_timeout_ms >= 0 else None
@@ -129,7 +129,7 @@ class Claim:
         self._claims_at = -inf
         self._fault_noted: tuple[str, float] = "", -inf
         # What the record said when the live lock was granted.
-        self._before = NodeRecord()
+        self._before = StoreRecord()
         # Of a backup: it takes the live lock as soon as that is free.
         self._inherits = False
         self._is_next = False
@@ -145,8 +145,8 @@ class Claim:
 
     def begin(self, now: float) -> None:
         """Ask for the right to be live."""
-        assert self.standing is Standing.NEW, self.standing
-        self.standing = Standing.ASKING
+        assert self.state is ClaimState.NEW, self.state
+        self.state = ClaimState.ASKING
         if self._timeout_s is not None:
             self._gives_up_at = now + self._timeout_s
         self._doubts_at = now + NO_PRIMARY_AFTER_S
@@ -176,8 +176,8 @@ class Claim:
                     " the record of the lock store (node.state) for a new node with the messages that are left"
                 )
         elif isinstance(self._policy, PrimaryOnly):
-            self.notes.append(Note(True, f"the journal is not that of {node}: the broker gets a new node id"))
-            self.record = NodeRecord(life=self._life)
+            self.notes.append(LogEntry(True, f"the journal is not that of {node}: the broker gets a new node id"))
+            self.record = StoreRecord(life=self._life)
         else:
             self._fail(
                 f"the journal is not that of {node}: put that back, or remove the record of the"
@@ -186,9 +186,9 @@ class Claim:
 
     def settle(self, node_id: str, journal_identity: int | None, last_batch: int | None = None) -> None:
         """Say in the record which node is live, then be it. ``last_batch`` of its journal is on disk."""
-        assert self.standing is Standing.GRANTED, self.standing
-        self.standing = Standing.SETTLING
-        record = NodeRecord(LiveState.ACTIVE, node_id, journal_identity, life=self._life, last_batch=last_batch)
+        assert self.state is ClaimState.GRANTED, self.state
+        self.state = ClaimState.SETTLING
+        record = StoreRecord(LiveState.ACTIVE, node_id, journal_identity, life=self._life, last_batch=last_batch)
         self._say(record)
 
     def note_last_batch(self, last_batch: int) -> bool:
@@ -196,7 +196,7 @@ class Claim:
 
         A store that fails to is no reason to stop: the record is behind then, and the next one is right again.
         """
-        if self.standing is not Standing.LIVE or self.record.last_batch == last_batch:
+        if self.state is not ClaimState.LIVE or self.record.last_batch == last_batch:
             return False
         self.record = evolve(self.record, last_batch=last_batch)
         self._wanted = self._optional = (WriteRecord(self.record, over=self._life),)
@@ -207,14 +207,14 @@ class Claim:
 
         Who has not served yet leaves the group as it was before, whatever the state.
         """
-        if state is None or self.standing not in _HOLDS:
-            self.standing = Standing.OVER
+        if state is None or self.state not in _HOLDS:
+            self.state = ClaimState.OVER
             return
-        if self.standing in (Standing.CLAIMING, Standing.GRANTED):
+        if self.state in (ClaimState.CLAIMING, ClaimState.GRANTED):
             record = evolve(self._before, life=self._life)
         else:
             record = evolve(self.record, state=state, last_batch=last_batch)
-        self.standing = Standing.LEAVING
+        self.state = ClaimState.LEAVING
         self._say(record)
 
     @property
@@ -231,7 +231,7 @@ class Claim:
     @property
     def sure_until(self) -> float:
         """How long the last look counts. Who was frozen may have lost the live lock without having seen it."""
-        return self._sure_at + SURE_FOR_S if self.standing in _HOLDS else inf
+        return self._sure_at + SURE_FOR_S if self.state in _HOLDS else inf
 
     def is_sure(self, now: float) -> bool:
         """Whether it looked lately enough."""
@@ -241,11 +241,11 @@ class Claim:
 
     def take_work(self, now: float) -> LockWork | None:
         """The operations to do now, one batch at a time."""
-        if self._under_way is not None or self.standing in (Standing.NEW, Standing.OVER) or now < self._paused_until:
+        if self._under_way is not None or self.state in (ClaimState.NEW, ClaimState.OVER) or now < self._paused_until:
             return None
         operations, self._wanted = self._wanted, None
         if operations is None:
-            if self._due is None or now < self._due or self.standing is Standing.LEAVING:
+            if self._due is None or now < self._due or self.state is ClaimState.LEAVING:
                 return None
             operations = self._question(now)
         if operations is not self._optional:  # the next look keeps its time
@@ -259,7 +259,7 @@ class Claim:
 
     def next_deadline(self) -> float | None:
         """When there is work to take, or an answer is overdue."""
-        if self.standing is Standing.OVER:
+        if self.state is ClaimState.OVER:
             return None
         return self._due if self._under_way is None else self._overdue_at
 
@@ -273,15 +273,15 @@ class Claim:
             return False
         self._overdue_at = None
         silence = f"the lock store has not answered for {now - self._asked_at:.0f} s"
-        match self.standing:
-            case Standing.OVER:
+        match self.state:
+            case ClaimState.OVER:
                 return False
-            case Standing.QUEUED | Standing.WAITING:
-                self.notes.append(Note(True, silence))
-            case Standing.LEAVING:
-                self.notes.append(Note(True, f"{silence}: it may not know of this stop"))
-                self.standing = Standing.OVER
-            case Standing.ASKING:
+            case ClaimState.QUEUED | ClaimState.WAITING:
+                self.notes.append(LogEntry(True, silence))
+            case ClaimState.LEAVING:
+                self.notes.append(LogEntry(True, f"{silence}: it may not know of this stop"))
+                self.state = ClaimState.OVER
+            case ClaimState.ASKING:
                 self._fail(silence)
             case _:
                 self._fail(f"{silence}: another broker may be live")
@@ -290,13 +290,13 @@ class Claim:
     def on_done(self, batch: int, results: tuple[object, ...], now: float) -> None:
         """The store did a batch."""
         operations = self._finish(batch)
-        if self.standing is Standing.OVER:
+        if self.state is ClaimState.OVER:
             return
         self._troubled = False
         self._short_since = None
-        if self.standing is Standing.LEAVING:
+        if self.state is ClaimState.LEAVING:
             self._end_leaving()
-        elif self.standing in _WAITS:
+        elif self.state in _WAITS:
             self._on_answer(operations, results, now)
         elif operations == _LOOK:
             self._on_look(results, now)
@@ -308,19 +308,19 @@ class Claim:
     def on_failed(self, batch: int, fault: LockFault, now: float) -> None:
         """The store could not: who waits tries again, who is live cannot know whether it still may be."""
         operations = self._finish(batch)
-        match self.standing:
-            case Standing.OVER:
+        match self.state:
+            case ClaimState.OVER:
                 pass
-            case Standing.LIVE if operations is self._optional:
-                self.notes.append(Note(True, f"the record (node.state) does not follow the journal: {fault}"))
+            case ClaimState.LIVE if operations is self._optional:
+                self.notes.append(LogEntry(True, f"the record (node.state) does not follow the journal: {fault}"))
                 self._due = now
-            case Standing.QUEUED | Standing.WAITING:
+            case ClaimState.QUEUED | ClaimState.WAITING:
                 self._note_fault(fault, now)
                 self._due = now + ASK_AFTER_FAULT_S
             case _ if fault.passes and self._outlasts(operations, fault, now):
                 pass
-            case Standing.LEAVING:
-                self.notes.append(Note(True, f"the lock store does not know of this stop: {fault}"))
+            case ClaimState.LEAVING:
+                self.notes.append(LogEntry(True, f"the lock store does not know of this stop: {fault}"))
                 self._end_leaving()
             case _:
                 self._fail(str(fault))
@@ -331,7 +331,7 @@ class Claim:
         text, at = self._fault_noted
         if not self._troubled and (str(fault) != text or now >= at + NOTED_EVERY_S):
             self._fault_noted = str(fault), now
-            self.notes.append(Note(True, f"the lock store failed, it is asked again: {fault}"))
+            self.notes.append(LogEntry(True, f"the lock store failed, it is asked again: {fault}"))
         self._troubled = True
 
     def _outlasts(self, operations: tuple[LockOperation, ...], fault: LockFault, now: float) -> bool:
@@ -341,18 +341,18 @@ class Claim:
         """
         if self._short_since is None:
             self._short_since = self._asked_at
-        if isinstance(self._policy, SharedStoreBackup) and self.standing in (Standing.ASKING, Standing.CLAIMING):
+        if isinstance(self._policy, SharedStoreBackup) and self.state in (ClaimState.ASKING, ClaimState.CLAIMING):
             # No client is served here yet: it waits as long as it takes.
             self._note_fault(fault, now)
-            if self.standing is Standing.CLAIMING:
+            if self.state is ClaimState.CLAIMING:
                 self._give_up_claim(now)
             else:
                 self._due = self._paused_until = now + ASK_AFTER_FAULT_S
             return True
-        patience_s = HEARD_WITHIN_S if self.standing is Standing.LEAVING else ANSWERED_WITHIN_S
+        patience_s = HEARD_WITHIN_S if self.state is ClaimState.LEAVING else ANSWERED_WITHIN_S
         if now >= self._short_since + patience_s:
             return False
-        if self.standing in _HOLDS or self.standing is Standing.LEAVING:
+        if self.state in _HOLDS or self.state is ClaimState.LEAVING:
             self._repeat(operations)
         self._note_fault(fault, now)
         self._due = self._paused_until = now + ASK_AFTER_SHORTAGE_S
@@ -360,7 +360,7 @@ class Claim:
 
     def _give_up_claim(self, now: float) -> None:
         """The live lock goes back: another broker may be luckier."""
-        self.standing = Standing.WAITING if self._is_next else Standing.QUEUED
+        self.state = ClaimState.WAITING if self._is_next else ClaimState.QUEUED
         self.record = self._before
         self._inherits = False
         self._claims_at = now + ASK_AFTER_FAULT_S
@@ -384,20 +384,20 @@ class Claim:
     def _end_leaving(self) -> None:
         """What was under way before goes first."""
         if self._wanted is None:
-            self.standing = Standing.OVER
+            self.state = ClaimState.OVER
 
     def _fail(self, reason: str) -> None:
         self.failure = reason
-        self.standing = Standing.OVER
+        self.state = ClaimState.OVER
 
-    def _say(self, record: NodeRecord) -> None:
+    def _say(self, record: StoreRecord) -> None:
         """Write the record, if it is another one; who is live needs no other lock any more."""
         writes = (WriteRecord(record, over=self._life),) if record != self.record else ()
         self.record = record
         self._wanted = (*writes, Release(Lock.FAILBACK), Release(Lock.BACKUP))
 
     def _question(self, now: float) -> tuple[LockOperation, ...]:
-        if self.standing in _HOLDS:
+        if self.state in _HOLDS:
             return _LOOK
         match self._policy:
             case PrimaryOnly():
@@ -413,7 +413,7 @@ class Claim:
         if self._inherits:
             return (*queues, Acquire(Lock.LIVE), *_BACKUP)
         sees = self.record.state in _INHERITED and self._vacancy.is_to_be_seen(now)
-        return (*queues, *_BACKUP, Holder(Lock.LIVE)) if sees else (*queues, *_BACKUP)
+        return (*queues, *_BACKUP, ReadHolder(Lock.LIVE)) if sees else (*queues, *_BACKUP)
 
     def _on_answer(self, operations: tuple[LockOperation, ...], results: tuple[object, ...], now: float) -> None:
         answers = dict(zip(operations, results, strict=True))
@@ -421,7 +421,7 @@ class Claim:
         if record is None:
             self._due = now + HIDDEN_S
             return
-        assert isinstance(record, NodeRecord)
+        assert isinstance(record, StoreRecord)
         self.record = record
         if record.copied and not self._is_new_node():
             return
@@ -430,13 +430,13 @@ class Claim:
         elif answers[Acquire(Lock.LIVE)]:
             self._claim_it(record.life)
         else:
-            self._wait_as_primary(answers[Holder(Lock.LIVE)], now)
-        if self.standing in _WAITS:
+            self._wait_as_primary(answers[ReadHolder(Lock.LIVE)], now)
+        if self.state in _WAITS:
             self._wait(now)
 
     def _claim_it(self, over: int | None) -> None:
         """The live lock is here. From now on the record says so, although nobody is served yet: see 6 and 9 above."""
-        self.standing = Standing.CLAIMING
+        self.state = ClaimState.CLAIMING
         self._before = self.record
         self.record = evolve(self.record, state=LiveState.ACTIVE, copied=False, life=self._life)
         self._sure_at = self._asked_at
@@ -447,8 +447,8 @@ class Claim:
         if isinstance(operations[0], WriteRecord):
             self._sure_at = self._asked_at
         self._due = now + self._look_every_s if self.is_sure(now) else now
-        if self.standing is Standing.CLAIMING:
-            self.standing = Standing.GRANTED
+        if self.state is ClaimState.CLAIMING:
+            self.state = ClaimState.GRANTED
         else:
             self._begin_if_sure(now)
 
@@ -457,12 +457,12 @@ class Claim:
 
         A look that was under way when the journal was read says nothing of the record, which is still to be written.
         """
-        if self.standing is Standing.SETTLING and self._wanted is None and self.is_sure(now):
-            self.standing = Standing.LIVE
+        if self.state is ClaimState.SETTLING and self._wanted is None and self.is_sure(now):
+            self.state = ClaimState.LIVE
 
     def _wait(self, now: float) -> None:
         # A backup that is next has nothing to wait for but a death: it may take years.
-        patient = isinstance(self._policy, SharedStoreBackup) and self.standing is Standing.WAITING
+        patient = isinstance(self._policy, SharedStoreBackup) and self.state is ClaimState.WAITING
         if not patient and self._gives_up_at is not None and now >= self._gives_up_at:
             self._fail(f"the lock was not to be had within {self._timeout_s:g} s: {self._said}")
         else:
@@ -472,10 +472,12 @@ class Claim:
         """A copied store would make the same node exist twice. Who shares it with nobody takes a new id instead."""
         if isinstance(self._policy, PrimaryOnly):
             self.notes.append(
-                Note(True, f"the data directory is a copy of that of node {self.record.node_id}: it gets a new node id")
+                LogEntry(
+                    True, f"the data directory is a copy of that of node {self.record.node_id}: it gets a new node id"
+                )
             )
             # Its journal was copied with it, or messages are missing.
-            self.record = NodeRecord(journal_identity=self.record.journal_identity, last_batch=self.record.last_batch)
+            self.record = StoreRecord(journal_identity=self.record.journal_identity, last_batch=self.record.last_batch)
             return True
         self._fail(
             f"the lock store is a copy of that of node {self.record.node_id}, which would exist twice: remove its"
@@ -492,14 +494,14 @@ class Claim:
         # A live backup gives way, if it is allowed to; a primary that waits for a primary may wait for ever.
         equals = name.startswith("primary ")
         question = ", and a primary gives way to nobody: is this one meant to be its backup?" if equals else ""
-        self._wait_for(Standing.WAITING, f"waits to be live: {name} is{question}", warning=equals)
+        self._wait_for(ClaimState.WAITING, f"waits to be live: {name} is{question}", warning=equals)
         if not equals and self._sign.is_due(self.record.life, now):
             self._wanted = (Release(Lock.FAILBACK),)
 
     def _wait_as_backup(self, answers: dict[LockOperation, object], now: float) -> None:
         self._is_next = answers.get(Acquire(Lock.BACKUP), self._is_next) is True
         has_lock = answers.get(Acquire(Lock.LIVE)) is True
-        waits = answers[Holder(Lock.FAILBACK)] is not None
+        waits = answers[ReadHolder(Lock.FAILBACK)] is not None
         self._inherits = self.record.state in _INHERITED and self._may_inherit(answers, now, waits=waits)
         if self._inherits and has_lock:
             self._passed_over = waits
@@ -510,7 +512,7 @@ class Claim:
         if self._is_next:
             self._stand_first(now)
         else:
-            self._wait_for(Standing.QUEUED, "waits behind another backup")
+            self._wait_for(ClaimState.QUEUED, "waits behind another backup")
 
     def _may_inherit(self, answers: dict[LockOperation, object], now: float, *, waits: bool) -> bool:
         """Whether nobody goes before this backup, or nobody who does anything."""
@@ -518,8 +520,8 @@ class Claim:
             return False
         if self._is_next and not waits:
             return True
-        if Holder(Lock.LIVE) in answers:
-            self._vacancy.see(free=answers[Holder(Lock.LIVE)] is None, now=now)
+        if ReadHolder(Lock.LIVE) in answers:
+            self._vacancy.see(free=answers[ReadHolder(Lock.LIVE)] is None, now=now)
         elif answers.get(Acquire(Lock.LIVE)) is False:
             self._vacancy.end()
         return self._vacancy.lasts((not self._is_next) + waits, now)
@@ -534,17 +536,17 @@ class Claim:
                 said = "waits as backup: the live broker was stopped in order, only a primary starts again"
             case _:
                 said = "waits as backup for the live broker to die"
-        self._wait_for(Standing.WAITING, said, warning=said.endswith("?"))
+        self._wait_for(ClaimState.WAITING, said, warning=said.endswith("?"))
 
-    def _wait_for(self, standing: Standing, said: str, *, warning: bool = False) -> None:
-        self.standing = standing
+    def _wait_for(self, state: ClaimState, said: str, *, warning: bool = False) -> None:
+        self.state = state
         if said != self._said:
             self._said = said
-            self.notes.append(Note(warning, said))
+            self.notes.append(LogEntry(warning, said))
 
     def _on_look(self, results: tuple[object, ...], now: float) -> None:
         held, waiting, record = results
-        assert (waiting is None or isinstance(waiting, str)) and isinstance(record, NodeRecord), results
+        assert (waiting is None or isinstance(waiting, str)) and isinstance(record, StoreRecord), results
         if not held:
             self._fail("the live lock is lost: another broker may be live")
             return
@@ -553,7 +555,7 @@ class Claim:
             return
         if (record.life is None or record.copied) and self._wanted is None:
             text = "the record of the lock store (node.state) was removed or replaced: it is written again"
-            self.notes.append(Note(True, text))
+            self.notes.append(LogEntry(True, text))
             self._wanted = (WriteRecord(self.record, over=self._life),)
         self._sure_at = self._asked_at
         self._due = now + self._look_every_s if self.is_sure(now) else now

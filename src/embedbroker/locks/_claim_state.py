@@ -11,10 +11,10 @@ from attrs import frozen
 
 from embedbroker.config import HAPolicy, PrimaryOnly, ReplicationPrimary, SharedStorePrimary
 
-__all__ = ["Note", "Standing", "called"]
+__all__ = ["ClaimState", "LogEntry", "called"]
 
 
-class Standing(Enum):
+class ClaimState(Enum):
     """How far a claim has come."""
 
     NEW = "new"
@@ -49,7 +49,7 @@ def called(policy: HAPolicy, name: str) -> str:
 
 
 @frozen
-class Note:
+class LogEntry:
     """One line for the operator."""
 
     warning: bool

@@ -25,16 +25,16 @@ from ._leases import (
     GiveLease,
     KeepLease,
     Lease,
-    LeaseHolder,
     LeaseOperation,
     LeaseWork,
+    ReadLeaseHolder,
     ReadSequence,
     SwapSequence,
     TakeLease,
 )
 from ._operations import LockFault
 
-__all__ = ["Activation", "Trial", "Verdict"]
+__all__ = ["ActivationAttempt", "AttemptResult", "LeaseActivation"]
 
 #: How long the lease is asked for when the data is the newest, and how often.
 TAKE_WITHIN_S = 2.0
@@ -51,7 +51,7 @@ AFTER_FAULT_S = 0.25
 SHORT_FOR_S = 15.0
 
 
-class Verdict(Enum):
+class AttemptResult(Enum):
     """What came of an attempt. FAILED: the manager could not say, and may be asked again."""
 
     GRANTED = "granted"
@@ -61,10 +61,10 @@ class Verdict(Enum):
 
 
 @frozen
-class Trial:
+class ActivationAttempt:
     """``text`` says why for everything but GRANTED; ``sequence`` is this broker's number now."""
 
-    verdict: Verdict
+    verdict: AttemptResult
     sequence: int
     text: str = ""
 
@@ -80,17 +80,17 @@ class _Pause:
 
 
 _Request = tuple[LeaseOperation, ...] | _Write | _Pause
-_Way = Generator[_Request, tuple[object, ...], Trial]
+_Way = Generator[_Request, tuple[object, ...], ActivationAttempt]
 
 
-class Activation:
+class LeaseActivation:
     """Of one life of a broker. ``failure`` is set when a right that was there is gone: its broker must end."""
 
     def __init__(self, key: str) -> None:
         self.key = key
         self.failure: str | None = None
         #: The outcome of the last attempt, None while one is under way.
-        self.trial: Trial | None = None
+        self.attempt: ActivationAttempt | None = None
         self.holds = False
         self._until: float | None = None
         self._way: _Way | None = None
@@ -166,10 +166,10 @@ class Activation:
         """Whether the right is not sure any more: nothing is confirmed."""
         return self._until is not None and now >= self._until
 
-    def take_trial(self) -> Trial | None:
+    def take_attempt(self) -> ActivationAttempt | None:
         """The outcome of an attempt, once."""
-        trial, self.trial = self.trial, None
-        return trial
+        attempt, self.attempt = self.attempt, None
+        return attempt
 
     def number_to_write(self) -> int | None:
         """What this broker has to note of itself, durably; each is returned once."""
@@ -264,7 +264,7 @@ class Activation:
         if operations is self._request:
             assert self._way is not None
             self._way.close()
-            self._end_way(Trial(Verdict.FAILED, 0, str(fault)))
+            self._end_way(ActivationAttempt(AttemptResult.FAILED, 0, str(fault)))
 
     # -- inside --------------------------------------------------------------------------------------------------
 
@@ -313,12 +313,12 @@ class Activation:
         self._way.close()
         self._until = self._keep_due = None
         self._drops = self.holds
-        self._end_way(Trial(Verdict.FAILED, 0, reason))
+        self._end_way(ActivationAttempt(AttemptResult.FAILED, 0, reason))
 
     def _begin(self, way: _Way, now: float) -> None:
         assert self._way is None, "one attempt at a time"
         self._now = now
-        self._way, self.trial = way, None
+        self._way, self.attempt = way, None
         self._go_on(None)
 
     def _go_on(self, results: tuple[object, ...] | None) -> None:
@@ -334,28 +334,30 @@ class Activation:
         if isinstance(request, _Pause):
             self._pause_until = self._now + request.seconds
 
-    def _end_way(self, trial: Trial) -> None:
+    def _end_way(self, attempt: ActivationAttempt) -> None:
         self._way = self._request = None
-        self.trial = trial
+        self.attempt = attempt
 
 
 def _activating(key: str, sequence: int) -> _Way:
     """An unsure look first: who is left behind troubles nobody. What counts is the look under the lease."""
     text = yield from _behind(key, sequence)
     if text is not None:
-        return Trial(Verdict.STALE, sequence, text)
+        return ActivationAttempt(AttemptResult.STALE, sequence, text)
     holder: object = None
     for _attempt in range(round(TAKE_WITHIN_S / TAKE_EVERY_S)):
-        lease, holder = yield (TakeLease(key), LeaseHolder(key))
+        lease, holder = yield (TakeLease(key), ReadLeaseHolder(key))
         if lease is not None:
             break
         yield _Pause(TAKE_EVERY_S)
     else:
-        return Trial(Verdict.TAKEN, sequence, f"{holder or 'another broker'} has the right to be live")
-    trial = yield from _under_lease(key, sequence)
-    if trial.verdict is not Verdict.GRANTED:
+        return ActivationAttempt(
+            AttemptResult.TAKEN, sequence, f"{holder or 'another broker'} has the right to be live"
+        )
+    attempt = yield from _under_lease(key, sequence)
+    if attempt.verdict is not AttemptResult.GRANTED:
         yield (GiveLease(key),)
-    return trial
+    return attempt
 
 
 def _under_lease(key: str, sequence: int) -> _Way:
@@ -366,10 +368,10 @@ def _under_lease(key: str, sequence: int) -> _Way:
         yield _Write(-shared)
         (swapped,) = yield (SwapSequence(key, shared, -shared),)
         if not swapped:
-            return Trial(Verdict.FAILED, sequence, "somebody else wrote the activation sequence")
+            return ActivationAttempt(AttemptResult.FAILED, sequence, "somebody else wrote the activation sequence")
         sequence = -shared
     elif shared != sequence:
-        return Trial(Verdict.STALE, sequence, _left_behind(shared, sequence))
+        return ActivationAttempt(AttemptResult.STALE, sequence, _left_behind(shared, sequence))
     return (yield from _sequential(key, sequence))
 
 
@@ -378,12 +380,12 @@ def _sequential(key: str, sequence: int) -> _Way:
     (claimed,) = yield (SwapSequence(key, sequence, -following),)
     if not claimed:
         # Perhaps by somebody who is gone, and has confirmed nothing under it: the next look tells by the number.
-        return Trial(Verdict.FAILED, sequence, "another broker has claimed the activation sequence")
+        return ActivationAttempt(AttemptResult.FAILED, sequence, "another broker has claimed the activation sequence")
     yield _Write(following)
     (swapped,) = yield (SwapSequence(key, -following, following),)
     if not swapped:
-        return Trial(Verdict.STALE, following, "another broker has claimed the activation sequence")
-    return Trial(Verdict.GRANTED, following)
+        return ActivationAttempt(AttemptResult.STALE, following, "another broker has claimed the activation sequence")
+    return ActivationAttempt(AttemptResult.GRANTED, following)
 
 
 def _behind(key: str, sequence: int) -> Generator[_Request, tuple[object, ...], str | None]:

@@ -12,8 +12,8 @@ from ._leases import (
     GiveLease,
     KeepLease,
     Lease,
-    LeaseHolder,
     LeaseOperation,
+    ReadLeaseHolder,
     ReadSequence,
     SwapSequence,
     TakeLease,
@@ -98,7 +98,7 @@ class _MemorySession:
                 return Lease() if manager.holds(key, self) else None
             case GiveLease(key):
                 manager.give(key, self)
-            case LeaseHolder(key):
+            case ReadLeaseHolder(key):
                 return manager.holder(key)
             case ReadSequence(key):
                 return manager.sequence(key)

@@ -24,11 +24,11 @@ __all__ = [
     "GiveLease",
     "KeepLease",
     "Lease",
-    "LeaseHolder",
     "LeaseOperation",
     "LeaseSession",
     "LeaseWork",
     "LockManagers",
+    "ReadLeaseHolder",
     "ReadSequence",
     "SwapSequence",
     "TakeLease",
@@ -64,7 +64,7 @@ class GiveLease:
 
 
 @frozen
-class LeaseHolder:
+class ReadLeaseHolder:
     """Result: a description of who holds the lease of ``key`` (this session, too), or None when nobody does."""
 
     key: str
@@ -86,7 +86,7 @@ class SwapSequence:
     new: int
 
 
-LeaseOperation: TypeAlias = TakeLease | KeepLease | GiveLease | LeaseHolder | ReadSequence | SwapSequence
+LeaseOperation: TypeAlias = TakeLease | KeepLease | GiveLease | ReadLeaseHolder | ReadSequence | SwapSequence
 
 
 class LeaseSession(Protocol):

@@ -11,13 +11,13 @@ from ._operations import (
     NOT_ALONE,
     NOT_HELD,
     Acquire,
-    Holder,
     Lock,
     LockFault,
     LockOperation,
-    NodeRecord,
+    ReadHolder,
     ReadRecord,
     Release,
+    StoreRecord,
     Verify,
     WriteRecord,
 )
@@ -33,7 +33,7 @@ class MemoryLocks:
 
     def __init__(self) -> None:
         self._holders: dict[Lock, _MemorySession] = {}
-        self.record = NodeRecord()
+        self.record = StoreRecord()
 
     def open(self, holder: str) -> _MemorySession:
         """Begin a session."""
@@ -85,7 +85,7 @@ class _MemorySession:
                 return store.take(lock, self)
             case Release(lock):
                 store.give(lock, self)
-            case Holder(lock):
+            case ReadHolder(lock):
                 return store.holder(lock)
             case Verify(lock):
                 return store.holds(lock, self)

@@ -27,7 +27,6 @@ __all__ = [
     "NOT_ALONE",
     "NOT_HELD",
     "Acquire",
-    "Holder",
     "LiveState",
     "Lock",
     "LockFault",
@@ -35,9 +34,10 @@ __all__ = [
     "LockSession",
     "LockWork",
     "Locks",
-    "NodeRecord",
+    "ReadHolder",
     "ReadRecord",
     "Release",
+    "StoreRecord",
     "Verify",
     "WriteRecord",
 ]
@@ -68,7 +68,7 @@ class LiveState(Enum):
 
 
 @frozen
-class NodeRecord:
+class StoreRecord:
     """What a store remembers of the node that its brokers are one after the other.
 
     ``node_id`` and ``journal_identity`` are None as long as no broker was live. ``copied`` is said by the driver when
@@ -104,7 +104,7 @@ class Release:
 
 
 @frozen
-class Holder:
+class ReadHolder:
     """Result: a description of who holds ``lock`` (this session, too), or None when nobody does."""
 
     lock: Lock
@@ -119,7 +119,7 @@ class Verify:
 
 @frozen
 class ReadRecord:
-    """Result: the NodeRecord; an empty store has one without a node id."""
+    """Result: the StoreRecord; an empty store has one without a node id."""
 
 
 @frozen
@@ -129,11 +129,11 @@ class WriteRecord:
     It is a fault not to hold the live lock, and to find the record of another life than ``over``.
     """
 
-    record: NodeRecord
+    record: StoreRecord
     over: int | None = None
 
 
-LockOperation: TypeAlias = Acquire | Release | Holder | Verify | ReadRecord | WriteRecord
+LockOperation: TypeAlias = Acquire | Release | ReadHolder | Verify | ReadRecord | WriteRecord
 
 
 NOT_HELD = "the live lock is not held: another broker may be live"

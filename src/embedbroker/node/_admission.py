@@ -17,10 +17,10 @@ from ._outputs import LetBrokersIn
 if TYPE_CHECKING:
     from embedbroker.cluster import Membership
 
-__all__ = ["Entrance"]
+__all__ = ["Admission"]
 
 
-class Entrance:
+class Admission:
     """Of one life. ``is_open``: brokers are let in, and nobody else."""
 
     def __init__(
@@ -28,13 +28,13 @@ class Entrance:
         core: CoreService,
         connections: Connections,
         cluster: Membership | None,
-        emit: Callable[[LetBrokersIn], None],
+        output: Callable[[LetBrokersIn], None],
     ) -> None:
         self.is_open = False
         self._cluster = cluster
         self._core = core
         self._connections = connections
-        self._emit = emit
+        self._output = output
 
     def lets_in(self, state: NodeState) -> bool:
         """Whether anybody may come."""
@@ -49,7 +49,7 @@ class Entrance:
         self.is_open = self._core.waits = wanted
         self._cluster.be_found(wanted)
         if state in BEFORE:
-            self._emit(LetBrokersIn(wanted))
+            self._output(LetBrokersIn(wanted))
             if not wanted:
                 self._connections.send_away("the broker is a backup")
         return True

@@ -12,62 +12,62 @@ from embedbroker.config import BrokerConfig, ReplicationBackup, ReplicationPrima
 from embedbroker.ha import RoleChanged
 from embedbroker.protocols import SERVER_VERSION
 
-from ._outgoing_connections import Dials
+from ._outgoing_connections import OutgoingConnections
 
 if TYPE_CHECKING:
     from embedbroker.cluster import Membership
-    from embedbroker.ha.replication import Mandate
-    from embedbroker.storage import Journal, SmallFile
+    from embedbroker.ha.replication import ReplicationActivation
+    from embedbroker.storage import AtomicFile, Journal
 
-__all__ = ["make_mandate", "make_membership", "make_words", "warn_of_policy"]
+__all__ = ["make_activation", "make_grants_file", "make_membership", "warn_of_policy"]
 
 _WORDS_BYTES_MAX = 1024 * 1024
 # Below the numbers of the record.
 _FIRST_NUMBER_OF_WORDS = -(1 << 41)
 
 
-def make_words(config: BrokerConfig, journal: Journal | None) -> SmallFile | None:
+def make_grants_file(config: BrokerConfig, journal: Journal | None) -> AtomicFile | None:
     """Where a voter keeps its word; one without a disk has no such place."""
     if config.cluster_connection is None or journal is None:
         return None
     from embedbroker.replication import NEW_VOTES_FILE, VOTES_FILE
-    from embedbroker.storage import SmallFile
+    from embedbroker.storage import AtomicFile
 
     title = "the words that it gave to others (votes.state)"
-    return SmallFile(VOTES_FILE, NEW_VOTES_FILE, title, _WORDS_BYTES_MAX, _FIRST_NUMBER_OF_WORDS)
+    return AtomicFile(VOTES_FILE, NEW_VOTES_FILE, title, _WORDS_BYTES_MAX, _FIRST_NUMBER_OF_WORDS)
 
 
 def make_membership(
-    config: BrokerConfig, dials: Dials, log: Callable[[str], None], words: SmallFile | None
+    config: BrokerConfig, dials: OutgoingConnections, log: Callable[[str], None], grants: AtomicFile | None
 ) -> Membership | None:
     """Of a broker that has a cluster connection. It answers votes, and backups of another make, whatever it is."""
     if config.cluster_connection is None:
         return None
-    from embedbroker.cluster import Membership, refuse_other_backups
+    from embedbroker.cluster import Membership, refuse_foreign_backups
     from embedbroker.ha.quorum import Voter
 
     membership = Membership(config, SERVER_VERSION, dials, log)
-    Voter.of(membership, words, log)
-    refuse_other_backups(membership, log)
+    Voter.of(membership, grants, log)
+    refuse_foreign_backups(membership, log)
     return membership
 
 
-def make_mandate(
+def make_activation(
     config: BrokerConfig,
     journal: Journal | None,
     cluster: Membership | None,
     make_node_id: Callable[[], str],
-    emit: Callable[[RoleChanged], None],
+    output: Callable[[RoleChanged], None],
     *,
     has_manager: bool,
-) -> Mandate | None:
+) -> ReplicationActivation | None:
     """Of a broker that replicates."""
     if not isinstance(config.ha_policy, ReplicationPrimary | ReplicationBackup):
         return None
     assert journal is not None and cluster is not None, "replication needs a disk and a cluster"
-    from embedbroker.ha.replication import Mandate
+    from embedbroker.ha.replication import ReplicationActivation
 
-    return Mandate(config, journal, cluster, make_node_id, emit, has_manager=has_manager)
+    return ReplicationActivation(config, journal, cluster, make_node_id, output, has_manager=has_manager)
 
 
 def warn_of_policy(config: BrokerConfig, log: Callable[[str], None]) -> None:

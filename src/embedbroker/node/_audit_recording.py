@@ -17,18 +17,18 @@ from ._outputs import Level, Output
 if TYPE_CHECKING:
     from embedbroker.storage import AuditLog
 
-__all__ = ["AuditDesk"]
+__all__ = ["AuditRecording"]
 
 
-class AuditDesk:
+class AuditRecording:
     """``log`` is None while there is nothing to write: nobody wants it, or it ended."""
 
-    __slots__ = ("_kernel", "_notice", "journal_identity", "log")
+    __slots__ = ("_kernel", "_log_at", "journal_identity", "log")
 
-    def __init__(self, log: AuditLog | None, kernel: Kernel, notice: Callable[[Level, str], None]) -> None:
+    def __init__(self, log: AuditLog | None, kernel: Kernel, log_at: Callable[[Level, str], None]) -> None:
         self.log = log
         self._kernel = kernel
-        self._notice = notice
+        self._log_at = log_at
         self.journal_identity = 0
 
     def begin(self, node_id: str, wall_ms: int) -> None:
@@ -37,7 +37,7 @@ class AuditDesk:
         if log is None:
             return
         for note in log.notes:
-            self._notice(Level.WARNING, note)
+            self._log_at(Level.WARNING, note)
         log.wall_ms = wall_ms
         log.begin(self.journal_identity, self._kernel.config.name, node_id)
         self._kernel.audit = log
@@ -62,4 +62,4 @@ class AuditDesk:
         if log is not None:
             outputs.append(log.fail())
             text = f"the audit log stops, the broker goes on without it until it starts again: {failed.text}"
-            self._notice(Level.ERROR, text)
+            self._log_at(Level.ERROR, text)

@@ -1,4 +1,4 @@
-"""Decisions about prepared branches that the broker's owner takes, from the input to the answer.
+"""BranchDecisions about prepared branches that the broker's owner takes, from the input to the answer.
 
 Responsible for answering when a decision is carried out and durable. Refuses to decide; the kernel's branches do.
 """
@@ -13,10 +13,10 @@ from embedbroker.kernel import Kernel
 from ._inputs import DecideBranch
 from ._outputs import BranchDecided
 
-__all__ = ["Decisions"]
+__all__ = ["BranchDecisions"]
 
 
-class Decisions:
+class BranchDecisions:
     """Those that are not answered yet, in order: ``waiting``, which is for looking at."""
 
     __slots__ = ("_kernel", "waiting")
@@ -30,7 +30,7 @@ class Decisions:
         kernel, waiting = self._kernel, self.waiting
         answer = BranchDecided(wanted.request, kernel.branches.decide(wanted.xid, commit=wanted.commit))
         # Behind what it took, which may be carried out over several steps.
-        kernel.chores.add_action(lambda: waiting.append((kernel.store.point(), answer)))
+        kernel.deferred.add_action(lambda: waiting.append((kernel.store.point(), answer)))
 
     def answers(self, confirmed: int) -> Iterator[BranchDecided]:
         """Those that are durable now: up to the point to which replies may go."""

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from embedbroker.protocols import CoreConnection
 
-__all__ = ["Hoards"]
+__all__ = ["BufferLimits"]
 
 
-class Hoards:
+class BufferLimits:
     """Bytes by connection; most have none and are not in here.
 
     ``limit_name`` is that of the configuration, ``content`` says in the log what is held.

@@ -10,10 +10,10 @@ import math
 from collections.abc import Callable
 
 from embedbroker.config import BrokerConfig
-from embedbroker.protocols import DETECT_BYTES, CoreConnection, CoreService, Detected, Link, detect
+from embedbroker.protocols import DETECT_BYTES, ConnectionPort, CoreConnection, CoreService, Detected, detect
 from embedclient.model import Instant
 
-from ._buffer_limits import Hoards
+from ._buffer_limits import BufferLimits
 from ._inputs import Accepted, BytesReceived, PeerClosed, Written
 from ._outputs import CloseConnection, Level, Output, SendBytes
 
@@ -29,7 +29,7 @@ class _Newcomer:
 
     __slots__ = ("deadline", "head", "link")
 
-    def __init__(self, link: Link, deadline: float | None) -> None:
+    def __init__(self, link: ConnectionPort, deadline: float | None) -> None:
         self.link = link
         self.head = b""
         self.deadline = deadline
@@ -44,7 +44,7 @@ class Connections:
         core: CoreService,
         memory_limit_bytes: int,
         log: Callable[[str], None],
-        notice: Callable[[Level, str], None],
+        log_at: Callable[[Level, str], None],
     ) -> None:
         shares = config.memory_shares(memory_limit_bytes)
         self.newcomers: dict[int, _Newcomer] = {}
@@ -53,22 +53,22 @@ class Connections:
         # Of those that are served: some that have sent no request, oldest first, and others that have by now.
         self._silent: dict[int, CoreConnection] = {}
         self._room_warned_at = -math.inf
-        self.partial_frames = Hoards(
+        self.partial_frames = BufferLimits(
             shares.partial_frames, "partial_frames_bytes_max", "a frame that has not come whole"
         )
-        self.output = Hoards(shares.output, "output_total_bytes_max", "output that its peer does not read")
+        self.output = BufferLimits(shares.output, "output_total_bytes_max", "output that its peer does not read")
         self._config = config
         self._core = core
         self._log = log
-        self._notice = notice
-        self.dirty: list[Link] = []
+        self._log_at = log_at
+        self.dirty: list[ConnectionPort] = []
 
     def on_accepted(self, accepted: Accepted, now: Instant, *, serving: bool) -> None:
-        link = Link(accepted.connection, accepted.peer, self._config.output_high_water_bytes, self.dirty)
+        link = ConnectionPort(accepted.connection, accepted.peer, self._config.output_high_water_bytes, self.dirty)
         if not serving:
             link.close("the broker is not running")
         elif len(self.served) + len(self.newcomers) >= self._config.connections_max and not self.make_room(now):
-            self._notice(
+            self._log_at(
                 Level.WARNING, f"{accepted.peer}: refused, {self._config.connections_max} connections are open"
             )
             link.close("too many connections")
@@ -94,7 +94,7 @@ class Connections:
         warns = now.monotonic >= self._room_warned_at + _ROOM_WARNED_EVERY_S
         if warns:
             self._room_warned_at = now.monotonic
-        self._notice(
+        self._log_at(
             Level.WARNING if warns else Level.INFO,
             f"{link.peer}: closed, it has sent no request and another connection needs its room",
         )
@@ -124,7 +124,7 @@ class Connections:
             case Detected.CORE:
                 pass
             case _:
-                self._notice(Level.WARNING, f"{link.peer}: closed, {detected.value} is not served here")
+                self._log_at(Level.WARNING, f"{link.peer}: closed, {detected.value} is not served here")
                 link.close(f"{detected.value} is not served")
                 return
         connection = CoreConnection(self._core, link, self._log)
@@ -155,16 +155,16 @@ class Connections:
         newcomer = self.newcomers.pop(closed.connection, None)
         if newcomer is not None:
             newcomer.link.alive = False
-            self._notice(Level.INFO, f"{newcomer.link.peer}: gone without a handshake, {len(newcomer.head)} bytes came")
+            self._log_at(Level.INFO, f"{newcomer.link.peer}: gone without a handshake, {len(newcomer.head)} bytes came")
             return
         connection = self.served.pop(closed.connection, None)
         if connection is not None:
-            self._forget_hoards(connection)
+            self._forget_buffers(connection)
             connection.closed()
             if connection.lost:
                 self._keep_lost(connection)
 
-    def _forget_hoards(self, connection: CoreConnection) -> None:
+    def _forget_buffers(self, connection: CoreConnection) -> None:
         self._silent.pop(connection.link.id, None)
         self.partial_frames.forget(connection)
         self.output.forget(connection)
@@ -186,7 +186,7 @@ class Connections:
         """Every check interval: time to live, handshake time-outs, peers that do not read."""
         for newcomer in [n for n in self.newcomers.values() if n.deadline is not None and now.monotonic >= n.deadline]:
             del self.newcomers[newcomer.link.id]
-            self._notice(
+            self._log_at(
                 Level.INFO, f"{newcomer.link.peer}: closed, no handshake within {self._config.handshake_timeout_ms} ms"
             )
             newcomer.link.close("no handshake")
@@ -207,7 +207,7 @@ class Connections:
                 if link.high_water - link.room > _OUTPUT_COUNTED_FROM_BYTES and link.alive:
                     self._count_output(self.served[link.id])
             if link.room + link.excess < link.high_water - bytes_max and link.alive:
-                self._notice(
+                self._log_at(
                     Level.WARNING, f"{link.peer}: closed, it does not read: {bytes_max} bytes are waiting for it"
                 )
                 link.close("the peer does not read")
@@ -219,7 +219,7 @@ class Connections:
                 link.close_reason = None
                 connection = self.served.pop(link.id, None)
                 if connection is not None:
-                    self._forget_hoards(connection)
+                    self._forget_buffers(connection)
         dirty.clear()
 
     def say_goodbye(self, spared: object = None) -> None:

@@ -15,37 +15,39 @@ from embedbroker import storage
 from ._inputs import DiskDone, DiskFailed
 
 if TYPE_CHECKING:
-    from embedbroker.ha.replication import Mandate
-    from embedbroker.storage import SmallFile
+    from embedbroker.ha.replication import ReplicationActivation
+    from embedbroker.storage import AtomicFile
     from embedclient.model import Instant
 
     from ._outputs import Output
 
-__all__ = ["DiskAnswers"]
+__all__ = ["DiskCompletions"]
 
 
-class DiskAnswers:
+class DiskCompletions:
     """Of one node. Until ``sure_until`` what the disk did counts: a process that was frozen may have lost its right.
 
     Answers that come later wait for `release`.
     """
 
-    __slots__ = ("_copies", "_journal", "_late", "_words", "sure_until")
+    __slots__ = ("_grants", "_journal", "_late", "_replica_disk", "sure_until")
 
-    def __init__(self, journal: storage.Journal | None, mandate: Mandate | None, words: SmallFile | None) -> None:
+    def __init__(
+        self, journal: storage.Journal | None, activation: ReplicationActivation | None, grants: AtomicFile | None
+    ) -> None:
         self.sure_until = math.inf
         self._journal = journal
-        self._copies = mandate.copies if mandate is not None else None
-        self._words = words
-        if self._copies is not None:
-            self._copies.words = words
+        self._replica_disk = activation.replica_disk if activation is not None else None
+        self._grants = grants
+        if self._replica_disk is not None:
+            self._replica_disk.grants = grants
         self._late: list[DiskDone | DiskFailed] = []
 
-    def collect_words(self, outputs: list[Output], now: Instant) -> None:
+    def collect_grants(self, outputs: list[Output], now: Instant) -> None:
         """What the disk is to do for a voter; with copies it goes their way."""
-        words = self._words
-        if words is not None and words.waits and self._copies is None and now.monotonic <= self.sure_until:
-            work = words.take_work(storage.Lane.RECORD)
+        grants = self._grants
+        if grants is not None and grants.waits and self._replica_disk is None and now.monotonic <= self.sure_until:
+            work = grants.take_work(storage.Lane.RECORD)
             assert work is not None
             outputs.append(work)
 
@@ -54,10 +56,10 @@ class DiskAnswers:
         if now.monotonic > self.sure_until:
             self._late.append(done)
             return False
-        if self._copies is not None:
-            self._copies.on_disk_done(done.batch, done.results)
+        if self._replica_disk is not None:
+            self._replica_disk.on_disk_done(done.batch, done.results)
             return False
-        if self._words is not None and self._words.on_disk_done(done.batch, done.results):
+        if self._grants is not None and self._grants.on_disk_done(done.batch, done.results):
             return False
         assert self._journal is not None
         self._journal.on_disk_done(done.batch, done.results, now)
@@ -68,9 +70,9 @@ class DiskAnswers:
         if now.monotonic > self.sure_until:
             self._late.append(failed)
             return False
-        if self._copies is not None and self._copies.on_disk_failed(failed.batch, failed.fault):
+        if self._replica_disk is not None and self._replica_disk.on_disk_failed(failed.batch, failed.fault):
             return False
-        if self._words is not None and self._words.on_disk_failed(failed.batch, failed.fault):
+        if self._grants is not None and self._grants.on_disk_failed(failed.batch, failed.fault):
             return False
         assert self._journal is not None
         self._journal.on_disk_failed(failed.batch, failed.fault, now)
@@ -87,4 +89,4 @@ class DiskAnswers:
     def drop(self) -> None:
         """Nobody waits for answers any more."""
         self._late.clear()
-        self._words = None
+        self._grants = None

@@ -18,17 +18,17 @@ from attrs import evolve
 from embedbroker import storage
 from embedbroker.config import BrokerConfig, Role
 from embedbroker.ha import LockDone, LockFailed, RoleChanged
-from embedbroker.ha.shared_store import Tenure
+from embedbroker.ha.shared_store import SharedStoreActivation
 from embedbroker.kernel import Kernel
 from embedbroker.protocols import CoreService, ResendAccount, restore_message
 from embedclient.model import Entropy, Instant, make_uuid, uuid_text
 
-from ._admission import Entrance
-from ._assembly import make_mandate, make_membership, make_words, warn_of_policy
-from ._audit_recording import AuditDesk
-from ._branch_decisions import Decisions
+from ._admission import Admission
+from ._assembly import make_activation, make_grants_file, make_membership, warn_of_policy
+from ._audit_recording import AuditRecording
+from ._branch_decisions import BranchDecisions
 from ._connections import Connections
-from ._disk_completions import DiskAnswers
+from ._disk_completions import DiskCompletions
 from ._gate import DurabilityGate
 from ._inputs import (
     OF_TRAFFIC,
@@ -49,13 +49,13 @@ from ._inputs import (
     Written,
 )
 from ._node_state import BEFORE, ROLES, NodeState
-from ._outgoing_connections import Dials
+from ._outgoing_connections import OutgoingConnections
 from ._outputs import Level, Notice, Output, Ready, StopListening, Stopped
 from ._restoration import Restoration
-from ._stopping import Flush
+from ._stopping import OrderlyStop
 
 if TYPE_CHECKING:
-    from embedbroker.ha.replication import Copies, Mandate
+    from embedbroker.ha.replication import ReplicaDisk, ReplicationActivation
 
 __all__ = ["Node"]
 
@@ -85,35 +85,37 @@ class Node:
         self.state = NodeState.NEW
         self.journal = storage.Journal(journal_settings) if journal_settings is not None else None
         self.kernel = Kernel(config, restore_message, self._log, memory_limit_bytes, self.journal, self._inform)
-        self.audit = AuditDesk(audit_log, self.kernel, self._notice)
+        self.audit = AuditRecording(audit_log, self.kernel, self._log_at)
         self.gate = DurabilityGate()
-        self._decisions = Decisions(self.kernel)
+        self._branch_decisions = BranchDecisions(self.kernel)
         resend = ResendAccount(config.memory_shares(memory_limit_bytes).resend, config.output_bytes_max)
         self.core = CoreService(self.kernel, self.gate, entropy, "", resend)
-        self.connections = Connections(config, self.core, memory_limit_bytes, self._log, self._notice)
+        self.connections = Connections(config, self.core, memory_limit_bytes, self._log, self._log_at)
         self._now = Instant(0.0, 0)
         self._outputs: list[Output] = []
-        self.dials = Dials(config, self._notice)
-        words = make_words(config, self.journal)
-        self.cluster = self.core.cluster = make_membership(config, self.dials, self._log, words)
+        self.dials = OutgoingConnections(config, self._log_at)
+        grants = make_grants_file(config, self.journal)
+        self.cluster = self.core.cluster = make_membership(config, self.dials, self._log, grants)
         self._check_due: float | None = None
-        self._tenure_due: float | None = None
+        self._activation_due: float | None = None
         # When the next thing is due that has its time, as the host was told last.
         self._told_due = 0.0
         self._work_left = False
-        self._flush = Flush(self.kernel, self.journal)
+        self._orderly_stop = OrderlyStop(self.kernel, self.journal)
         self._failure: str | None = None
         self._restoration: Restoration | None = None
         # The journal that is read, while it is found out whether there is room to go on with it.
         self._needs_room_for: int | None = None
         tell = lambda output: self._outputs.append(output)  # noqa: E731 - the list is another one in each step
-        self._entrance = Entrance(self.core, self.connections, self.cluster, tell)
+        self._admission = Admission(self.core, self.connections, self.cluster, tell)
         parts = config, self.journal, self.cluster
-        self._mandate = make_mandate(*parts, self._make_node_id, tell, has_manager=has_locks)
-        self._tenure: Tenure | Mandate | None = self._mandate
-        if has_locks and self._mandate is None:
-            self._tenure = Tenure(config, self.cluster, int.from_bytes(entropy.random_bytes(8), "big") >> 1)
-        self._disk_answers = DiskAnswers(self.journal, self._mandate, words)
+        self._replication_activation = make_activation(*parts, self._make_node_id, tell, has_manager=has_locks)
+        self._activation: SharedStoreActivation | ReplicationActivation | None = self._replication_activation
+        if has_locks and self._replication_activation is None:
+            self._activation = SharedStoreActivation(
+                config, self.cluster, int.from_bytes(entropy.random_bytes(8), "big") >> 1
+            )
+        self._disk_completions = DiskCompletions(self.journal, self._replication_activation, grants)
         self._fails_over = self._said_stopped = False
         # Where the journal began its newest segment, as the record was told last.
         self._rotated_at = 0
@@ -129,9 +131,9 @@ class Node:
         return self.core.node_id
 
     @property
-    def copies(self) -> Copies | None:
+    def replica_disk(self) -> ReplicaDisk | None:
         """What a replicating broker has of copies, its own and its backup's; for looking at."""
-        return self._mandate.copies if self._mandate is not None else None
+        return self._replication_activation.replica_disk if self._replication_activation is not None else None
 
     @property
     def role(self) -> Role:
@@ -150,17 +152,17 @@ class Node:
             self.journal.wall_ms = now.wall_ms
         if self.cluster is not None:
             self.cluster.now = now
-        if self._mandate is not None:
-            self._mandate.set_now(now)
+        if self._replication_activation is not None:
+            self._replication_activation.set_now(now)
         match input:
             case BytesReceived():
                 if input.connection < 0:
                     self.dials.on_bytes(input, now)
                 # What clients send while an orderly stop waits for the disk is not looked at.
-                elif not self._flush.is_under_way or self._is_of_backup(input.connection):
+                elif not self._orderly_stop.is_under_way or self._is_of_backup(input.connection):
                     self.connections.on_bytes(input, now)
             case DiskDone():
-                if self._disk_answers.on_done(input, now) and self.state is not _RUNNING:
+                if self._disk_completions.on_done(input, now) and self.state is not _RUNNING:
                     self._after_disk()
             case Written():
                 if input.connection < 0:
@@ -168,16 +170,16 @@ class Node:
                 else:
                     self.connections.on_written(input)
             case DiskFailed():
-                if self._disk_answers.on_failed(input, now):
+                if self._disk_completions.on_failed(input, now):
                     self._after_disk()
             case LockDone() | LockFailed():
-                assert self._tenure is not None
-                self._tenure.on_answer(input, now)
-                self._follow_tenure()
+                assert self._activation is not None
+                self._activation.on_answer(input, now)
+                self._follow_activation()
             case Tick():
                 pass
             case Accepted():
-                self.connections.on_accepted(input, now, serving=self._entrance.lets_in(self.state))
+                self.connections.on_accepted(input, now, serving=self._admission.lets_in(self.state))
             case MakeRoom():
                 self.connections.make_room(now)
             case PeerClosed():
@@ -190,7 +192,7 @@ class Node:
             case DialFailed():
                 self.dials.on_dial_failed(input, now)
             case DecideBranch():
-                self._decisions.take(input)
+                self._branch_decisions.take(input)
             case AuditFailed():
                 self.audit.on_failed(input, self._outputs)
             case Command():
@@ -211,11 +213,11 @@ class Node:
             if self._check_due is not None and self._check_due < earliest:
                 earliest = self._check_due
         journal = self.journal if self.state is not _STOPPED else None
-        for part in (journal, self.cluster, self.copies):
+        for part in (journal, self.cluster, self.replica_disk):
             due = part.next_deadline() if part is not None else None
             if due is not None and (earliest is None or due < earliest):
                 earliest = due
-        due = self._tenure_due
+        due = self._activation_due
         if due is not None and (earliest is None or due < earliest):
             earliest = due
         self._told_due = earliest if earliest is not None else math.inf
@@ -230,10 +232,10 @@ class Node:
             return
         assert self.state is NodeState.NEW, self.state
         warn_of_policy(self.config, self._log)
-        if self._tenure is None:
+        if self._activation is None:
             self._become_activating()
         else:
-            self._tenure.begin(self._now)
+            self._activation.begin(self._now)
 
     # The only places where the role changes: a broker without a lock store begins with the second.
 
@@ -248,7 +250,7 @@ class Node:
         if self.journal is None:
             self._settle(None)
             return
-        known = self._tenure.journal_identity if self._tenure is not None else None
+        known = self._activation.journal_identity if self._activation is not None else None
         if known is not None:
             self.journal.settings = evolve(self.journal.settings, identity=known)
         self.journal.open(self._now)
@@ -267,27 +269,27 @@ class Node:
         self.state = NodeState.STOPPED
         self._failure = failure
         self._check_due = None
-        self._flush.is_under_way = False
+        self._orderly_stop.is_under_way = False
         self._restoration = self._needs_room_for = None
-        self._disk_answers.drop()
+        self._disk_completions.drop()
         self.audit.end()
-        if self._tenure is not None:
-            self._tenure.end()
+        if self._activation is not None:
+            self._activation.end()
 
     def _settle(self, journal_identity: int | None) -> None:
         """The kernel is ready to serve: be live, as soon as the lock store has heard of it."""
         self.audit.journal_identity = journal_identity or 0
-        tenure = self._tenure
-        if tenure is None:
+        activation = self._activation
+        if activation is None:
             self.core.node_id = self._make_node_id()
             self._become_live()
             return
         if self.journal is None:
-            tenure.meet_journal(None, None)
-        if tenure.failure is None:
-            self.core.node_id = tenure.node_id or self._make_node_id()
-            tenure.settle(self.core.node_id, journal_identity, self._last_batch)
-        self._follow_tenure()
+            activation.meet_journal(None, None)
+        if activation.failure is None:
+            self.core.node_id = activation.node_id or self._make_node_id()
+            activation.settle(self.core.node_id, journal_identity, self._last_batch)
+        self._follow_activation()
 
     @property
     def _last_batch(self) -> int | None:
@@ -297,51 +299,53 @@ class Node:
     def _note_rotation(self, journal: storage.Journal) -> bool:
         """Have the record follow a journal that began a segment; return True if the lock store has work from that."""
         self._rotated_at = journal.rotated_at
-        return self._tenure is not None and self._tenure.note_last_batch(journal.reached)
+        return self._activation is not None and self._activation.note_last_batch(journal.reached)
 
     def _settle_with_room(self, journal_identity: int) -> None:
         """The same for who may have to wait on: clients that come are to find a broker that can write."""
-        tenure, journal = self._tenure, self.journal
+        activation, journal = self._activation, self.journal
         assert journal is not None
         self._needs_room_for = None
-        has_room = journal.has_room if isinstance(tenure, Tenure) and tenure.needs_room else True
+        has_room = journal.has_room if isinstance(activation, SharedStoreActivation) and activation.needs_room else True
         if has_room:
             self._settle(journal_identity)
         elif has_room is None:
             self._needs_room_for = journal_identity
-        elif isinstance(tenure, Tenure):
-            tenure.lacks_room = True
+        elif isinstance(activation, SharedStoreActivation):
+            activation.lacks_room = True
             self._fail_stop("there is no space for the next segment of the journal")
 
     def _make_node_id(self) -> str:
         return uuid_text(make_uuid(self.entropy, self._now))
 
-    def _follow_tenure(self) -> None:
+    def _follow_activation(self) -> None:
         """The lock store answered: be what that makes of this broker."""
-        tenure = self._tenure
-        assert tenure is not None
+        activation = self._activation
+        assert activation is not None
         stopping = self.state is NodeState.STOPPING
-        role = Role.LIVE if stopping and not tenure.is_over else tenure.role_after(self._now)
-        for note in tenure.take_notes():
-            self._notice(Level.WARNING if note.warning else Level.INFO, note.text)
+        role = Role.LIVE if stopping and not activation.is_over else activation.role_after(self._now)
+        for note in activation.take_log_entries():
+            self._log_at(Level.WARNING if note.warning else Level.INFO, note.text)
         match role:
             case Role.BACKUP if self.state in BEFORE:
-                self.core.node_id = tenure.node_id
-                if self.state is NodeState.NEW and not (self._mandate is not None and self._mandate.is_undecided):
+                self.core.node_id = activation.node_id
+                if self.state is NodeState.NEW and not (
+                    self._replication_activation is not None and self._replication_activation.is_undecided
+                ):
                     self._become_backup()
             case Role.ACTIVATING if self.state in BEFORE:
                 self._become_activating()
             case Role.LIVE if self.state is NodeState.RECOVERING:
                 self._become_live()
-            case Role.STOPPED if tenure.failure is not None:
-                self._fail_stop(tenure.failure)
+            case Role.STOPPED if activation.failure is not None:
+                self._fail_stop(activation.failure)
             case Role.STOPPED if stopping:
                 self._become_stopped(None)
             case Role.STOPPED:
                 self._stop()
-        if isinstance(tenure, Tenure):
-            self._disk_answers.sure_until = tenure.sure_until
-            if self._disk_answers.release(self._now):
+        if isinstance(activation, SharedStoreActivation):
+            self._disk_completions.sure_until = activation.sure_until
+            if self._disk_completions.release(self._now):
                 self._after_disk()
 
     def _stop(self) -> None:
@@ -350,19 +354,21 @@ class Node:
         was, self.state = self.state, NodeState.STOPPING
         self._check_due = None
         self._outputs.append(StopListening())
-        if self._mandate is not None:
-            self._mandate.begin_stop(fails_over=self._fails_over)
+        if self._replication_activation is not None:
+            self._replication_activation.begin_stop(fails_over=self._fails_over)
         if was is not NodeState.RUNNING:
             self._restoration = self._needs_room_for = None
             self._leave(seal=False)
         else:
-            self._check_due = self._flush.begin(self._now.monotonic)
+            self._check_due = self._orderly_stop.begin(self._now.monotonic)
 
     def _leave(self, *, seal: bool = True) -> None:
         """Say good-bye to everybody, and seal the journal if it is to be sealed."""
-        self._flush.is_under_way = False
+        self._orderly_stop.is_under_way = False
         self._check_due = None
-        self.connections.say_goodbye(self._mandate.backup if self._mandate is not None else None)
+        self.connections.say_goodbye(
+            self._replication_activation.backup if self._replication_activation is not None else None
+        )
         if self.cluster is not None:
             self.cluster.leave("the broker stops")
         if self.journal is None or not seal or self.journal.state is not storage.JournalState.READY:
@@ -373,19 +379,19 @@ class Node:
 
     def _depart(self) -> None:
         """Nothing is written any more: the lock store hears how this life ended, and then it is over."""
-        if self._tenure is None:
+        if self._activation is None:
             self._become_stopped(None)
         else:
-            self._tenure.leave(fails_over=self._fails_over, last_batch=self._last_batch)
-            self._follow_tenure()
+            self._activation.leave(fails_over=self._fails_over, last_batch=self._last_batch)
+            self._follow_activation()
 
     def _after_disk(self) -> None:
         """The journal moved on: recovered, more durable, failed or closed."""
         journal = self.journal
         assert journal is not None
         if journal.state is storage.JournalState.FAILED:
-            if isinstance(self._tenure, Tenure):
-                self._tenure.lacks_room = journal.lacks_room
+            if isinstance(self._activation, SharedStoreActivation):
+                self._activation.lacks_room = journal.lacks_room
             self._fail_stop(journal.failure or "the journal failed")
         elif journal.state is storage.JournalState.CLOSED:
             if self.state is NodeState.STOPPING:
@@ -396,22 +402,26 @@ class Node:
 
     def _restore(self, journal: storage.Journal, recovered: storage.RecoveredState) -> None:
         """The journal is read: begin with what it holds, unless the record of the node shows that it lost something."""
-        tenure, is_new = self._tenure, recovered.last_batch == 0
-        if tenure is not None:
-            tenure.meet_journal(None if is_new else recovered.identity, recovered.last_batch)
-            if tenure.failure is not None:
-                self._follow_tenure()
+        activation, is_new = self._activation, recovered.last_batch == 0
+        if activation is not None:
+            activation.meet_journal(None if is_new else recovered.identity, recovered.last_batch)
+            if activation.failure is not None:
+                self._follow_activation()
                 return
         if is_new and self.config.data_directory is not None:
-            self._notice(Level.INFO, f"begins with an empty journal in {self.config.data_directory}")
-        self._restoration = Restoration(self.kernel, journal, marks=tenure is not None)
+            self._log_at(Level.INFO, f"begins with an empty journal in {self.config.data_directory}")
+        self._restoration = Restoration(self.kernel, journal, marks=activation is not None)
 
     def _fail_stop(self, reason: str) -> None:
         """Durable work is over for this life: nothing is confirmed any more, clients lose their connections."""
         if self.state is NodeState.STOPPED:
             return
-        waits = isinstance(self._tenure, Tenure) and self._tenure.lacks_room and self._tenure.restarts
-        self._notice(Level.ERROR, f"{'waits as backup until there is room' if waits else 'the broker stops'}: {reason}")
+        waits = (
+            isinstance(self._activation, SharedStoreActivation)
+            and self._activation.lacks_room
+            and self._activation.restarts
+        )
+        self._log_at(Level.ERROR, f"{'waits as backup until there is room' if waits else 'the broker stops'}: {reason}")
         if self.state is not NodeState.STOPPING:
             self._outputs.append(StopListening())
         self.connections.cut(reason)
@@ -421,91 +431,93 @@ class Node:
 
     def _is_of_backup(self, connection: int) -> bool:
         """Whether the backup is at the far end: the disk work waits for its answers."""
-        mandate, served = self._mandate, self.connections.served.get(connection)
-        return mandate is not None and served is not None and served is mandate.backup
+        activation, served = self._replication_activation, self.connections.served.get(connection)
+        return activation is not None and served is not None and served is activation.backup
 
     @property
     def _is_calm(self) -> bool:
         """Whether traffic has no decisions to make."""
-        mandate, state = self._mandate, self.state
-        return state is _RUNNING if mandate is None else mandate.is_calm and state in (_RUNNING, NodeState.WAITING)
+        activation, state = self._replication_activation, self.state
+        return (
+            state is _RUNNING if activation is None else activation.is_calm and state in (_RUNNING, NodeState.WAITING)
+        )
 
-    def _attend(self, mandate: Mandate, now: Instant) -> None:
+    def _attend(self, activation: ReplicationActivation, now: Instant) -> None:
         """A replicating broker: what the disk and the peers did counts for its journal, and for what it is."""
-        due = mandate.next_deadline()
-        if mandate.is_curious or (due is not None and due <= now.monotonic):
-            mandate.on_time(now)
-        if self.state is NodeState.STOPPING and mandate.holds_up:
+        due = activation.next_deadline()
+        if activation.follows_traffic or (due is not None and due <= now.monotonic):
+            activation.on_time(now)
+        if self.state is NodeState.STOPPING and activation.holds_up:
             self.connections.cut("the broker stops, and its backup is lost")
             self.gate.shut()
-            mandate.let_go()
-        if mandate.copies.settle(now):
+            activation.let_go()
+        if activation.replica_disk.settle(now):
             self._after_disk()
-        while mandate.stirred and self.state is not NodeState.STOPPED:
-            mandate.stirred = False
-            self._follow_tenure()
-        if self._entrance.follow(self.state, wanted=mandate.lets_brokers_in):
-            self._check_due = self.connections.next_check(now) if self._entrance.lets_in(self.state) else None
+        while activation.has_changed and self.state is not NodeState.STOPPED:
+            activation.has_changed = False
+            self._follow_activation()
+        if self._admission.follow(self.state, wanted=activation.lets_brokers_in):
+            self._check_due = self.connections.next_check(now) if self._admission.lets_in(self.state) else None
 
     def _finish_step(self, now: Instant, *, timely: bool) -> list[Output]:
         """What follows from an input, and with ``timely`` what the time has come for."""
-        kernel, journal, mandate = self.kernel, self.journal, self._mandate
+        kernel, journal, activation = self.kernel, self.journal, self._replication_activation
         if timely:
             self._check(now)
-        elif mandate is not None and mandate.copies.settle(now):
+        elif activation is not None and activation.replica_disk.settle(now):
             self._after_disk()
-        stirred = timely  # or anything else happened that may have left the kernel more to do
+        has_changed = timely  # or anything else happened that may have left the kernel more to do
         if self.state is _RUNNING:
             if timely and now.monotonic >= kernel.housekeeping.next_deadline(now.monotonic):
                 kernel.housekeeping.run(now.monotonic)
-            if kernel.has_work and now.monotonic <= self._disk_answers.sure_until:
-                stirred = True
+            if kernel.has_work and now.monotonic <= self._disk_completions.sure_until:
+                has_changed = True
                 kernel.run(self.config.work_per_step_max)
         else:
             self._go_on()
         if journal is not None:
             if self.gate.reached != journal.reached:
-                stirred = True
+                has_changed = True
                 self.gate.open(journal.reached)
                 if journal.rotated_at != self._rotated_at:
                     timely |= self._note_rotation(journal)
             if timely:
                 journal.on_tick(now)
             while journal.notes:
-                self._notice(Level.WARNING, journal.notes.pop(0))
-        if self._flush.is_under_way and self._flush.is_done(now.monotonic):
+                self._log_at(Level.WARNING, journal.notes.pop(0))
+        if self._orderly_stop.is_under_way and self._orderly_stop.is_done(now.monotonic):
             self._leave()
         # Before what was gathered for peers is collected: a backup does work while the disk here does.
-        works = mandate.copies.take_work(now) if mandate is not None else None
+        works = activation.replica_disk.take_work(now) if activation is not None else None
         if self.cluster is not None:
-            stirred |= self._attend_cluster(now)
-        self._outputs += self._decisions.answers(self.gate.confirmed) if self._decisions.waiting else ()
+            has_changed |= self._attend_cluster(now)
+        self._outputs += self._branch_decisions.answers(self.gate.confirmed) if self._branch_decisions.waiting else ()
         if self.connections.dirty:
-            stirred = True
+            has_changed = True
             self.connections.collect(self._outputs)
         # Looked at last: peers that were given up on the way leave messages to others.
-        sure = now.monotonic <= self._disk_answers.sure_until
-        self._work_left = stirred and (
+        sure = now.monotonic <= self._disk_completions.sure_until
+        self._work_left = has_changed and (
             (self._restoration is not None and not self._restoration.waits)
             or (self.state is _RUNNING and kernel.has_work and sure)
-            or (self._flush.is_under_way and bool(kernel.chores.waiting))
+            or (self._orderly_stop.is_under_way and bool(kernel.deferred.waiting))
         )
         outputs, self._outputs = self._outputs, []
         outputs = outputs if self.audit.log is None else self.audit.collect(outputs, now.wall_ms, self.gate.confirmed)
-        if works is not None and mandate is not None and journal is not None:
+        if works is not None and activation is not None and journal is not None:
             outputs += works
-            if timely or mandate.copies.has_late_work or not mandate.is_calm:
-                outputs += mandate.copies.take_work(now)
+            if timely or activation.replica_disk.has_late_work or not activation.is_calm:
+                outputs += activation.replica_disk.take_work(now)
             self._work_left |= self.gate.reached != journal.reached
         elif journal is not None and sure and self.state is not _STOPPED:
             outputs += journal.take_work()
-        if timely and self._tenure is not None:
-            if (question := self._tenure.take_work(now)) is not None:
+        if timely and self._activation is not None:
+            if (question := self._activation.take_work(now)) is not None:
                 outputs.append(question)
-            self._tenure_due = self._tenure.next_deadline()
+            self._activation_due = self._activation.next_deadline()
         if self.state is _STOPPED and not self._said_stopped:
             self._said_stopped = True
-            outputs.append(Stopped(self._failure, self._tenure is not None and self._tenure.restarts))
+            outputs.append(Stopped(self._failure, self._activation is not None and self._activation.restarts))
         return outputs
 
     def _attend_cluster(self, now: Instant) -> bool:
@@ -514,13 +526,13 @@ class Node:
         if is_due := due is not None and now.monotonic >= due:
             self.cluster.on_time()
         self.dials.collect(self._outputs, now)
-        self._disk_answers.collect_words(self._outputs, now)
+        self._disk_completions.collect_grants(self._outputs, now)
         return is_due
 
     def _go_on(self) -> None:
         """A slice of what comes before serving clients, or behind it."""
-        if self._flush.is_under_way:
-            self.kernel.chores.run(self.config.work_per_step_max)
+        if self._orderly_stop.is_under_way:
+            self.kernel.deferred.run(self.config.work_per_step_max)
         elif self._restoration is not None and self._restoration.advance(self.config.work_per_step_max):
             identity, self._restoration = self._restoration.identity, None
             self._settle_with_room(identity)
@@ -529,19 +541,19 @@ class Node:
 
     def _check(self, now: Instant) -> None:
         """What a replicating broker is by now, and who is silent for too long: the lock store, and peers."""
-        if self._mandate is not None:
-            self._attend(self._mandate, now)
-        if isinstance(self._tenure, Tenure) and self._tenure.on_time(now):
-            self._follow_tenure()
-        if self._check_due is not None and now.monotonic >= self._check_due and self._entrance.lets_in(self.state):
+        if self._replication_activation is not None:
+            self._attend(self._replication_activation, now)
+        if isinstance(self._activation, SharedStoreActivation) and self._activation.on_time(now):
+            self._follow_activation()
+        if self._check_due is not None and now.monotonic >= self._check_due and self._admission.lets_in(self.state):
             self.connections.check(now)
             self._check_due = self.connections.next_check(now)
 
     def _log(self, text: str) -> None:
-        self._notice(Level.WARNING, text)
+        self._log_at(Level.WARNING, text)
 
     def _inform(self, text: str) -> None:
-        self._notice(Level.INFO, text)
+        self._log_at(Level.INFO, text)
 
-    def _notice(self, level: Level, text: str) -> None:
+    def _log_at(self, level: Level, text: str) -> None:
         self._outputs.append(Notice(level, text))

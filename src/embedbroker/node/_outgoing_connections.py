@@ -12,31 +12,31 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from embedbroker.config import BrokerConfig
-from embedbroker.protocols import Link
+from embedbroker.protocols import ConnectionPort
 from embedclient.model import Instant, TransportConfiguration
 
 from ._inputs import BytesReceived, Dialed, DialFailed, PeerClosed, Written
 from ._outputs import CloseConnection, Dial, Level, Output, SendBytes
 
 if TYPE_CHECKING:
-    from embedbroker.cluster import Caller
+    from embedbroker.cluster import DialHandler
 
-__all__ = ["Dials"]
+__all__ = ["OutgoingConnections"]
 
 
-class Dials:
+class OutgoingConnections:
     """By number: who asked for it, and the link as soon as it is open."""
 
-    def __init__(self, config: BrokerConfig, notice: Callable[[Level, str], None]) -> None:
+    def __init__(self, config: BrokerConfig, log_at: Callable[[Level, str], None]) -> None:
         self._config = config
-        self._notice = notice
-        self._callers: dict[int, Caller] = {}
-        self._links: dict[int, Link] = {}
-        self._dirty: list[Link] = []
+        self._log_at = log_at
+        self._callers: dict[int, DialHandler] = {}
+        self._links: dict[int, ConnectionPort] = {}
+        self._dirty: list[ConnectionPort] = []
         self._orders: list[Output] = []
         self._last = 0
 
-    def dial(self, caller: Caller, connector: TransportConfiguration, timeout_s: float) -> int:
+    def dial(self, caller: DialHandler, connector: TransportConfiguration, timeout_s: float) -> int:
         """Ask for a connection; the caller is told what becomes of it."""
         self._last -= 1
         self._callers[self._last] = caller
@@ -53,7 +53,7 @@ class Dials:
     def on_dialed(self, dialed: Dialed, now: Instant) -> None:
         caller = self._callers.get(dialed.connection)
         if caller is not None:
-            link = Link(dialed.connection, dialed.peer, self._config.output_high_water_bytes, self._dirty)
+            link = ConnectionPort(dialed.connection, dialed.peer, self._config.output_high_water_bytes, self._dirty)
             self._links[dialed.connection] = link
             caller.opened(link, now)
 
@@ -90,7 +90,7 @@ class Dials:
             if link.out:
                 outputs.append(SendBytes(link.id, link.take()))
             if link.room + link.excess < link.high_water - bytes_max and link.alive:
-                self._notice(
+                self._log_at(
                     Level.WARNING, f"{link.peer}: closed, it does not read: {bytes_max} bytes are waiting for it"
                 )
                 link.close("the peer does not read")

@@ -30,11 +30,11 @@ class Restoration:
         self._kernel = kernel
         self._journal = journal
         for address in recovered.addresses:
-            kernel.catalog.restore_address(address)
+            kernel.address_manager.restore_address(address)
         for queue in recovered.queues:
-            kernel.catalog.restore_queue(queue)
-        kernel.markers.restore(recovered.markers)
-        queues = {queue.id: queue for queue in kernel.catalog.queues.values()}
+            kernel.address_manager.restore_queue(queue)
+        kernel.fencing_tokens.restore(recovered.fencing_tokens)
+        queues = {queue.id: queue for queue in kernel.address_manager.queues.values()}
         for cursor in recovered.cursors:
             kernel.cursors.restore(cursor, queues[cursor.queue_id])
         kernel.ids.next_id = max(recovered.id_limit, 1)

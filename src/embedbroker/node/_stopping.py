@@ -12,13 +12,13 @@ from embedbroker.kernel import Kernel
 if TYPE_CHECKING:
     from embedbroker.storage import Journal
 
-__all__ = ["FLUSH_SECONDS_MAX", "Flush"]
+__all__ = ["FLUSH_SECONDS_MAX", "OrderlyStop"]
 
 #: How long an orderly stop waits for the disk before it tells the clients. A sync takes milliseconds.
 FLUSH_SECONDS_MAX = 5.0
 
 
-class Flush:
+class OrderlyStop:
     """Of one life. ``is_under_way`` is for looking at."""
 
     __slots__ = ("_due", "_journal", "_kernel", "is_under_way")
@@ -38,6 +38,6 @@ class Flush:
     def is_done(self, now: float) -> bool:
         """Whether everything that was accepted is carried out and durable, or takes too long."""
         journal = self._journal
-        if not self._kernel.chores.waiting and (journal is None or journal.point() <= journal.reached):
+        if not self._kernel.deferred.waiting and (journal is None or journal.point() <= journal.reached):
             return True
         return now >= self._due

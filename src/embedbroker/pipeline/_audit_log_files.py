@@ -15,7 +15,7 @@ from attrs import frozen
 
 from embedbroker.storage import (
     SegmentHeader,
-    SegmentReading,
+    SegmentScan,
     audit_number,
     read_header,
     read_records,
@@ -163,12 +163,12 @@ def _identity_in(data: bytes) -> int:
     return header.identity if isinstance(header, SegmentHeader) else 0
 
 
-def _read(folder: LogFolder, number: int) -> tuple[LogSummary, SegmentReading]:
+def _read(folder: LogFolder, number: int) -> tuple[LogSummary, SegmentScan]:
     """Raises FileNotFoundError."""
     data = folder.read(number)
     stretches, reading = [], None
     for part in read_records(file_name(number), len(data), lambda offset, count: data[offset : offset + count]):
-        if isinstance(part, SegmentReading):
+        if isinstance(part, SegmentScan):
             reading = part
         else:
             stretches.append(part)

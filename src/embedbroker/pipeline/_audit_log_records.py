@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from attrs import define
 
-from embedbroker.storage import AUDIT_FIELDS, AuditRecordKind, RecordStretch
+from embedbroker.storage import AUDIT_FIELDS, AuditRecordKind, RecordArrays
 
 __all__ = ["LOG_TYPES", "LogKind", "LogSummary", "Row", "log_summary", "packed_numbers", "unpacked_numbers"]
 
@@ -72,7 +72,7 @@ class LogSummary:
     committed: tuple[Array, Array]
 
     @classmethod
-    def of(cls, stretches: Sequence[RecordStretch]) -> LogSummary:
+    def of(cls, stretches: Sequence[RecordArrays]) -> LogSummary:
         """Take the records of these stretches apart."""
         parts: dict[int, list[dict[str, Array]]] = {}
         facts: list[tuple[int, dict[str, Any]]] = []

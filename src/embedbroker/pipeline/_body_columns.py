@@ -18,7 +18,7 @@ from pyarrow import json as arrow_json
 from embedclient.errors import RemoteProtocolError
 from embedclient.wire.core import MessageType, property_key
 
-from ._frames import Block, Place, Places
+from ._frames import Block, FramePosition, FramePositions
 from ._property_columns import PropertyDecoder
 from ._vectors import ascii_texts, binaries, gather, pieces, strings
 
@@ -46,7 +46,7 @@ _TEXT_HEAD: Final = 5
 class Bodies:
     """The bodies of one block, decoded when a column asks for them. Errors are by the number of the row."""
 
-    def __init__(self, block: Block, places: Places) -> None:
+    def __init__(self, block: Block, places: FramePositions) -> None:
         self._block = block
         self._places = places
         self.errors: dict[int, str] = {}
@@ -163,7 +163,7 @@ class Bodies:
         return found
 
 
-def _is_compressed(decoder: PropertyDecoder, data: bytes, place: Place) -> bool:
+def _is_compressed(decoder: PropertyDecoder, data: bytes, place: FramePosition) -> bool:
     """Return True if the properties of a message mark its body as compressed. Malformed properties mark nothing."""
     try:
         return decoder.entries(data, place.properties, place.end).get(_COMPRESSED) == ("boolean", True)

@@ -15,7 +15,7 @@ from embedclient.errors import ConnectionClosedException, ConnectionLostExceptio
 
 from ._options import ConnectionOptions
 
-__all__ = ["Link"]
+__all__ = ["BrokerConnection"]
 
 # While nobody answers: for so many times this pause, which is longer than a backup needs to take over.
 RECONNECT_ATTEMPTS = 120
@@ -23,10 +23,10 @@ RETRY_INTERVAL_MS = 500
 CONNECT_ATTEMPTS = 20
 
 
-class Link:
+class BrokerConnection:
     """A connection and its sessions. Close it, or get it from `shared` and leave it to the process."""
 
-    _shared: dict[tuple[int, ConnectionOptions], Link] = {}
+    _shared: dict[tuple[int, ConnectionOptions], BrokerConnection] = {}
 
     def __init__(self, options: ConnectionOptions) -> None:
         """Raises what `ServerLocator` and its `create_session_factory` do."""
@@ -41,7 +41,7 @@ class Link:
         self._factory: ClientSessionFactory = ServerLocator(options.url, settings=settings).create_session_factory()
 
     @classmethod
-    def shared(cls, options: ConnectionOptions) -> Link:
+    def shared(cls, options: ConnectionOptions) -> BrokerConnection:
         """The connection of this process to this place. Workers are forked, so a process does not inherit one."""
         key = (os.getpid(), options)
         link = cls._shared.get(key)
@@ -67,8 +67,8 @@ class Link:
             )
         except (ConnectionClosedException, ConnectionLostException):
             # It was given up for good. Workers live on, and the next task that asks gets a connection of its own.
-            if Link._shared.get((os.getpid(), self.options)) is self:
-                Link.forget(self.options)
+            if BrokerConnection._shared.get((os.getpid(), self.options)) is self:
+                BrokerConnection.forget(self.options)
             raise
         session.start()
         return session

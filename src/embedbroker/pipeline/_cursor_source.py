@@ -31,7 +31,7 @@ from pyspark.sql.datasource import InputPartition
 from embedclient.errors import JMSException
 from embedclient.model import describe_url
 
-from ._broker_connection import Link
+from ._broker_connection import BrokerConnection
 from ._frames import Block
 from ._offsets import BY_CURSOR, Offset, Range
 from ._option_reader import OptionError
@@ -71,7 +71,7 @@ class CursorSource:
         self._owner = f"{query}/{uuid4()}"
         self._query = query
         self._subscription = subscription
-        self._services = Services(Link.shared(options.connection))
+        self._services = Services(BrokerConnection.shared(options.connection))
         # Queue: the position up to which everything is acknowledged.
         self._positions: dict[str, int] = {}
         # Queue: how far it is pinned. That is short of an offset where the queue was made again, or the broker.
@@ -444,7 +444,7 @@ def read_range(options: SourceOptions, partition: CursorPartition) -> Iterator[B
         DataLost: there are fewer than there were when the batch was planned.
         ServiceRefused: the range is not pinned any more: this is a task that nobody waits for, or the lease was lost.
     """
-    services = Services(Link.shared(options.connection))
+    services = Services(BrokerConnection.shared(options.connection))
     after, rows = partition.after, 0
     fields = {"queue": partition.queue, "cursor": CURSOR, "until": partition.until, "max_bytes": READ_BYTES}
     try:

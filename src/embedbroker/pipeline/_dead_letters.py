@@ -16,7 +16,7 @@ from embedclient.errors import DuplicateIDException, JMSException, RemoteProtoco
 from embedclient.model import Properties, PropertyType, PropertyValue, RoutingType, TypedValue
 from embedclient.wire.core import ROUTING_TYPE_KEY, CoreMessage
 
-from ._broker_connection import Link
+from ._broker_connection import BrokerConnection
 from ._frames import Block
 from ._options import SourceOptions
 from ._rows import Poison
@@ -55,7 +55,7 @@ class DeadLetters:
             return
         address = self._options.dead_letter_address
         if self._session is None:
-            self._session = Link.shared(self._options.connection).session()
+            self._session = BrokerConnection.shared(self._options.connection).session()
             # Whatever is bound there is meant to have them, under any name; only where nothing is, a queue is made.
             if not self._session.query_address(address).queue_names:
                 Destinations(self._session).prepare(Target(address, RoutingType.ANYCAST))

@@ -16,7 +16,7 @@ from embedclient.errors import ConnectionLostException, InvalidDestinationExcept
 from embedclient.model import RoutingType
 from embedclient.wire.core import CoreMessage
 
-from ._broker_connection import Link
+from ._broker_connection import BrokerConnection
 from ._export_folder import ExportFolder, NewPart, write_note
 from ._frames import pack_block
 from ._options import ConnectionOptions
@@ -52,7 +52,7 @@ def export_queue(connection: ConnectionOptions, queue: str, root: str, messages_
     writing = _Parts(folder, queue, messages_per_part)
     before = len(writing.done)
     if not folder.complete.exists():
-        with closing(Link(connection)) as link, link.session() as session:
+        with closing(BrokerConnection(connection)) as link, link.session() as session:
             describe(session, queue, folder)
             had, interruptions = before, 0
             while not _export_parts(session, writing):

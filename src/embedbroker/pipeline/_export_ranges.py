@@ -21,7 +21,7 @@ from attrs import frozen
 
 from embedclient.errors import IllegalStateException, JMSException
 
-from ._broker_connection import Link
+from ._broker_connection import BrokerConnection
 from ._cursor_source import CURSOR, CursorPartition, read_range
 from ._export import TransferResult, describe
 from ._export_folder import ExportFolder, NewPart, noted, write_note
@@ -59,7 +59,7 @@ def pinned_ranges(
             its journal since then, or is another one.
         JMSException: the broker cannot be reached, or refuses.
     """
-    link = Link(connection)
+    link = BrokerConnection(connection)
     pins = _Pins(link)
     try:
         found: dict[str, list[QueueRange]] = {}
@@ -80,7 +80,7 @@ def pinned_ranges(
 class _Pins:
     """The cursors of one export, renewed by a thread: tasks may take longer than a lease."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: BrokerConnection) -> None:
         self.services = Services(link)
         self._link = link
         self._owner = f"{_OWNER}{uuid4()}"

@@ -20,7 +20,7 @@ from embedclient.wire.core import CoreMessage
 
 from ._vectors import Array, fields_at
 
-__all__ = ["Block", "Place", "Places", "pack_block"]
+__all__ = ["Block", "FramePosition", "FramePositions", "pack_block"]
 
 # The number of rows, and the position up to which the block is complete.
 _BLOCK_HEAD: Final = Struct("<Iq")
@@ -46,7 +46,7 @@ _UUID_BYTES: Final = 16
 _CORE: Final = int(CoreMessage.encoding)
 
 
-class Place(NamedTuple):
+class FramePosition(NamedTuple):
     """Where one message stands in its block, with its numbers. Offsets count from the beginning of the block."""
 
     position: int
@@ -64,11 +64,11 @@ class Place(NamedTuple):
     end: int
 
 
-class Places:
-    """The places of all messages of a block: a column of numbers, of 64 bits, for each field of `Place`."""
+class FramePositions:
+    """The places of all messages of a block: a column of numbers, of 64 bits, for each field of `FramePosition`."""
 
     def __init__(self, columns: dict[str, Array]) -> None:
-        """Columns by the names of `Place`, of one length."""
+        """Columns by the names of `FramePosition`, of one length."""
         self.position = columns["position"]
         self.message_id = columns["message_id"]
         self.deliveries = columns["deliveries"]
@@ -86,10 +86,10 @@ class Places:
     def __len__(self) -> int:
         return len(self.start)
 
-    def __getitem__(self, row: int) -> Place:
-        return Place(*(int(getattr(self, name)[row]) for name in Place._fields))
+    def __getitem__(self, row: int) -> FramePosition:
+        return FramePosition(*(int(getattr(self, name)[row]) for name in FramePosition._fields))
 
-    def __iter__(self) -> Iterator[Place]:
+    def __iter__(self) -> Iterator[FramePosition]:
         return map(self.__getitem__, range(len(self)))
 
 
@@ -109,7 +109,7 @@ class Block:
         """The same bytes for numpy."""
         return np.frombuffer(self.data, dtype=np.uint8)
 
-    def places(self) -> Places:
+    def places(self) -> FramePositions:
         """Each message of the block. Raises RemoteProtocolError."""
         try:
             rows = self._rows()
@@ -135,7 +135,7 @@ class Block:
             raise RemoteProtocolError(f"a block of {len(data)} bytes says that it has {at}")
         return np.array(found, dtype=np.int64)
 
-    def _places(self, rows: Array) -> Places:
+    def _places(self, rows: Array) -> FramePositions:
         buffer = self.buffer
         heads = fields_at(buffer, rows, _ROW_FIELDS)
         encoding = heads["encoding"]
@@ -158,9 +158,9 @@ class Block:
         columns = {name: heads[name].astype(np.int64) for name in ("position", "message_id", "deliveries")}
         columns |= {name: fixed[name].astype(np.int64) for name in _FIXED_NAMES}
         columns |= {"start": start, "body_end": body_end, "address_end": address_end}
-        return Places({**columns, "properties": properties, "end": end})
+        return FramePositions({**columns, "properties": properties, "end": end})
 
-    def message(self, place: Place) -> CoreMessage:
+    def message(self, place: FramePosition) -> CoreMessage:
         """The message that stands there."""
         return CoreMessage.parse(bytearray(self.data[place.start : place.end]))
 

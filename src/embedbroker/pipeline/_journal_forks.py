@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from zlib import crc32
 
-from embedbroker.storage import RecordStretch, read_records
+from embedbroker.storage import RecordArrays, read_records
 
 from ._journal_files import JournalSource, SegmentFile, opened_segment
 
@@ -84,7 +84,7 @@ def _batches(segment: SegmentFile) -> _Batches:
     found: _Batches = {}
     with opened_segment(segment.path, segment.member, segment.name) as (size, read_at):
         for part in read_records(segment.name, size, read_at):
-            if isinstance(part, RecordStretch):
+            if isinstance(part, RecordArrays):
                 at = 0
                 for number, wall_ms, count in zip(part.batches, part.walls_ms, part.counts, strict=True):
                     starts = part.starts[at : at + count]

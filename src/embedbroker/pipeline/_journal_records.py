@@ -18,8 +18,8 @@ from attrs import Factory, define, frozen
 
 from embedbroker.storage import (
     RECORD_FIELDS,
+    RecordArrays,
     RecordKind,
-    RecordStretch,
     ReferenceFields,
     SegmentHeader,
     decode_commit_set,
@@ -141,7 +141,7 @@ class Reader:
     newest: bool = False
     damage: list[Damage] = Factory(list)
 
-    def rows(self, stretch: RecordStretch) -> pa.RecordBatch | None:
+    def rows(self, stretch: RecordArrays) -> pa.RecordBatch | None:
         """The records of a stretch, None if there is none to show. What makes no sense goes to ``damage``."""
         if not len(stretch.starts):
             return None
@@ -158,7 +158,7 @@ class Reader:
                     parts.append(part)
         return self._batch(stretch, parts) if parts else None
 
-    def _part(self, kind: int, stretch: RecordStretch, buffer: Array, starts: Array, batch_of: Array) -> Part | None:
+    def _part(self, kind: int, stretch: RecordArrays, buffer: Array, starts: Array, batch_of: Array) -> Part | None:
         if kind == RecordKind.COMMIT_SET:
             return self._commit_sets(stretch, starts, batch_of)
         if kind not in RecordKind._value2member_map_ or RecordKind(kind) not in _DTYPES:
@@ -195,7 +195,7 @@ class Reader:
                 part[name] = fields[name]
         return part
 
-    def _commit_sets(self, stretch: RecordStretch, starts: Array, batch_of: Array) -> Part:
+    def _commit_sets(self, stretch: RecordArrays, starts: Array, batch_of: Array) -> Part:
         """A row for each transaction and queue of a set, as for a commit."""
         rows: list[tuple[int, int, int, int, int]] = []
         for start, batch in zip(starts.tolist(), batch_of.tolist(), strict=True):
@@ -211,7 +211,7 @@ class Reader:
         names = ("start", "batch_index", "transaction_id", "queue_id", "position")
         return {"kind": int(RecordKind.COMMIT_SET), **dict(zip(names, columns, strict=True))}
 
-    def _messages(self, part: Part, fields: Array, stretch: RecordStretch, buffer: Array) -> Part:
+    def _messages(self, part: Part, fields: Array, stretch: RecordArrays, buffer: Array) -> Part:
         references: Array = fields["references"].astype(np.int64)
         raw_size: Array = fields["raw_size"].astype(np.int64)
         sane = fields["size"] == ReferenceFields.OF_MESSAGE + ReferenceFields.SIZE * references + raw_size
@@ -270,19 +270,19 @@ class Reader:
             case _:
                 return raw
 
-    def _refuse(self, stretch: RecordStretch, kind: RecordKind, starts: Array) -> None:
+    def _refuse(self, stretch: RecordArrays, kind: RecordKind, starts: Array) -> None:
         for start in starts.tolist():
             self.damage.append(
                 Damage(stretch.base + start, f"a record of kind {kind.name} with wrong sizes is left out")
             )
 
-    def _batch(self, stretch: RecordStretch, parts: list[Part]) -> pa.RecordBatch:
+    def _batch(self, stretch: RecordArrays, parts: list[Part]) -> pa.RecordBatch:
         lengths = [len(part["start"]) for part in parts]
         total = sum(lengths)
         arrays = [self._column(name, stretch, parts, lengths, total) for name in self.columns]
         return pa.RecordBatch.from_arrays(arrays, names=list(self.columns))
 
-    def _column(self, name: str, stretch: RecordStretch, parts: list[Part], lengths: list[int], total: int) -> pa.Array:
+    def _column(self, name: str, stretch: RecordArrays, parts: list[Part], lengths: list[int], total: int) -> pa.Array:
         kind = ARROW_TYPES[name]
         header = self.header
         match name:

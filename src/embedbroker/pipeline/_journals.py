@@ -25,7 +25,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from embedbroker.storage import RecordKind, RecordStretch, SegmentHeader, SegmentReading, read_header, read_records
+from embedbroker.storage import RecordArrays, RecordKind, SegmentHeader, SegmentScan, read_header, read_records
 
 from ._audit_blocks import COLUMNS, SUMMARY_TYPES, joined, summary
 from ._journal_files import JournalSource, opened_segment
@@ -159,12 +159,12 @@ def segment_rows(task: SegmentTask, selection: Selection) -> Iterator[pa.RecordB
 
 def _read_steadily(
     name: str, size: int, read_at: Callable[[int, int], bytes]
-) -> tuple[list[RecordStretch], SegmentReading]:
+) -> tuple[list[RecordArrays], SegmentScan]:
     """The stretches of a segment, all of them at once: half of a batch under way would look like damage."""
     for attempt in range(_READS):
-        stretches: list[RecordStretch] = []
+        stretches: list[RecordArrays] = []
         for part in read_records(name, size, read_at):
-            if isinstance(part, RecordStretch):
+            if isinstance(part, RecordArrays):
                 stretches.append(part)
             elif not part.findings or attempt == _READS - 1:
                 return stretches, part

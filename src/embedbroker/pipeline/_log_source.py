@@ -25,7 +25,7 @@ from embedclient.blocking import ClientConsumer, ClientSession
 from embedclient.errors import TransactionRolledBackException
 from embedclient.wire.core import CoreMessage
 
-from ._broker_connection import Link
+from ._broker_connection import BrokerConnection
 from ._frames import Block, pack_block
 from ._offsets import BY_LOG, Offset, Range
 from ._options import SourceOptions
@@ -72,7 +72,7 @@ class LogSource:
     def fix_targets(self) -> None:
         """Receive no more messages than there are now: for the trigger availableNow."""
         self._targets = {}
-        with Link.shared(self._options.connection).session() as session:
+        with BrokerConnection.shared(self._options.connection).session() as session:
             for queue in matching_queues(self._options):
                 self._targets[queue] = session.query_queue(queue).message_count
 
@@ -111,7 +111,7 @@ class LogSource:
         found: list[LogFile] = []
         rows_left, bytes_left = rows_max or _UNLIMITED, bytes_max or _UNLIMITED
         # Closed after each batch: what it holds in advance is for whoever else reads the queue.
-        with Link.shared(self._options.connection).session(acknowledges_at_once=False) as session:
+        with BrokerConnection.shared(self._options.connection).session(acknowledges_at_once=False) as session:
             for queue in matching_queues(self._options):
                 there = session.query_queue(queue).message_count
                 if self._targets is not None:

@@ -17,7 +17,7 @@ from attrs import frozen
 
 from embedclient.errors import RemoteProtocolError
 
-from ._frames import Block, Places
+from ._frames import Block, FramePositions
 from ._property_columns import (
     DUPLICATE_ID,
     HEADER_COLUMNS,
@@ -97,7 +97,7 @@ class PropertyArrays:
         self._maps = {column: schema.field(column).type for column in PROPERTY_COLUMNS if column in names}
         self._decoder = PropertyDecoder()
 
-    def arrays(self, block: Block, places: Places, errors: dict[int, str]) -> dict[str, pa.Array]:
+    def arrays(self, block: Block, places: FramePositions, errors: dict[int, str]) -> dict[str, pa.Array]:
         """Return the columns, by name; none if none needs properties.
 
         Malformed properties are none at all: `errors` gets the reason, by row.
@@ -117,7 +117,7 @@ class PropertyArrays:
         return {name: pa.concat_arrays([part[name] for part in parts]).take(pa.array(back)) for name in parts[0]}
 
     def _part(
-        self, block: Block, places: Places, rows: Array, alike: _Alike | None, errors: dict[int, str]
+        self, block: Block, places: FramePositions, rows: Array, alike: _Alike | None, errors: dict[int, str]
     ) -> dict[str, pa.Array]:
         if alike is not None:
             try:
@@ -126,7 +126,7 @@ class PropertyArrays:
                 pass
         return self._one_by_one(block, places, rows, errors)
 
-    def _groups(self, block: Block, places: Places) -> Iterator[tuple[Array, _Alike | None]]:
+    def _groups(self, block: Block, places: FramePositions) -> Iterator[tuple[Array, _Alike | None]]:
         """All rows, in groups that are alike; what is alike in no way that pays comes last, if there is any."""
         sizes = places.end - places.properties
         rows = np.arange(len(places))
@@ -201,7 +201,9 @@ class PropertyArrays:
                 values = pa.concat_arrays([alike.texts(span) for span in shown]).take(pa.array(by_row))
             arrays[column] = pa.MapArray.from_arrays(offsets, keys, values).cast(kind)
 
-    def _one_by_one(self, block: Block, places: Places, numbers: Array, errors: dict[int, str]) -> dict[str, pa.Array]:
+    def _one_by_one(
+        self, block: Block, places: FramePositions, numbers: Array, errors: dict[int, str]
+    ) -> dict[str, pa.Array]:
         arrays: dict[str, pa.Array] = {}
         rows: list[dict[str, Entry]] = []
         begins, ends = places.properties[numbers].tolist(), places.end[numbers].tolist()

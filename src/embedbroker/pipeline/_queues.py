@@ -8,7 +8,7 @@ from __future__ import annotations
 from embedclient.errors import InvalidDestinationException
 from embedclient.model import describe_url
 
-from ._broker_connection import Link
+from ._broker_connection import BrokerConnection
 from ._option_reader import OptionError
 from ._options import SourceOptions
 from ._services import SERVICES_ADDRESS, Services
@@ -23,7 +23,7 @@ def matching_queues(options: SourceOptions) -> list[str]:
         InvalidDestinationException: there is no queue of this name.
         OptionError: a pattern, and a broker that does not list its queues.
     """
-    link = Link.shared(options.connection)
+    link = BrokerConnection.shared(options.connection)
     name = options.subscription if options.queue is None else options.queue
     assert name is not None
     if not options.has_pattern:

@@ -21,7 +21,7 @@ from embedbroker.storage import RecordKind
 from embedclient.model import RoutingType, describe_url
 
 from ._audit import JournalMoved, furthest
-from ._broker_connection import Link
+from ._broker_connection import BrokerConnection
 from ._journal_files import JournalSource, journal_sources
 from ._journal_records import CUT, END, content_digest, message_key
 from ._journal_tables import queue_names, transaction_ends
@@ -94,7 +94,7 @@ class Site:
         if self.url is None:
             journal_sources(self.places)
             return
-        link = Link(ConnectionOptions(self.url, self.user, self.password))
+        link = BrokerConnection(ConnectionOptions(self.url, self.user, self.password))
         try:
             link.session().close()
         finally:
@@ -112,7 +112,7 @@ class Site:
         if self.url is None:
             return {}
         queues = list(self.queues) or _listed(self)
-        link = Link(ConnectionOptions(self.url, self.user, self.password))
+        link = BrokerConnection(ConnectionOptions(self.url, self.user, self.password))
         try:
             with link.session() as session:
                 found = {queue: session.query_queue(queue).consumer_count for queue in queues}
@@ -291,7 +291,7 @@ def _listed(site: Site) -> list[str]:
 
 def _browse(connection: ConnectionOptions, queue: str, with_raw: bool) -> Iterator[pa.RecordBatch]:
     """Raises ConnectionLostException when the look began again: rows that a task has given away count for once."""
-    link = Link(connection)
+    link = BrokerConnection(connection)
     try:
         with link.session() as session:
             state = session.query_queue(queue)

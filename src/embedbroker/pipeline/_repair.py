@@ -21,7 +21,7 @@ from embedclient.blocking import ClientSession
 from embedclient.errors import ConnectionLostException
 from embedclient.model import RoutingType
 
-from ._broker_connection import Link
+from ._broker_connection import BrokerConnection
 from ._journal_records import content_digest, message_key
 from ._options import ConnectionOptions
 from ._queue_view import queue_view
@@ -76,7 +76,7 @@ def repair(
     """
     rows = _plan_rows(Path(plan))
     connection = ConnectionOptions(url, user, password)
-    link = Link(connection)
+    link = BrokerConnection(connection)
     try:
         for queue in sorted({row["queue"] for row in rows}):
             ours = [row for row in rows if row["queue"] == queue]

@@ -18,7 +18,7 @@ from attrs import frozen
 from embedclient.errors import RemoteProtocolError
 
 from ._body_columns import BODY_TYPES, Bodies, parse_json
-from ._frames import Block, Place, Places
+from ._frames import Block, FramePosition, FramePositions
 from ._property_arrays import PropertyArrays
 from ._schema import VALUE_COLUMN
 from ._vectors import Array, fields_at, gather, is_same, named, strings, uuid_texts
@@ -41,7 +41,7 @@ class ParseError(ValueError):
 class Poison:
     """A message that could not be parsed and is to become a dead letter."""
 
-    place: Place
+    place: FramePosition
     reason: str
 
 
@@ -90,7 +90,9 @@ class RowConverter:
         errors |= {} if bodies is None else bodies.errors
         return self._without_poison(batch, places, errors, queue) if errors else Rows(batch, [])
 
-    def _without_poison(self, batch: pa.RecordBatch, places: Places, errors: dict[int, str], queue: str) -> Rows:
+    def _without_poison(
+        self, batch: pa.RecordBatch, places: FramePositions, errors: dict[int, str], queue: str
+    ) -> Rows:
         if self._on_parse_error == "fail":
             row, reason = min(errors.items())
             place = places[row]
@@ -116,7 +118,7 @@ class RowConverter:
             bodies.texts(strict=True)  # nobody wants them, and those that are none are errors
 
 
-def _plain(name: str, block: Block, places: Places, queue: str, deliveries_ahead: int) -> pa.Array:
+def _plain(name: str, block: Block, places: FramePositions, queue: str, deliveries_ahead: int) -> pa.Array:
     """A column that needs neither body nor properties."""
     match name:
         case "messageId":
@@ -146,7 +148,7 @@ def _plain(name: str, block: Block, places: Places, queue: str, deliveries_ahead
             return _times(places.expiration)
 
 
-def _addresses(block: Block, places: Places) -> pa.Array:
+def _addresses(block: Block, places: FramePositions) -> pa.Array:
     starts, ends = places.body_end + _ADDRESS_HEAD, places.address_end
     sizes = np.maximum(ends - starts, 0)
     data = block.data

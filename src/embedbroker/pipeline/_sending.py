@@ -24,7 +24,7 @@ from embedclient.errors import (
 from embedclient.model import PropertyValue, RoutingType
 from embedclient.wire.core import CoreMessage
 
-from ._broker_connection import Link
+from ._broker_connection import BrokerConnection
 from ._journal_records import KEPT_KEY
 from ._options import ConnectionOptions
 
@@ -131,7 +131,7 @@ def queue_sender(
         JMSException: the broker cannot be reached, or refuses.
     """
     with (
-        closing(Link(connection)) as link,
+        closing(BrokerConnection(connection)) as link,
         link.session(acknowledges_at_once=False, sends_at_once=False) as session,
     ):
         state = session.query_queue(queue)

@@ -22,7 +22,7 @@ from embedclient.errors import ConnectionClosedException, ConnectionTimedOutExce
 from embedclient.model import Properties
 from embedclient.wire.core import CoreMessage, MessageType, decode_text, encode_text
 
-from ._broker_connection import Link
+from ._broker_connection import BrokerConnection
 
 __all__ = ["CLOSE_TIMEOUT_S", "SERVICES_ADDRESS", "ServiceRefused", "Services"]
 
@@ -57,7 +57,7 @@ class Asked:
 class Services:
     """The services of one broker, over one session. Threads may share it: one request at a time."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: BrokerConnection) -> None:
         self._link = link
         self._lock = threading.RLock()
         self._session: ClientSession | None = None

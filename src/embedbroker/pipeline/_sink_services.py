@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from embedclient.errors import IllegalStateException
 from embedclient.model import Xid
 
-from ._broker_connection import Link
+from ._broker_connection import BrokerConnection
 from ._options import ConnectionOptions
 from ._services import ServiceRefused, Services
 
@@ -70,7 +70,7 @@ def markers_of(options: ConnectionOptions) -> Iterator[Markers]:
         IllegalStateException: the broker cannot commit many branches at once.
         JMSException: what a connection raises.
     """
-    link = Link(options)
+    link = BrokerConnection(options)
     services = Services(link)
     try:
         if not services.can("commit-set"):

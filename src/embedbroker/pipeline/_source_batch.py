@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from embedclient.errors import ConnectionLostException, JMSException
 from embedclient.wire.core import CoreMessage
 
-from ._broker_connection import Link
+from ._broker_connection import BrokerConnection
 from ._frames import pack_block
 from ._option_reader import OptionError
 from ._options import SourceOptions
@@ -72,7 +72,7 @@ class BatchReader(DataSourceReader):
             self._schema, form=options.format, on_parse_error=options.on_parse_error, deliveries_ahead=1
         )
         selector = " AND ".join(self._selectors) or None
-        session = Link.shared(options.connection).session()
+        session = BrokerConnection.shared(options.connection).session()
         try:
             name = session.name
             consumer = session.create_consumer(partition.queue, filter=selector, browse_only=True)

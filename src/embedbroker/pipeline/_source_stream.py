@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from ._broker_connection import Link
+from ._broker_connection import BrokerConnection
 from ._cursor_source import CursorPartition, CursorSource, read_range
 from ._dead_letters import DeadLetters
 from ._frames import Block
@@ -153,7 +153,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         elif options.selector is not None and options.queue is not None:
             reason = "a selector reads a part of a queue, which others may share"
         else:
-            services = Services(Link.shared(options.connection))
+            services = Services(BrokerConnection.shared(options.connection))
             has_cursors = services.can("cursor.open")
             services.close()
             if has_cursors:

@@ -10,7 +10,7 @@ import logging
 from embedclient.errors import InvalidDestinationException
 from embedclient.model import RoutingType
 
-from ._broker_connection import Link
+from ._broker_connection import BrokerConnection
 from ._options import ConnectionOptions, SourceOptions
 
 __all__ = ["ensure_subscription", "remove_subscription", "subscription_name"]
@@ -29,7 +29,7 @@ def ensure_subscription(options: SourceOptions, subscription: str | None) -> Non
     """Make it unless it is there. The option `selector` is its filter: what does not match is not kept."""
     if subscription is None or options.topic is None:
         return
-    with Link.shared(options.connection).session() as session:
+    with BrokerConnection.shared(options.connection).session() as session:
         if session.query_queue(subscription).exists:
             return
         try:
@@ -48,7 +48,7 @@ def remove_subscription(url: str, subscription: str, *, user: str | None = None,
         IllegalStateException: it has consumers, or a query reads it at this moment.
         ConnectionLostException: no broker could be reached.
     """
-    link = Link(ConnectionOptions(url, user, password))
+    link = BrokerConnection(ConnectionOptions(url, user, password))
     try:
         with link.session() as session:
             if not session.query_queue(subscription).exists:

@@ -2,7 +2,7 @@
 
 from ._detect import DETECT_BYTES, Detected, detect
 from ._encodings import restore_message
-from ._port import Link
+from ._port import ConnectionPort
 from .core._connection import CoreConnection
 from .core._resend import ResendAccount
 from .core._service import SERVER_VERSION, Cluster, CoreService, Gate, Releasable
@@ -11,11 +11,11 @@ __all__ = [
     "DETECT_BYTES",
     "SERVER_VERSION",
     "Cluster",
+    "ConnectionPort",
     "CoreConnection",
     "CoreService",
     "Detected",
     "Gate",
-    "Link",
     "Releasable",
     "ResendAccount",
     "detect",

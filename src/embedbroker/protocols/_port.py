@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-__all__ = ["Buffer", "Link"]
+__all__ = ["Buffer", "ConnectionPort"]
 
 Buffer = bytes | bytearray | memoryview
 
 
-class Link:
+class ConnectionPort:
     """Output of one connection.
 
     ``room`` is how many bytes may still be given out before the peer counts as slow; below zero, ``on_slow`` has been
@@ -38,7 +38,7 @@ class Link:
         "slow",
     )
 
-    def __init__(self, link_id: int, peer: str, high_water: int, dirty: list[Link]) -> None:
+    def __init__(self, link_id: int, peer: str, high_water: int, dirty: list[ConnectionPort]) -> None:
         self.id = link_id
         self.peer = peer
         self.out: list[Buffer] = []

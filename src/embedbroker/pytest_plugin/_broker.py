@@ -121,7 +121,7 @@ class ManagedBroker:
             IllegalStateException: it is not live.
         """
         kernel = self._following.require_live()
-        return [QueueState.of(queue) for queue in kernel.catalog.queues.values()]
+        return [QueueState.of(queue) for queue in kernel.address_manager.queues.values()]
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -363,7 +363,7 @@ class ManagedBroker:
 
     def _version(self, queue: str) -> int:
         """A number that changes with what waits in a queue; 0 while nothing does."""
-        found = self._following.require_live().catalog.queues.get(queue)
+        found = self._following.require_live().address_manager.queues.get(queue)
         return 0 if found is None or not found.message_count else hash((found.added_count, found.message_count)) or 1
 
     def _is_news(self, queue: str, seen: int) -> Callable[[], bool]:
@@ -389,6 +389,6 @@ def wanted_of(queue: str, count: int | None, consumers: int | None) -> str:
 
 def has(kernel: Kernel, queue: str, count: int | None, consumers: int | None) -> bool:
     """Whether a queue has so many."""
-    found = kernel.catalog.queues.get(queue)
+    found = kernel.address_manager.queues.get(queue)
     messages, listeners = (found.message_count, found.consumer_count) if found is not None else (0, 0)
     return count in (None, messages) and consumers in (None, listeners)

@@ -128,7 +128,7 @@ class GroupLedger:
             return []
         found: list[str] = []
         for name in dict.fromkeys(key.rpartition(" ")[0] for key in self._known):
-            queue = kernel.catalog.queues.get(name)
+            queue = kernel.address_manager.queues.get(name)
             if queue is not None and queue.delivering_count:
                 continue  # what a consumer holds is not lost, and cannot be listed
             present = {_key(queue, reference.message) for reference in queue.backlog} if queue is not None else set()

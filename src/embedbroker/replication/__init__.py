@@ -6,18 +6,18 @@ from ._backup import Replica
 from ._events import (
     STREAM_CHANNEL,
     STREAM_FORMAT,
-    DuplicationState,
     Ending,
     EndingKind,
     FrameReceiver,
-    Line,
+    PrimaryStatus,
     Refusal,
     ReplicaState,
-    Standing,
+    ReplicatorState,
+    StreamConnection,
 )
 from ._files import NEW_VOTES_FILE, VOTES_FILE
-from ._primary import Duplication
-from ._primary_choice import Choice
+from ._primary import Replicator
+from ._primary_choice import PrimaryChoice
 from ._record import NEW_NODE_RECORD_FILE, NODE_RECORD_FILE, DamagedRecord, ReplicaRecord
 
 __all__ = [
@@ -27,19 +27,19 @@ __all__ = [
     "STREAM_CHANNEL",
     "STREAM_FORMAT",
     "VOTES_FILE",
-    "Choice",
     "DamagedRecord",
-    "Duplication",
-    "DuplicationState",
     "Ending",
     "EndingKind",
     "FrameReceiver",
-    "Line",
+    "PrimaryChoice",
+    "PrimaryStatus",
     "Refusal",
     "Replica",
     "ReplicaRecord",
     "ReplicaRegistration",
     "ReplicaState",
     "ReplicaWaiting",
-    "Standing",
+    "Replicator",
+    "ReplicatorState",
+    "StreamConnection",
 ]

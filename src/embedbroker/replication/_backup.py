@@ -42,7 +42,16 @@ from embedclient.wire.core import (
     decode_work,
 )
 
-from ._events import STREAM_FORMAT, Ending, EndingKind, Line, Refusal, ReplicaState, Standing, other_format
+from ._events import (
+    STREAM_FORMAT,
+    Ending,
+    EndingKind,
+    PrimaryStatus,
+    Refusal,
+    ReplicaState,
+    StreamConnection,
+    other_format,
+)
 from ._files import is_copied
 from ._lane import CopyLane, CopySteps, Numbers, Request
 from ._operations import names_in, restored, size_of
@@ -92,7 +101,7 @@ class Replica:
 
     def __init__(
         self,
-        line: Line,
+        line: StreamConnection,
         settings: JournalSettings,
         saved_max: int,
         answer_timeout_s: float,
@@ -100,7 +109,7 @@ class Replica:
         inform: Callable[[str], None] | None = None,
     ) -> None:
         self.state = ReplicaState.JOINING
-        self.standing: Standing | None = None
+        self.status: PrimaryStatus | None = None
         self.on_accepted: Callable[[], None] | None = None
         self.on_in_sync: Callable[[], None] | None = None
         self.on_over: Callable[[Ending], None] | None = None
@@ -159,13 +168,13 @@ class Replica:
 
     def _on_packet(self, packet: Packet) -> None:
         match packet:
-            case ReplicaAccepted() if self.standing is None:
+            case ReplicaAccepted() if self.status is None:
                 self._on_accepted(packet)
-            case ReplicaRefused() if self.standing is None:
+            case ReplicaRefused() if self.status is None:
                 known = packet.problem in Refusal._value2member_map_
                 refusal = Refusal(packet.problem) if known else Refusal.NOT_READY
                 self._end(EndingKind.REFUSED, f"{self._line.name} takes no backup: {packet.text}", refusal)
-            case CopyBegin() if self.state is ReplicaState.JOINING and self.standing is not None:
+            case CopyBegin() if self.state is ReplicaState.JOINING and self.status is not None:
                 self._on_begin(packet)
             case CopyMark() if self.state is ReplicaState.COPYING:
                 self._on_mark(packet)
@@ -182,7 +191,7 @@ class Replica:
     def _on_accepted(self, packet: ReplicaAccepted) -> None:
         if packet.format != STREAM_FORMAT:
             raise RemoteProtocolError(other_format(packet.format))
-        self.standing = Standing(
+        self.status = PrimaryStatus(
             packet.node_id, packet.journal_identity, packet.activation_sequence, packet.allows_fail_back
         )
         self._due = None
@@ -304,7 +313,7 @@ class Replica:
                 flow.under_way = 0
         self._in_sync = self._hands_over = False
         self._unusable = self._doubted
-        self._doubts = self.standing is not None and not self._doubted
+        self._doubts = self.status is not None and not self._doubted
         text = f"the backup's disk failed: {fault}"
         self._break(text)
         self._over = EndingKind.BROKEN, text, None

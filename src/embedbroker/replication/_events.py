@@ -15,14 +15,14 @@ from attrs import frozen
 __all__ = [
     "STREAM_CHANNEL",
     "STREAM_FORMAT",
-    "DuplicationState",
     "Ending",
     "EndingKind",
     "FrameReceiver",
-    "Line",
+    "PrimaryStatus",
     "Refusal",
     "ReplicaState",
-    "Standing",
+    "ReplicatorState",
+    "StreamConnection",
     "other_format",
 ]
 
@@ -36,7 +36,7 @@ STREAM_FORMAT = 2
 FrameReceiver = Callable[[int, bytes | bytearray, int, int], None]
 
 
-class Line(Protocol):
+class StreamConnection(Protocol):
     """A connection between two brokers of a cluster, whoever opened it, after cluster user and password were right."""
 
     #: Who takes the frames of the stream channel, and who is told when the connection is gone, whoever ended it.
@@ -54,7 +54,7 @@ class Line(Protocol):
         """End the connection; `on_gone` is called in here or in a later step."""
 
 
-class DuplicationState(Enum):
+class ReplicatorState(Enum):
     """What a primary's journal waits for.
 
     ALONE and COPYING: its own disk. HANDING_OVER and SYNCHRONISED: its own disk and the backup's. HELD: a backup that
@@ -119,7 +119,7 @@ class Ending:
 
 
 @frozen
-class Standing:
+class PrimaryStatus:
     """What a primary tells a backup of itself: whose copy it will be, and of what."""
 
     node_id: str

@@ -23,9 +23,9 @@ from embedclient.wire.core import CopiedFile, CopyBegin, ReplicaInventory, Strea
 from ._files import is_copied
 from ._lane import CopySteps, Request
 from ._operations import written_bytes
-from ._send_window import Outflow
+from ._send_window import SendWindow
 
-__all__ = ["Copying"]
+__all__ = ["InitialCopy"]
 
 _KIB = 1024
 CHUNK_BYTES = 128 * _KIB
@@ -37,14 +37,14 @@ SYNC_EVERY_BYTES = 4 * 1024 * _KIB
 _ZEROS = bytes(CHUNK_BYTES)
 
 
-class Copying:
+class InitialCopy:
     """To one backup. ``listing``: new work has to wait. ``begun``: the moment of the copy is over. ``copied``: all is.
 
     ``uncopied`` has the files of which a part is still to be read, now or in the copy, as an ordered set.
     """
 
     def __init__(
-        self, flow: Outflow, clock: Callable[[], float], log: Callable[[str], None], is_quiet: Callable[[], bool]
+        self, flow: SendWindow, clock: Callable[[], float], log: Callable[[str], None], is_quiet: Callable[[], bool]
     ) -> None:
         self.listing = False
         self.begun = False

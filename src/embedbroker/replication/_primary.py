@@ -43,14 +43,14 @@ from embedclient.wire.core import (
     StreamType,
 )
 
-from ._events import STREAM_FORMAT, DuplicationState, Line, Refusal, Standing, other_format
-from ._initial_copy import Copying
+from ._events import STREAM_FORMAT, PrimaryStatus, Refusal, ReplicatorState, StreamConnection, other_format
+from ._initial_copy import InitialCopy
 from ._lane import CopyLane, Numbers
 from ._operations import carried, structural_names
-from ._send_window import Outflow
+from ._send_window import SendWindow
 from ._stream_packets import nonsense, sealed, unsealed, unsealed_answer
 
-__all__ = ["Duplication"]
+__all__ = ["Replicator"]
 
 # What the backup may be behind while it is not in sync. Beyond, the journal waits for it.
 BACKLOG_BYTES_MAX = 16 * 1024 * 1024
@@ -73,7 +73,7 @@ class _Issued:
     results: tuple[object, ...] | None = None
 
 
-class Duplication:
+class Replicator:
     """Of one life of a live broker. ``now`` is kept current by its owner.
 
     ``call_timeout_s``: a backup that owes an answer for so long is lost. ``sync_timeout_s`` bounds the hand-over.
@@ -88,7 +88,7 @@ class Duplication:
         log: Callable[[str], None],
         inform: Callable[[str], None] | None = None,
     ) -> None:
-        self.state = DuplicationState.ALONE
+        self.state = ReplicatorState.ALONE
         self.now = Instant(0.0, 0)
         self.registration: ReplicaRegistration | None = None
         self.on_synchronised: Callable[[], None] | None = None
@@ -109,8 +109,8 @@ class Duplication:
         self._done: dict[Lane, int] = {}
         self._completed: list[tuple[int, tuple[object, ...]]] = []
         self._lane = CopyLane(Numbers())
-        self._flow: Outflow | None = None
-        self._copying: Copying | None = None
+        self._flow: SendWindow | None = None
+        self._copying: InitialCopy | None = None
         # Behind this number of the copy lane the backup is in sync; 0 before the hand-over.
         self._hand_over = 0
         self._due: float | None = None
@@ -125,9 +125,9 @@ class Duplication:
     @property
     def is_steady(self) -> bool:
         """Whether works and answers are all that comes and goes: one by one they change nothing but what is done."""
-        if self.state is DuplicationState.SYNCHRONISED:
+        if self.state is ReplicatorState.SYNCHRONISED:
             return True
-        return self.state is DuplicationState.ALONE and self._flow is None
+        return self.state is ReplicatorState.ALONE and self._flow is None
 
     @property
     def is_owed(self) -> bool:
@@ -141,35 +141,35 @@ class Duplication:
 
     # -- joining -------------------------------------------------------------------------------------------------
 
-    def refuse(self, line: Line, refusal: Refusal, text: str) -> None:
+    def refuse(self, line: StreamConnection, refusal: Refusal, text: str) -> None:
         """Tell a backup that it is not taken. The connection stays as it is."""
         line.write_pieces([sealed(ReplicaRefused(refusal, text))])
 
-    def register(self, line: Line, registration: ReplicaRegistration, standing: Standing) -> None:
+    def register(self, line: StreamConnection, registration: ReplicaRegistration, status: PrimaryStatus) -> None:
         """A backup offers itself: take it, or say why not."""
         if registration.format != STREAM_FORMAT:
             self.refuse(line, Refusal.OTHER_FORMAT, other_format(registration.format))
-        elif registration.node_id not in ("", standing.node_id):
-            self.refuse(line, Refusal.OTHER_NODE, f"this broker is {standing.node_id}")
-        elif self._flow is not None or self.state is not DuplicationState.ALONE:
+        elif registration.node_id not in ("", status.node_id):
+            self.refuse(line, Refusal.OTHER_NODE, f"this broker is {status.node_id}")
+        elif self._flow is not None or self.state is not ReplicatorState.ALONE:
             self.refuse(line, Refusal.ALREADY_REPLICATING, f"it has a backup, {self.replica_name or 'just lost'}")
         else:
-            self._take(line, registration, standing)
+            self._take(line, registration, status)
 
-    def _take(self, line: Line, registration: ReplicaRegistration, standing: Standing) -> None:
+    def _take(self, line: StreamConnection, registration: ReplicaRegistration, status: PrimaryStatus) -> None:
         self.registration = registration
-        self._identity = standing.journal_identity
-        self._flow = Outflow(line, self.now.monotonic)
+        self._identity = status.journal_identity
+        self._flow = SendWindow(line, self.now.monotonic)
         self._done = {Lane.JOURNAL: 0, Lane.BACKGROUND: 0}
         self._due = self.now.monotonic + (_JOIN_CALLS_MAX << self._slow_joins) * self._call_timeout_s
         line.on_frame = self._on_frame
         line.on_gone = lambda: self._lose("the connection is gone")
         accepted = ReplicaAccepted(
             STREAM_FORMAT,
-            standing.node_id,
-            standing.journal_identity,
-            standing.activation_sequence,
-            standing.allows_fail_back,
+            status.node_id,
+            status.journal_identity,
+            status.activation_sequence,
+            status.allows_fail_back,
         )
         self._flow.send(accepted)
         self._inform(f"{line.name} joins as backup")
@@ -179,8 +179,8 @@ class Duplication:
             raise RemoteProtocolError("an inventory that was not asked for")
         self._due = None
         self._flow.quiet_since = self.now.monotonic
-        self.state = DuplicationState.COPYING
-        self._copying = Copying(self._flow, self._clock, self._inform, self._is_quiet)
+        self.state = ReplicatorState.COPYING
+        self._copying = InitialCopy(self._flow, self._clock, self._inform, self._is_quiet)
         self._lane.abandon()
         self._lane.begin(self._copying.run(inventory, self._identity))
 
@@ -256,12 +256,12 @@ class Duplication:
         copying, flow = self._copying, self._flow
         if copying is not None and not copying.begun:
             return
-        if self.state is DuplicationState.ALONE:
+        if self.state is ReplicatorState.ALONE:
             return
         parts = carried(work.operations)
         if not parts:
             return
-        issued.for_both = self.state is not DuplicationState.COPYING
+        issued.for_both = self.state is not ReplicatorState.COPYING
         if flow is None:
             issued.for_both = not is_beside
             return  # HELD: nobody is there to send it to
@@ -328,11 +328,11 @@ class Duplication:
     def _advance(self) -> None:
         """Everything is copied and synced, and the backup is not far behind: hand over."""
         flow, copying = self._flow, self._copying
-        if self.state is not DuplicationState.COPYING or flow is None or copying is None:
+        if self.state is not ReplicatorState.COPYING or flow is None or copying is None:
             return
         is_near = copying.copied and self._lane.idle and flow.backlog_bytes <= LAST_BACKLOG_BYTES_MAX
         if is_near and self.may_hand_over():
-            self.state = DuplicationState.HANDING_OVER
+            self.state = ReplicatorState.HANDING_OVER
             self._hand_over = flow.send_mark(StreamMark.HAND_OVER, self.now.monotonic)
             self._due = self.now.monotonic + self._sync_timeout_s
             for issued in self._all_issued():
@@ -369,7 +369,7 @@ class Duplication:
                 raise RemoteProtocolError(f"{type(packet).__name__} from a backup")
 
     def _become_synchronised(self) -> None:
-        self.state = DuplicationState.SYNCHRONISED
+        self.state = ReplicatorState.SYNCHRONISED
         self._hand_over = 0
         self._copying = None
         self._due = None
@@ -394,7 +394,7 @@ class Duplication:
         if line is not None:
             self._lost(line.name, reason)
 
-    def _detach(self) -> Line | None:
+    def _detach(self) -> StreamConnection | None:
         flow, self._flow = self._flow, None
         self._copying = None
         self._lane.abandon()
@@ -409,14 +409,14 @@ class Duplication:
         return flow.line
 
     def _lost(self, name: str, reason: str) -> None:
-        held = self.state in (DuplicationState.HANDING_OVER, DuplicationState.SYNCHRONISED)
+        held = self.state in (ReplicatorState.HANDING_OVER, ReplicatorState.SYNCHRONISED)
         if held:
-            self.state = DuplicationState.HELD
+            self.state = ReplicatorState.HELD
             if self._issued_beside is not None:
                 self._issued_beside.for_both = False
             self._log(f"lost backup {name}, which was in sync: {reason}")
         else:
-            self.state = DuplicationState.ALONE
+            self.state = ReplicatorState.ALONE
             self._log(f"lost backup {name}, which was not in sync: {reason}")
         self._complete()
         if self.on_lost is not None:
@@ -424,11 +424,11 @@ class Duplication:
 
     def go_on_alone(self) -> None:
         """The right to be live was renewed, and no backup will take over: confirm what waits."""
-        assert self.state is DuplicationState.HELD, self.state
+        assert self.state is ReplicatorState.HELD, self.state
         self._become_alone()
 
     def _become_alone(self) -> None:
-        self.state = DuplicationState.ALONE
+        self.state = ReplicatorState.ALONE
         for issued in self._all_issued():
             issued.for_both = False
         self._complete()

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["Choice"]
+__all__ = ["PrimaryChoice"]
 
 
-class Choice:
+class PrimaryChoice:
     """``only`` restricts it to one node id, ``group_name`` to the primaries of a group."""
 
     def __init__(self, group_name: str | None, retry_s: float) -> None:

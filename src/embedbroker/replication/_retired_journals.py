@@ -16,7 +16,7 @@ import re
 from collections.abc import Generator
 
 from embedbroker import storage
-from embedbroker.storage import UNFINISHED_COPY, DiskOperation, Holdings, JournalSettings
+from embedbroker.storage import UNFINISHED_COPY, DiskOperation, FileInventory, JournalSettings
 from embedclient.wire.core import CopyBegin
 
 from ._files import is_copied
@@ -100,12 +100,12 @@ def _read_mark() -> Generator[Request, tuple[object, ...], bytes]:
     return text
 
 
-def take_stock(settings: JournalSettings) -> Generator[Request, tuple[object, ...], Holdings]:
+def take_stock(settings: JournalSettings) -> Generator[Request, tuple[object, ...], FileInventory]:
     """What is there from before, and survives a power cut. Nothing, when it may not be what it seems."""
     mark = yield from _read_mark()
     if mark == _DOUBT:
-        return Holdings(0, "", ())
-    return (yield from disk_steps(storage.survey(settings, is_unfinished=bool(mark))))
+        return FileInventory(0, "", ())
+    return (yield from disk_steps(storage.take_inventory(settings, is_unfinished=bool(mark))))
 
 
 def leave_doubt() -> CopySteps:

@@ -24,11 +24,11 @@ from embedclient.wire.core import (
     encode_work,
 )
 
-from ._events import STREAM_CHANNEL, Line
+from ._events import STREAM_CHANNEL, StreamConnection
 from ._operations import size_of
 from ._stream_packets import sealed
 
-__all__ = ["Outflow"]
+__all__ = ["SendWindow"]
 
 # What a slow disk may need to make room for a file of a copy and sync it, and for its bytes where that writes them.
 _ROOM_S_PER_FILE = 0.05
@@ -59,10 +59,10 @@ class _Flow:
 
 
 @define(eq=False)
-class Outflow:
+class SendWindow:
     """To one backup, from the moment it joins to its end. ``quiet_since`` is when it last answered, or began to owe."""
 
-    line: Line
+    line: StreamConnection
     quiet_since: float
     _flows: dict[Lane, _Flow] = Factory(lambda: {lane: _Flow() for lane in Lane})
     # Of all lanes: asked for with each step.

@@ -1,4 +1,4 @@
-"""Decisions about XA branches in doubt that are on their way through the node.
+"""PendingBranchDecisions about XA branches in doubt that are on their way through the node.
 
 Responsible for waking up who waits for one, also when the broker ends first. Refuses to decide.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import trio
 
-__all__ = ["Decisions"]
+__all__ = ["PendingBranchDecisions"]
 
 
 class _Decision:
@@ -20,7 +20,7 @@ class _Decision:
         self.made.set()
 
 
-class Decisions:
+class PendingBranchDecisions:
     """By number."""
 
     def __init__(self) -> None:

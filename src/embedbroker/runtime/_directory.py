@@ -16,7 +16,7 @@ from embedbroker.storage import (
     DiskOperation,
     FaultKind,
     JournalSettings,
-    look_at_audit_place,
+    scan_audit_directory,
 )
 from embedclient.errors import ResourceAllocationException
 
@@ -179,7 +179,7 @@ def open_audit(config: BrokerConfig) -> OpenAudit:
     directory = _Directory(Path(config.audit_directory), config.name)
     try:
         disk = directory.open(waits=False)
-        place = look_at_audit_place(disk)
+        place = scan_audit_directory(disk)
     except DirectoryLocked as error:
         raise ResourceAllocationException(f"audit log: {error}") from error
     except (OSError, DiskFault) as error:

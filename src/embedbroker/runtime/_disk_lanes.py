@@ -160,7 +160,7 @@ class DiskLanes:
             return not storage.loop_latency_s(self._disk)
         node = self._node
         # Recovery reads much; a backup that is in sync does what a live broker does.
-        is_paired = node.copies is not None and node.copies.are_in_sync
+        is_paired = node.replica_disk is not None and node.replica_disk.is_in_sync
         seconds_max = PAIRED_SYNC_SECONDS_MAX if is_paired else INLINE_SYNC_SECONDS_MAX
         if self._sync_seconds > seconds_max or not (node.is_running or node.role is Role.BACKUP):
             return False

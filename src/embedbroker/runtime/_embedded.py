@@ -31,7 +31,7 @@ from embedbroker.node import check_filters
 from embedclient.errors import BrokerFailed, IllegalStateException, ResourceAllocationException
 from embedclient.model import Xid, did_you_mean
 
-from ._endpoint import Network, Place, take_place
+from ._endpoint import Endpoint, Network, open_endpoint
 from ._life import Life, leaves
 from ._role_watch import Observer, RoleWatch
 from ._shortage import caused_by_shortage
@@ -258,7 +258,7 @@ class EmbeddedBroker:
             raise IllegalStateException("the broker is being started by another task")
         self._is_starting = True
         try:
-            place = await take_place(self.config, self._network)
+            place = await open_endpoint(self.config, self._network)
             run = _Run(place, self._disk_given, self._locks_given, self._logger, self._watch)
             try:
                 await run.start(self._nursery)
@@ -392,7 +392,7 @@ class _Run:
 
     def __init__(
         self,
-        place: Place,
+        place: Endpoint,
         disk: Disk | None,
         locks: Locks | LockManagers | None,
         logger: logging.Logger,

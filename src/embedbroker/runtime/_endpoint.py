@@ -17,7 +17,7 @@ from embedclient.errors import ResourceAllocationException
 from embedclient.model import TransportConfiguration
 from embedclient.transport import ByteStream, Listener, TcpReservation, TransportLost, dial, listen_tcp, reserve_tcp
 
-__all__ = ["Dialer", "Network", "Place", "take_place"]
+__all__ = ["Dialer", "Endpoint", "Network", "open_endpoint"]
 
 Dialer: TypeAlias = Callable[[TransportConfiguration, float], Awaitable[ByteStream]]
 
@@ -40,7 +40,7 @@ class Network(Protocol):
         """
 
 
-class Place:
+class Endpoint:
     """The addresses of one broker. ``config`` names the TCP port."""
 
     def __init__(
@@ -91,22 +91,22 @@ class Place:
             reservation.close()
 
 
-async def take_place(config: BrokerConfig, network: Network | None = None) -> Place:
+async def open_endpoint(config: BrokerConfig, network: Network | None = None) -> Endpoint:
     """Take a free port now for a broker that has to tell others where it will be.
 
     Raises:
         ResourceAllocationException: the text names the address that is not to be had.
     """
     if network is not None:
-        return Place(config, None, network)
+        return Endpoint(config, None, network)
     cluster = config.cluster_connection
     if cluster is None or cluster.connector is not None or config.port != 0:
-        return Place(config, None)
+        return Endpoint(config, None)
     try:
         reservation = await reserve_tcp(config.host, 0)
     except (TransportLost, OSError) as error:
         raise _refused(config, error) from error
-    return Place(evolve(config, port=reservation.port), reservation)
+    return Endpoint(evolve(config, port=reservation.port), reservation)
 
 
 def _refused(config: BrokerConfig, error: Exception) -> ResourceAllocationException:

@@ -17,9 +17,9 @@ from embedbroker.locks import (
     GiveLease,
     KeepLease,
     Lease,
-    LeaseHolder,
     LeaseOperation,
     LockFault,
+    ReadLeaseHolder,
     ReadSequence,
     SwapSequence,
     TakeLease,
@@ -74,7 +74,7 @@ class _FileSession:
                 return Lease() if self._flocks.verify(key) else None
             case GiveLease():
                 self._flocks.release(key)
-            case LeaseHolder():
+            case ReadLeaseHolder():
                 return self._flocks.holder_of(key)
             case ReadSequence():
                 with self._flocks.alone_with(_number_file(key)) as descriptor:

@@ -16,14 +16,14 @@ from embedbroker.locks import (
     NOT_ALONE,
     NOT_HELD,
     Acquire,
-    Holder,
     LiveState,
     Lock,
     LockFault,
     LockOperation,
-    NodeRecord,
+    ReadHolder,
     ReadRecord,
     Release,
+    StoreRecord,
     Verify,
     WriteRecord,
 )
@@ -79,7 +79,7 @@ class _FileSession:
                 return self._flocks.acquire(_lock_file(lock))
             case Release(lock):
                 self._flocks.release(_lock_file(lock))
-            case Holder(lock):
+            case ReadHolder(lock):
                 return self._flocks.holder_of(_lock_file(lock))
             case Verify(lock):
                 return self._flocks.verify(_lock_file(lock))
@@ -97,14 +97,14 @@ class _FileSession:
 
     # -- the record ----------------------------------------------------------------------------------------------
 
-    def _read_record(self) -> NodeRecord:
+    def _read_record(self) -> StoreRecord:
         found = self._flocks.text_of(RECORD_FILE, _RECORD_BYTES_MAX)
         if found is None:
-            return NodeRecord()
+            return StoreRecord()
         text, inode = found[0].decode("ascii", errors="replace"), found[1]
         lines = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
         try:
-            return NodeRecord(
+            return StoreRecord(
                 LiveState(lines["state"]),
                 lines["node"] if lines["node"] != _NONE else None,
                 _number(lines["journal"]),
@@ -118,7 +118,7 @@ class _FileSession:
                 " node id"
             ) from None
 
-    def _write_record(self, record: NodeRecord) -> None:
+    def _write_record(self, record: StoreRecord) -> None:
         new = self._directory / _NEW_RECORD_FILE
         descriptor = os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o640)
         try:

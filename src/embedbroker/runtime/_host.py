@@ -46,7 +46,7 @@ from embedbroker.node import (
 from embedclient.model import TransportConfiguration, Xid
 from embedclient.transport import ByteStream, Listener, TransportLost, dial
 
-from ._branch_decisions import Decisions
+from ._branch_decisions import PendingBranchDecisions
 from ._clock import EdgeClock
 from ._collector import CollectorPaused
 from ._disk_lanes import DiskLanes
@@ -111,7 +111,7 @@ class Host:
         self._stepping = False
         self._peers: dict[int, _Peer] = {}
         self._dialing: dict[int, trio.CancelScope] = {}
-        self._decisions = Decisions()
+        self._decisions = PendingBranchDecisions()
         self._next_number = 1
         self._armed = trio.CancelScope()
         self._armed_for = float("inf")

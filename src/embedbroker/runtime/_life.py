@@ -20,7 +20,7 @@ from embedclient.transport import Listener, TcpListener, vm_listen
 
 from ._clock import SystemEntropy
 from ._descriptors import DESCRIPTORS_KEPT_FREE
-from ._endpoint import Place
+from ._endpoint import Endpoint
 from ._host import Host
 from ._memory_limit import usable_memory_bytes
 from ._role_watch import RoleWatch
@@ -54,7 +54,7 @@ class Life:
 
     def __init__(
         self,
-        place: Place,
+        place: Endpoint,
         disk: Disk | None,
         locks: Locks | LockManagers | None,
         logger: logging.Logger,

@@ -27,9 +27,9 @@ from embedbroker.locks import (
     GiveLease,
     KeepLease,
     Lease,
-    LeaseHolder,
     LeaseOperation,
     LockFault,
+    ReadLeaseHolder,
     ReadSequence,
     SwapSequence,
     TakeLease,
@@ -290,7 +290,7 @@ class _ZooKeeperSession:
             case GiveLease(key):
                 if self._is_mine(client, self._lease(key)):
                     _unless_missing(lambda: self._wait(client.delete_async(self._lease(key))))
-            case LeaseHolder(key):
+            case ReadLeaseHolder(key):
                 found = self._get(client, self._lease(key))
                 return found[0].decode(errors="replace").rpartition(" ")[0] if found is not None else None
             case ReadSequence(key):

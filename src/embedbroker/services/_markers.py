@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 
 from embedbroker.kernel import (
     COMMIT_SET_BRANCHES_MAX,
-    MARKER_NAME_BYTES_MAX,
+    FENCING_TOKEN_NAME_BYTES_MAX,
     BranchMissing,
+    CommitSetDone,
+    FencingTokenMoved,
     Kernel,
-    MarkerMoved,
     Refused,
-    SetDone,
 )
 from embedclient.model import Xid
 
@@ -25,24 +25,24 @@ _XID_FIELDS = {"format", "global", "branch"}
 
 
 def _get(kernel: Kernel, request: Request) -> Answer:
-    return Answer(OK, {"value": kernel.markers.get(_name(request, "name"))})
+    return Answer(OK, {"value": kernel.fencing_tokens.get(_name(request, "name"))})
 
 
 def _set(kernel: Kernel, request: Request) -> Answer:
     value = request.integer("value")
-    refused = kernel.markers.set(_name(request, "name"), request.integer_or_null("expected"), value)
+    refused = kernel.fencing_tokens.set(_name(request, "name"), request.integer_or_null("expected"), value)
     if refused is not None:
         raise _refused(request, "name", refused)
     return Answer(OK, {"value": value})
 
 
 def _remove(kernel: Kernel, request: Request) -> Answer:
-    return Answer(OK, {"value": kernel.markers.remove(_name(request, "name"))})
+    return Answer(OK, {"value": kernel.fencing_tokens.remove(_name(request, "name"))})
 
 
 def _list(kernel: Kernel, request: Request) -> Answer:
-    prefix = request.text("prefix", bytes_max=MARKER_NAME_BYTES_MAX, may_be_empty=True)
-    return Answer(OK, {"markers": kernel.markers.list(prefix)})
+    prefix = request.text("prefix", bytes_max=FENCING_TOKEN_NAME_BYTES_MAX, may_be_empty=True)
+    return Answer(OK, {"markers": kernel.fencing_tokens.list(prefix)})
 
 
 def _in_turn(decide: Callable[[Kernel, Request], Answer]) -> Handler:
@@ -56,7 +56,7 @@ def _in_turn(decide: Callable[[Kernel, Request], Answer]) -> Handler:
                 given = refusal(refused)
             request.respond(given)
 
-        kernel.chores.in_turn(answer)
+        kernel.deferred.in_turn(answer)
 
     return handle
 
@@ -72,8 +72,8 @@ def _commit_set(kernel: Kernel, request: Request) -> None:
         text = f"{request.operation}: {len(listed)} branches in a set, which may have {COMMIT_SET_BRANCHES_MAX}"
         raise RequestRefused(BAD_REQUEST, text, field="branches")
 
-    def done(result: SetDone | MarkerMoved | BranchMissing | Refused) -> None:
-        if isinstance(result, SetDone):
+    def done(result: CommitSetDone | FencingTokenMoved | BranchMissing | Refused) -> None:
+        if isinstance(result, CommitSetDone):
             outcome = "replayed" if result.replayed else "committed"
             request.respond(Answer(OK, {"result": outcome, "value": result.value}))
         else:
@@ -93,15 +93,15 @@ def _commit_set(kernel: Kernel, request: Request) -> None:
             return
         kernel.commit_sets.commit(marker, expected, value, list(xids), done)
 
-    kernel.chores.add(read())
+    kernel.deferred.add(read())
 
 
 def _name(request: Request, field: str) -> str:
-    return request.text(field, bytes_max=MARKER_NAME_BYTES_MAX)
+    return request.text(field, bytes_max=FENCING_TOKEN_NAME_BYTES_MAX)
 
 
-def _refused(request: Request, field: str, refused: MarkerMoved | BranchMissing | Refused) -> RequestRefused:
-    if isinstance(refused, MarkerMoved):
+def _refused(request: Request, field: str, refused: FencingTokenMoved | BranchMissing | Refused) -> RequestRefused:
+    if isinstance(refused, FencingTokenMoved):
         shown = "not there" if refused.value is None else refused.value
         text = f"{request.operation}: marker {request.fields[field]!r} is {shown}"
         return RequestRefused("moved", text, value=refused.value)

@@ -17,18 +17,18 @@ _ROUTING_TYPES = ("multicast", "anycast")
 def _list(kernel: Kernel, request: Request) -> None:
     """All queues whose names fit a pattern, in which ``*`` and ``#`` stand for any text."""
     pieces = re.split(r"[*#]+", request.text("pattern"))
-    names = sorted(kernel.catalog.queues)
+    names = sorted(kernel.address_manager.queues)
     found: list[dict[str, object]] = []
 
     def look() -> Iterator[None]:
         for name in names:
-            queue = kernel.catalog.queues.get(name)
+            queue = kernel.address_manager.queues.get(name)
             if queue is not None and _fits(name, pieces):
                 found.append(_described(queue))
             yield
         request.respond(Answer(OK, {"queues": found}))
 
-    kernel.chores.add(look())
+    kernel.deferred.add(look())
 
 
 def _fits(name: str, pieces: list[str]) -> bool:

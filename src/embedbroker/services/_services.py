@@ -63,8 +63,8 @@ class Services:
 
         def answer_in_turn(given: Answer) -> None:
             """Behind what large requests left to be recorded, if this promises it."""
-            if given.promises and self._kernel.chores.waiting:
-                self._kernel.chores.add_action(lambda: answer(given))
+            if given.promises and self._kernel.deferred.waiting:
+                self._kernel.deferred.add_action(lambda: answer(given))
             else:
                 answer(given)
 

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ._atomic_file import SmallFile
+    from ._atomic_file import AtomicFile
     from ._disk import (
         SECTOR_BYTES,
         Allocate,
@@ -35,20 +35,20 @@ if TYPE_CHECKING:
     from ._lane import StepLane
     from ._steps import Steps
     from .audit._codec import AUDIT_FIELDS, AuditRecordKind, audit_number
-    from .audit._directory import AuditPlace, look_at_audit_place
+    from .audit._directory import AuditDirectory, scan_audit_directory
     from .audit._log import AuditLog, AuditWork
     from .inspect._inspection import JournalReport, RecordRow, SegmentReport, inspect_journal, journal_rows
     from .inspect._repair import RepairReport, repair_journal
     from .inspect._repair_scan import Finding
     from .inspect._segment_scan import (
         RECORD_FIELDS,
-        RecordStretch,
+        RecordArrays,
         ReferenceFields,
-        SegmentReading,
+        SegmentScan,
         read_header,
         read_records,
     )
-    from .journal._file_set import Holdings, belongs, copied_bytes, is_history, survey
+    from .journal._file_set import FileInventory, belongs, copied_bytes, is_history, take_inventory
     from .journal._journal import Journal
     from .journal._journal_state import JournalState
     from .journal._record_codec import (
@@ -70,8 +70,9 @@ __all__ = [
     "SECTOR_BYTES",
     "UNFINISHED_COPY",
     "Allocate",
+    "AtomicFile",
+    "AuditDirectory",
     "AuditLog",
-    "AuditPlace",
     "AuditRecordKind",
     "AuditWork",
     "Digest",
@@ -80,8 +81,8 @@ __all__ = [
     "DiskOperation",
     "DiskWork",
     "FaultKind",
+    "FileInventory",
     "Finding",
-    "Holdings",
     "Journal",
     "JournalReport",
     "JournalSettings",
@@ -89,9 +90,9 @@ __all__ = [
     "Lane",
     "ListFiles",
     "Read",
+    "RecordArrays",
     "RecordKind",
     "RecordRow",
-    "RecordStretch",
     "RecoveredMessage",
     "RecoveredState",
     "RecoveredTransaction",
@@ -100,9 +101,8 @@ __all__ = [
     "Rename",
     "RepairReport",
     "SegmentHeader",
-    "SegmentReading",
     "SegmentReport",
-    "SmallFile",
+    "SegmentScan",
     "Stat",
     "StepLane",
     "Steps",
@@ -124,20 +124,20 @@ __all__ = [
     "inspect_journal",
     "is_history",
     "journal_rows",
-    "look_at_audit_place",
     "loop_latency_s",
     "read_header",
     "read_records",
     "repair_journal",
+    "scan_audit_directory",
     "segment_range",
-    "survey",
+    "take_inventory",
 ]
 
 _MODULES = {
-    "_atomic_file": "SmallFile",
+    "_atomic_file": "AtomicFile",
     "audit._codec": "AUDIT_FIELDS AuditRecordKind audit_number",
     "audit._log": "AuditLog AuditWork",
-    "audit._directory": "AuditPlace look_at_audit_place",
+    "audit._directory": "AuditDirectory scan_audit_directory",
     "_disk": "SECTOR_BYTES Allocate Digest Disk DiskFault DiskOperation DiskWork FaultKind Lane ListFiles Read Remove "
     "Rename Stat Sync SyncDirectory Truncate WriteAt Zero loop_latency_s",
     "inspect._inspection": "JournalReport RecordRow SegmentReport inspect_journal journal_rows",
@@ -145,11 +145,11 @@ _MODULES = {
     "journal._journal_state": "JournalState",
     "journal._record_codec": "RecordKind decode_address decode_commit_set decode_dropped decode_outcome decode_queue "
     "decode_segment_start",
-    "inspect._segment_scan": "RECORD_FIELDS RecordStretch ReferenceFields SegmentReading read_header read_records",
+    "inspect._segment_scan": "RECORD_FIELDS RecordArrays ReferenceFields SegmentScan read_header read_records",
     "recovery._recovered": "RecoveredMessage RecoveredState RecoveredTransaction",
     "inspect._repair": "RepairReport repair_journal",
     "inspect._repair_scan": "Finding",
-    "journal._file_set": "Holdings belongs copied_bytes is_history survey",
+    "journal._file_set": "FileInventory belongs copied_bytes is_history take_inventory",
     "_lane": "StepLane",
     "journal._segments": "UNFINISHED_COPY SegmentHeader holds_journal segment_range",
     "journal._settings": "JournalSettings",

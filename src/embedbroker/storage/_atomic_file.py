@@ -23,14 +23,14 @@ from ._disk import (
     WriteAt,
 )
 
-__all__ = ["SmallFile"]
+__all__ = ["AtomicFile"]
 
 _Then = Callable[[tuple[object, ...]], None]
 _Failed = Callable[[str], None]
 _Work = tuple[tuple[DiskOperation, ...], _Then, _Failed | None]
 
 
-class SmallFile:
+class AtomicFile:
     """Its work counts down from ``first_number``. ``failure`` says that it cannot go on; ``title`` what an operator
     calls it."""
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 from attrs import Factory, define
 
 from embedbroker.config import BrokerConfig
-from embedbroker.storage import AuditLog, AuditWork, ListFiles, Read, Stat, look_at_audit_place
+from embedbroker.storage import AuditLog, AuditWork, ListFiles, Read, Stat, scan_audit_directory
 
 from ._disk import SimulatedDisk
 
-__all__ = ["AuditShelf"]
+__all__ = ["AuditFiles"]
 
 
 @define(eq=False)
-class AuditShelf:
+class AuditFiles:
     """One broker's, life after life. Writing takes no time, so a run is the same with it and without."""
 
     retention_bytes: int
@@ -25,13 +25,13 @@ class AuditShelf:
     disk: SimulatedDisk = Factory(SimulatedDisk)
 
     @classmethod
-    def of(cls, config: BrokerConfig) -> AuditShelf:
+    def of(cls, config: BrokerConfig) -> AuditFiles:
         """As large as a broker of this configuration wants it."""
         return cls(config.audit_retention, config.segment_size_bytes)
 
     def new_log(self) -> AuditLog:
         """Of a life that begins."""
-        place = look_at_audit_place(self.disk)
+        place = scan_audit_directory(self.disk)
         sizes = {"retention_bytes": self.retention_bytes, "segment_size_bytes": self.segment_size_bytes}
         return AuditLog(place, **sizes)
 

@@ -18,7 +18,7 @@ from embedclient.model import XaCode, XaFlag, Xid
 
 from ._scene import Moment, Scene
 from ._scripts import Steps
-from ._xa_operator_checker import HEURISTIC, Rulings
+from ._xa_operator_checker import HEURISTIC, XaOperatorChecker
 
 __all__ = ["TransactionManager"]
 
@@ -54,11 +54,11 @@ class TransactionManager:
     #: Of which nobody knows how far they came.
     _abandoned: dict[Xid, None] = field(factory=dict, init=False)
     #: What operators did instead.
-    _rulings: Rulings = field(init=False)
+    _operator_checker: XaOperatorChecker = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.random = Random(f"xa {self.scene.world.seed} {self.name}")
-        self._rulings = Rulings(self.scene, self.name, self.subscription)
+        self._operator_checker = XaOperatorChecker(self.scene, self.name, self.subscription)
 
     def chance(self, probability: float) -> bool:
         """True with the given probability."""
@@ -67,7 +67,7 @@ class TransactionManager:
     @property
     def has_unfinished(self) -> bool:
         """Whether a branch of an earlier session has to be finished."""
-        return bool(self._decided or self._abandoned or self._rulings.has_unforgotten)
+        return bool(self._decided or self._abandoned or self._operator_checker.has_unforgotten)
 
     # Working in a branch
 
@@ -184,16 +184,16 @@ class TransactionManager:
             return
         assert session.xa is not None, "only an XA session recovers"
         found = yield session.xa.recover()
-        yield from self._rulings.finish(session, found)
+        yield from self._operator_checker.finish(session, found)
         for xid in list(self._abandoned):
             self.scene.operate(self.name, "rolls back what is left of", xid.global_transaction_id.decode())
             code = yield from self._answered(session, xid, commit=False)
-            ruling = self._rulings.take(xid)
+            ruling = self._operator_checker.take(xid)
             del self._abandoned[xid]
             if code in HEURISTIC:
-                yield from self._rulings.hear(session, xid, code, ruling)
+                yield from self._operator_checker.hear(session, xid, code, ruling)
             elif ruling is not None and ruling.known:
-                self._rulings.complain(xid, code)
+                self._operator_checker.complain(xid, code)
         for xid in list(self._decided):
             if xid not in found and xid not in self._asked:
                 self.scene.fail(f"{self.name}: the prepared branch {self._decided[xid]} is lost")
@@ -207,16 +207,16 @@ class TransactionManager:
             known = xid in self._asked
             self._asked.add(xid)
             code = yield from self._answered(session, xid, commit=True)
-            ruling = self._rulings.take(xid)
+            ruling = self._operator_checker.take(xid)
             del self._decided[xid]
             self._asked.discard(xid)
             if code in HEURISTIC:
                 if ruling is not None and not ruling.known:
                     self._conclude(transaction, commit=ruling.commit)
-                yield from self._rulings.hear(session, xid, code, ruling)
+                yield from self._operator_checker.hear(session, xid, code, ruling)
                 continue
             if ruling is not None and ruling.known:
-                self._rulings.complain(xid, code)
+                self._operator_checker.complain(xid, code)
             if code == XaCode.XAER_NOTA and not known:
                 self.scene.fail(f"{self.name}: the prepared branch {transaction} is not known any more")
             if ruling is not None and not ruling.commit:
@@ -247,16 +247,16 @@ class TransactionManager:
 
     def may_be_decided(self, xid: Xid, *, commit: bool) -> bool:
         """Whether an operator may do that: nobody else has, and it is not against what this one has given up."""
-        if xid in self._rulings:
+        if xid in self._operator_checker:
             return False
         return xid in self._decided or (xid in self._abandoned and not commit)
 
     def on_operator(self, xid: Xid, *, commit: bool) -> None:
         """An operator decides in the broker."""
-        self._rulings.ask(xid, commit=commit)
+        self._operator_checker.ask(xid, commit=commit)
 
     def on_decided(self, xid: Xid, *, found: bool) -> None:
         """The broker says that it is done, or that there is nothing to decide any more."""
-        ruling = self._rulings.answer(xid, found=found)
+        ruling = self._operator_checker.answer(xid, found=found)
         if ruling is not None and xid in self._decided:
             self._conclude(self._decided[xid], commit=ruling.commit)

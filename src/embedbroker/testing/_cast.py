@@ -15,7 +15,7 @@ from ._cursor_readers import CursorReader, ReadingPlace
 from ._listeners import Lapses, SharedSubscription, TopicListener
 from ._network import Network
 from ._once_only import OnceOnlyProducer
-from ._pipelining_producer import ImpatientProducer
+from ._pipelining_producer import PipeliningProducer
 from ._plan import BrokerPlan, ScenarioPlan
 from ._producers import ProducerPlan, SimulatedProducer
 from ._scene import Scene, Topic
@@ -117,7 +117,7 @@ def _kind_of(plan: ProducerPlan) -> type[SimulatedProducer]:
         return SetProducer
     if plan.identifies:
         return OnceOnlyProducer
-    return ImpatientProducer if plan.impatient_chance else SimulatedProducer
+    return PipeliningProducer if plan.impatient_chance else SimulatedProducer
 
 
 def _add_others(plan: ScenarioPlan, cast: Cast, scene: Scene, network: Network, broker: BrokerView) -> None:

@@ -100,7 +100,7 @@ class BrokerChecker:
         self._check_holders()
         self._note_point(node.journal)
         self._look_at_sessions(session.kernel_session for session in node.core.sessions.values())
-        for queue in node.kernel.catalog.queues.values():
+        for queue in node.kernel.address_manager.queues.values():
             if queue.delivering_count < 0 or queue.backlog.size < 0 or queue.waiting_visible < 0:
                 self.scene.fail(f"queue {queue.name} has a negative counter")
         if self._comparisons and self._is_quiet():
@@ -165,7 +165,7 @@ class BrokerChecker:
         self._sessions.clear()
         for topic in self.topics:
             for subscription in topic.subscriptions:
-                queue = node.kernel.catalog.queues.get(subscription)
+                queue = node.kernel.address_manager.queues.get(subscription)
                 if queue is None and not topic.automatic:
                     self.scene.fail(f"queue {subscription} is gone after recovery")
                 found: dict[str, None] = {}
@@ -266,17 +266,22 @@ class BrokerChecker:
         for name in {**held, **replayed}:
             if held.get(name) != replayed.get(name):
                 self.scene.fail(f"queue {name}: the kernel holds {held.get(name)}, the journal {replayed.get(name)}")
-        cursors = [queue.cursor.definition for queue in node.kernel.catalog.queues.values() if queue.cursor is not None]
+        cursors = [
+            queue.cursor.definition for queue in node.kernel.address_manager.queues.values() if queue.cursor is not None
+        ]
         if sorted(cursors, key=lambda each: each.id) != sorted(recovered.cursors, key=lambda each: each.id):
             self.scene.fail(f"cursors: the kernel has {cursors}, the journal {recovered.cursors}")
-        markers, recorded = node.kernel.markers.list(""), {marker.name: marker.value for marker in recovered.markers}
-        if markers != recorded:
-            self.scene.fail(f"markers: the kernel has {markers}, the journal {recorded}")
-        if sorted(names.values()) != sorted(address for address in node.kernel.catalog.addresses):
+        fencing_tokens, recorded = (
+            node.kernel.fencing_tokens.list(""),
+            {marker.name: marker.value for marker in recovered.fencing_tokens},
+        )
+        if fencing_tokens != recorded:
+            self.scene.fail(f"markers: the kernel has {fencing_tokens}, the journal {recorded}")
+        if sorted(names.values()) != sorted(address for address in node.kernel.address_manager.addresses):
             self.scene.fail(f"addresses: the journal has {sorted(names.values())}")
         ids = {
             address.name: list(address.duplicate_ids.numbers)
-            for address in node.kernel.catalog.addresses.values()
+            for address in node.kernel.address_manager.addresses.values()
             if address.duplicate_ids
         }
         replayed_ids = _ids_in(recovered, names)
@@ -287,7 +292,7 @@ class BrokerChecker:
 
     def _held(self, kernel: Kernel) -> _Durable:
         held: _Durable = {}
-        for queue in kernel.catalog.queues.values():
+        for queue in kernel.address_manager.queues.values():
             if queue.durable:
                 held[queue.name] = self._held_in(queue)
         return held

@@ -32,7 +32,7 @@ from embedclient.agent import (
 from embedclient.model import TransportConfiguration
 
 from ._commits import CommitCount
-from ._network import Link, Network
+from ._network import Network, SimulatedLink
 from ._scripts import Script, Steps
 
 __all__ = ["ClientHost", "connector_to"]
@@ -61,7 +61,7 @@ class ClientHost:
         self._brokers = brokers
         self._agent: Agent | None = None
         self._agents = 0
-        self._links: dict[int, Link] = {}
+        self._links: dict[int, SimulatedLink] = {}
         self._scripts: dict[Script, None] = {}
         self._ready: deque[Script] = deque()
         # A step or a round of scripts is under way: whatever becomes ready runs at its end.
@@ -124,7 +124,7 @@ class ClientHost:
 
     # The network's side
 
-    def on_dialed(self, connection: int, link: Link) -> None:
+    def on_dialed(self, connection: int, link: SimulatedLink) -> None:
         if self._agent is None:
             link.vanish(self, "connection reset")
             return

@@ -10,7 +10,7 @@ from attrs import frozen
 
 from ._node_host import NodeHost
 
-__all__ = ["Standing", "Stream", "standing_of", "stream_of"]
+__all__ = ["CopyState", "Stream", "copy_state_of", "stream_of"]
 
 
 @frozen
@@ -45,7 +45,7 @@ class Stream:
 
 
 @frozen
-class Standing:
+class CopyState:
     """Whose copy the files of a broker are, and how new: what it may be live with."""
 
     node_id: str
@@ -55,24 +55,24 @@ class Standing:
 
 def stream_of(host: NodeHost) -> Stream | None:
     """Of a broker that is live, or about to be."""
-    copies = host.node.copies if host.node is not None else None
-    duplication = copies.duplication if copies is not None else None
-    if duplication is None:
+    replica_disk = host.node.replica_disk if host.node is not None else None
+    replicator = replica_disk.replicator if replica_disk is not None else None
+    if replicator is None:
         return None
-    registration = duplication.registration
+    registration = replicator.registration
     return Stream(
-        duplication.state.value,
-        duplication.catches_up,
+        replicator.state.value,
+        replicator.catches_up,
         registration is not None and registration.wants_fail_back,
         registration.connector.name if registration is not None else "",
-        duplication.is_owed,
+        replicator.is_owed,
     )
 
 
-def standing_of(host: NodeHost) -> Standing | None:
+def copy_state_of(host: NodeHost) -> CopyState | None:
     """Of a broker that runs and replicates."""
-    copies = host.node.copies if host.node is not None else None
-    if copies is None:
+    replica_disk = host.node.replica_disk if host.node is not None else None
+    if replica_disk is None:
         return None
-    record = copies.keeper.record
-    return Standing(record.node_id or "", record.activation, record.in_sync)
+    record = replica_disk.record_file.record
+    return CopyState(record.node_id or "", record.activation, record.in_sync)

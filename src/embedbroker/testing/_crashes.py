@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from attrs import define, field
 
 from ._fault_kinds import FaultKind
-from ._fault_schedule import Agenda
+from ._fault_schedule import FaultSchedule
 from ._node_host import NodeHost
 from ._scene import Moment, Scene
 
@@ -56,7 +56,7 @@ class Ambush:
     """Crashes of whoever works: in a chosen moment, and once more while the next life reads its journal."""
 
     scene: Scene
-    agenda: Agenda
+    schedule: FaultSchedule
     crash: Callable[[], None]
     #: Whoever recovers next crashes, too.
     again: bool = field(default=False, init=False)
@@ -70,7 +70,7 @@ class Ambush:
             return
         self._condition = condition
         number = self._trap.lay()
-        self.agenda.appoint(_PATIENCE_S, lambda: self._give_up(number))
+        self.schedule.appoint(_PATIENCE_S, lambda: self._give_up(number))
 
     def look(self, host: NodeHost) -> None:
         """After each step of whoever works: has a crash waited for this?"""
@@ -79,7 +79,7 @@ class Ambush:
             self.crash()
         elif self.again and host.recovering and self.scene.chance(0.3):
             self.again = False
-            self.agenda.expect()
+            self.schedule.expect()
             self.crash()
 
     def _give_up(self, number: int) -> None:

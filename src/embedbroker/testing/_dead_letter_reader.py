@@ -13,11 +13,11 @@ from ._messages import key_of
 from ._scene import Moment, Phase, Scene
 from ._scripts import Arrival, Steps
 
-__all__ = ["LeftoverReader"]
+__all__ = ["DeadLetterReader"]
 
 
 @define(eq=False)
-class LeftoverReader:
+class DeadLetterReader:
     """The one consumer of a dead letter or expiry queue."""
 
     scene: Scene

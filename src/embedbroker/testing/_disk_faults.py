@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from ._disk import SimulatedDisk
 from ._fault_kinds import FaultKind
-from ._fault_schedule import Agenda
+from ._fault_schedule import FaultSchedule
 from ._scene import Moment, Scene
 
 __all__ = ["DISK_FAULTS", "strike_disk"]
@@ -19,7 +19,7 @@ DISK_FAULTS = (FaultKind.SLOW_DISK, FaultKind.FULL_DISK, FaultKind.DISK_ERROR)
 
 def strike_disk(
     scene: Scene,
-    agenda: Agenda,
+    schedule: FaultSchedule,
     kind: FaultKind,
     disk: SimulatedDisk,
     set_speed: Callable[[float], None],
@@ -32,12 +32,12 @@ def strike_disk(
         case FaultKind.SLOW_DISK:
             scene.hit(Moment.SLOW_DISK)
             set_speed(random.choice((10.0, 50.0, 200.0)))
-            agenda.later(duration_s, lambda: set_speed(1.0))
+            schedule.later(duration_s, lambda: set_speed(1.0))
         case FaultKind.FULL_DISK:
             scene.hit(Moment.DISK_FULL)
             disk.capacity_bytes = 0
-            agenda.later(duration_s, repair)
+            schedule.later(duration_s, repair)
         case _:
             scene.hit(Moment.DISK_ERROR)
             disk.fail_at(disk.operations + random.randrange(4))
-            agenda.later(duration_s, repair)
+            schedule.later(duration_s, repair)

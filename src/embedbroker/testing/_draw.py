@@ -17,7 +17,7 @@ from ._cursor_readers import read_in_ranges
 from ._fault_kinds import draw_faults
 from ._messages import COLORS
 from ._once_only import once_only
-from ._pipelining_producer import impatient
+from ._pipelining_producer import pipelining
 from ._plan import (
     BrokerPlan,
     BrowserRole,
@@ -72,7 +72,7 @@ def draw_plan(seed: int) -> ScenarioPlan:
             return two_phase(plan)
         case 3:
             return read_in_ranges(plan) if seed % 16 == 15 else once_only(plan)
-    return in_sets(plan) if seed % 8 == 4 else impatient(plan)
+    return in_sets(plan) if seed % 8 == 4 else pipelining(plan)
 
 
 @define(eq=False)

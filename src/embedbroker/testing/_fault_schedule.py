@@ -12,7 +12,7 @@ from attrs import define, field, frozen
 from ._fault_kinds import FaultKind
 from ._world import World
 
-__all__ = ["Agenda"]
+__all__ = ["FaultSchedule"]
 
 
 @frozen(eq=False)
@@ -31,7 +31,7 @@ class _Appointment:
 
 
 @define(eq=False)
-class Agenda:
+class FaultSchedule:
     """``strike`` carries a fault out. ``disturb`` is called before anything on the agenda happens."""
 
     world: World

@@ -13,7 +13,7 @@ from ._clients import ClientHost
 from ._crashes import MOMENTS, Ambush, count_crash
 from ._disk_faults import DISK_FAULTS, strike_disk
 from ._fault_kinds import FaultKind
-from ._fault_schedule import Agenda
+from ._fault_schedule import FaultSchedule
 from ._network import Network
 from ._network_faults import NetworkFaults
 from ._node_host import NodeHost
@@ -31,31 +31,31 @@ class FaultPlan:
     broker: NodeHost
     clients: Sequence[ClientHost]
     on_client_crash: Callable[[ClientHost], None]
-    _agenda: Agenda = field(init=False)
+    _schedule: FaultSchedule = field(init=False)
     _ambush: Ambush = field(init=False)
     _links: NetworkFaults = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         scene, names = self.scene, (self.broker.name,)
-        self._agenda = Agenda(scene.world, self._strike)
-        self._ambush = Ambush(scene, self._agenda, self._crash)
-        self._links = NetworkFaults(scene, self._agenda, self.network, names, self.clients, self.on_client_crash)
+        self._schedule = FaultSchedule(scene.world, self._strike)
+        self._ambush = Ambush(scene, self._schedule, self._crash)
+        self._links = NetworkFaults(scene, self._schedule, self.network, names, self.clients, self.on_client_crash)
 
     def schedule(self, strikes: Iterable[tuple[FaultKind, float]]) -> None:
         """Sets each fault at its time, in seconds from now."""
         self.broker.after_step.append(lambda: self._ambush.look(self.broker))
         self.broker.on_stopped.append(self._on_stopped)
-        self._agenda.schedule(strikes)
+        self._schedule.schedule(strikes)
 
     @property
     def struck(self) -> int:
         """How many have struck."""
-        return self._agenda.struck
+        return self._schedule.struck
 
     @property
     def over(self) -> bool:
         """True if every fault has struck and healed, and the broker serves."""
-        return self._agenda.over and self.broker.ready
+        return self._schedule.over and self.broker.ready
 
     def _strike(self, kind: FaultKind) -> None:
         match kind:
@@ -69,7 +69,7 @@ class FaultPlan:
             case _ if kind in MOMENTS:
                 self._ambush.lay(MOMENTS[kind], runs=self.broker.node is not None)
             case _ if kind in DISK_FAULTS:
-                strike_disk(self.scene, self._agenda, kind, self.broker.disk, self._set_speed, self._repair)
+                strike_disk(self.scene, self._schedule, kind, self.broker.disk, self._set_speed, self._repair)
             case _:
                 self._links.strike(kind)
 
@@ -82,24 +82,24 @@ class FaultPlan:
             count_crash(scene, broker)
             scene.ledger.killed(scene.world.now)
             broker.crash()
-        self._agenda.later(0.005 + scene.world.random.random() * 0.5, self._start)
+        self._schedule.later(0.005 + scene.world.random.random() * 0.5, self._start)
 
     def _on_stopped(self, failure: str | None) -> None:
         """The broker has ended in order, or because its disk failed; it must come back in any case."""
         if failure is not None and "damaged" in failure:
             self.scene.fail(f"the broker refuses to start: {failure}")
         self.scene.ledger.killed(self.scene.world.now)
-        self._agenda.expect()
-        self._agenda.later(0.2 + self.scene.world.random.random(), self._start)
+        self._schedule.expect()
+        self._schedule.later(0.2 + self.scene.world.random.random(), self._start)
 
     def _restart(self) -> None:
         """An orderly stop. If it has not ended in time, the power goes."""
         if not self.broker.ready:
-            self._agenda.healed()
+            self._schedule.healed()
             return
         self.scene.hit(Moment.ORDERLY_RESTART)
         self.broker.stop()
-        self._agenda.later(0.2 + self.scene.world.random.random(), self._start)
+        self._schedule.later(0.2 + self.scene.world.random.random(), self._start)
 
     def _start(self) -> None:
         """Starts the broker if it is down; a life that has failed on its disk is ended first."""

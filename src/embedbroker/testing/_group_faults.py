@@ -14,7 +14,7 @@ from attrs import define, field
 from ._clients import ClientHost
 from ._crashes import Trap
 from ._fault_kinds import FaultKind
-from ._fault_schedule import Agenda
+from ._fault_schedule import FaultSchedule
 from ._member_faults import Group, MemberFaults
 from ._network import Network
 from ._network_faults import NetworkFaults
@@ -57,16 +57,16 @@ class GroupFaults:
     group: Group
     clients: Sequence[ClientHost]
     on_client_crash: Callable[[ClientHost], None]
-    make: Callable[[Agenda], OwnFaults]
-    _agenda: Agenda = field(init=False)
+    make: Callable[[FaultSchedule], OwnFaults]
+    _schedule: FaultSchedule = field(init=False)
     _own: OwnFaults = field(init=False)
     _links: NetworkFaults = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         names, clients = self.group.members.names, self.clients
-        agenda = self._agenda = Agenda(self.scene.world, self._strike, self.group.disturbed)
-        self._own = self.make(agenda)
-        self._links = NetworkFaults(self.scene, agenda, self.network, names, clients, self.on_client_crash)
+        schedule = self._schedule = FaultSchedule(self.scene.world, self._strike, self.group.disturbed)
+        self._own = self.make(schedule)
+        self._links = NetworkFaults(self.scene, schedule, self.network, names, clients, self.on_client_crash)
 
     def schedule(self, strikes: Iterable[tuple[FaultKind, float]]) -> None:
         """Sets each fault at its time, in seconds from now."""
@@ -75,7 +75,7 @@ class GroupFaults:
         self._own.members.watch()
         for host in members.hosts.values():
             self._watch(host)
-        self._agenda.schedule(strikes)
+        self._schedule.schedule(strikes)
 
     def _watch(self, host: NodeHost) -> None:
         host.after_step.append(lambda: self._own.look_at(host))
@@ -83,17 +83,17 @@ class GroupFaults:
     @property
     def struck(self) -> int:
         """How many have struck."""
-        return self._agenda.struck
+        return self._schedule.struck
 
     @property
     def over(self) -> bool:
         """True if every fault has struck and healed, and everybody is what he should be."""
-        return self._agenda.over and self.group.in_order
+        return self._schedule.over and self.group.in_order
 
     def _strike(self, kind: FaultKind) -> None:
         trap = self._own.traps.get(kind)
         if trap is not None:
             number = trap.lay()
-            self._agenda.later(self._own.patience_s, lambda: trap.give_up(number))
+            self._schedule.later(self._own.patience_s, lambda: trap.give_up(number))
         elif not (self._own.strike(kind) or self._own.members.strike(kind)):
             self._links.strike(kind)

@@ -14,9 +14,9 @@ from embedbroker.locks import (
     GiveLease,
     KeepLease,
     Lease,
-    LeaseHolder,
     LeaseOperation,
     LockFault,
+    ReadLeaseHolder,
     ReadSequence,
     SwapSequence,
     TakeLease,
@@ -109,7 +109,7 @@ class _Session:
             case GiveLease(key):
                 if manager.session_of(key) is self:
                     manager.revoke(key)
-            case LeaseHolder(key):
+            case ReadLeaseHolder(key):
                 return manager.holder(key)
             case ReadSequence(key):
                 return manager.sequences.get(key, 0)

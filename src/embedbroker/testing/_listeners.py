@@ -46,7 +46,7 @@ class Lapses:
         node = self.broker.node
         if not self._names or node is None:
             return
-        queues = node.kernel.catalog.queues
+        queues = node.kernel.address_manager.queues
         for name in [name for name in self._names if name in queues and queues[name].consumers]:
             self.scene.ledger.resume(name)
             del self._names[name]

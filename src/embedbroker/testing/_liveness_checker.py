@@ -19,14 +19,14 @@ from ._messages import Letter
 from ._scene import Moment, Scene
 from ._scripts import Steps
 
-__all__ = ["RollCall"]
+__all__ = ["LivenessChecker"]
 
 #: Longer than the broker needs to serve whoever is there; who was away may miss a round.
 _ROUND_S = 3.0
 
 
 @define(eq=False)
-class RollCall:
+class LivenessChecker:
     """Calls consumers until each has answered."""
 
     scene: Scene

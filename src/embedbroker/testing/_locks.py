@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from attrs import define, field
 
-from embedbroker.locks import Lock, LockFault, LockOperation, LockSession, MemoryLocks, NodeRecord, WriteRecord
+from embedbroker.locks import Lock, LockFault, LockOperation, LockSession, MemoryLocks, StoreRecord, WriteRecord
 
 __all__ = ["SimulatedLocks"]
 
@@ -39,11 +39,11 @@ class SimulatedLocks:
         """Who holds a lock."""
         return self._store.holder(lock)
 
-    def read(self) -> NodeRecord:
+    def read(self) -> StoreRecord:
         """The record, without a session."""
         return self._store.record
 
-    def write(self, record: NodeRecord) -> None:
+    def write(self, record: StoreRecord) -> None:
         """Replace the record behind everybody's back, as another machine or an operator may."""
         self._store.record = record
 

@@ -11,7 +11,7 @@ from copy import deepcopy
 from attrs import define, evolve
 
 from embedbroker.config import BrokerConfig, SharedStorePrimary
-from embedbroker.locks import LockSession, LockWork, NodeRecord, called
+from embedbroker.locks import LockSession, LockWork, StoreRecord, called
 from embedbroker.node import Command, CommandKind, DiskDone, Input, LockDone, Node, NodeState, Tick
 from embedbroker.storage import (
     DiskWork,
@@ -39,7 +39,7 @@ class LostFiles:
     """The journal of a group, as it would be found when all brokers are killed at this moment, and its record."""
 
     disk: SimulatedDisk
-    record: NodeRecord
+    record: StoreRecord
     config: BrokerConfig
     settings: JournalSettings
     entropy: Entropy

@@ -16,7 +16,7 @@ from embedbroker.node import NodeState
 
 from ._crashes import MOMENTS, Ambush, count_crash
 from ._fault_kinds import FaultKind
-from ._fault_schedule import Agenda
+from ._fault_schedule import FaultSchedule
 from ._members import Members
 from ._node_host import NodeHost
 from ._scene import Moment, Scene
@@ -55,7 +55,7 @@ class MemberFaults:
     """
 
     scene: Scene
-    agenda: Agenda
+    schedule: FaultSchedule
     group: Group
     #: What a life says at its end that lost its right to be live.
     lost_right: Sequence[str]
@@ -65,7 +65,7 @@ class MemberFaults:
     _ambush: Ambush = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._ambush = Ambush(self.scene, self.agenda, self.crash_active)
+        self._ambush = Ambush(self.scene, self.schedule, self.crash_active)
 
     @property
     def members(self) -> Members:
@@ -91,13 +91,13 @@ class MemberFaults:
                 self.crash_active()
             case FaultKind.CRASH_WAITER:
                 self.crash(random.choice([host for host in members.hosts.values() if host is not members.active]))
-                self.agenda.healed()
+                self.schedule.healed()
             case FaultKind.CRASH_ALL:
                 if sum(host.node is not None for host in members.hosts.values()) > 1:
                     self.scene.hit(Moment.ALL_CRASHED)
                 for host in members.hosts.values():
                     self.crash(host)
-                self.agenda.healed()
+                self.schedule.healed()
             case FaultKind.RESTART | FaultKind.FAIL_OVER:
                 self._stop(fails_over=kind is FaultKind.FAIL_OVER)
             case FaultKind.FREEZE:
@@ -135,7 +135,7 @@ class MemberFaults:
         active = self.members.active
         if active is not None and not (active.frozen and self.scene.chance(0.7)):
             self.crash(active)
-        self.agenda.healed()
+        self.schedule.healed()
 
     def crash(self, host: NodeHost) -> None:
         """Counts what the crash meets, crashes, and has the host started again."""
@@ -160,20 +160,20 @@ class MemberFaults:
     def stop(self, host: NodeHost, *, fails_over: bool) -> None:
         """An orderly stop of anybody. If it has not ended in time, the power goes."""
         if not host.ready or host.frozen:
-            self.agenda.healed()
+            self.schedule.healed()
             return
         host.stop(fails_over=fails_over)
-        self.agenda.later(0.2 + 2 * self.scene.world.random.random(), lambda: self._start(host))
+        self.schedule.later(0.2 + 2 * self.scene.world.random.random(), lambda: self._start(host))
 
     def _stop(self, *, fails_over: bool) -> None:
         """An orderly stop. If it has not ended in time, the power goes."""
         active = self.members.active
         if active is None or not active.ready or active.frozen:
-            self.agenda.healed()
+            self.schedule.healed()
             return
         self.scene.hit(Moment.ORDERLY_RESTART)
         self.group.stop(fails_over=fails_over)
-        self.agenda.later(0.2 + self.scene.world.random.random(), lambda: self._start(active))
+        self.schedule.later(0.2 + self.scene.world.random.random(), lambda: self._start(active))
 
     def _on_stopped(self, host: NodeHost, failure: str | None) -> None:
         """A life has ended by itself; somebody must start the host again, unless it does that itself."""
@@ -187,9 +187,9 @@ class MemberFaults:
 
     def _start_later(self, host: NodeHost) -> None:
         random = self.scene.world.random
-        self.agenda.expect()
+        self.schedule.expect()
         delay_s = 0.005 + random.random() * random.choice((0.3, 0.3, 1.0, 1.0, 4.0, 20.0))
-        self.agenda.later(delay_s, lambda: self._start(host))
+        self.schedule.later(delay_s, lambda: self._start(host))
 
     def _start(self, host: NodeHost) -> None:
         """Starts a host that is down; a life that hangs in its end is ended first."""
@@ -214,7 +214,7 @@ class MemberFaults:
         """A host stands still for a while."""
         scene = self.scene
         if host.node is None or host.frozen:
-            self.agenda.healed()
+            self.schedule.healed()
             return
         is_active = host is self.members.active
         scene.hit(Moment.FROZEN_LIVE if is_active else Moment.FROZEN_WAITER)
@@ -225,7 +225,7 @@ class MemberFaults:
         duration_s = random.choice(spans) * (0.2 + random.random())
         if self.on_freeze is not None:
             self.on_freeze(host, duration_s)
-        self.agenda.later(duration_s, lambda: self._thaw(host, life))
+        self.schedule.later(duration_s, lambda: self._thaw(host, life))
 
     def _thaw(self, host: NodeHost, life: int) -> None:
         if host.frozen and host.life == life:
@@ -238,9 +238,9 @@ class MemberFaults:
     def _set_clock(self, host: NodeHost) -> None:
         self.scene.hit(Moment.CLOCK_JUMPED)
         host.clock_offset_ms = self.scene.world.random.randint(-_CLOCK_JUMP_MS_MAX, _CLOCK_JUMP_MS_MAX)
-        self.agenda.healed()
+        self.schedule.healed()
 
     def _fill(self, host: NodeHost) -> None:
         self.scene.hit(Moment.FULL_ON_ONE_SIDE)
         self.group.set_full(host, True)
-        self.agenda.later(0.05 + 2 * self.scene.world.random.random(), lambda: self.group.set_full(host, False))
+        self.schedule.later(0.05 + 2 * self.scene.world.random.random(), lambda: self.group.set_full(host, False))

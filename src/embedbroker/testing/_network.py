@@ -13,7 +13,7 @@ from typing import Protocol
 
 from ._world import World
 
-__all__ = ["Dialer", "Link", "Listener", "Network", "Peer"]
+__all__ = ["Dialer", "Listener", "Network", "Peer", "SimulatedLink"]
 
 #: What a connection takes at once, like a socket's buffer; the rest counts as written when it has arrived.
 SOCKET_BUFFER_BYTES = 65_536
@@ -40,14 +40,14 @@ class Listener(Peer, Protocol):
     def accept(self) -> int | None:
         """The number for a new connection, or None if nothing listens."""
 
-    def on_accepted(self, connection: int, link: Link) -> None:
+    def on_accepted(self, connection: int, link: SimulatedLink) -> None:
         """The new connection is open."""
 
 
 class Dialer(Peer, Protocol):
     """A host that opens connections."""
 
-    def on_dialed(self, connection: int, link: Link) -> None:
+    def on_dialed(self, connection: int, link: SimulatedLink) -> None:
         """The connection is open."""
 
     def on_dial_failed(self, connection: int, reason: str) -> None:
@@ -62,7 +62,7 @@ class Network:
         self.latency_s = latency_s
         self.jitter_s = jitter_s
         self.split_chance = 0.1
-        self.links: list[Link] = []
+        self.links: list[SimulatedLink] = []
         #: Whether nothing listens for somebody at a place, whatever its host says.
         self.refuses: Callable[[str, str], bool] | None = None
         self._held: dict[tuple[str, str], None] = {}
@@ -81,9 +81,9 @@ class Network:
         else:
             self.world.after(self.delay_s(dialer.name, name), dialing, None)
 
-    def connect(self, near: Peer, near_connection: int, far: Peer, far_connection: int) -> Link:
+    def connect(self, near: Peer, near_connection: int, far: Peer, far_connection: int) -> SimulatedLink:
         """A new link between two hosts."""
-        link = Link(self, near, near_connection, far, far_connection)
+        link = SimulatedLink(self, near, near_connection, far, far_connection)
         self.links.append(link)
         return link
 
@@ -115,7 +115,7 @@ class Network:
         for sender, receiver in list(self._held):
             self.release(sender, receiver)
 
-    def between(self, name: str, other: str) -> list[Link]:
+    def between(self, name: str, other: str) -> list[SimulatedLink]:
         """The living links between two hosts."""
         return [link for link in self.links if {link.near.name, link.far.name} == {name, other}]
 
@@ -133,7 +133,7 @@ class Network:
         return delay + self._slow.get((sender, receiver), 0.0) if self._slow else delay
 
 
-class Link:
+class SimulatedLink:
     """One connection: two pipes. Hosts send on it, close it, and faults cut it."""
 
     __slots__ = ("_pipes", "_silent", "far", "near", "network", "open")

@@ -11,7 +11,7 @@ from attrs import define
 
 from ._clients import ClientHost
 from ._fault_kinds import FaultKind
-from ._fault_schedule import Agenda
+from ._fault_schedule import FaultSchedule
 from ._network import Network
 from ._scene import Moment, Scene
 
@@ -23,7 +23,7 @@ class NetworkFaults:
     """Faults of ``clients``, and of their connections to ``brokers``."""
 
     scene: Scene
-    agenda: Agenda
+    schedule: FaultSchedule
     network: Network
     brokers: Sequence[str]
     clients: Sequence[ClientHost]
@@ -34,7 +34,7 @@ class NetworkFaults:
         if kind is FaultKind.CLIENT_CRASH:
             self.scene.hit(Moment.CLIENT_CRASH)
             self.on_client_crash(self.scene.world.random.choice(self.clients))
-            self.agenda.healed()
+            self.schedule.healed()
         else:
             self._strike_links(kind)
 
@@ -46,33 +46,33 @@ class NetworkFaults:
             case FaultKind.CUT_ONE:
                 # Bytes pile up for a moment, so that the cut loses some of them in both directions.
                 self._hold(client)
-                self.agenda.later(random.random() * random.choice((0.0, 0.005, 0.05)), lambda: self._cut(client))
+                self.schedule.later(random.random() * random.choice((0.0, 0.005, 0.05)), lambda: self._cut(client))
             case FaultKind.CUT_ALL:
                 for link in list(network.links):
                     scene.hit(Moment.CONNECTION_CUT)
                     link.cut("connection reset")
-                self.agenda.healed()
+                self.schedule.healed()
             case FaultKind.HALF_OPEN:
                 for broker in self.brokers:
                     for link in network.between(client, broker):
                         scene.hit(Moment.HALF_OPEN)
                         link.fall_silent(random.choice((link.near, link.far)), "connection reset")
-                self.agenda.healed()
+                self.schedule.healed()
             case FaultKind.HOLD_ONE_WAY:
                 scene.hit(Moment.DIRECTION_HELD)
                 outwards = scene.chance(0.5)
                 pairs = [(client, each) if outwards else (each, client) for each in self.brokers]
                 for pair in pairs:
                     network.hold(*pair)
-                self.agenda.later(duration, lambda: self._release(pairs))
+                self.schedule.later(duration, lambda: self._release(pairs))
             case FaultKind.PARTITION:
                 scene.hit(Moment.DIRECTION_HELD)
                 self._hold(client)
-                self.agenda.later(duration, network.heal)
+                self.schedule.later(duration, network.heal)
             case _:
                 scene.hit(Moment.NETWORK_DELAYED)
                 network.latency_s, usual = 0.05 + random.random() * 0.2, network.latency_s
-                self.agenda.later(duration, lambda: setattr(network, "latency_s", min(usual, 0.001)))
+                self.schedule.later(duration, lambda: setattr(network, "latency_s", min(usual, 0.001)))
 
     def _hold(self, client: str) -> None:
         for broker in self.brokers:

@@ -49,10 +49,10 @@ from embedbroker.node import (
 from embedbroker.storage import AuditWork, DiskWork, JournalSettings, Lane
 from embedclient.model import Instant, Xid
 
-from ._audit_files import AuditShelf
+from ._audit_files import AuditFiles
 from ._disk import DiskSpeed, SimulatedDisk
 from ._disk_works import DiskWorks
-from ._network import Link, Network
+from ._network import Network, SimulatedLink
 
 __all__ = ["NodeHost"]
 
@@ -99,7 +99,7 @@ class NodeHost:
         self.node: Node | None = None
         self.life = 0
         #: Where it writes an audit log, if it does.
-        self.audit: AuditShelf | None = None
+        self.audit: AuditFiles | None = None
         self._works = DiskWorks(config.name, network.world, disk)
         #: Called when a life begins, after every step, when recovery is over, and with what the node sends to a peer.
         self.on_start: list[Callable[[], None]] = []
@@ -120,10 +120,10 @@ class NodeHost:
         #: How far its wall clock is from that of the world.
         self.clock_offset_ms = 0
         self._missed: list[Callable[[], None]] = []
-        self._backlog: list[Link] = []
+        self._backlog: list[SimulatedLink] = []
         self.asked: LockWork | LeaseWork | None = None
         self._session: LockSession | LeaseSession | None = None
-        self._links: dict[int, Link] = {}
+        self._links: dict[int, SimulatedLink] = {}
         self._dialing: dict[int, None] = {}
         self._unreported: dict[int, int] = {}
         self._report_bytes = min(REPORT_WRITTEN_BYTES, config.output_high_water_bytes // 4)
@@ -291,7 +291,7 @@ class NodeHost:
         self._connections += 1
         return self._connections
 
-    def on_accepted(self, connection: int, link: Link) -> None:
+    def on_accepted(self, connection: int, link: SimulatedLink) -> None:
         if self._misses(lambda: self.on_accepted(connection, link)):
             self._backlog.append(link)
             return
@@ -301,7 +301,7 @@ class NodeHost:
         self._open(connection, link)
         self.step(Accepted(connection, link.near.name))
 
-    def on_dialed(self, connection: int, link: Link) -> None:
+    def on_dialed(self, connection: int, link: SimulatedLink) -> None:
         if self._misses(lambda: self.on_dialed(connection, link)):
             return
         if connection not in self._dialing:
@@ -318,7 +318,7 @@ class NodeHost:
             del self._dialing[connection]
             self.step(DialFailed(self._local(connection), reason))
 
-    def _open(self, connection: int, link: Link) -> None:
+    def _open(self, connection: int, link: SimulatedLink) -> None:
         self._links[connection] = link
         self._unreported[connection] = 0
 

@@ -18,11 +18,11 @@ from ._producers import ProducerKind, SimulatedProducer
 from ._scene import Moment
 from ._scripts import Steps
 
-__all__ = ["ImpatientProducer", "impatient"]
+__all__ = ["PipeliningProducer", "pipelining"]
 
 
 @define(eq=False)
-class ImpatientProducer(SimulatedProducer):
+class PipeliningProducer(SimulatedProducer):
     """A transacted producer of this kind."""
 
     #: Commits nobody waits for, with what they are about. Their outcome is noted when it is there.
@@ -73,10 +73,10 @@ class ImpatientProducer(SimulatedProducer):
         return bool(self._left_alone)
 
     def _is_impatient(self) -> bool:
-        impatient = self.scene.chance(self.plan.impatient_chance)
-        if impatient:
+        pipelining = self.scene.chance(self.plan.impatient_chance)
+        if pipelining:
             self.scene.hit(Moment.ENDING_LEFT_ALONE)
-        return impatient
+        return pipelining
 
     def _on_end(self, transaction: str, call: Call[None]) -> None:
         letters = self._left_alone.pop(transaction, None)
@@ -84,7 +84,7 @@ class ImpatientProducer(SimulatedProducer):
             self._conclude(transaction, letters, call.error)
 
 
-def impatient(plan: ScenarioPlan) -> ScenarioPlan:
+def pipelining(plan: ScenarioPlan) -> ScenarioPlan:
     """The same plan with users of this kind among the transacted producers."""
     random = Random(f"impatience {plan.seed}")
     producers = [

@@ -27,7 +27,7 @@ def moved_from(kernel: Kernel, subscription: str) -> set[str]:
     """Keys of messages that went from a subscription to the dead letter or the expiry address."""
     keys = set()
     for name in ("DLQ", "expired"):
-        queue = kernel.catalog.queues.get(name)
+        queue = kernel.address_manager.queues.get(name)
         for reference in queue.backlog if queue is not None else ():
             if reference.message.property("_AMQ_ORIG_QUEUE") == subscription:
                 key = reference.message.property("key")
@@ -80,7 +80,7 @@ class QueueChecker:
             return
         ranked: dict[Consumer, tuple[bool, int]] = {}
         served = self._served()
-        for queue in node.kernel.catalog.queues.values():
+        for queue in node.kernel.address_manager.queues.values():
             limit = queue.definition.max_consumers
             if 0 <= limit < len(queue.consumers):
                 self.scene.fail(f"queue {queue.name} has {len(queue.consumers)} consumers, {limit} are allowed")
@@ -185,7 +185,7 @@ class QueueChecker:
 
     def _check_automatic(self, kernel: Kernel, name: str) -> None:
         """A queue that nobody uses may go, but not with a message in it."""
-        queue, before = kernel.catalog.queues.get(name), self._automatic.get(name)
+        queue, before = kernel.address_manager.queues.get(name), self._automatic.get(name)
         if before is not None and queue is not before:
             self.scene.hit(Moment.QUEUE_AUTO_DELETED)
             moved = moved_from(kernel, name)
@@ -225,7 +225,7 @@ class QueueChecker:
         assert node is not None, "only a living broker is looked at"
         self._connections = {name: session.connection.link.id for name, session in node.core.sessions.items()}
         memory = kernel.memory
-        settled = sum(queue.acknowledged_count for queue in kernel.catalog.queues.values())
+        settled = sum(queue.acknowledged_count for queue in kernel.address_manager.queues.values())
         full = self._used_bytes >= memory.limit_bytes and memory.used_bytes >= self._used_bytes
         if self._granted and full and settled == self._settled:
             self.scene.fail(f"credits were granted with {memory.used_bytes} of {memory.limit_bytes} bytes in use")

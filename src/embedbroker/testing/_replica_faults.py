@@ -16,7 +16,7 @@ from ._copy_view import stream_of
 from ._crashes import Trap
 from ._disk_faults import DISK_FAULTS, strike_disk
 from ._fault_kinds import FaultKind
-from ._fault_schedule import Agenda
+from ._fault_schedule import FaultSchedule
 from ._member_faults import MemberFaults
 from ._network import Network
 from ._node_host import NodeHost
@@ -35,7 +35,7 @@ class ReplicaFaults:
     scene: Scene
     network: Network
     group: ReplicaGroup
-    agenda: Agenda
+    schedule: FaultSchedule
     members: MemberFaults = field(init=False)
     traps: Mapping[FaultKind, Trap] = field(init=False)
     patience_s: float = field(default=5.0, init=False)
@@ -44,7 +44,7 @@ class ReplicaFaults:
 
     def __attrs_post_init__(self) -> None:
         self.traps = {FaultKind.CRASH_WHILE_CLAIMING: self._claiming, FaultKind.CRASH_WHILE_COPYING: self._copying}
-        parts = self.scene, self.agenda, self.group
+        parts = self.scene, self.schedule, self.group
         self.members = MemberFaults(*parts, _LOST_LEASE, self._copied_to, on_crash=self._count)
 
     def strike(self, kind: FaultKind) -> bool:
@@ -61,7 +61,7 @@ class ReplicaFaults:
             case _ if kind in DISK_FAULTS:
                 host = self.members.somebody()
                 speed = lambda factor: setattr(host.speed, "factor", factor)  # noqa: E731 - of that host
-                strike_disk(self.scene, self.agenda, kind, host.disk, speed, host.disk.repair)
+                strike_disk(self.scene, self.schedule, kind, host.disk, speed, host.disk.repair)
             case _:
                 return False
         return True
@@ -124,16 +124,16 @@ class ReplicaFaults:
             case FaultKind.LOSE_STORE:
                 scene.hit(Moment.STORE_LOST)
                 manager.reachable = False
-                self.agenda.later(duration_s, lambda: setattr(manager, "reachable", True))
+                self.schedule.later(duration_s, lambda: setattr(manager, "reachable", True))
             case FaultKind.CUT_OFF_STORE:
                 scene.hit(Moment.CUT_OFF_STORE)
                 holder = self.group.holder(self.members.somebody())
                 manager.cut_off[holder] = None
-                self.agenda.later(duration_s, lambda: manager.cut_off.pop(holder, None))
+                self.schedule.later(duration_s, lambda: manager.cut_off.pop(holder, None))
             case _:
                 scene.hit(Moment.STORE_BROKE_IN_BATCH)
                 manager.breaks_after = random.randrange(3)
-                self.agenda.later(2.0, lambda: setattr(manager, "breaks_after", None))
+                self.schedule.later(2.0, lambda: setattr(manager, "breaks_after", None))
 
     # Between members
 
@@ -158,7 +158,7 @@ class ReplicaFaults:
             pairs.remove(self.scene.world.random.choice(pairs))
         for pair in pairs:
             self.network.hold(*pair)
-        self.agenda.later(self._duration_s(), lambda: self._release(pairs))
+        self.schedule.later(self._duration_s(), lambda: self._release(pairs))
 
     def _release(self, pairs: Iterable[tuple[str, str]]) -> None:
         for pair in pairs:
@@ -167,10 +167,10 @@ class ReplicaFaults:
     def _cut(self) -> None:
         for link in self.network.between(*self._two()):
             link.cut("connection reset")
-        self.agenda.healed()
+        self.schedule.healed()
 
     def _slow_down(self) -> None:
         self.scene.hit(Moment.LINK_SLOWED)
         one, other = self._two()
         self.network.slow_down(one, other, 0.005 + self.scene.world.random.random() * 0.2)
-        self.agenda.later(self._duration_s(), lambda: self.network.slow_down(one, other, 0.0))
+        self.schedule.later(self._duration_s(), lambda: self.network.slow_down(one, other, 0.0))

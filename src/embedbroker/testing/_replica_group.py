@@ -16,7 +16,7 @@ from embedbroker.locks import called
 from embedbroker.storage import JournalSettings
 
 from ._clustered import clustered
-from ._copy_view import Standing, standing_of, stream_of
+from ._copy_view import CopyState, copy_state_of, stream_of
 from ._copy_watch import CopyWatch
 from ._disk import SimulatedDisk
 from ._leases import SimulatedLockManager
@@ -141,7 +141,7 @@ class ReplicaGroup:
     def _check_alone(self, host: NodeHost) -> None:
         """Nobody has a right to be live with what he has, if somebody else confirms without him."""
         for other in self.members.hosts.values():
-            if other is not host and self._is_newest(standing_of(other)):
+            if other is not host and self._is_newest(copy_state_of(other)):
                 self.scene.fail(f"{host.name} confirms alone, and {other.name} may still be live")
 
     # Whether somebody serves
@@ -159,14 +159,14 @@ class ReplicaGroup:
         frozen = [host for host in self.members.hosts.values() if host.frozen]
         held = [self.holder(host) for host in frozen] if self.plan.lease_s is None else []
         for host in self.members.awake:
-            standing = standing_of(host)
+            standing = copy_state_of(host)
             if standing is None or host.full or self.holder(host) in manager.cut_off:
                 continue
             if self._is_newest(standing) and manager.holder(standing.node_id) not in held:
                 return True
         return False
 
-    def _is_newest(self, standing: Standing | None) -> bool:
+    def _is_newest(self, standing: CopyState | None) -> bool:
         """Whether the lock manager lets somebody be live with such data."""
         if standing is None or not standing.in_sync:
             return False

@@ -20,13 +20,13 @@ from ._checkers import BrokerChecker
 from ._clients import ClientHost
 from ._closing_round import OPERATIONS_MIN, ClosingRound
 from ._consumers import ConsumerKind, ConsumerPlan, SimulatedConsumer
-from ._dead_letter_reader import LeftoverReader
+from ._dead_letter_reader import DeadLetterReader
 from ._disk import SimulatedDisk
 from ._draw import draw_plan
 from ._draw_group import draw_group_plan
 from ._faults import FaultPlan
 from ._group_faults import GroupFaults
-from ._liveness_checker import RollCall
+from ._liveness_checker import LivenessChecker
 from ._members import Members
 from ._messages import selector_of
 from ._network import Network
@@ -210,20 +210,20 @@ class _Scenario:
             group.on_in_sync.append(checker.compare_replay_soon)
             scenario.faults = GroupFaults(
                 *(scene, network, group, cast.hosts, scenario._crash_client),
-                lambda agenda: ReplicaFaults(scene, network, group, agenda),
+                lambda schedule: ReplicaFaults(scene, network, group, schedule),
             )
         elif isinstance(group, VoteGroup):
             checker.twin = lambda: group.twin
             group.on_in_sync.append(checker.compare_replay_soon)
             scenario.faults = GroupFaults(
                 *(scene, network, group, cast.hosts, scenario._crash_client),
-                lambda agenda: VoteFaults(scene, network, group, agenda),
+                lambda schedule: VoteFaults(scene, network, group, schedule),
             )
         elif group is not None:
             scenario.store = group
             scenario.faults = GroupFaults(
                 *(scene, network, group, cast.hosts, scenario._crash_client),
-                lambda agenda: StoreFaults(scene, group, agenda),
+                lambda schedule: StoreFaults(scene, group, schedule),
             )
         return scenario
 
@@ -297,7 +297,7 @@ class _Scenario:
         self.checker.watch()
         QueueChecker(self.scene, self.broker, self.cast.topics, self.checker.served).watch()
         if self.plan.broker.memory_limit_bytes is not None:
-            self._read_leftovers()  # what nobody took away would keep the producers waiting for ever
+            self._read_dead_letters()  # what nobody took away would keep the producers waiting for ever
         for role in self.cast.roles:
             role.host.run(role.name, role.steps())
         if self.operator is not None:
@@ -316,7 +316,7 @@ class _Scenario:
         self.scene.phase = Phase.DRAIN
         self.checker.compare_replay_soon()
         if self.plan.broker.memory_limit_bytes is None:
-            self._read_leftovers()
+            self._read_dead_letters()
         names = [name for topic in self.cast.topics for name in topic.listeners]
         names += [consumer.subscription for consumer in self.cast.consumers if consumer.takes_all]
         names += [reader.queue for reader in self.plan.readers]
@@ -325,10 +325,10 @@ class _Scenario:
     def _call_the_roll(self) -> None:
         """Nobody starves beside others who take his share."""
         self.scene.phase = Phase.ROLL_CALL
-        roll_call = RollCall(self.scene, self._sweeper_host, self.cast.consumers)
-        script = self._sweeper_host.run("roll call", roll_call.steps())
+        liveness_checker = LivenessChecker(self.scene, self._sweeper_host, self.cast.consumers)
+        script = self._sweeper_host.run("roll call", liveness_checker.steps())
         self._run_until(
-            lambda: script.done, _ROLL_CALL_S, lambda: f"starving: {[each.name for each in roll_call.absent]}"
+            lambda: script.done, _ROLL_CALL_S, lambda: f"starving: {[each.name for each in liveness_checker.absent]}"
         )
 
     def _sweep(self) -> None:
@@ -344,10 +344,10 @@ class _Scenario:
                 host.run(sweeper.name, sweeper.steps())
         self._run_until(lambda: self._is_drained(self._queues()), _DRAIN_S, self._owed)
 
-    def _read_leftovers(self) -> None:
+    def _read_dead_letters(self) -> None:
         host = self._sweeper_host
         for address in (DEAD_LETTERS, EXPIRED):
-            reader = LeftoverReader(self.scene, host, self.checker, address)
+            reader = DeadLetterReader(self.scene, host, self.checker, address)
             host.run(address, reader.steps())
 
     def _leave(self) -> None:
@@ -377,7 +377,7 @@ class _Scenario:
         if node is None or not self.broker.ready:
             return False
         for name in names:
-            queue = node.kernel.catalog.queues.get(name)
+            queue = node.kernel.address_manager.queues.get(name)
             if queue is not None and (queue.message_count or queue.waiting_visible):
                 return False
         promised = [name for topic in self.cast.topics for name in topic.names]
@@ -392,13 +392,13 @@ class _Scenario:
         node = self.broker.node
         if node is None or self.broker.connections or node.core.sessions or node.kernel.branches.outcomes():
             return False
-        return not any(queue.definition.temporary for queue in node.kernel.catalog.queues.values())
+        return not any(queue.definition.temporary for queue in node.kernel.address_manager.queues.values())
 
     def _left_behind(self) -> str:
         node = self.broker.node
         if node is None:
             return "the broker is down"
-        queues = [queue.name for queue in node.kernel.catalog.queues.values() if queue.definition.temporary]
+        queues = [queue.name for queue in node.kernel.address_manager.queues.values() if queue.definition.temporary]
         sessions = list(node.core.sessions)
         outcomes = [outcome.xid.global_transaction_id for outcome in node.kernel.branches.outcomes()]
         there = f"{self.broker.connections} connections, sessions {sessions}, temporary queues {queues}"
@@ -408,7 +408,7 @@ class _Scenario:
         """Why the scenario does not converge."""
         node, ledger = self.broker.node, self.scene.ledger
         owed = {name: ledger.missing(name) for topic in self.cast.topics for name in topic.names}
-        queues = {} if node is None else node.kernel.catalog.queues
+        queues = {} if node is None else node.kernel.address_manager.queues
         held = {
             name: (queue.backlog.size, queue.delivering_count, queue.waiting_visible) for name, queue in queues.items()
         }

@@ -16,11 +16,11 @@ from ._members import HAS_JOURNAL
 from ._node_host import NodeHost
 from ._scene import Scene
 
-__all__ = ["Rivalry"]
+__all__ = ["SplitBrainChecker"]
 
 
 @define(eq=False)
-class Rivalry:
+class SplitBrainChecker:
     """``newest`` is who became live last."""
 
     scene: Scene

@@ -15,7 +15,7 @@ from embedbroker.locks import Lock, WriteRecord
 from ._crashes import Trap
 from ._disk_faults import DISK_FAULTS, strike_disk
 from ._fault_kinds import FaultKind
-from ._fault_schedule import Agenda
+from ._fault_schedule import FaultSchedule
 from ._member_faults import MemberFaults
 from ._node_host import NodeHost
 from ._scene import Moment, Scene
@@ -36,7 +36,7 @@ class StoreFaults:
 
     scene: Scene
     group: StoreGroup
-    agenda: Agenda
+    schedule: FaultSchedule
     members: MemberFaults = field(init=False)
     traps: Mapping[FaultKind, Trap] = field(init=False)
     patience_s: float = field(default=5.0, init=False)
@@ -45,7 +45,7 @@ class StoreFaults:
 
     def __attrs_post_init__(self) -> None:
         self.traps = {FaultKind.CRASH_WHILE_CLAIMING: self._claiming, FaultKind.FREEZE_RETURNING: self._returning}
-        parts = self.scene, self.agenda, self.group
+        parts = self.scene, self.schedule, self.group
         self.members = MemberFaults(*parts, _LOST_LOCK, self._in_the_way, on_freeze=self._let_lapse)
 
     def strike(self, kind: FaultKind) -> bool:
@@ -57,7 +57,7 @@ class StoreFaults:
                 self._break_store()
             case _ if kind in DISK_FAULTS:
                 disk = self.group.disk
-                strike_disk(self.scene, self.agenda, kind, disk, self._set_speed, disk.repair)
+                strike_disk(self.scene, self.schedule, kind, disk, self._set_speed, disk.repair)
             case _:
                 return False
         return True
@@ -80,7 +80,7 @@ class StoreFaults:
             return
         if primary is not members.active and group.locks.holder(Lock.FAILBACK) == group.holder(primary):
             self._returning.spring()
-            self.agenda.expect()
+            self.schedule.expect()
             self.members.freeze(primary, (40.0,))
 
     # Freezes
@@ -99,8 +99,8 @@ class StoreFaults:
         life = host.life
         chance = _LAPSES if host is self.group.members.active else _LAPSES_OF_WAITER
         if duration_s > LEASE_S and self.scene.chance(chance):
-            self.agenda.expect()
-            self.agenda.later(LEASE_S, lambda: self._lapse(host, life))
+            self.schedule.expect()
+            self.schedule.later(LEASE_S, lambda: self._lapse(host, life))
 
     def _lapse(self, host: NodeHost, life: int) -> None:
         if host.frozen and host.life == life:
@@ -114,13 +114,13 @@ class StoreFaults:
         self.scene.hit(Moment.STORE_LOST)
         locks.reachable = False
         duration_s = random.random() * random.choice((0.1, 1.0, 3.0))
-        self.agenda.later(duration_s, lambda: setattr(locks, "reachable", True))
+        self.schedule.later(duration_s, lambda: setattr(locks, "reachable", True))
 
     def _break_store(self) -> None:
         locks = self.group.locks
         self.scene.hit(Moment.STORE_BROKE_IN_BATCH)
         locks.breaks_after = self.scene.world.random.randrange(3)
-        self.agenda.later(2.0, lambda: setattr(locks, "breaks_after", None))
+        self.schedule.later(2.0, lambda: setattr(locks, "breaks_after", None))
 
     def _set_speed(self, factor: float) -> None:
         for host in self.group.members.hosts.values():

@@ -14,14 +14,14 @@ from ._copy_view import stream_of
 from ._crashes import Trap
 from ._disk_faults import DISK_FAULTS, strike_disk
 from ._fault_kinds import FaultKind
-from ._fault_schedule import Agenda
+from ._fault_schedule import FaultSchedule
 from ._member_faults import MemberFaults
 from ._network import Network
 from ._node_host import NodeHost
 from ._scene import Moment, Scene
-from ._split_brain_checker import Rivalry
+from ._split_brain_checker import SplitBrainChecker
 from ._vote_group import VoteGroup
-from ._vote_watch import has_given_words, is_voting
+from ._vote_watch import has_granted_votes, is_voting
 
 __all__ = ["VoteFaults"]
 
@@ -37,7 +37,7 @@ class VoteFaults:
     scene: Scene
     network: Network
     group: VoteGroup
-    agenda: Agenda
+    schedule: FaultSchedule
     members: MemberFaults = field(init=False)
     traps: Mapping[FaultKind, Trap] = field(init=False)
     #: A crash does not wait longer for a copy or a vote that begins.
@@ -47,7 +47,7 @@ class VoteFaults:
 
     def __attrs_post_init__(self) -> None:
         self.traps = {FaultKind.CRASH_WHILE_COPYING: self._copying, FaultKind.CRASH_WHILE_VOTING: self._voting}
-        parts = self.scene, self.agenda, self.group
+        parts = self.scene, self.schedule, self.group
         self.members = MemberFaults(*parts, _NOT_SEEN, self._copied_to)
         for host in self.group.members.hosts.values():
             host.on_stopped.append(self._on_stopped)
@@ -74,7 +74,7 @@ class VoteFaults:
             case _ if kind in DISK_FAULTS:
                 host = self.members.somebody()
                 speed = lambda factor: setattr(host.speed, "factor", factor)  # noqa: E731 - of that host
-                strike_disk(self.scene, self.agenda, kind, host.disk, speed, host.disk.repair)
+                strike_disk(self.scene, self.schedule, kind, host.disk, speed, host.disk.repair)
             case _:
                 return False
         return True
@@ -98,7 +98,7 @@ class VoteFaults:
             return
         self._voting.spring()
         self.scene.hit(Moment.CRASH_WHILE_VOTING)
-        voter, plan = self._rivalry().live, self.group.plan
+        voter, plan = self._split_brain_checker().live, self.group.plan
         asks = voter is None or plan.voters_ask or plan.quorum_size < 0 or self.scene.chance(0.4)
         self.members.crash(host if asks or voter is None else voter)
 
@@ -110,20 +110,22 @@ class VoteFaults:
 
     # Other pairs
 
-    def _rivalry(self) -> Rivalry:
+    def _split_brain_checker(self) -> SplitBrainChecker:
         """One of those that vote."""
-        return self.scene.world.random.choice(self.group.rivalries[1:])
+        return self.scene.world.random.choice(self.group.split_brain_checkers[1:])
 
     def _strike_voter(self, kind: FaultKind) -> None:
-        rivalry = self._rivalry()
-        live = rivalry.live or rivalry.hosts[0]
+        split_brain_checker = self._split_brain_checker()
+        live = split_brain_checker.live or split_brain_checker.hosts[0]
         match kind:
             case FaultKind.CRASH_VOTER:
                 # All of them at once, too: who has the words of some is stopped by those of the others.
-                lives = [each.live for each in self.group.rivalries[1:]] if has_given_words(live) else [live]
+                lives = (
+                    [each.live for each in self.group.split_brain_checkers[1:]] if has_granted_votes(live) else [live]
+                )
                 for voter in [each for each in lives if each is not None]:
                     self.members.crash(voter)
-                self.agenda.healed()
+                self.schedule.healed()
             case FaultKind.STOP_VOTER:
                 self.members.stop(live, fails_over=self.scene.chance(0.5))
             case _:
@@ -167,7 +169,7 @@ class VoteFaults:
         lives = self._lives()
         for way in ways:
             self.network.hold(*way)
-        self.agenda.later(self._duration_s(), lambda: self._release(ways, lives if counts else 0))
+        self.schedule.later(self._duration_s(), lambda: self._release(ways, lives if counts else 0))
 
     def _lives(self) -> int:
         """How many of the first pair have served up to now."""
@@ -184,10 +186,10 @@ class VoteFaults:
     def _cut(self) -> None:
         for link in self.network.between(*self._two()):
             link.cut("connection reset")
-        self.agenda.healed()
+        self.schedule.healed()
 
     def _slow_down(self) -> None:
         self.scene.hit(Moment.LINK_SLOWED)
         one, other = self._two()
         self.network.slow_down(one, other, 0.005 + self.scene.world.random.random() * 0.2)
-        self.agenda.later(self._duration_s(), lambda: self.network.slow_down(one, other, 0.0))
+        self.schedule.later(self._duration_s(), lambda: self.network.slow_down(one, other, 0.0))

@@ -28,8 +28,8 @@ from ._network import Network
 from ._node_host import NodeHost
 from ._plan import PRIMARY, GroupPlan
 from ._scene import Moment, Scene
-from ._split_brain_checker import Rivalry
-from ._vote_watch import VoteWatch, has_given_words
+from ._split_brain_checker import SplitBrainChecker
+from ._vote_watch import VoteWatch, has_granted_votes
 
 __all__ = ["VoteGroup"]
 
@@ -65,19 +65,19 @@ def _policy(plan: GroupPlan, name: str, group_name: str) -> ReplicationPrimary |
 
 @define(eq=False)
 class VoteGroup:
-    """All pairs. ``rivalries`` are in the order of the pairs, the first one that of the users."""
+    """All pairs. ``split_brain_checkers`` are in the order of the pairs, the first one that of the users."""
 
     scene: Scene
     network: Network
     plan: GroupPlan
     members: Members
-    rivalries: Sequence[Rivalry]
+    split_brain_checkers: Sequence[SplitBrainChecker]
     _lives: dict[str, Span] = field(factory=dict, init=False)
     _copies: CopyWatch = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._copies = CopyWatch(self.scene, self.members, lambda host: None)
-        self._lives = {rivalry.hosts[0].name: Span() for rivalry in self.rivalries}
+        self._lives = {split_brain_checker.hosts[0].name: Span() for split_brain_checker in self.split_brain_checkers}
 
     @classmethod
     def of(
@@ -93,19 +93,19 @@ class VoteGroup:
         first = {name: hosts[name] for name in plan.names}
         others = {name: host for name, host in hosts.items() if name not in first}
         members = Members(scene, config, settings, first, others=others)
-        rivalries = [Rivalry(scene, [hosts[name] for name in pair]) for pair in pairs]
-        group = cls(scene, network, plan, members, rivalries)
+        split_brain_checkers = [SplitBrainChecker(scene, [hosts[name] for name in pair]) for pair in pairs]
+        group = cls(scene, network, plan, members, split_brain_checkers)
         group._watch_all()
         return group
 
     def _watch_all(self) -> None:
         members, network = self.members, self.network
-        for rivalry in self.rivalries:
-            rivalry.watch()
+        for split_brain_checker in self.split_brain_checkers:
+            split_brain_checker.watch()
         for host in members.hosts.values():
             self._watch(host)
             members.watch(host)
-            VoteWatch(self.scene, host, len(self.rivalries) - 1).watch()
+            VoteWatch(self.scene, host, len(self.split_brain_checkers) - 1).watch()
         for host in members.others.values():
             self._watch_voter(host)
         for host in members.everybody:
@@ -120,7 +120,7 @@ class VoteGroup:
         host.on_ready.append(lambda: self._on_voter(host))
 
     def _on_voter(self, host: NodeHost) -> None:
-        if has_given_words(host):
+        if has_granted_votes(host):
             self.scene.hit(Moment.VOTER_RESTARTED)
 
     @property
@@ -137,7 +137,7 @@ class VoteGroup:
     def in_order(self) -> bool:
         """Whether everybody runs, each pair has a live broker, and the first one what its policies say."""
         members = self.members
-        if not self._all_run or not all(rivalry.live for rivalry in self.rivalries):
+        if not self._all_run or not all(split_brain_checker.live for split_brain_checker in self.split_brain_checkers):
             return False
         stream = stream_of(members.active) if members.active is not None and members.ready else None
         if stream is None or not stream.is_in_sync:
@@ -197,8 +197,8 @@ class VoteGroup:
         now, members = self.scene.world.now, self.members
         full = any(host.full for host in members.everybody)
         is_well = self._all_run and not full and not self.are_parted
-        for rivalry in self.rivalries:
-            name = rivalry.hosts[0].name
-            if self._lives[name].lasts_s(now, is_well and rivalry.live is None) > OUTAGE_S_MAX:
-                names = " or ".join(host.name for host in rivalry.hosts)
+        for split_brain_checker in self.split_brain_checkers:
+            name = split_brain_checker.hosts[0].name
+            if self._lives[name].lasts_s(now, is_well and split_brain_checker.live is None) > OUTAGE_S_MAX:
+                names = " or ".join(host.name for host in split_brain_checker.hosts)
                 self.scene.fail(f"neither {names} is live for {OUTAGE_S_MAX} s, although all brokers see each other")

@@ -13,7 +13,7 @@ from attrs import define
 from ._node_host import NodeHost
 from ._scene import Moment, Scene
 
-__all__ = ["VoteWatch", "has_given_words", "is_voting"]
+__all__ = ["VoteWatch", "has_granted_votes", "is_voting"]
 
 
 class _Question(Protocol):
@@ -37,21 +37,21 @@ class _Ballot(Protocol):
 
 
 def _ballot_of(host: NodeHost) -> _Ballot | None:
-    mandate = host.node._mandate if host.node is not None else None
-    if mandate is None:
+    activation = host.node._replication_activation if host.node is not None else None
+    if activation is None:
         return None
-    incumbent = mandate._incumbent
-    ballot = incumbent.ballot if incumbent is not None else None
-    return ballot if ballot is not None else mandate._candidacy._ballot
+    active_role = activation._active_role
+    vote_round = active_role.vote_round if active_role is not None else None
+    return vote_round if vote_round is not None else activation._election._vote_round
 
 
 def is_voting(host: NodeHost) -> bool:
     """Whether others have been asked, and their answers decide."""
-    ballot = _ballot_of(host)
-    return ballot is not None and ballot.won is None and len(ballot._asked) > len(ballot._answers)
+    vote_round = _ballot_of(host)
+    return vote_round is not None and vote_round.won is None and len(vote_round._asked) > len(vote_round._answers)
 
 
-def has_given_words(host: NodeHost) -> bool:
+def has_granted_votes(host: NodeHost) -> bool:
     """Whether there is anything on its disk that it promised to others."""
     file = host.disk._files.get("votes.state")
     return file is not None and b"embedbroker" in file.content
@@ -64,7 +64,7 @@ class VoteWatch:
     scene: Scene
     host: NodeHost
     others: int
-    _ballot: _Ballot | None = None
+    _vote_round: _Ballot | None = None
     _told: str = ""
     _starts: bool = False
 
@@ -74,28 +74,28 @@ class VoteWatch:
         self.host.on_stopped.append(self._on_stopped)
 
     def _look(self) -> None:
-        found, before = _ballot_of(self.host), self._ballot
+        found, before = _ballot_of(self.host), self._vote_round
         if before is not None and before.told != self._told:
             self._on_round(before)
         if found is before:
             return
-        self._ballot = found
+        self._vote_round = found
         if found is not None:
-            mandate = self.host.node._mandate if self.host.node is not None else None
-            self._told, self._starts = found.told, mandate is not None and mandate._candidacy._starts
+            activation = self.host.node._replication_activation if self.host.node is not None else None
+            self._told, self._starts = found.told, activation is not None and activation._election._starts
             self.scene.hit(Moment.VOTES_ASKED)
 
-    def _on_round(self, ballot: _Ballot) -> None:
+    def _on_round(self, vote_round: _Ballot) -> None:
         """One round is over."""
-        self._told = ballot.told
-        if len(ballot._asked) < self.others or len(ballot._answers) < len(ballot._asked):
+        self._told = vote_round.told
+        if len(vote_round._asked) < self.others or len(vote_round._answers) < len(vote_round._asked):
             self.scene.hit(Moment.VOTER_SILENT)
-        if not ballot.won:
+        if not vote_round.won:
             self.scene.hit(Moment.VOTE_LOST)
-        elif ballot._question.vote:
+        elif vote_round._question.vote:
             self.scene.hit(Moment.WENT_ON_BY_VOTE)
         else:
             self.scene.hit(Moment.BEGAN_BY_VOTE if self._starts else Moment.TOOK_OVER_BY_VOTE)
 
     def _on_stopped(self, failure: str | None) -> None:
-        self._ballot = None
+        self._vote_round = None

@@ -17,14 +17,14 @@ from embedclient.model import XaCode, Xid
 from ._scene import Moment, Scene
 from ._scripts import Steps
 
-__all__ = ["HEURISTIC", "Ruling", "Rulings"]
+__all__ = ["HEURISTIC", "XaOperatorChecker", "XaRuling"]
 
 #: How the broker tells of them, and whether that means a commit.
 HEURISTIC: Mapping[int, bool] = {XaCode.XA_HEURCOM: True, XaCode.XA_HEURRB: False}
 
 
 @define
-class Ruling:
+class XaRuling:
     """What an operator asked the broker to do about a branch. ``known``: it was carried out, and will survive."""
 
     commit: bool
@@ -33,13 +33,13 @@ class Ruling:
 
 
 @define(eq=False)
-class Rulings:
+class XaOperatorChecker:
     """Those about the branches of ``name``, who consumes ``subscription``, if anything."""
 
     scene: Scene
     name: str
     subscription: str | None
-    _rulings: dict[Xid, Ruling] = field(factory=dict, init=False)
+    _rulings: dict[Xid, XaRuling] = field(factory=dict, init=False)
     #: The manager was told of these, and the broker is to forget them; maybe it has; and it certainly has.
     _heard: dict[Xid, None] = field(factory=dict, init=False)
     _forgetting: set[Xid] = field(factory=set, init=False)
@@ -57,11 +57,11 @@ class Rulings:
 
     def ask(self, xid: Xid, *, commit: bool) -> None:
         """An operator decides in the broker; what that gives back others may get before anybody hears of it."""
-        self._rulings[xid] = Ruling(commit, self.scene.hits[Moment.CRASH])
+        self._rulings[xid] = XaRuling(commit, self.scene.hits[Moment.CRASH])
         if self.subscription is not None and not commit:
             self.scene.ledger.giving_back(self.subscription)
 
-    def answer(self, xid: Xid, *, found: bool) -> Ruling | None:
+    def answer(self, xid: Xid, *, found: bool) -> XaRuling | None:
         """The broker says that it is done, or that there is nothing to decide any more: None, as if not asked."""
         ruling = self._rulings.get(xid)
         if ruling is None:
@@ -73,20 +73,20 @@ class Rulings:
         ruling.known = True
         return ruling
 
-    def take(self, xid: Xid) -> Ruling | None:
+    def take(self, xid: Xid) -> XaRuling | None:
         """The manager knows what became of the branch."""
         ruling = self._rulings.pop(xid, None)
         if ruling is not None:
             self._gave_back(ruling)
         return ruling
 
-    def _gave_back(self, ruling: Ruling) -> None:
+    def _gave_back(self, ruling: XaRuling) -> None:
         if self.subscription is not None and not ruling.commit and not ruling.known:
             self.scene.ledger.gave_back(self.subscription)
 
     # The manager
 
-    def hear(self, session: Session, xid: Xid, code: XaCode, ruling: Ruling | None) -> Steps:
+    def hear(self, session: Session, xid: Xid, code: XaCode, ruling: XaRuling | None) -> Steps:
         """The broker tells of a decision: of the one that was taken there, and it keeps it until it may forget."""
         scene = self.scene
         if ruling is None or HEURISTIC[code] is not ruling.commit:

@@ -33,7 +33,7 @@ _FIELDS = {name.replace("_", "-"): field for name, field in fields_dict(QueueAtt
 
 
 @frozen
-class Place:
+class ResolvedDestination:
     """Where a destination is: its address, the queue a fully qualified name gives, and what to create it with."""
 
     address: str
@@ -65,11 +65,11 @@ def as_topic(topic: Topic | TemporaryTopic | str) -> Topic | TemporaryTopic:
     return target
 
 
-def place_of(destination: Destination) -> Place:
+def place_of(destination: Destination) -> ResolvedDestination:
     name, texts = split_attributes(destination.name)
     address, queue = split_fully_qualified_name(name)
     priority = texts.pop(_CONSUMER_PRIORITY, "0")
-    return Place(
+    return ResolvedDestination(
         address or queue,
         queue if address is not None else None,
         _attributes(texts, destination.name),

@@ -151,7 +151,7 @@ class Inbox:
         Nobody who is away is asked, and nobody who is silent is waited for longer than for any other answer.
         """
         edge, consumer = self.edge, self.agent_consumer
-        if patient or self._agent_session.line.speaking:
+        if patient or self._agent_session.channel.speaking:
             forced = consumer.force_delivery()
             edge.flush_soon()
             answer_timeout_s = edge.agent.settings.call_timeout_ms / 1000

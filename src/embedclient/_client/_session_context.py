@@ -15,7 +15,7 @@ from embedclient.agent import Session as AgentSession
 from embedclient.errors import ConnectionClosedException, InvalidDestinationException
 from embedclient.model import Destination, Entropy, RoutingType, make_uuid, uuid_text
 
-from ._destinations import Place, place_of
+from ._destinations import ResolvedDestination, place_of
 from ._edge import Edge
 from ._endings import Endings
 from ._inbox import OneTask
@@ -124,7 +124,7 @@ class SessionContext:
                 await self.endings.commit(lambda: self.agent_session.acknowledge(delivery))
 
 
-def _queue_of(destination: Destination, place: Place) -> str | None:
+def _queue_of(destination: Destination, place: ResolvedDestination) -> str | None:
     """The queue that must exist before a send: queues have one, topics only when fully qualified."""
     if destination.routing_type is RoutingType.ANYCAST:
         return place.queue or place.address

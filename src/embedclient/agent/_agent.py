@@ -19,12 +19,12 @@ from ._inputs import BytesReceived, Dialed, DialFailed, Input, PeerClosed, Tick,
 from ._notifications import Notification, SendRefused
 from ._outputs import Output, SendBytes
 from ._policies import LoadBalancingPolicy
-from ._reconnection import AgentState, Lifeline
+from ._reconnection import AgentState, Reconnection
 from ._session_recovery import create_session_packet, with_client_id
 from ._settings import VERSION_MIN, LocatorSettings, SessionFlags, SessionMode, flags_of_mode, flags_of_xa
 from ._timers import Timers
 from ._topology import Topology
-from .session._channel import SessionLine
+from .session._channel import SessionChannel
 from .session._session import Session
 
 T = TypeVar("T")
@@ -59,7 +59,7 @@ class Agent:
         self._failover_deadlines = Deadlines(settings.call_failover_timeout_ms)
         self._timers = Timers()
         self._failover_deadlines.on_start = self._timers.on_start = self._signal
-        self._lifeline = Lifeline(
+        self._reconnection = Reconnection(
             settings,
             connectors,
             Topology() if topology is None else topology,
@@ -78,7 +78,7 @@ class Agent:
 
     @property
     def state(self) -> AgentState:
-        return self._lifeline.state
+        return self._reconnection.state
 
     @property
     def connected(self) -> bool:
@@ -88,26 +88,26 @@ class Agent:
     @property
     def sessions(self) -> list[Session]:
         """The open sessions; do not change the list."""
-        return self._lifeline.sessions
+        return self._reconnection.sessions
 
     @property
     def topology(self) -> Topology:
-        return self._lifeline.topology
+        return self._reconnection.topology
 
     @property
     def connector(self) -> TransportConfiguration | None:
         """The connector of the present or last connection, None before the first one."""
-        return self._lifeline.pair.current
+        return self._reconnection.pair.current
 
     @property
     def node_id(self) -> str | None:
         """Id of the broker's node, None before it is known."""
-        return self._lifeline.pair.node_id
+        return self._reconnection.pair.node_id
 
     @property
     def server_version(self) -> int:
         """Version that the broker announced, 0 before that."""
-        connection = self._lifeline.connection
+        connection = self._reconnection.connection
         return 0 if connection is None else connection.server_version
 
     # --- step contract ---
@@ -138,7 +138,7 @@ class Agent:
 
     def next_deadline(self) -> float | None:
         """When `Tick` is due, in seconds of the monotonic clock."""
-        connection = self._lifeline.connection
+        connection = self._reconnection.connection
         earliest = None if connection is None else connection.next_deadline()
         for due in (self._deadlines.next(), self._failover_deadlines.next(), self._timers.next()):
             if due is not None and (earliest is None or due < earliest):
@@ -148,10 +148,10 @@ class Agent:
     @property
     def pending_bytes(self) -> int:
         """Bytes that wait for `take_outputs`."""
-        return 0 if self._lifeline.connection is None else self._lifeline.connection.out_bytes
+        return 0 if self._reconnection.connection is None else self._reconnection.connection.out_bytes
 
     def _handle(self, input: Input, now: Instant) -> None:
-        connection = self._lifeline.connection
+        connection = self._reconnection.connection
         match input:
             case BytesReceived(number, data):
                 if connection is not None and connection.number == number:
@@ -161,7 +161,7 @@ class Agent:
                     connection.on_written(count)
             case Dialed(number):
                 if connection is not None and connection.number == number:
-                    self._lifeline.on_dialed(connection, now)
+                    self._reconnection.on_dialed(connection, now)
             case DialFailed(number, reason) | PeerClosed(number, reason):
                 if connection is not None and connection.number == number:
                     connection.fail(exception_for(ErrorCode.NOT_CONNECTED, reason))
@@ -175,8 +175,8 @@ class Agent:
         self._deadlines.expire(now)
         self._failover_deadlines.expire(now)
         self._timers.expire()
-        if self._lifeline.connection is not None:
-            self._lifeline.connection.on_time(now)
+        if self._reconnection.connection is not None:
+            self._reconnection.connection.on_time(now)
 
     def _collect(self, now: Instant) -> list[Output]:
         self._due.run()
@@ -184,7 +184,7 @@ class Agent:
         self._failover_deadlines.stamp(now)
         self._signalled = False
         outputs, self._outputs = self._outputs, []
-        connection = self._lifeline.connection
+        connection = self._reconnection.connection
         if connection is not None and connection.out_bytes:
             outputs.append(SendBytes(connection.number, connection.take()))
         return outputs
@@ -209,7 +209,7 @@ class Agent:
 
     def connect(self) -> Call[None]:
         """Opens the first connection, as often as the settings allow; done when the broker has told its topology."""
-        return self._lifeline.connect()
+        return self._reconnection.connect()
 
     def create_session(
         self,
@@ -257,7 +257,7 @@ class Agent:
             yield from self._connected_steps()
             # A name for each try: a broker that lost its answer may have the session of the last one.
             name = self._new_name()
-            connection = self._lifeline.connection
+            connection = self._reconnection.connection
             assert connection is not None
             packet = create_session_packet(
                 name, channel_id, self._offered_version, username, password, flags, self.settings
@@ -287,7 +287,7 @@ class Agent:
             if self.state is not AgentState.RECONNECTING:
                 yield from wait(self.connect())
                 continue
-            waiting = run_sequence(self._lifeline.until_ready(), self._due)
+            waiting = run_sequence(self._reconnection.until_ready(), self._due)
             milliseconds = self.settings.call_failover_timeout_ms
             late = exception_for(ErrorCode.CONNECTION_TIMEDOUT, f"no connection came back within {milliseconds} ms")
             self._failover_deadlines.start(waiting, partial(waiting.fail, late))
@@ -305,13 +305,13 @@ class Agent:
         username: str | None,
         password: str | None,
     ) -> Session:
-        line = SessionLine(
+        channel = SessionChannel(
             channel_id, self.settings, self._due, self._deadlines, self._failover_deadlines, self._timers
         )
-        line.async_sends.on_refused = lambda error: self._notify(SendRefused(error))
+        channel.async_sends.on_refused = lambda error: self._notify(SendRefused(error))
         session = Session(
             name,
-            line,
+            channel,
             flags,
             self.settings,
             self._due,
@@ -321,9 +321,9 @@ class Agent:
             new_name=self._new_name,
             on_closed=self._on_session_closed,
         )
-        line.attach(connection, connection.version)
+        channel.attach(connection, connection.version)
         connection.receivers[channel_id] = session.receive
-        line.unlock()
+        channel.unlock()
         self.sessions.append(session)
         return session
 
@@ -333,15 +333,15 @@ class Agent:
     def _on_session_closed(self, session: Session) -> None:
         if session in self.sessions:
             self.sessions.remove(session)
-        if self._lifeline.connection is not None:
-            self._lifeline.connection.receivers.pop(session.channel_id, None)
+        if self._reconnection.connection is not None:
+            self._reconnection.connection.receivers.pop(session.channel_id, None)
 
     # --- end ---
 
     def while_connected(self, call: Call[T]) -> Call[None]:
         """Return a call that is done when `call` is, or as soon as there is no connection."""
         bounded: Call[None] = Call(self._due)
-        connection = self._lifeline.connection
+        connection = self._reconnection.connection
         if connection is None or not self.connected:
             bounded.succeed(None)
         else:
@@ -351,7 +351,7 @@ class Agent:
 
     def close(self) -> Call[None]:
         """Closes the sessions, then the connection. Never fails; a connection that breaks meanwhile is its end."""
-        self._lifeline.closing = True
+        self._reconnection.closing = True
         return run_sequence(self._close_steps(), self._due)
 
     def _close_steps(self) -> Steps[None]:
@@ -362,4 +362,4 @@ class Agent:
 
     def abort(self, reason: str) -> None:
         """Ends everything at once, without a word to the broker beyond what is waiting in the output."""
-        self._lifeline.end(reason)
+        self._reconnection.end(reason)

@@ -33,7 +33,7 @@ from ._deadlines import Deadlines
 from ._notifications import ConnectionFailed, FailoverCompleted, FailoverFailed, FailureDetected, Notification
 from ._outputs import CloseConnection, Dial, Output, SendBytes
 from ._policies import LoadBalancingPolicy
-from ._servers import Pair
+from ._servers import SessionServers
 from ._session_recovery import recover_sessions
 from ._settings import LocatorSettings
 from ._timers import Timers
@@ -64,7 +64,7 @@ class Attempts:
     scale_down_target: str | None = None
 
 
-class Lifeline:
+class Reconnection:
     """The connection of one agent, through all its losses. `sessions` is shared with the agent."""
 
     def __init__(
@@ -86,7 +86,7 @@ class Lifeline:
         self.closing = False
         self.sessions: list[Session] = []
         self.topology = topology
-        self.pair = Pair(connectors, topology, settings.ha)
+        self.pair = SessionServers(connectors, topology, settings.ha)
         self.connection: Connection | None = None
         self.closed_error: JMSException = ConnectionClosedException("the session factory is closed")
         # Done or failed when the agent is connected again or not any more.
@@ -219,7 +219,7 @@ class Lifeline:
 
     def _flush_confirmations(self) -> None:
         for session in self.sessions:
-            session.line.flush_confirmation()
+            session.channel.flush_confirmation()
 
     def _on_connection_failed(self, connection: Connection, error: JMSException, disconnect: Packet | None) -> None:
         assert connection is self.connection
@@ -231,7 +231,7 @@ class Lifeline:
             self._enter(AgentState.RECONNECTING)
             self.ready = Call(self._due)
             for session in self.sessions:
-                session.line.lock()
+                session.channel.lock()
         connection.close()
         self._emit(CloseConnection(connection.number, str(error)))
         if connected:
@@ -239,7 +239,7 @@ class Lifeline:
         elif attempts is not None:
             attempts.cause = error if self.state is AgentState.CONNECTING else attempts.cause
             for session in self.sessions:
-                session.line.lock()
+                session.channel.lock()
             self._try_next()
 
     def _begin_recovery(self, error: JMSException, disconnect: Packet | None) -> None:
@@ -297,7 +297,7 @@ class Lifeline:
             return
         attempts = self._attempts
         assert attempts is not None
-        sessions = [session for session in self.sessions if session.line.closed_error is None]
+        sessions = [session for session in self.sessions if session.channel.closed_error is None]
         # Listeners hear of it in front of everything that the sessions do now.
         self._notify(FailoverCompleted(not any(session.rebuilt for session in sessions)))
         self._notify(ConnectionFailed(attempts.cause, True, attempts.scale_down_target))

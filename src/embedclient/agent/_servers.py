@@ -23,7 +23,7 @@ from embedclient.model import TransportConfiguration
 from ._topology import Topology, TopologyNode, distinct_servers, same_server
 
 
-class Pair:
+class SessionServers:
     """The servers that may have the sessions. `connectors` are those that the user named."""
 
     def __init__(self, connectors: Sequence[TransportConfiguration], topology: Topology, ha: bool) -> None:

@@ -43,22 +43,22 @@ def recover_sessions(
     Raises what ended it; the connection is of no use then.
     """
     for session in sessions:
-        line = session.line
-        if line.closed_error is not None:
+        channel = session.channel
+        if channel.closed_error is not None:
             continue
-        line.attach(connection, connection.version or line.version)
+        channel.attach(connection, connection.version or channel.version)
         # Replies that were lost are replayed in front of the answer, so the channel has to listen before.
-        connection.receivers[line.channel_id] = session.receive
-        request = ReattachSession(session.name, line.last_received)
+        connection.receivers[channel.channel_id] = session.receive
+        request = ReattachSession(session.name, channel.last_received)
         answer = yield from wait(connection.request(request, ReattachSessionResponse))
         assert isinstance(answer, ReattachSessionResponse)
         if answer.reattached:
             if session.closed_error is not None:
                 # Its user gave up waiting in this moment. The answer goes to a channel without receiver.
-                connection.receivers.pop(line.channel_id, None)
-                connection.send_packet(SessionClose(), line.channel_id)
+                connection.receivers.pop(channel.channel_id, None)
+                connection.send_packet(SessionClose(), channel.channel_id)
                 continue
-            if line.replay(answer.last_confirmed_command_id):
+            if channel.replay(answer.last_confirmed_command_id):
                 continue
             yield from _close_doubtful(connection, session, due)
         yield from _create_again(connection, session, settings, cause, pause)
@@ -86,7 +86,7 @@ def _close_doubtful(connection: Connection, session: Session, due: DueCallbacks)
             if isinstance(reply, NullResponse) and reply.correlation_id == -1:
                 closed.succeed(None)
 
-    channel_id = session.line.channel_id
+    channel_id = session.channel.channel_id
     connection.receivers[channel_id] = on_frame
     connection.bound(closed)
     connection.send_packet(SessionClose(), channel_id)
@@ -101,13 +101,13 @@ def _create_again(
     cause: JMSException,
     pause: Callable[[float], Call[None]],
 ) -> Steps[None]:
-    line = session.line
+    channel = session.channel
     name = session.new_name()
     answer: Packet | None = None
     tries_left = settings.call_timeout_ms / 1000 // STARTING_BROKER_PAUSE_S
     while answer is None:
         packet = create_session_packet(
-            name, line.channel_id, line.version, session.username, session.password, session.flags, settings
+            name, channel.channel_id, channel.version, session.username, session.password, session.flags, settings
         )
         try:
             answer = yield from wait(connection.request(packet, CreateSessionResponse))
@@ -120,11 +120,11 @@ def _create_again(
                 raise
     assert isinstance(answer, CreateSessionResponse)
     connection.server_version = answer.server_version
-    line.attach(connection, connection.version)
+    channel.attach(connection, connection.version)
     session.rebuild(name, cause)
-    if line.closed_error is not None:
+    if channel.closed_error is not None:
         # Nobody wants it any more; its answer goes to a channel without receiver.
-        connection.send_packet(SessionClose(), line.channel_id)
+        connection.send_packet(SessionClose(), channel.channel_id)
 
 
 def create_session_packet(

@@ -96,4 +96,4 @@ def test_changed_frames_end_connections_only(path: Path) -> None:
     stage.advance(130)
     assert stage.node.state is NodeState.RUNNING
     assert set(stage.node.core.sessions) <= {"witness"}
-    assert all(not queue.definition.temporary for queue in stage.node.kernel.catalog.queues.values())
+    assert all(not queue.definition.temporary for queue in stage.node.kernel.address_manager.queues.values())

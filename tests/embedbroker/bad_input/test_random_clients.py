@@ -15,7 +15,7 @@ ACTIONS = 250
 
 def check_counts(stage: Stage) -> None:
     kernel = stage.node.kernel
-    for queue in kernel.catalog.queues.values():
+    for queue in kernel.address_manager.queues.values():
         held = sum(len(consumer.unsettled) for consumer in queue.consumers)
         assert queue.delivering_count >= held >= 0, queue.name
         assert queue.waiting_visible >= 0
@@ -27,7 +27,7 @@ def drain(stage: Stage) -> None:
     stage.settle_disk()
     last = stage.connect().open_session("last", pre_acknowledge=True)
     kernel = stage.node.kernel
-    for number, queue in enumerate(list(kernel.catalog.queues.values())):
+    for number, queue in enumerate(list(kernel.address_manager.queues.values())):
         if queue.definition.max_consumers == 0:
             kernel.delete_queue(queue)
         else:
@@ -68,7 +68,9 @@ def test_the_node_lives_and_is_empty_at_the_end(seed: int, durable: bool) -> Non
     assert stage.node.core.sessions == {}
     drain(stage)
     kernel = stage.node.kernel
-    assert {name: queue.message_count for name, queue in kernel.catalog.queues.items() if queue.message_count} == {}
+    assert {
+        name: queue.message_count for name, queue in kernel.address_manager.queues.items() if queue.message_count
+    } == {}
     assert kernel.memory.used_bytes == kernel.memory.reserved_bytes == 0
     assert not kernel.memory.has_waiting
     assert stage.node.core.resend.used_bytes == 0

@@ -13,7 +13,7 @@ import trio
 import trio.testing
 
 from embedbroker.cli._failure import BrokerStopped
-from embedbroker.cli.drill import EmbeddedProgram, Group, Member, Standing
+from embedbroker.cli.drill import EmbeddedProgram, Group, Member, MemberState
 from embedbroker.cli.drill._conductor import DrillFailed, _Conductor
 from embedbroker.cli.drill._faults import carry_out
 from embedbroker.cli.drill._pair_files import write_files
@@ -33,13 +33,13 @@ class _Member(Member):
     code = 0
 
     def _signal(self, number: signal.Signals) -> None:
-        self._become(Standing.DOWN)
+        self._become(MemberState.DOWN)
 
     async def ended(self) -> int:
         return self.code
 
 
-def member(tmp_path: Path, name: str, standing: Standing) -> _Member:
+def member(tmp_path: Path, name: str, standing: MemberState) -> _Member:
     (file,) = write_files(tmp_path, Ha.NONE, [1], relayed=False)
     log = tmp_path / f"{name}.log"
     log.write_text("the reason\n")
@@ -54,27 +54,27 @@ def group(*members: Member) -> Group:
 
 async def test_no_fault_strikes_where_a_broker_ended_by_itself(tmp_path: Path) -> None:
     """Clients wait for an answer then, too, and a transaction stays open: it would look like a fault that hit."""
-    alone = group(member(tmp_path, "primary", Standing.DOWN))
+    alone = group(member(tmp_path, "primary", MemberState.DOWN))
     with pytest.raises(BrokerStopped, match="'primary' stopped by itself: the reason"):
         await alone.ready()
-    pair = group(member(tmp_path, "primary", Standing.DOWN), member(tmp_path, "backup", Standing.LIVE))
+    pair = group(member(tmp_path, "primary", MemberState.DOWN), member(tmp_path, "backup", MemberState.LIVE))
     with pytest.raises(BrokerStopped, match="'primary'"):
         await pair.ready()
 
 
 async def test_a_broker_that_was_gone_before_the_kill_is_told(tmp_path: Path) -> None:
-    victim = member(tmp_path, "primary", Standing.LIVE)
+    victim = member(tmp_path, "primary", MemberState.LIVE)
     victim.code = 1
     with pytest.raises(BrokerStopped, match="before the kill"):
         await carry_out(Fault.KILL, Stage(PLAN), group(victim))
-    victim.standing, victim.code = Standing.LIVE, -signal.SIGKILL
+    victim.standing, victim.code = MemberState.LIVE, -signal.SIGKILL
     await carry_out(Fault.KILL, Stage(PLAN), group(victim))
 
 
 @pytest.mark.parametrize("code", [0, 1])
 async def test_how_a_broker_stopped_that_was_asked_to_is_part_of_the_verdict(tmp_path: Path, code: int) -> None:
     stage = Stage(PLAN)
-    victim = member(tmp_path, "primary", Standing.LIVE)
+    victim = member(tmp_path, "primary", MemberState.LIVE)
     victim.code = code
     await carry_out(Fault.STOP, stage, group(victim))
     objections = attrs.evolve(GOOD, stop_codes=tuple(stage.end_codes)).objections()
@@ -103,7 +103,7 @@ async def _watch(_stage: Stage, _rounds: Sequence[Round]) -> None:
 async def test_a_drill_ends_although_its_clients_wait_for_ever(
     tmp_path: Path, autojump_clock: trio.testing.MockClock, comes: bool, said: str
 ) -> None:
-    live = group(member(tmp_path, "primary", Standing.LIVE))
+    live = group(member(tmp_path, "primary", MemberState.LIVE))
     conductor = _Conducted(PLAN, Stage(PLAN), live, "tcp://127.0.0.1:1", ())
     conductor.comes = comes
     with pytest.raises(DrillFailed, match=said):
@@ -113,10 +113,10 @@ async def test_a_drill_ends_although_its_clients_wait_for_ever(
 async def test_a_broker_that_ended_after_the_last_round_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    primary = member(tmp_path, "primary", Standing.LIVE)
+    primary = member(tmp_path, "primary", MemberState.LIVE)
 
     async def sweep(_: object) -> int:
-        primary._become(Standing.DOWN)
+        primary._become(MemberState.DOWN)
         return 0
 
     monkeypatch.setattr(_Conducted, "_sweep", sweep)

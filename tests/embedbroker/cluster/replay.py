@@ -77,7 +77,7 @@ class _ClusterReplay(_Replay):
         # Every recorded broker had it.
         for name in ("q1", "q2"):
             queue = QueueRequest(name, name, durable=True, routing_type=1, auto_created=False)
-            self.stage.node.kernel.catalog.create_queue(queue)
+            self.stage.node.kernel.address_manager.create_queue(queue)
         self.stage.settle_disk()
 
     def run(self, lines: list[Line]) -> Transcript:

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from embedbroker.testing._network import Link
+from embedbroker.testing._network import SimulatedLink
 from embedclient.errors import ErrorCode
 from embedclient.model import IN_VM_CONNECTOR_FACTORY, TransportConfiguration
 from embedclient.wire.core import (
@@ -126,7 +126,9 @@ def test_packets_of_others_go_to_whoever_registered_for_them_and_answers_come_ba
     town.start("B", "A")
     heard: list[object] = []
     asked = town.membership("A")
-    asked.guests.handlers[QuorumVote] = lambda guest, packet: guest.peer.send(QuorumVoteReply("h", b"yes"), 3)
+    asked.inbound_peers.handlers[QuorumVote] = lambda inbound, packet: inbound.peer.send(
+        QuorumVoteReply("h", b"yes"), 3
+    )
     asking = town.membership("B")
     asking.handlers[QuorumVoteReply] = lambda link, packet: heard.append((link.name, packet))
     asking.on_link = lambda link: link.send(QuorumVote("h", b"?"), 3)
@@ -151,11 +153,11 @@ def test_the_stream_channel_and_the_end_are_told_to_who_took_them() -> None:
     town.start("B", "A")
     events: list[str] = []
 
-    def register(guest: object, _packet: object) -> None:
-        guest.on_frame = lambda kind, buffer, start, end: events.append(f"frame {kind} of {end - start} bytes")  # type: ignore[attr-defined]  # a Guest
-        guest.on_gone = lambda: events.append("guest gone")  # type: ignore[attr-defined]  # a Guest
+    def register(inbound: object, _packet: object) -> None:
+        inbound.on_frame = lambda kind, buffer, start, end: events.append(f"frame {kind} of {end - start} bytes")  # type: ignore[attr-defined]  # an InboundPeer
+        inbound.on_gone = lambda: events.append("guest gone")  # type: ignore[attr-defined]  # an InboundPeer
 
-    town.membership("A").guests.handlers[BackupRegistration] = register
+    town.membership("A").inbound_peers.handlers[BackupRegistration] = register
 
     def begin(link: object) -> None:
         link.send(BackupRegistration("cluster", "secret", False, connector("B")), 3)  # type: ignore[attr-defined]  # a ControlLink
@@ -169,7 +171,7 @@ def test_the_stream_channel_and_the_end_are_told_to_who_took_them() -> None:
     town.run(1.0)
     assert events == ["frame 126 of 14 bytes", "link gone"]
     town.start("A")
-    town.membership("A").guests.handlers[BackupRegistration] = register
+    town.membership("A").inbound_peers.handlers[BackupRegistration] = register
     town.run(SETTLED_S)
     town.hosts["B"].crash()
     town.run(1.0)
@@ -239,7 +241,7 @@ def test_whatever_a_dialled_peer_says_ends_that_link_at_most(seed: int) -> None:
         def accept(self) -> int | None:
             return 1
 
-        def on_accepted(self, _connection: int, link: Link) -> None:
+        def on_accepted(self, _connection: int, link: SimulatedLink) -> None:
             self.on_dialed(1, link)
             self.send(ClusterConnectReply(True), 3)
             for packet in (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from embedbroker.cluster import Change, Member, MemberDown, MemberUp, Topology, Verdict
+from embedbroker.cluster import Change, Member, MemberDown, MemberUp, NewsResult, Topology
 from embedbroker.cluster._topology import MEMBERS_MAX, REMOVALS_MAX
 
 from .town import connector
@@ -66,7 +66,7 @@ def test_becoming_live_is_newer_than_a_removal() -> None:
     topology = Topology()
     topology.remove("own", 700)
     assert topology.become_live(OWN).event_id == 701
-    assert topology.update(evolve(OTHER, node_id="own", live=A, event_id=650)) is Verdict.REMOVED
+    assert topology.update(evolve(OTHER, node_id="own", live=A, event_id=650)) is NewsResult.REMOVED
 
 
 def test_repeating_tells_the_same_with_a_newer_id() -> None:
@@ -97,9 +97,9 @@ def test_newer_news_is_taken_and_keeps_the_half_it_does_not_carry() -> None:
     topology = live()
     topology.update(evolve(OTHER, backup=C))
     changes = told(topology)
-    assert topology.update(evolve(OTHER, event_id=60)) is Verdict.TAKEN
+    assert topology.update(evolve(OTHER, event_id=60)) is NewsResult.TAKEN
     assert topology.members["other"] == evolve(OTHER, event_id=60, backup=C)
-    assert topology.update(Member("other", 61, None, A)) is Verdict.TAKEN
+    assert topology.update(Member("other", 61, None, A)) is NewsResult.TAKEN
     assert topology.members["other"] == Member("other", 61, B, A)
     assert len(changes) == 2
 
@@ -108,8 +108,8 @@ def test_news_that_is_not_newer_is_ignored() -> None:
     topology = live()
     topology.update(OTHER)
     changes = told(topology)
-    assert topology.update(evolve(OTHER, live=C)) is Verdict.OLD
-    assert topology.update(evolve(OTHER, live=C, event_id=49)) is Verdict.OLD
+    assert topology.update(evolve(OTHER, live=C)) is NewsResult.OLD
+    assert topology.update(evolve(OTHER, live=C, event_id=49)) is NewsResult.OLD
     assert topology.members["other"] == OTHER
     assert changes == []
 
@@ -118,9 +118,9 @@ def test_old_news_fills_in_a_missing_backup_without_a_word() -> None:
     topology = live()
     topology.update(OTHER)
     changes = told(topology)
-    assert topology.update(evolve(OTHER, event_id=10, backup=C)) is Verdict.OLD
+    assert topology.update(evolve(OTHER, event_id=10, backup=C)) is NewsResult.OLD
     assert topology.members["other"].backup == C
-    assert topology.update(evolve(OTHER, event_id=10, backup=A)) is Verdict.OLD
+    assert topology.update(evolve(OTHER, event_id=10, backup=A)) is NewsResult.OLD
     assert topology.members["other"].backup == C
     assert changes == []
 
@@ -128,7 +128,7 @@ def test_old_news_fills_in_a_missing_backup_without_a_word() -> None:
 def test_old_news_that_brings_a_missing_live_broker_is_taken() -> None:
     topology = live()
     topology.put_backup("other", C, None, 200)
-    assert topology.update(OTHER) is Verdict.TAKEN
+    assert topology.update(OTHER) is NewsResult.TAKEN
     assert topology.members["other"] == Member("other", 200, B, C)
 
 
@@ -146,9 +146,9 @@ def test_a_member_that_was_removed_comes_back_with_newer_news_only() -> None:
     topology.update(OTHER)
     changes = told(topology)
     assert topology.remove("other", 80)
-    assert topology.update(evolve(OTHER, event_id=80)) is Verdict.REMOVED
+    assert topology.update(evolve(OTHER, event_id=80)) is NewsResult.REMOVED
     assert topology.removal_of("other") == 80
-    assert topology.update(evolve(OTHER, event_id=81)) is Verdict.TAKEN
+    assert topology.update(evolve(OTHER, event_id=81)) is NewsResult.TAKEN
     assert changes == [MemberDown("other", 80), MemberUp(evolve(OTHER, event_id=81))]
 
 
@@ -181,7 +181,7 @@ def test_news_without_an_id_is_never_too_old_for_a_removal() -> None:
     """Brokers of the time before event ids."""
     topology = live()
     topology.remove("other", 80)
-    assert topology.update(evolve(OTHER, event_id=0)) is Verdict.TAKEN
+    assert topology.update(evolve(OTHER, event_id=0)) is NewsResult.TAKEN
 
 
 def test_an_old_removal_is_ignored() -> None:
@@ -198,11 +198,11 @@ def test_a_place_has_one_live_broker_the_latest() -> None:
     topology = live()
     topology.update(OTHER)
     changes = told(topology)
-    assert topology.update(Member("later", 60, B)) is Verdict.TAKEN
+    assert topology.update(Member("later", 60, B)) is NewsResult.TAKEN
     assert changes == [MemberUp(Member("later", 60, B)), MemberDown("other", 60)]
-    assert topology.update(evolve(OTHER, node_id="earlier", event_id=59)) is Verdict.OLD
+    assert topology.update(evolve(OTHER, node_id="earlier", event_id=59)) is NewsResult.OLD
     assert topology.members.keys() == {"own", "later"}
-    assert topology.update(Member("my id before I started again", 70, A)) is Verdict.OLD
+    assert topology.update(Member("my id before I started again", 70, A)) is NewsResult.OLD
     assert topology.members.keys() == {"own", "later"}
 
 
@@ -219,11 +219,11 @@ def test_nobody_removes_a_live_broker_from_its_own_topology() -> None:
 def test_another_broker_is_not_live_in_place_of_this_one() -> None:
     topology = live()
     changes = told(topology)
-    assert topology.update(Member("own", 1_000, B)) is Verdict.RIVAL
+    assert topology.update(Member("own", 1_000, B)) is NewsResult.RIVAL
     assert topology.members["own"] == OWN
-    assert topology.update(Member("own", 1_000, A)) is Verdict.TAKEN
+    assert topology.update(Member("own", 1_000, A)) is NewsResult.TAKEN
     topology.become_backup("own")
-    assert topology.update(Member("own", 2_000, B)) is Verdict.TAKEN
+    assert topology.update(Member("own", 2_000, B)) is NewsResult.TAKEN
     assert len(changes) == 2
 
 
@@ -233,10 +233,10 @@ def test_another_broker_is_not_live_in_place_of_this_one() -> None:
 def test_members_and_removals_have_a_limit() -> None:
     topology = live()
     verdicts = [topology.update(Member(f"node-{number}", 1, connector(f"B{number}"))) for number in range(MEMBERS_MAX)]
-    assert verdicts == [Verdict.TAKEN] * (MEMBERS_MAX - 1) + [Verdict.FULL]
-    assert topology.put_backup("one more", C, None, 1) is Verdict.FULL
+    assert verdicts == [NewsResult.TAKEN] * (MEMBERS_MAX - 1) + [NewsResult.FULL]
+    assert topology.put_backup("one more", C, None, 1) is NewsResult.FULL
     assert len(topology.members) == MEMBERS_MAX
-    assert topology.update(Member("node-0", 2, C)) is Verdict.TAKEN
+    assert topology.update(Member("node-0", 2, C)) is NewsResult.TAKEN
     for number in range(REMOVALS_MAX + 1):
         topology.remove(f"node-{number}", 3)
     assert topology.removal_of("node-0") is None

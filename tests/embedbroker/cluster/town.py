@@ -13,7 +13,7 @@ from embedbroker.node import Node, Tick
 from embedbroker.storage import JournalSettings
 from embedbroker.testing._disk import SimulatedDisk
 from embedbroker.testing._locks import SimulatedLocks
-from embedbroker.testing._network import Dialer, Link, Network
+from embedbroker.testing._network import Dialer, Network, SimulatedLink
 from embedbroker.testing._node_host import MEMORY_LIMIT_BYTES, NodeHost
 from embedbroker.testing._world import World
 from embedclient.model import TransportConfiguration
@@ -55,13 +55,13 @@ class Visitor:
         self.received: list[tuple[int, Packet]] = []
         self.closed: str | None = None
         self._network = network
-        self._link: Link | None = None
+        self._link: SimulatedLink | None = None
         self._splitter = FrameSplitter()
         self._waiting = HANDSHAKE
 
     # The network's side
 
-    def on_dialed(self, connection: int, link: Link) -> None:
+    def on_dialed(self, connection: int, link: SimulatedLink) -> None:
         self._link = link
         link.send(self, self._waiting)
 

@@ -203,13 +203,13 @@ class Stage:
 
     def queue(self, name: str, address: str | None = None, routing_type: int = ANYCAST, **wishes: object) -> Queue:
         request = QueueRequest(address or name, name, routing_type=routing_type, **wishes)  # type: ignore[arg-type]
-        queue = self.kernel.catalog.create_queue(request)
+        queue = self.kernel.address_manager.create_queue(request)
         assert isinstance(queue, Queue), queue
         return queue
 
     def refused(self, name: str, address: str | None = None, **wishes: object) -> Refused:
         request = QueueRequest(address or name, name, **wishes)  # type: ignore[arg-type]
-        refused = self.kernel.catalog.create_queue(request)
+        refused = self.kernel.address_manager.create_queue(request)
         assert isinstance(refused, Refused), refused
         return refused
 
@@ -254,12 +254,12 @@ class Stage:
             assert refused is None, refused
 
     def waiting(self, name: str) -> list[str]:
-        return [text_of(reference.message) for reference in self.kernel.catalog.queues[name].backlog]
+        return [text_of(reference.message) for reference in self.kernel.address_manager.queues[name].backlog]
 
     def assert_empty(self) -> None:
         """Nothing is held any more, wherever it was counted."""
         self.run_all()
         assert self.kernel.memory.used_bytes == 0
         assert not self.kernel.memory._by_address and not self.kernel.memory._shared
-        for queue in self.kernel.catalog.queues.values():
+        for queue in self.kernel.address_manager.queues.values():
             assert (queue.message_count, queue.waiting_visible, queue.is_held) == (0, 0, False), queue.name

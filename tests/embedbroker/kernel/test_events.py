@@ -171,9 +171,9 @@ def test_queues_and_addresses_come_and_go(stage: Stage, follower: Follower) -> N
     assert follower.take() == [("address", "new", True, True), ("queue", "other")]
     stage.send(letter("a", "new"))
     follower.take()
-    for each in (stage.kernel.catalog.queues["other"], queue):
+    for each in (stage.kernel.address_manager.queues["other"], queue):
         stage.kernel.delete_queue(each, keep_address=True)
-    stage.kernel.catalog.remove_address(stage.kernel.catalog.addresses["new"])
+    stage.kernel.address_manager.remove_address(stage.kernel.address_manager.addresses["new"])
     assert follower.take() == [("no queue", "other"), ("no queue", "new"), ("no address", "new")]
 
 

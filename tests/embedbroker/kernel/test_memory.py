@@ -162,7 +162,7 @@ def test_beyond_limit_and_margin_a_send_is_refused_and_leaves_no_trace() -> None
     assert isinstance(refused, Refused) and refused.code == ErrorCode.ADDRESS_FULL
     assert refused.scope is Scope.CONNECTION
     assert stage.kernel.memory.used_bytes == used <= 10_000
-    assert stage.kernel.catalog.queues["q"].message_count == used // cost
+    assert stage.kernel.address_manager.queues["q"].message_count == used // cost
 
 
 def test_who_has_nothing_reserved_is_refused_at_twice_the_limit_however_large_the_margin() -> None:
@@ -266,7 +266,7 @@ def test_whatever_happens_nothing_is_left_at_the_end(actions: list[str], data: s
         while len(sessions) < 2:
             sessions.append(stage.session(transacted=len(sessions) == 0))
             for name in queues:
-                if name in stage.kernel.catalog.queues:
+                if name in stage.kernel.address_manager.queues:
                     stage.consumer(sessions[-1], name, credit=7)
         session = data.draw(st.sampled_from(sessions))
         held = [(c.key, m) for c in session.consumers.values() for m in c.unsettled]
@@ -284,15 +284,15 @@ def test_whatever_happens_nothing_is_left_at_the_end(actions: list[str], data: s
         elif action in ("close", "lose"):
             session.close(failed=action == "lose")
             sessions.remove(session)
-        elif action == "delete" and "y" in stage.kernel.catalog.queues:
-            stage.kernel.delete_queue(stage.kernel.catalog.queues["y"])
+        elif action == "delete" and "y" in stage.kernel.address_manager.queues:
+            stage.kernel.delete_queue(stage.kernel.address_manager.queues["y"])
         stage.run_all(budget=5)
         assert stage.kernel.memory.used_bytes >= 0
-        assert all(queue.delivering_count >= 0 for queue in stage.kernel.catalog.queues.values())
+        assert all(queue.delivering_count >= 0 for queue in stage.kernel.address_manager.queues.values())
     for session in sessions:
         session.close(failed=False)
     last = stage.session(pre_acknowledge=True)
-    for name in stage.kernel.catalog.queues:
+    for name in stage.kernel.address_manager.queues:
         stage.consumer(last, name)
     stage.run_all()
     stage.assert_empty()

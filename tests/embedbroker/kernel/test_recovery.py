@@ -31,10 +31,10 @@ def kept(message_id: int, text: str, *references: tuple[int, int, int], priority
 
 def stage_with_queues() -> Stage:
     stage = Stage()
-    catalog = stage.kernel.catalog
-    catalog.restore_address(AddressDefinition(1_001, "t", False, True))
-    catalog.restore_queue(QueueDefinition(1_002, "x", "t", MULTICAST))
-    catalog.restore_queue(QueueDefinition(1_003, "y", "t", MULTICAST, filter="colour = 'red'"))
+    address_manager = stage.kernel.address_manager
+    address_manager.restore_address(AddressDefinition(1_001, "t", False, True))
+    address_manager.restore_queue(QueueDefinition(1_002, "x", "t", MULTICAST))
+    address_manager.restore_queue(QueueDefinition(1_003, "y", "t", MULTICAST, filter="colour = 'red'"))
     stage.store.records.clear()
     return stage
 
@@ -89,8 +89,8 @@ def test_restored_definitions_are_not_written_again_and_filters_work() -> None:
 
 def test_a_queue_whose_address_is_missing_brings_it_along() -> None:
     stage = Stage()
-    stage.kernel.catalog.restore_queue(QueueDefinition(1_002, "q", "a", ANYCAST))
-    assert stage.kernel.catalog.addresses["a"].definition.anycast
+    stage.kernel.address_manager.restore_queue(QueueDefinition(1_002, "q", "a", ANYCAST))
+    assert stage.kernel.address_manager.addresses["a"].definition.anycast
 
 
 @frozen
@@ -123,7 +123,7 @@ def test_a_branch_of_a_journal_that_counted_in_each_queue_keeps_the_positions_th
     assert stage.kernel.branches.commit(stage.session(transacted=True), xid, one_phase=False) is None
     stage.run_all()
     assert stage.store.of_kind("commit") == [("commit", 19, [(1_002, 100), (1_003, 100)])]
-    queues = stage.kernel.catalog.queues
+    queues = stage.kernel.address_manager.queues
     assert [each.position for each in queues["x"].backlog] == [100, 101]
     assert [each.position for each in queues["y"].backlog] == [100, 101]
     assert stage.kernel.ids.next_id >= 102

@@ -10,13 +10,13 @@ from attrs import define, evolve, field
 from embedbroker.config import HAPolicy, SharedStoreBackup, SharedStorePrimary
 from embedbroker.locks import (
     Claim,
+    ClaimState,
     LiveState,
     LockFault,
     LockSession,
     LockWork,
-    NodeRecord,
     ReadRecord,
-    Standing,
+    StoreRecord,
     called,
 )
 from embedbroker.testing._locks import SimulatedLocks
@@ -65,7 +65,7 @@ class Broker:
             return False
         claim, now = self.claim, self.group.now
         claim.on_time(now)
-        if claim.standing is Standing.GRANTED and self.settles:
+        if claim.state is ClaimState.GRANTED and self.settles:
             claim.meet_journal(self.journal)
             if claim.failure is None:
                 claim.settle(claim.record.node_id or f"node of {self.name}", self.journal)
@@ -77,18 +77,18 @@ class Broker:
                 claim.on_failed(work.batch, fault, now)
             else:
                 claim.on_done(work.batch, results, now)
-        if claim.standing is Standing.OVER and self in self.group.living:
+        if claim.state is ClaimState.OVER and self in self.group.living:
             self.die()
-        elif self.gives_way and claim.wanted_by is not None and claim.standing is Standing.LIVE:
+        elif self.gives_way and claim.wanted_by is not None and claim.state is ClaimState.LIVE:
             self.claim.leave(LiveState.FAILING_BACK)
         return work is not None
 
     @property
-    def standing(self) -> Standing:
-        return self.claim.standing
+    def state(self) -> ClaimState:
+        return self.claim.state
 
-    def stands(self, standing: Standing) -> bool:
-        return self.claim.standing is standing
+    def stands(self, state: ClaimState) -> bool:
+        return self.claim.state is state
 
     @property
     def failure(self) -> str:
@@ -134,8 +134,8 @@ class Group:
     def backup(self, name: str = "a", policy: HAPolicy = BACKUP) -> Broker:
         return Broker(self, name, policy).start()
 
-    def record(self) -> NodeRecord:
+    def record(self) -> StoreRecord:
         """What the store says, whoever wrote it."""
         (record,) = self.locks.open("test").run((ReadRecord(),))
-        assert isinstance(record, NodeRecord)
+        assert isinstance(record, StoreRecord)
         return evolve(record, life=None)

@@ -10,9 +10,9 @@ from embedbroker.locks import (
     GiveLease,
     KeepLease,
     Lease,
-    LeaseHolder,
     LockFault,
     LockManagers,
+    ReadLeaseHolder,
     ReadSequence,
     SwapSequence,
     TakeLease,
@@ -63,13 +63,13 @@ def giving_back_what_is_not_held_is_no_fault_and_takes_nothing_from_others(manag
 
 def the_holder_is_named_to_everybody_and_looking_takes_nothing(manager: LockManagers) -> None:
     first, second = manager.open("primary 'a'"), manager.open("backup 'b'")
-    assert second.run((LeaseHolder(KEY),)) == (None,)
+    assert second.run((ReadLeaseHolder(KEY),)) == (None,)
     first.run((TakeLease(KEY),))
     for session in (first, second):
-        (holder,) = session.run((LeaseHolder(KEY),))
+        (holder,) = session.run((ReadLeaseHolder(KEY),))
         assert str(holder).startswith("primary 'a'")
     first.run((GiveLease(KEY),))
-    assert second.run((LeaseHolder(KEY),)) == (None,)
+    assert second.run((ReadLeaseHolder(KEY),)) == (None,)
     first.close()
     second.close()
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from embedbroker.config import HAPolicy, PrimaryOnly, SharedStoreBackup
-from embedbroker.locks import Claim, LiveState, Lock, NodeRecord, Standing
+from embedbroker.locks import Claim, ClaimState, LiveState, Lock, StoreRecord
 
 from .claimants import PRIMARY, Broker, Group
 
@@ -21,10 +21,10 @@ def test_a_primary_that_dies_before_it_serves_is_taken_over_from(first_ever: boo
         group.primary().stop()
     primary, backup = Broker(group, "p", PRIMARY, settles=False).start(), group.backup()
     group.wait(10)
-    assert (primary.standing, backup.standing) == (Standing.GRANTED, Standing.WAITING)
+    assert (primary.state, backup.state) == (ClaimState.GRANTED, ClaimState.WAITING)
     primary.die()
     group.wait(0.1)
-    assert backup.stands(Standing.LIVE)
+    assert backup.stands(ClaimState.LIVE)
 
 
 def test_nobody_touches_the_journal_before_the_record_says_whose_it_is() -> None:
@@ -34,9 +34,9 @@ def test_nobody_touches_the_journal_before_the_record_says_whose_it_is() -> None
     primary.claim, primary.session = Claim(PRIMARY, -1, 9), group.locks.open("p")
     primary.claim.begin(0.0)
     primary.turn()
-    assert primary.stands(Standing.CLAIMING) and group.record().state is LiveState.PAUSED
+    assert primary.stands(ClaimState.CLAIMING) and group.record().state is LiveState.PAUSED
     primary.turn()
-    assert primary.stands(Standing.GRANTED) and group.record() == NodeRecord(LiveState.ACTIVE, "node of p", 7)
+    assert primary.stands(ClaimState.GRANTED) and group.record() == StoreRecord(LiveState.ACTIVE, "node of p", 7)
 
 
 @pytest.mark.parametrize("state", [LiveState.ACTIVE, LiveState.PAUSED])
@@ -50,7 +50,7 @@ def test_a_stop_before_it_serves_leaves_the_group_as_it_was(state: LiveState) ->
     primary = Broker(group, "p", PRIMARY, settles=False).start()
     assert group.record().state is LiveState.ACTIVE
     primary.stop()
-    assert primary.stands(Standing.OVER) and group.record() == NodeRecord(state, "node of p", 7)
+    assert primary.stands(ClaimState.OVER) and group.record() == StoreRecord(state, "node of p", 7)
 
 
 # -- frozen waiters --------------------------------------------------------------------------------------------------
@@ -63,15 +63,15 @@ def test_a_backup_that_is_frozen_does_not_keep_the_next_one_from_taking_over() -
     frozen.frozen = True
     primary.die()
     group.wait(4.5)
-    assert next_one.stands(Standing.QUEUED)
+    assert next_one.stands(ClaimState.QUEUED)
     group.wait(1.5)
-    assert next_one.stands(Standing.LIVE)
+    assert next_one.stands(ClaimState.LIVE)
     frozen.frozen = False
     group.wait(10)
-    assert (frozen.standing, next_one.standing) == (Standing.WAITING, Standing.LIVE)
+    assert (frozen.state, next_one.state) == (ClaimState.WAITING, ClaimState.LIVE)
     next_one.die()
     group.wait(0.1)
-    assert frozen.stands(Standing.LIVE)
+    assert frozen.stands(ClaimState.LIVE)
 
 
 def test_backups_that_are_not_frozen_step_up_before_those_behind_them() -> None:
@@ -85,9 +85,9 @@ def test_backups_that_are_not_frozen_step_up_before_those_behind_them() -> None:
     frozen.frozen = other.frozen = True
     primary.die()
     group.wait(9)
-    assert (second.standing, third.standing) == (Standing.QUEUED, Standing.QUEUED)
+    assert (second.state, third.state) == (ClaimState.QUEUED, ClaimState.QUEUED)
     group.wait(3)
-    assert sorted(each.standing.value for each in (second, third)) == ["live", "queued"]
+    assert sorted(each.state.value for each in (second, third)) == ["live", "queued"]
 
 
 def test_a_primary_that_is_frozen_while_it_waits_is_passed_over_until_it_shows_itself() -> None:
@@ -95,21 +95,21 @@ def test_a_primary_that_is_frozen_while_it_waits_is_passed_over_until_it_shows_i
     group.primary().die()
     first = group.backup("a")
     group.wait()
-    assert first.stands(Standing.LIVE)
+    assert first.stands(ClaimState.LIVE)
     frozen = group.primary()
     frozen.frozen = True
     group.wait(1)
-    assert first.stands(Standing.OVER), "it gave way"
+    assert first.stands(ClaimState.OVER), "it gave way"
     again = group.backup("a")
     group.wait(4)
-    assert again.stands(Standing.WAITING)
+    assert again.stands(ClaimState.WAITING)
     group.wait(2)
-    assert again.stands(Standing.LIVE)
+    assert again.stands(ClaimState.LIVE)
     group.wait(600)
-    assert again.stands(Standing.LIVE) and again.claim.wanted_by is None
+    assert again.stands(ClaimState.LIVE) and again.claim.wanted_by is None
     frozen.frozen = False
     group.wait(3)
-    assert (frozen.standing, again.standing) == (Standing.LIVE, Standing.OVER)
+    assert (frozen.state, again.state) == (ClaimState.LIVE, ClaimState.OVER)
 
 
 def test_the_next_process_of_a_primary_that_was_passed_over_shows_itself_too() -> None:
@@ -123,13 +123,13 @@ def test_the_next_process_of_a_primary_that_was_passed_over_shows_itself_too() -
     group.living[0].die()
     backup = group.backup("b")
     group.wait(6)
-    assert backup.stands(Standing.LIVE)
+    assert backup.stands(ClaimState.LIVE)
     frozen.die()
     primary = group.primary()
     group.wait(4)
-    assert (primary.standing, backup.standing) == (Standing.WAITING, Standing.LIVE)
+    assert (primary.state, backup.state) == (ClaimState.WAITING, ClaimState.LIVE)
     group.wait(4)
-    assert (primary.standing, backup.standing) == (Standing.LIVE, Standing.OVER)
+    assert (primary.state, backup.state) == (ClaimState.LIVE, ClaimState.OVER)
 
 
 def test_a_backup_takes_no_lock_that_was_left_free_because_of_a_stop() -> None:
@@ -139,7 +139,7 @@ def test_a_backup_takes_no_lock_that_was_left_free_because_of_a_stop() -> None:
     frozen.frozen = True
     primary.stop()
     group.wait(600)
-    assert second.stands(Standing.QUEUED)
+    assert second.stands(ClaimState.QUEUED)
 
 
 def test_a_broker_of_its_own_is_not_kept_out_by_who_only_looks() -> None:
@@ -153,7 +153,7 @@ def test_a_broker_of_its_own_is_not_kept_out_by_who_only_looks() -> None:
     late.claim.on_done(work.batch, (False, None, group.record()), 0.0)
     group.living.append(late)
     group.wait(0.1)
-    assert late.stands(Standing.LIVE)
+    assert late.stands(ClaimState.LIVE)
 
 
 # -- who cannot be sure ----------------------------------------------------------------------------------------------
@@ -167,19 +167,19 @@ def test_who_finds_the_record_of_another_life_has_lost_although_its_lock_is_ther
     elsewhere.locks.write(group.locks.read())
     second = elsewhere.backup("b")
     elsewhere.wait(0.1)
-    assert second.stands(Standing.LIVE)
+    assert second.stands(ClaimState.LIVE)
     group.locks.write(elsewhere.locks.read())
     group.wait(0.6)
-    assert first.stands(Standing.OVER) and "do its locks reach every machine" in first.failure
+    assert first.stands(ClaimState.OVER) and "do its locks reach every machine" in first.failure
     assert group.locks.read().life == 101, "it left the record to the other one"
     elsewhere.wait(10)
-    assert second.stands(Standing.LIVE)
+    assert second.stands(ClaimState.LIVE)
 
 
 def test_who_is_stopped_does_not_overwrite_the_record_of_another_life() -> None:
     group = Group()
     first = group.primary()
-    group.locks.write(NodeRecord(LiveState.ACTIVE, "node of p", 7, life=101))
+    group.locks.write(StoreRecord(LiveState.ACTIVE, "node of p", 7, life=101))
     first.stop()
     assert group.locks.read().life == 101 and group.record().state is LiveState.ACTIVE
     assert "the lock store does not know of this stop" in first.notes[-1]
@@ -188,12 +188,12 @@ def test_who_is_stopped_does_not_overwrite_the_record_of_another_life() -> None:
 def test_a_record_that_somebody_removed_is_written_again() -> None:
     group = Group()
     primary = group.primary()
-    group.locks.write(NodeRecord())
+    group.locks.write(StoreRecord())
     group.wait(0.6)
-    assert group.record() == NodeRecord(LiveState.ACTIVE, "node of p", 7)
+    assert group.record() == StoreRecord(LiveState.ACTIVE, "node of p", 7)
     assert primary.notes == ["the record of the lock store (node.state) was removed or replaced: it is written again"]
     group.wait()
-    assert primary.stands(Standing.LIVE) and len(primary.notes) == 1
+    assert primary.stands(ClaimState.LIVE) and len(primary.notes) == 1
 
 
 def test_a_live_broker_whose_store_does_not_answer_ends_in_time() -> None:
@@ -202,7 +202,7 @@ def test_a_live_broker_whose_store_does_not_answer_ends_in_time() -> None:
     group.now = primary.claim.next_deadline() or 0.0
     assert primary.claim.take_work(group.now) is not None
     for moment in (14.9, 15.0, 16.9):
-        assert not primary.claim.on_time(group.now + moment) and primary.stands(Standing.LIVE)
+        assert not primary.claim.on_time(group.now + moment) and primary.stands(ClaimState.LIVE)
     assert primary.claim.on_time(group.now + 17.0)
     assert primary.failure == "the lock store has not answered for 17 s: another broker may be live"
 
@@ -219,7 +219,7 @@ def test_who_slept_while_the_store_answered_hears_the_answer_first() -> None:
     primary.claim.on_done(work.batch, results, group.now)
     assert not primary.claim.is_sure(group.now), "it was asked an hour ago"
     group.settle()
-    assert primary.stands(Standing.LIVE) and primary.claim.is_sure(group.now)
+    assert primary.stands(ClaimState.LIVE) and primary.claim.is_sure(group.now)
 
 
 def test_a_stop_does_not_wait_for_ever_for_a_store_that_does_not_answer() -> None:
@@ -228,7 +228,7 @@ def test_a_stop_does_not_wait_for_ever_for_a_store_that_does_not_answer() -> Non
     primary.claim.leave(LiveState.PAUSED)
     assert primary.claim.take_work(group.now) is not None
     assert not primary.claim.on_time(group.now + 15.0) and primary.claim.on_time(group.now + 17.0)
-    assert primary.stands(Standing.OVER) and primary.failure == ""
+    assert primary.stands(ClaimState.OVER) and primary.failure == ""
     assert primary.notes == ["the lock store has not answered for 17 s: it may not know of this stop"]
 
 
@@ -240,12 +240,12 @@ def test_who_waits_for_a_store_that_does_not_answer_says_so_once() -> None:
         group.now += 0.05
     assert not backup.claim.on_time(group.now + 15.0) and backup.claim.on_time(group.now + 17.0)
     assert backup.notes[-1] == "the lock store has not answered for 17 s"
-    assert not backup.claim.on_time(group.now + 600.0) and backup.stands(Standing.WAITING)
+    assert not backup.claim.on_time(group.now + 600.0) and backup.stands(ClaimState.WAITING)
     backup.claim.on_done(work.batch, backup.session.run(work.operations), group.now + 600.0)
     group.living[0].die()
     group.now += 600.0
     group.wait(1)
-    assert backup.stands(Standing.LIVE)
+    assert backup.stands(ClaimState.LIVE)
 
 
 def test_who_was_frozen_is_not_sure_before_it_has_looked() -> None:
@@ -258,7 +258,7 @@ def test_who_was_frozen_is_not_sure_before_it_has_looked() -> None:
     group.locks.revoke(Lock.LIVE)
     backup = group.backup()
     group.wait(1)
-    assert backup.stands(Standing.LIVE) and not primary.claim.is_sure(group.now)
+    assert backup.stands(ClaimState.LIVE) and not primary.claim.is_sure(group.now)
     primary.frozen = False
     group.wait(0.1)
     assert primary.failure == "the live lock is lost: another broker may be live"
@@ -269,7 +269,7 @@ def test_a_node_whose_journal_is_gone_is_not_served_from_nothing(policy: HAPolic
     group = Group()
     group.primary("p", policy).die()
     late = Broker(group, "p", policy, settles=False).start()
-    assert late.stands(Standing.GRANTED)
+    assert late.stands(ClaimState.GRANTED)
     late.claim.meet_journal(None)
     assert late.failure.startswith("there is no journal, but node node of p has one: is its data directory mounted?")
     assert "node.state" in late.failure

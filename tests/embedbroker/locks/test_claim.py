@@ -9,13 +9,13 @@ from embedbroker.config import HAPolicy, PrimaryOnly, SharedStoreBackup, SharedS
 from embedbroker.locks import (
     Acquire,
     Claim,
+    ClaimState,
     LiveState,
     Lock,
     LockOperation,
     LockSession,
     MemoryLocks,
-    NodeRecord,
-    Standing,
+    StoreRecord,
     Verify,
     WriteRecord,
 )
@@ -26,8 +26,8 @@ from .claimants import BACKUP, PRIMARY, Broker, Group
 def test_a_primary_of_a_new_store_is_live_at_once_and_says_so() -> None:
     group = Group()
     primary = group.primary()
-    assert primary.stands(Standing.LIVE) and primary.notes == []
-    assert group.record() == NodeRecord(LiveState.ACTIVE, "node of p", 7)
+    assert primary.stands(ClaimState.LIVE) and primary.notes == []
+    assert group.record() == StoreRecord(LiveState.ACTIVE, "node of p", 7)
     assert [group.locks.holder(lock) for lock in Lock] == ["primary 'p'", None, None]
 
 
@@ -36,15 +36,15 @@ def test_nobody_is_live_before_the_record_says_so() -> None:
     primary = group.primary()
     primary.die()
     primary = Broker(group, "p", PRIMARY, settles=False).start()
-    assert primary.stands(Standing.GRANTED)
+    assert primary.stands(ClaimState.GRANTED)
     primary.claim.settle("n", 7)
     work = primary.claim.take_work(group.now)
-    record = NodeRecord(LiveState.ACTIVE, "n", 7, life=2)
+    record = StoreRecord(LiveState.ACTIVE, "n", 7, life=2)
     assert work is not None and work.operations[0] == WriteRecord(record, over=2)
-    assert primary.stands(Standing.SETTLING)
-    assert primary.stands(Standing.SETTLING)
+    assert primary.stands(ClaimState.SETTLING)
+    assert primary.stands(ClaimState.SETTLING)
     primary.claim.on_done(work.batch, (None, None, None), group.now)
-    assert primary.stands(Standing.LIVE)
+    assert primary.stands(ClaimState.LIVE)
 
 
 def test_a_look_that_was_under_way_when_the_journal_was_read_does_not_stand_for_the_record() -> None:
@@ -55,11 +55,11 @@ def test_a_look_that_was_under_way_when_the_journal_was_read_does_not_stand_for_
     assert look is not None and look.operations[0] == Verify(Lock.LIVE)
     primary.claim.settle("n", 7)
     primary.claim.on_done(look.batch, primary.session.run(look.operations), late)
-    assert primary.stands(Standing.SETTLING) and group.record().node_id is None
+    assert primary.stands(ClaimState.SETTLING) and group.record().node_id is None
     written = primary.claim.take_work(late)
     assert written is not None and isinstance(written.operations[0], WriteRecord)
     primary.claim.on_done(written.batch, primary.session.run(written.operations), late)
-    assert primary.stands(Standing.LIVE)
+    assert primary.stands(ClaimState.LIVE)
     assert (group.record().node_id, group.record().journal_identity) == ("n", 7)
 
 
@@ -73,13 +73,13 @@ def test_who_was_frozen_while_the_store_answered_looks_again_before_it_is_live(h
     results = primary.session.run(written.operations)
     late = group.now + 60.0
     primary.claim.on_done(written.batch, results, late)
-    assert primary.stands(Standing.SETTLING)
+    assert primary.stands(ClaimState.SETTLING)
     look = primary.claim.take_work(late)
     assert look is not None and look.operations[0] == Verify(Lock.LIVE)
     if has_lost_it:
         group.locks.revoke(Lock.LIVE)
     primary.claim.on_done(look.batch, primary.session.run(look.operations), late)
-    assert primary.stands(Standing.OVER if has_lost_it else Standing.LIVE)
+    assert primary.stands(ClaimState.OVER if has_lost_it else ClaimState.LIVE)
     assert primary.claim.failure == ("the live lock is lost: another broker may be live" if has_lost_it else None)
 
 
@@ -87,11 +87,11 @@ def test_a_backup_takes_over_when_the_live_broker_dies_and_keeps_its_node_id() -
     group = Group()
     primary, backup = group.primary(), group.backup()
     group.wait()
-    assert backup.stands(Standing.WAITING)
+    assert backup.stands(ClaimState.WAITING)
     primary.die()
     group.wait(0.1)
-    assert backup.stands(Standing.LIVE)
-    assert group.record() == NodeRecord(LiveState.ACTIVE, "node of p", 7)
+    assert backup.stands(ClaimState.LIVE)
+    assert group.record() == StoreRecord(LiveState.ACTIVE, "node of p", 7)
 
 
 def test_a_backup_that_starts_first_waits_for_a_primary() -> None:
@@ -101,16 +101,16 @@ def test_a_backup_that_starts_first_waits_for_a_primary() -> None:
     assert backup.notes == ["waits as backup: no primary has been live on this store yet"]
     primary = group.primary()
     group.wait()
-    assert (primary.standing, backup.standing) == (Standing.LIVE, Standing.WAITING)
+    assert (primary.state, backup.state) == (ClaimState.LIVE, ClaimState.WAITING)
     assert backup.notes[1:] == ["waits as backup for the live broker to die"]
 
 
 def test_a_backup_that_starts_after_both_have_died_takes_over() -> None:
     group = Group()
     group.primary().die()
-    assert group.backup().standing is Standing.WAITING
+    assert group.backup().state is ClaimState.WAITING
     group.wait(0.1)
-    assert group.living[0].stands(Standing.LIVE)
+    assert group.living[0].stands(ClaimState.LIVE)
 
 
 def test_an_orderly_stop_leaves_the_backup_waiting_until_the_primary_returns() -> None:
@@ -118,11 +118,11 @@ def test_an_orderly_stop_leaves_the_backup_waiting_until_the_primary_returns() -
     primary, backup = group.primary(), group.backup()
     primary.stop()
     group.wait(60)
-    assert group.record().state is LiveState.PAUSED and backup.stands(Standing.WAITING)
+    assert group.record().state is LiveState.PAUSED and backup.stands(ClaimState.WAITING)
     assert "stopped in order" in backup.notes[-1]
-    assert group.primary().standing is Standing.LIVE
+    assert group.primary().state is ClaimState.LIVE
     group.wait()
-    assert backup.stands(Standing.WAITING)
+    assert backup.stands(ClaimState.WAITING)
 
 
 @pytest.mark.parametrize("backup_stops", [False, True], ids=["primary", "backup that became live"])
@@ -137,10 +137,10 @@ def test_failover_on_shutdown_makes_a_backup_take_over_an_orderly_stop(backup_st
     else:
         primary.stop()
     group.wait()
-    assert (first.standing, second.standing) == (Standing.LIVE, Standing.WAITING)
+    assert (first.state, second.state) == (ClaimState.LIVE, ClaimState.WAITING)
     first.stop()
     group.wait()
-    assert second.stands(Standing.LIVE if backup_stops else Standing.WAITING)
+    assert second.stands(ClaimState.LIVE if backup_stops else ClaimState.WAITING)
 
 
 def test_backups_queue_up_and_step_up_one_after_the_other() -> None:
@@ -148,15 +148,15 @@ def test_backups_queue_up_and_step_up_one_after_the_other() -> None:
     primary = group.primary()
     backups = [group.backup(name) for name in "abcd"]
     group.wait()
-    assert [backup.standing for backup in backups] == [Standing.WAITING, *[Standing.QUEUED] * 3]
+    assert [backup.state for backup in backups] == [ClaimState.WAITING, *[ClaimState.QUEUED] * 3]
     live = primary
     for _ in "abcd":
         live.die()
         group.wait()
-        standing = [broker.standing for broker in group.living]
-        assert standing.count(Standing.LIVE) == 1
-        assert standing.count(Standing.WAITING) == min(1, len(standing) - 1)
-        live = next(broker for broker in group.living if broker.stands(Standing.LIVE))
+        state = [broker.state for broker in group.living]
+        assert state.count(ClaimState.LIVE) == 1
+        assert state.count(ClaimState.WAITING) == min(1, len(state) - 1)
+        live = next(broker for broker in group.living if broker.stands(ClaimState.LIVE))
     assert group.record().node_id == "node of p"
 
 
@@ -165,11 +165,11 @@ def test_a_live_backup_gives_way_to_a_primary_that_returns() -> None:
     primary, first, second = group.primary(), group.backup("a"), group.backup("b")
     primary.die()
     group.wait()
-    assert first.stands(Standing.LIVE)
+    assert first.stands(ClaimState.LIVE)
     primary = group.primary()
     group.wait(1)
-    assert first.stands(Standing.OVER) and first.claim.wanted_by == "primary 'p'"
-    assert (primary.standing, second.standing) == (Standing.LIVE, Standing.WAITING)
+    assert first.stands(ClaimState.OVER) and first.claim.wanted_by == "primary 'p'"
+    assert (primary.state, second.state) == (ClaimState.LIVE, ClaimState.WAITING)
     assert [group.locks.holder(lock) for lock in Lock] == ["primary 'p'", "backup 'b'", None]
 
 
@@ -182,25 +182,25 @@ def test_a_live_backup_that_may_not_fail_back_stays_until_it_is_stopped_then_the
     group.wait()
     primary = group.primary()
     group.wait(60)
-    assert (first.standing, primary.standing) == (Standing.LIVE, Standing.WAITING)
+    assert (first.state, primary.state) == (ClaimState.LIVE, ClaimState.WAITING)
     assert primary.notes == ["waits to be live: backup 'a' is"]
     first.die()
     group.wait()
-    assert (primary.standing, second.standing) == (Standing.LIVE, Standing.WAITING)
+    assert (primary.state, second.state) == (ClaimState.LIVE, ClaimState.WAITING)
 
 
 def test_a_primary_does_not_give_way_to_another_primary() -> None:
     group = Group()
     first, second = group.primary("p"), group.primary("q")
     group.wait(60)
-    assert (first.standing, second.standing) == (Standing.LIVE, Standing.WAITING)
+    assert (first.state, second.state) == (ClaimState.LIVE, ClaimState.WAITING)
     (note,) = second.claim.notes
     assert note.warning and note.text == (
         "waits to be live: primary 'p' is, and a primary gives way to nobody: is this one meant to be its backup?"
     )
     first.stop()
     group.wait()
-    assert second.stands(Standing.LIVE)
+    assert second.stands(ClaimState.LIVE)
 
 
 def test_two_backups_without_a_primary_say_so_after_a_while() -> None:
@@ -220,12 +220,12 @@ def test_a_primary_that_dies_while_the_live_backup_gives_way_leaves_it_to_the_ne
     group.wait()
     returning = Broker(group, "p", PRIMARY, settles=False).start()
     group.wait(1)
-    assert first.stands(Standing.OVER) and returning.stands(Standing.GRANTED)
+    assert first.stands(ClaimState.OVER) and returning.stands(ClaimState.GRANTED)
     group.wait(60)
-    assert second.stands(Standing.WAITING)
+    assert second.stands(ClaimState.WAITING)
     returning.die()
     group.wait()
-    assert second.stands(Standing.LIVE)
+    assert second.stands(ClaimState.LIVE)
 
 
 def test_a_live_backup_hears_when_a_primary_comes_and_when_it_goes() -> None:
@@ -233,7 +233,7 @@ def test_a_live_backup_hears_when_a_primary_comes_and_when_it_goes() -> None:
     group.primary().die()
     backup = group.backup()
     group.wait()
-    assert backup.stands(Standing.LIVE)
+    assert backup.stands(ClaimState.LIVE)
     backup.gives_way = False
     primary = group.primary()
     group.wait(1)
@@ -254,14 +254,14 @@ def test_a_primary_that_dies_while_it_waits_changes_nothing() -> None:
     group.primary().die()
     first.die()
     group.wait()
-    assert second.stands(Standing.LIVE)
+    assert second.stands(ClaimState.LIVE)
 
 
 def test_a_broker_without_backups_does_not_wait_for_its_directory() -> None:
     group = Group()
     group.primary("p", PrimaryOnly())
     second = group.primary("q", PrimaryOnly())
-    assert second.stands(Standing.OVER)
+    assert second.stands(ClaimState.OVER)
     assert second.claim.failure == "the data directory is used by broker 'p'"
 
 
@@ -274,7 +274,7 @@ def test_waiting_for_a_lock_has_an_end_if_it_was_given_one(policy: HAPolicy) -> 
     group.wait(2.9)
     assert late.failure == ""
     group.wait(0.2)
-    assert late.stands(Standing.OVER)
+    assert late.stands(ClaimState.OVER)
     assert late.failure.startswith("the lock was not to be had within 3 s: waits ")
 
 
@@ -283,7 +283,7 @@ def test_the_next_backup_waits_for_ever_whatever_the_time_out() -> None:
     group.primary()
     backup = Broker(group, "a", BACKUP, timeout_ms=1_000).start()
     group.wait(3600)
-    assert backup.stands(Standing.WAITING)
+    assert backup.stands(ClaimState.WAITING)
 
 
 def test_a_store_that_fails_at_the_start_is_an_error_and_later_it_is_asked_again() -> None:
@@ -293,12 +293,12 @@ def test_a_store_that_fails_at_the_start_is_an_error_and_later_it_is_asked_again
     primary.die()
     group.locks.reachable = False
     group.wait(60)
-    assert backup.stands(Standing.WAITING)
+    assert backup.stands(ClaimState.WAITING)
     assert backup.notes[-1] == "the lock store failed, it is asked again: the lock store cannot be reached"
     assert len(backup.notes) == 2  # said once
     group.locks.reachable = True
     group.wait()
-    assert backup.stands(Standing.LIVE)
+    assert backup.stands(ClaimState.LIVE)
     late = Broker(group, "b", BACKUP)
     late.claim, late.session = Claim(BACKUP, -1, 9), group.locks.open("b")
     group.locks.reachable = False
@@ -316,7 +316,7 @@ def test_a_live_broker_that_cannot_be_sure_of_its_lock_ends(fault: str) -> None:
     else:
         group.locks.reachable = False
     group.wait(0.6)
-    assert primary.stands(Standing.OVER)
+    assert primary.stands(ClaimState.OVER)
     assert primary.claim.failure in (
         "the live lock is lost: another broker may be live",
         "the lock store cannot be reached",
@@ -337,7 +337,7 @@ def test_a_stop_that_the_store_does_not_hear_of_is_said() -> None:
     primary = group.primary()
     group.locks.reachable = False
     primary.stop()
-    assert primary.stands(Standing.OVER)
+    assert primary.stands(ClaimState.OVER)
     assert primary.notes == ["the lock store does not know of this stop: the lock store cannot be reached"]
 
 
@@ -350,9 +350,9 @@ def test_a_stop_while_the_record_is_written_is_a_stop() -> None:
     primary.claim.leave(LiveState.PAUSED)
     assert first is not None and primary.claim.take_work(group.now) is None
     primary.claim.on_done(first.batch, primary.session.run(first.operations), group.now)
-    assert primary.stands(Standing.LEAVING)
+    assert primary.stands(ClaimState.LEAVING)
     group.settle()
-    assert primary.stands(Standing.OVER) and group.record() == NodeRecord(LiveState.PAUSED, "n", 7)
+    assert primary.stands(ClaimState.OVER) and group.record() == StoreRecord(LiveState.PAUSED, "n", 7)
 
 
 def test_a_backup_asks_for_the_live_lock_only_when_it_would_keep_it() -> None:
@@ -395,7 +395,7 @@ def test_a_broker_of_its_own_takes_a_new_id_on_a_copied_directory() -> None:
     late.claim.begin(group.now)
     group.living.append(late)
     group.settle()
-    assert late.stands(Standing.LIVE) and group.record() == NodeRecord(LiveState.ACTIVE, "node of late", 7)
+    assert late.stands(ClaimState.LIVE) and group.record() == StoreRecord(LiveState.ACTIVE, "node of late", 7)
     assert late.notes == ["the data directory is a copy of that of node node of p: it gets a new node id"]
 
 
@@ -409,7 +409,7 @@ class _CopyOf:
     def run(self, operations: tuple[LockOperation, ...]) -> tuple[object, ...]:
         results = self._session.run(operations)
         return tuple(
-            evolve(result, copied=True) if isinstance(result, NodeRecord) and result.life != 9 else result
+            evolve(result, copied=True) if isinstance(result, StoreRecord) and result.life != 9 else result
             for result in results
         )
 
@@ -433,7 +433,7 @@ def test_a_broker_of_its_own_takes_a_new_id_with_another_journal() -> None:
     group.primary("p", PrimaryOnly()).die()
     late = Broker(group, "q", PrimaryOnly(), journal=8).start()
     group.wait(0.1)
-    assert group.record() == NodeRecord(LiveState.ACTIVE, "node of q", 8)
+    assert group.record() == StoreRecord(LiveState.ACTIVE, "node of q", 8)
     assert late.notes == ["the journal is not that of node node of p: the broker gets a new node id"]
 
 

@@ -9,16 +9,16 @@ import pytest
 
 from embedbroker.locks import (
     Acquire,
-    Holder,
     LiveState,
     Lock,
     LockFault,
     Locks,
     LockSession,
     MemoryLocks,
-    NodeRecord,
+    ReadHolder,
     ReadRecord,
     Release,
+    StoreRecord,
     Verify,
     WriteRecord,
 )
@@ -74,15 +74,15 @@ def test_giving_back_what_is_not_held_is_no_fault_and_takes_nothing_from_others(
 
 def test_the_holder_is_named_to_everybody_and_looking_takes_nothing(locks: Locks) -> None:
     first, second, third = locks.open("broker 'a'"), locks.open("broker 'b'"), locks.open("broker 'c'")
-    assert second.run((Holder(Lock.LIVE),)) == (None,)
+    assert second.run((ReadHolder(Lock.LIVE),)) == (None,)
     first.run((Acquire(Lock.LIVE),))
     for session in (first, second, third):
-        (holder,) = session.run((Holder(Lock.LIVE),))
+        (holder,) = session.run((ReadHolder(Lock.LIVE),))
         assert str(holder).startswith("broker 'a'")
     first.run((Release(Lock.LIVE),))
-    assert second.run((Holder(Lock.LIVE),)) == (None,)
+    assert second.run((ReadHolder(Lock.LIVE),)) == (None,)
     third.run((Acquire(Lock.LIVE),))
-    (holder,) = second.run((Holder(Lock.LIVE),))
+    (holder,) = second.run((ReadHolder(Lock.LIVE),))
     assert str(holder).startswith("broker 'c'")
     for session in (first, second, third):
         session.close()
@@ -90,7 +90,7 @@ def test_the_holder_is_named_to_everybody_and_looking_takes_nothing(locks: Locks
 
 def test_a_session_that_ends_has_given_everything_back_and_the_record_stays(locks: Locks) -> None:
     first, second = locks.open("first"), locks.open("second")
-    record = NodeRecord(LiveState.ACTIVE, "a node", 5)
+    record = StoreRecord(LiveState.ACTIVE, "a node", 5)
     first.run((Acquire(Lock.LIVE), Acquire(Lock.BACKUP), WriteRecord(record)))
     first.close()
     first.close()
@@ -109,7 +109,7 @@ def test_a_closed_session_does_nothing_more(locks: Locks) -> None:
 
 def test_the_record_of_an_empty_store_says_nothing(locks: Locks) -> None:
     session = locks.open("first")
-    assert session.run((ReadRecord(),)) == (NodeRecord(LiveState.NOT_STARTED, None, None, copied=False),)
+    assert session.run((ReadRecord(),)) == (StoreRecord(LiveState.NOT_STARTED, None, None, copied=False),)
     session.close()
 
 
@@ -118,11 +118,11 @@ def test_everybody_reads_what_was_written_last(locks: Locks, state: LiveState) -
     first, second = locks.open("first"), locks.open("second")
     first.run((Acquire(Lock.LIVE),))
     for record in (
-        NodeRecord(LiveState.ACTIVE, "a longer text than the one that replaces it", 2**63 - 1),
-        NodeRecord(state, "a node", None, life=2**63 - 1),
-        NodeRecord(state, "a node", 5, life=2**63 - 1, last_batch=0),
-        NodeRecord(state, "a node", 5, life=2**63 - 1, last_batch=2**63 - 1),
-        NodeRecord(state, None, None),
+        StoreRecord(LiveState.ACTIVE, "a longer text than the one that replaces it", 2**63 - 1),
+        StoreRecord(state, "a node", None, life=2**63 - 1),
+        StoreRecord(state, "a node", 5, life=2**63 - 1, last_batch=0),
+        StoreRecord(state, "a node", 5, life=2**63 - 1, last_batch=2**63 - 1),
+        StoreRecord(state, None, None),
     ):
         assert first.run((WriteRecord(record, over=2**63 - 1), ReadRecord())) == (None, record)
         assert second.run((ReadRecord(),)) == (record,)
@@ -132,12 +132,12 @@ def test_everybody_reads_what_was_written_last(locks: Locks, state: LiveState) -
 
 def test_nobody_writes_the_record_without_the_live_lock(locks: Locks) -> None:
     first, second = locks.open("first"), locks.open("second")
-    record = NodeRecord(LiveState.ACTIVE, "a node", 5)
+    record = StoreRecord(LiveState.ACTIVE, "a node", 5)
     first.run((Acquire(Lock.LIVE), WriteRecord(record), Release(Lock.LIVE)))
     for session in (first, second):
         session.run((Acquire(Lock.BACKUP), Acquire(Lock.FAILBACK)))
         with pytest.raises(LockFault, match="the live lock is not held"):
-            session.run((WriteRecord(NodeRecord(LiveState.PAUSED, "another", 6)),))
+            session.run((WriteRecord(StoreRecord(LiveState.PAUSED, "another", 6)),))
     assert second.run((ReadRecord(),)) == (record,)
     first.close()
     second.close()
@@ -146,8 +146,8 @@ def test_nobody_writes_the_record_without_the_live_lock(locks: Locks) -> None:
 def test_the_record_of_another_life_is_replaced_only_by_who_knows_it(locks: Locks) -> None:
     """Where locks do not reach every machine, two may hold them; the record is what both see."""
     session = locks.open("first")
-    session.run((Acquire(Lock.LIVE), WriteRecord(NodeRecord(LiveState.ACTIVE, "a node", 5, life=1))))
-    newer = NodeRecord(LiveState.ACTIVE, "a node", 5, life=2)
+    session.run((Acquire(Lock.LIVE), WriteRecord(StoreRecord(LiveState.ACTIVE, "a node", 5, life=1))))
+    newer = StoreRecord(LiveState.ACTIVE, "a node", 5, life=2)
     for life in (None, 2, 3):
         with pytest.raises(LockFault, match="another broker was made live on the same store"):
             session.run((WriteRecord(newer, over=life),))

@@ -16,13 +16,13 @@ import pytest
 
 from embedbroker.locks import (
     Acquire,
-    Holder,
+    ClaimState,
     LiveState,
     Lock,
     LockFault,
-    NodeRecord,
+    ReadHolder,
     ReadRecord,
-    Standing,
+    StoreRecord,
     Verify,
     WriteRecord,
 )
@@ -57,11 +57,11 @@ def another_holder(directory: Path) -> Iterator[subprocess.Popen[str]]:
 def test_a_killed_process_has_given_its_locks_back(tmp_path: Path) -> None:
     mine = FileLocks(tmp_path).open("mine")
     with another_holder(tmp_path) as process:
-        answer = mine.run((Acquire(Lock.LIVE), Holder(Lock.LIVE)))
+        answer = mine.run((Acquire(Lock.LIVE), ReadHolder(Lock.LIVE)))
         assert answer == (False, f"broker 'other' in process {process.pid}")
         process.kill()
         process.wait()
-        assert mine.run((Holder(Lock.LIVE), Acquire(Lock.LIVE))) == (None, True)
+        assert mine.run((ReadHolder(Lock.LIVE), Acquire(Lock.LIVE))) == (None, True)
     mine.close()
 
 
@@ -90,7 +90,7 @@ def test_a_lock_file_that_somebody_removed_is_a_lost_lock(tmp_path: Path) -> Non
 def test_a_lock_is_taken_on_the_file_that_has_the_name(tmp_path: Path) -> None:
     """One looked, the file was removed, another one made a new file: both must mean that one."""
     first, second = FileLocks(tmp_path).open("first"), FileLocks(tmp_path).open("second")
-    assert first.run((Holder(Lock.LIVE),)) == (None,)
+    assert first.run((ReadHolder(Lock.LIVE),)) == (None,)
     (tmp_path / "live.lock").unlink()
     assert second.run((Acquire(Lock.LIVE),)) == (True,)
     assert first.run((Acquire(Lock.LIVE),)) == (False,)
@@ -101,13 +101,13 @@ def test_a_lock_is_taken_on_the_file_that_has_the_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize("keep", [False, True], ids=["copy", "copy with times and rights"])
 def test_a_copied_directory_is_seen(tmp_path: Path, keep: bool) -> None:
     session = FileLocks(tmp_path / "original").open("first")
-    record = NodeRecord(LiveState.PAUSED, "a node", 7)
+    record = StoreRecord(LiveState.PAUSED, "a node", 7)
     session.run((Acquire(Lock.LIVE), WriteRecord(record)))
     session.close()
     shutil.copytree(tmp_path / "original", tmp_path / "copy", copy_function=shutil.copy2 if keep else shutil.copyfile)
     (tmp_path / "original").rename(tmp_path / "moved")
     copy, moved = FileLocks(tmp_path / "copy").open("copy"), FileLocks(tmp_path / "moved").open("moved")
-    assert copy.run((ReadRecord(),)) == (NodeRecord(LiveState.PAUSED, "a node", 7, copied=True),)
+    assert copy.run((ReadRecord(),)) == (StoreRecord(LiveState.PAUSED, "a node", 7, copied=True),)
     assert moved.run((ReadRecord(),)) == (record,)
     copy.run((Acquire(Lock.LIVE), WriteRecord(record)))
     assert copy.run((ReadRecord(),)) == (record,)
@@ -147,7 +147,7 @@ def test_a_lock_that_cannot_be_noted_is_not_kept(tmp_path: Path, monkeypatch: py
     with monkeypatch.context() as patched, pytest.raises(LockFault, match="Disk quota exceeded"):
         patched.setattr(os, call, full)
         first.run((Acquire(Lock.LIVE),))
-    assert second.run((Holder(Lock.LIVE), Acquire(Lock.LIVE))) == (None, True)
+    assert second.run((ReadHolder(Lock.LIVE), Acquire(Lock.LIVE))) == (None, True)
     assert first.run((Verify(Lock.LIVE),)) == (False,)
     first.close()
     second.close()
@@ -166,7 +166,7 @@ def test_a_lock_is_asked_for_again_when_it_is_verified(tmp_path: Path, monkeypat
         patched.setattr("fcntl.flock", taken)
         assert session.run((Verify(Lock.LIVE),)) == (False,)
         with pytest.raises(LockFault, match="the live lock is not held"):
-            session.run((WriteRecord(NodeRecord(LiveState.ACTIVE, "a node", 7)),))
+            session.run((WriteRecord(StoreRecord(LiveState.ACTIVE, "a node", 7)),))
     session.close()
 
 
@@ -175,11 +175,11 @@ def test_a_record_that_somebody_removed_under_a_live_broker_is_written_again(tmp
     primary = group.primary()
     (tmp_path / RECORD_FILE).unlink()
     group.wait(0.6)
-    assert group.record() == NodeRecord(LiveState.ACTIVE, "node of p", 7)
+    assert group.record() == StoreRecord(LiveState.ACTIVE, "node of p", 7)
     shutil.copy(tmp_path / RECORD_FILE, tmp_path / "copy")
     (tmp_path / "copy").rename(tmp_path / RECORD_FILE)
     group.wait(0.6)
-    assert group.record() == NodeRecord(LiveState.ACTIVE, "node of p", 7) and primary.stands(Standing.LIVE)
+    assert group.record() == StoreRecord(LiveState.ACTIVE, "node of p", 7) and primary.stands(ClaimState.LIVE)
     (tmp_path / RECORD_FILE).write_text("scribble")
     group.wait(0.6)
     assert f"{tmp_path / RECORD_FILE} is damaged: remove it" in primary.failure
@@ -190,6 +190,6 @@ def test_a_record_without_a_life_is_one_from_before_and_may_be_replaced(tmp_path
     inode = (tmp_path / RECORD_FILE).stat().st_ino
     (tmp_path / RECORD_FILE).write_text(f"state: paused\nnode: a node\njournal: 7\nfile: {inode}\n")
     session = FileLocks(tmp_path).open("first")
-    assert session.run((ReadRecord(),)) == (NodeRecord(LiveState.PAUSED, "a node", 7),)
-    session.run((Acquire(Lock.LIVE), WriteRecord(NodeRecord(LiveState.ACTIVE, "a node", 7, life=3), over=None)))
+    assert session.run((ReadRecord(),)) == (StoreRecord(LiveState.PAUSED, "a node", 7),)
+    session.run((Acquire(Lock.LIVE), WriteRecord(StoreRecord(LiveState.ACTIVE, "a node", 7, life=3), over=None)))
     session.close()

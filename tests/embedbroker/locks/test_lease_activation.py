@@ -6,14 +6,14 @@ import pytest
 from attrs import define, field
 
 from embedbroker.locks import (
-    Activation,
+    AttemptResult,
     GiveLease,
+    LeaseActivation,
     LeaseOperation,
     LeaseSession,
     LeaseWork,
     LockFault,
     TakeLease,
-    Verdict,
 )
 from embedbroker.testing._leases import SimulatedLockManager
 
@@ -28,11 +28,11 @@ class Broker:
     name: str
     number: int = 0
     notes: bool = True
-    activation: Activation = field(init=False)
+    activation: LeaseActivation = field(init=False)
     session: LeaseSession = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.activation = Activation(KEY)
+        self.activation = LeaseActivation(KEY)
         self.session = self.pair.manager.open(self.name)
 
     def turn(self) -> bool:
@@ -56,20 +56,20 @@ class Broker:
         else:
             self.activation.on_done(work.batch, results, self.pair.now)
 
-    def tries(self) -> Verdict:
+    def tries(self) -> AttemptResult:
         self.activation.try_to_activate(self.number, self.pair.now)
         return self.outcome()
 
-    def goes_on_alone(self) -> Verdict:
+    def goes_on_alone(self) -> AttemptResult:
         self.activation.renew(self.number, self.pair.now)
         return self.outcome()
 
-    def outcome(self) -> Verdict:
+    def outcome(self) -> AttemptResult:
         while self.activation.is_busy and self.pair.step():
             pass
-        trial = self.activation.trial
-        assert trial is not None
-        return trial.verdict
+        attempt = self.activation.attempt
+        assert attempt is not None
+        return attempt.verdict
 
     def dies(self) -> None:
         self.session.close()
@@ -83,8 +83,8 @@ class Broker:
 
     @property
     def text(self) -> str:
-        assert self.activation.trial is not None
-        return self.activation.trial.text
+        assert self.activation.attempt is not None
+        return self.activation.attempt.text
 
 
 @define(eq=False)
@@ -134,7 +134,7 @@ class Pair:
 def test_the_first_broker_of_a_node_is_granted_and_counts() -> None:
     pair = Pair()
     primary = pair.broker("p")
-    assert primary.tries() is Verdict.GRANTED
+    assert primary.tries() is AttemptResult.GRANTED
     assert (primary.number, pair.number, pair.manager.holder(KEY)) == (1, 1, "p")
 
 
@@ -144,10 +144,10 @@ def test_a_backup_that_is_in_sync_takes_over_and_counts_on() -> None:
     primary.tries()
     backup = pair.broker("b", primary.number)
     primary.dies()
-    assert backup.tries() is Verdict.GRANTED
+    assert backup.tries() is AttemptResult.GRANTED
     assert (backup.number, pair.number) == (2, 2)
     returning = pair.broker("p", 1)
-    assert returning.tries() is Verdict.STALE
+    assert returning.tries() is AttemptResult.STALE
     assert returning.text == "the data here is of activation 1, and there has been activation 2: another copy is newer"
 
 
@@ -156,7 +156,7 @@ def test_a_backup_in_sync_waits_a_while_for_the_lease_and_is_told_who_has_it() -
     primary = pair.broker("primary 'p'")
     primary.tries()
     backup = pair.broker("b", primary.number)
-    assert backup.tries() is Verdict.TAKEN
+    assert backup.tries() is AttemptResult.TAKEN
     assert 1.9 <= pair.now <= 2.1
     assert backup.text == "primary 'p' has the right to be live"
     assert primary.failure() is None
@@ -167,10 +167,10 @@ def test_a_primary_that_goes_on_alone_leaves_its_backup_behind() -> None:
     primary = pair.broker("p")
     primary.tries()
     backup = pair.broker("b", primary.number)
-    assert primary.goes_on_alone() is Verdict.GRANTED
+    assert primary.goes_on_alone() is AttemptResult.GRANTED
     assert (primary.number, pair.number) == (2, 2)
     primary.dies()
-    assert backup.tries() is Verdict.STALE
+    assert backup.tries() is AttemptResult.STALE
     assert pair.manager.holder(KEY) is None
 
 
@@ -184,7 +184,7 @@ def test_whoever_claims_and_dies_before_it_noted_that_leaves_its_backup_as_good_
     pair.settle()
     assert (primary.number, pair.number) == (1, -2)
     primary.dies()
-    assert backup.tries() is Verdict.GRANTED
+    assert backup.tries() is AttemptResult.GRANTED
     assert (backup.number, pair.number) == (3, 3)
 
 
@@ -192,14 +192,14 @@ def test_whoever_claims_notes_it_and_dies_repairs_that_when_it_returns() -> None
     pair = Pair()
     pair.manager.sequences[KEY] = -5
     returning = pair.broker("p", 5)
-    assert returning.tries() is Verdict.GRANTED
+    assert returning.tries() is AttemptResult.GRANTED
     assert (returning.number, pair.number) == (6, 6)
 
 
 def test_a_claim_leaves_behind_who_was_behind_before() -> None:
     pair = Pair()
     pair.manager.sequences[KEY] = -5
-    assert pair.broker("b", 3).tries() is Verdict.STALE
+    assert pair.broker("b", 3).tries() is AttemptResult.STALE
 
 
 def test_a_broker_that_was_frozen_behind_its_claim_ends_when_another_one_went_on() -> None:
@@ -215,7 +215,7 @@ def test_a_broker_that_was_frozen_behind_its_claim_ends_when_another_one_went_on
     assert primary.activation.number_to_write() == 2
     pair.brokers.remove(primary)
     pair.now += 10.0
-    assert backup.tries() is Verdict.GRANTED
+    assert backup.tries() is AttemptResult.GRANTED
     pair.brokers.append(primary)
     primary.activation.on_written(2)
     pair.settle()
@@ -226,7 +226,7 @@ def test_a_broker_that_was_frozen_behind_its_claim_ends_when_another_one_went_on
 def test_a_lock_manager_that_knows_less_than_the_data_is_not_believed() -> None:
     pair = Pair()
     primary = pair.broker("p", 4)
-    assert primary.tries() is Verdict.STALE
+    assert primary.tries() is AttemptResult.STALE
     assert "it is another lock manager, or has lost what it knew" in primary.text
 
 
@@ -234,9 +234,9 @@ def test_a_manager_that_cannot_be_reached_fails_the_attempt_and_may_be_asked_aga
     pair = Pair()
     primary = pair.broker("p")
     pair.manager.reachable = False
-    assert primary.tries() is Verdict.FAILED and primary.text == "the lock manager cannot be reached"
+    assert primary.tries() is AttemptResult.FAILED and primary.text == "the lock manager cannot be reached"
     pair.manager.reachable = True
-    assert primary.tries() is Verdict.GRANTED
+    assert primary.tries() is AttemptResult.GRANTED
 
 
 def test_a_lease_is_kept_as_long_as_its_broker_lives() -> None:
@@ -318,12 +318,12 @@ def test_a_lease_that_is_not_sure_any_more_ends_an_attempt_and_not_the_broker() 
     assert late is not None
     pair.now += 2.9
     activation.on_time(pair.now)
-    trial = activation.take_trial()
-    assert trial is not None and trial.verdict is Verdict.FAILED and activation.failure is None
+    attempt = activation.take_attempt()
+    assert attempt is not None and attempt.verdict is AttemptResult.FAILED and activation.failure is None
     backup.do(late)
     pair.settle()
     assert pair.manager.holder(KEY) is None and not activation.holds
-    assert backup.tries() is Verdict.GRANTED
+    assert backup.tries() is AttemptResult.GRANTED
 
 
 def test_a_lease_that_was_taken_away_in_an_attempt_is_asked_for_again() -> None:
@@ -336,11 +336,11 @@ def test_a_lease_that_was_taken_away_in_an_attempt_is_asked_for_again() -> None:
     pair.manager.revoke(KEY)
     pair.now += 0.6
     backup.turn()
-    trial = backup.activation.take_trial()
-    assert trial is not None and trial.verdict is Verdict.FAILED and backup.failure() is None
+    attempt = backup.activation.take_attempt()
+    assert attempt is not None and attempt.verdict is AttemptResult.FAILED and backup.failure() is None
     backup.activation.on_written(1)  # of the attempt that is over
     backup.notes = True
-    assert backup.tries() is Verdict.GRANTED and pair.manager.holder(KEY) == "b"
+    assert backup.tries() is AttemptResult.GRANTED and pair.manager.holder(KEY) == "b"
 
 
 def test_a_number_claimed_by_somebody_who_is_gone_leaves_nobody_behind() -> None:
@@ -348,7 +348,7 @@ def test_a_number_claimed_by_somebody_who_is_gone_leaves_nobody_behind() -> None
     3. P wakes up, claims the next number, and finds out. 4. B's claim fails; nothing was confirmed without it."""
     pair = Pair()
     primary, backup = pair.broker("p"), pair.broker("b")
-    assert primary.tries() is Verdict.GRANTED
+    assert primary.tries() is AttemptResult.GRANTED
     backup.number = primary.number
     primary.activation.renew(primary.number, pair.now)
     primary.turn()
@@ -359,15 +359,15 @@ def test_a_number_claimed_by_somebody_who_is_gone_leaves_nobody_behind() -> None
     backup.turn()
     primary.turn()
     primary.dies()
-    assert backup.outcome() is Verdict.FAILED
+    assert backup.outcome() is AttemptResult.FAILED
     backup.activation.drop()
-    assert backup.tries() is Verdict.GRANTED and backup.number == 3
+    assert backup.tries() is AttemptResult.GRANTED and backup.number == 3
 
 
 def test_an_attempt_for_another_node_waits_until_the_former_lease_is_given_back() -> None:
     pair = Pair()
     backup = pair.broker("b")
-    assert backup.tries() is Verdict.GRANTED
+    assert backup.tries() is AttemptResult.GRANTED
     backup.activation.drop()
     giving = backup.activation.take_work(pair.now)
     assert giving is not None
@@ -413,13 +413,13 @@ def test_a_lease_that_was_taken_without_an_answer_is_given_back(done: bool) -> N
     pair = Pair()
     stale, newest = pair.broker("b"), pair.broker("a", 1)
     seen = failing(stale, TakeLease, done=done)
-    assert stale.tries() is Verdict.FAILED
+    assert stale.tries() is AttemptResult.FAILED
     assert (pair.manager.holder(KEY) == "b") is done
     pair.manager.sequences[KEY] = 1
     pair.wait(1.0)
     assert seen[-1] == GiveLease(KEY) and pair.manager.holder(KEY) is None
-    assert stale.tries() is Verdict.STALE
-    assert newest.tries() is Verdict.GRANTED
+    assert stale.tries() is AttemptResult.STALE
+    assert newest.tries() is AttemptResult.GRANTED
     pair.wait(5.0)
     assert seen.count(GiveLease(KEY)) == 1
 
@@ -428,7 +428,7 @@ def test_a_lease_that_was_taken_without_an_answer_is_given_back(done: bool) -> N
 def test_a_lease_that_was_given_back_without_an_answer_is_given_back_again(done: bool) -> None:
     pair = Pair()
     broker = pair.broker("a")
-    assert broker.tries() is Verdict.GRANTED
+    assert broker.tries() is AttemptResult.GRANTED
     seen = failing(broker, GiveLease, done=done)
     broker.activation.drop()
     pair.wait(1.0)
@@ -441,7 +441,7 @@ def test_a_lease_that_is_held_again_is_not_given_back() -> None:
     pair = Pair()
     broker = pair.broker("a")
     seen = failing(broker, TakeLease, done=True)
-    assert broker.tries() is Verdict.FAILED
-    assert broker.tries() is Verdict.GRANTED
+    assert broker.tries() is AttemptResult.FAILED
+    assert broker.tries() is AttemptResult.GRANTED
     pair.wait(5.0)
     assert GiveLease(KEY) not in seen and pair.manager.holder(KEY) == "a"

@@ -14,10 +14,10 @@ from embedbroker.config import LockManager
 from embedbroker.locks import (
     KeepLease,
     Lease,
-    LeaseHolder,
     LockFault,
     LockManagers,
     MemoryLockManager,
+    ReadLeaseHolder,
     ReadSequence,
     SwapSequence,
     TakeLease,
@@ -97,11 +97,11 @@ def test_a_killed_process_has_given_its_lease_back_and_its_number_stays(tmp_path
     command = [sys.executable, "-c", HOLD, str(tmp_path), KEY]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stdout.readline() == "True\n"
-        answer = mine.run((TakeLease(KEY), LeaseHolder(KEY)))
+        answer = mine.run((TakeLease(KEY), ReadLeaseHolder(KEY)))
         assert answer == (None, f"primary 'other' in process {process.pid}")
         process.kill()
         process.wait()
-    assert mine.run((LeaseHolder(KEY), ReadSequence(KEY), TakeLease(KEY))) == (None, 3, Lease())
+    assert mine.run((ReadLeaseHolder(KEY), ReadSequence(KEY), TakeLease(KEY))) == (None, 3, Lease())
     mine.close()
 
 

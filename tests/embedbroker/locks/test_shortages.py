@@ -12,18 +12,18 @@ import pytest
 from embedbroker.config import HAPolicy, PrimaryOnly
 from embedbroker.locks import (
     Acquire,
-    Activation,
-    Holder,
+    AttemptResult,
+    ClaimState,
     KeepLease,
     Lease,
+    LeaseActivation,
     LiveState,
     Lock,
     LockFault,
-    NodeRecord,
+    ReadHolder,
     ReadRecord,
-    Standing,
+    StoreRecord,
     TakeLease,
-    Verdict,
     Verify,
     WriteRecord,
 )
@@ -35,7 +35,7 @@ from .claimants import BACKUP, PRIMARY, Broker, Group
 
 PASSING = [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.ESTALE, errno.ENOSPC, errno.EDQUOT]
 NOTED = "the lock store failed, it is asked again: too many open files"
-LOOK = (Verify(Lock.LIVE), Holder(Lock.FAILBACK), ReadRecord())
+LOOK = (Verify(Lock.LIVE), ReadHolder(Lock.FAILBACK), ReadRecord())
 
 
 # -- who is live -----------------------------------------------------------------------------------------------------
@@ -47,14 +47,14 @@ def test_a_live_broker_outlasts_a_shortage_and_confirms_nothing_that_it_is_not_s
     group.primary("former").die()
     live = Broker(group, "p", policy).start()
     group.wait(1)
-    assert live.stands(Standing.LIVE)
+    assert live.stands(ClaimState.LIVE)
     live.claim.notes.clear()
     group.locks.short = True
     group.wait(10)
-    assert live.stands(Standing.LIVE) and not live.claim.is_sure(group.now)
+    assert live.stands(ClaimState.LIVE) and not live.claim.is_sure(group.now)
     group.locks.short = False
     group.wait(1)
-    assert live.stands(Standing.LIVE) and live.claim.is_sure(group.now)
+    assert live.stands(ClaimState.LIVE) and live.claim.is_sure(group.now)
     assert live.notes == [NOTED]
 
 
@@ -64,7 +64,7 @@ def test_a_shortage_that_does_not_pass_ends_a_live_broker_like_a_store_that_does
     group.wait(1)
     group.locks.short = True
     group.wait(14)
-    assert live.stands(Standing.LIVE)
+    assert live.stands(ClaimState.LIVE)
     group.wait(3)
     assert live.failure == "too many open files"
 
@@ -79,7 +79,7 @@ def test_a_store_that_is_short_again_and_again_is_told_of_once_a_minute() -> Non
         group.wait(0.6)
         group.locks.short = False
         group.wait(0.6)
-    assert live.stands(Standing.LIVE) and live.notes == [NOTED]
+    assert live.stands(ClaimState.LIVE) and live.notes == [NOTED]
     group.locks.short = True
     group.wait(1)
     assert live.notes == [NOTED, NOTED]
@@ -106,10 +106,10 @@ def test_a_record_that_finds_no_room_is_written_when_there_is_some() -> None:
     group.locks.full.add("primary 'p'")
     live.settles = True
     group.wait(10)
-    assert live.stands(Standing.SETTLING)
+    assert live.stands(ClaimState.SETTLING)
     group.locks.full.clear()
     group.wait(1)
-    assert live.stands(Standing.LIVE) and group.record() == NodeRecord(LiveState.ACTIVE, "node of p", 7)
+    assert live.stands(ClaimState.LIVE) and group.record() == StoreRecord(LiveState.ACTIVE, "node of p", 7)
 
 
 def test_a_stop_waits_for_room_a_moment_only() -> None:
@@ -118,9 +118,9 @@ def test_a_stop_waits_for_room_a_moment_only() -> None:
     group.locks.full.add("primary 'p'")
     live.stop()
     group.wait(1)
-    assert live.stands(Standing.LEAVING)
+    assert live.stands(ClaimState.LEAVING)
     group.wait(3)
-    assert live.stands(Standing.OVER)
+    assert live.stands(ClaimState.OVER)
     assert live.notes[-1] == "the lock store does not know of this stop: no space left in the lock directory"
 
 
@@ -133,7 +133,7 @@ def test_a_stop_while_a_record_finds_no_room_writes_what_is_newer() -> None:
     live.stop()
     group.locks.full.clear()
     group.wait(1)
-    assert live.stands(Standing.OVER) and group.record() == NodeRecord(LiveState.PAUSED, "node of p", 7)
+    assert live.stands(ClaimState.OVER) and group.record() == StoreRecord(LiveState.PAUSED, "node of p", 7)
 
 
 # -- who waits -------------------------------------------------------------------------------------------------------
@@ -146,12 +146,12 @@ def test_a_backup_that_finds_no_room_when_it_takes_over_waits_on_and_is_live_whe
     group.locks.full.add("backup 'a'")
     primary.die()
     group.wait(50)
-    assert backup.stands(Standing.WAITING) and group.locks.holder(Lock.LIVE) is None
+    assert backup.stands(ClaimState.WAITING) and group.locks.holder(Lock.LIVE) is None
     said = "the lock store failed, it is asked again: no space left in the lock directory"
     assert backup.notes.count(said) == 1
     group.locks.full.clear()
     group.wait(3)
-    assert backup.stands(Standing.LIVE) and group.record() == NodeRecord(LiveState.ACTIVE, "node of p", 7)
+    assert backup.stands(ClaimState.LIVE) and group.record() == StoreRecord(LiveState.ACTIVE, "node of p", 7)
 
 
 def test_a_backup_that_has_room_takes_over_from_one_that_has_none() -> None:
@@ -161,7 +161,7 @@ def test_a_backup_that_has_room_takes_over_from_one_that_has_none() -> None:
     group.locks.full.add("backup 'a'")
     primary.die()
     group.wait(15)
-    assert (first.standing, second.standing) == (Standing.WAITING, Standing.LIVE)
+    assert (first.state, second.state) == (ClaimState.WAITING, ClaimState.LIVE)
 
 
 def test_a_primary_comes_before_a_backup_that_finds_no_room() -> None:
@@ -173,7 +173,7 @@ def test_a_primary_comes_before_a_backup_that_finds_no_room() -> None:
     group.wait(5)
     returned = group.primary()
     group.wait(5)
-    assert (returned.standing, backup.standing) == (Standing.LIVE, Standing.WAITING)
+    assert (returned.state, backup.state) == (ClaimState.LIVE, ClaimState.WAITING)
 
 
 def test_a_backup_that_starts_while_the_store_is_short_waits_and_a_primary_not_for_ever() -> None:
@@ -181,12 +181,12 @@ def test_a_backup_that_starts_while_the_store_is_short_waits_and_a_primary_not_f
     group.locks.short = True
     backup, primary = group.backup(), group.primary()
     group.wait(14)
-    assert (backup.standing, primary.standing) == (Standing.ASKING, Standing.ASKING)
+    assert (backup.state, primary.state) == (ClaimState.ASKING, ClaimState.ASKING)
     group.wait(60)
-    assert backup.stands(Standing.ASKING) and primary.failure == "too many open files"
+    assert backup.stands(ClaimState.ASKING) and primary.failure == "too many open files"
     group.locks.short = False
     group.wait(3)
-    assert backup.stands(Standing.WAITING)
+    assert backup.stands(ClaimState.WAITING)
 
 
 # -- leases ----------------------------------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ def test_a_backup_that_starts_while_the_store_is_short_waits_and_a_primary_not_f
 def test_a_lease_outlasts_a_shortage_and_not_one_that_does_not_pass(lasts_s: float | None) -> None:
     pair = Pair(lasts_s)
     live = pair.broker("a")
-    assert live.tries() is Verdict.GRANTED
+    assert live.tries() is AttemptResult.GRANTED
     inner, short = live.session, True
 
     class Short:
@@ -222,7 +222,7 @@ def test_a_lease_outlasts_a_shortage_and_not_one_that_does_not_pass(lasts_s: flo
 
 
 def test_a_lease_that_cannot_be_kept_for_another_reason_ends_at_once() -> None:
-    activation = Activation("node")
+    activation = LeaseActivation("node")
     activation.try_to_activate(0, 0.0)
     activation.holds, activation._keep_due = True, 0.0
     activation._way = activation._request = None
@@ -289,7 +289,7 @@ def test_what_does_not_pass_is_said_so(code: int, tmp_path: Path, monkeypatch: p
 def test_a_live_broker_looks_without_a_descriptor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also at a lock that nobody has ever taken, whose file is not there."""
     session = FileLocks(tmp_path).open("a")
-    record = NodeRecord(LiveState.ACTIVE, "a node", 7, life=1)
+    record = StoreRecord(LiveState.ACTIVE, "a node", 7, life=1)
     session.run((Acquire(Lock.LIVE), WriteRecord(record)))
     with monkeypatch.context() as patched:
         refusing(errno.EMFILE, patched)
@@ -316,7 +316,7 @@ def test_a_record_whose_writing_failed_at_the_end_is_written_again(
 ) -> None:
     """It has its name, and nobody was told that it survives a power cut."""
     session = FileLocks(tmp_path).open("a")
-    former, record = NodeRecord(LiveState.ACTIVE, "n", 7, life=1), NodeRecord(LiveState.ACTIVE, "n", 7, life=2)
+    former, record = StoreRecord(LiveState.ACTIVE, "n", 7, life=1), StoreRecord(LiveState.ACTIVE, "n", 7, life=2)
     session.run((Acquire(Lock.LIVE), WriteRecord(former)))
     with monkeypatch.context() as patched, pytest.raises(LockFault) as caught:
 

@@ -321,7 +321,7 @@ def _found(kind: str, count: int, disk: SimulatedDisk, segment_size_bytes: int, 
 def _is_there(stage: WorkStage, count: int) -> bool:
     """Whether all messages are in the queue, in order, and not none of them."""
     stage.settle_disk()
-    queue = stage.node.kernel.catalog.queues["q"]
+    queue = stage.node.kernel.address_manager.queues["q"]
     if queue.message_count == 0:
         return False
     at = letter(_NUMBER.decode() + "." * 64, durable=True).raw.index(_NUMBER)

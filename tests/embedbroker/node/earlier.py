@@ -65,7 +65,7 @@ def _packets(lines: list[Line]) -> list[tuple[Line, Packet]]:
 
 def provide_what_was_there(stage: Stage, lines: list[Line]) -> None:
     """Create what a query found although nothing in the scenario had created it."""
-    made: set[str] = set(stage.node.kernel.catalog.queues)
+    made: set[str] = set(stage.node.kernel.address_manager.queues)
     asked: dict[tuple[int, bytes], str] = {}
     for line, packet in _packets(lines):
         fields = fields_of(packet)
@@ -90,7 +90,7 @@ def provide_what_was_there(stage: Stage, lines: list[Line]) -> None:
 def _provide_queue(stage: Stage, fields: dict[str, object]) -> None:
     """The queue, and as many messages as it held; nobody knows any more what they said."""
     name = str(fields["name"])
-    queue = stage.node.kernel.catalog.create_queue(
+    queue = stage.node.kernel.address_manager.create_queue(
         QueueRequest(
             plain_name(str(fields["address"])),
             plain_name(name),
@@ -113,10 +113,10 @@ def _provide_address(stage: Stage, address: str, fields: dict[str, object]) -> N
     assert isinstance(names, tuple)
     anycast = bool(fields.get("supports_anycast", said_routing_type(address) != RoutingType.MULTICAST))
     address = plain_name(address)
-    stage.node.kernel.catalog.create_address(
+    stage.node.kernel.address_manager.create_address(
         address, anycast=anycast, multicast=bool(fields.get("supports_multicast", not anycast)), auto_created=True
     )
     for name in names:
-        stage.node.kernel.catalog.create_queue(
+        stage.node.kernel.address_manager.create_queue(
             QueueRequest(address, plain_name(name), routing_type=int(anycast), auto_created=True)
         )

@@ -122,7 +122,7 @@ class WorkStage(Stage):
             self.step(Tick())
 
     def count(self, queue: str = "q") -> int:
-        return self.node.kernel.catalog.queues[queue].message_count
+        return self.node.kernel.address_manager.queues[queue].message_count
 
     def consumer(self, peer: Peer) -> Consumer:
         return self.node.core.sessions[f"session-{peer.number}-{CHANNEL}"].kernel_session.consumers[0]

@@ -66,7 +66,7 @@ def test_a_large_commit(stage: Stage, other: Peer) -> None:
     peer.send(SessionCommit(-2))
     assert peer.clear() == [NullResponse(-2)]
     assert pings_while_it_works(stage, other) >= MANY / WORK / 3
-    assert stage.node.kernel.catalog.queues["q"].message_count == MANY
+    assert stage.node.kernel.address_manager.queues["q"].message_count == MANY
 
 
 @pytest.mark.parametrize("end", ["commit", "rollback", "close", "lose"])
@@ -90,7 +90,7 @@ def test_many_acknowledged_messages(stage: Stage, other: Peer, end: str) -> None
     else:
         peer.lose()
     assert pings_while_it_works(stage, other) >= MANY / WORK / 3
-    left = stage.node.kernel.catalog.queues["q"].message_count
+    left = stage.node.kernel.address_manager.queues["q"].message_count
     assert left == (0 if end == "commit" else MANY)
 
 
@@ -126,5 +126,5 @@ def test_an_expiry_scan(stage: Stage, other: Peer) -> None:
     stage.seconds += 31
     peer.send(Ping(60_000), channel=0)
     assert pings_while_it_works(stage, other) >= 3
-    queues = stage.node.kernel.catalog.queues
+    queues = stage.node.kernel.address_manager.queues
     assert (queues["q"].message_count, queues["ExpiryQueue"].message_count) == (0, 2000)

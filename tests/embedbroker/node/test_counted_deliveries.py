@@ -69,7 +69,7 @@ def test_a_message_goes_out_when_it_is_on_disk_that_it_does() -> None:
     peer.post("a", durable=True)
     stage.finish_work(stage.work[0])  # the message
     stage.run()
-    assert stage.node.kernel.catalog.queues["q"].delivering_count == 1
+    assert stage.node.kernel.address_manager.queues["q"].delivering_count == 1
     assert peer.texts == []
     stage.settle_disk()
     assert deliveries(peer) == [("a", 1)]
@@ -189,7 +189,7 @@ def test_no_more_is_handed_over_than_a_peer_may_be_behind() -> None:
     peer = stage.connect().open_session()
     peer.consume()
     stage.run()
-    assert 9 <= stage.node.kernel.catalog.queues["q"].delivering_count <= 11
+    assert 9 <= stage.node.kernel.address_manager.queues["q"].delivering_count <= 11
     stage.settle_disk()
     assert len(peer.texts) == 50
     assert stage.node.connections.served[peer.number].link.room == 10_000

@@ -225,13 +225,13 @@ def test_a_cursor_survives_and_its_lease_begins_anew(stage: Stage) -> None:
 
 def test_an_auto_created_queue_that_is_empty_stays_over_a_restart_while_somebody_reads_it(stage: Stage) -> None:
     asker = asker_on(stage)
-    queue = stage.node.kernel.catalog.queues["q"]
+    queue = stage.node.kernel.address_manager.queues["q"]
     assert not queue.definition.auto_delete
     asker.peer.send(SessionCreateConsumer(5, "auto", None, False, False))
     stage.settle_disk()
     ask(asker, "cursor.open", queue="q", cursor="c", owner="job", lease_ms=1000)
     stage.boot()
-    assert stage.node.kernel.catalog.queues["q"].cursor is not None
+    assert stage.node.kernel.address_manager.queues["q"].cursor is not None
 
 
 @pytest.mark.parametrize("synced", range(4))
@@ -253,15 +253,15 @@ def test_a_crash_while_many_are_acknowledged_undoes_all_or_nothing(synced: int) 
         stage.finish_work(stage.work[0])
     is_safe = journal.reached >= point
     assert is_safe == (synced > 0)
-    assert stage.node.kernel.catalog.queues["q"].message_count, "the crash comes in the middle"
+    assert stage.node.kernel.address_manager.queues["q"].message_count, "the crash comes in the middle"
     stage.boot()
     asker = asker_on(stage, "again", creates=False)
     standing = opened(asker)
-    messages = stage.node.kernel.catalog.queues["q"].message_count
+    messages = stage.node.kernel.address_manager.queues["q"].message_count
     if is_safe:
         assert (standing["position"], messages) == (end, 0)
     else:
         assert (standing["position"], messages) == (0, count)
     assert pinned(asker, standing["position"])["lost"] == 0
     stage.boot()
-    assert stage.node.kernel.catalog.queues["q"].message_count == messages
+    assert stage.node.kernel.address_manager.queues["q"].message_count == messages

@@ -41,7 +41,7 @@ def delivered(stage: Stage, **options: object) -> tuple[Peer, int]:
 
 
 def left(stage: Stage) -> int:
-    return stage.node.kernel.catalog.queues["q"].message_count
+    return stage.node.kernel.address_manager.queues["q"].message_count
 
 
 @pytest.mark.parametrize("durable", [False, True])

@@ -62,7 +62,7 @@ def test_a_client_that_never_asks_for_credit_is_refused_when_the_margin_is_used_
     assert peer.refusal().code == ErrorCode.ADDRESS_FULL
     peer.consume()
     stage.run()
-    assert len(peer.texts) == stage.node.kernel.catalog.queues["q"].message_count
+    assert len(peer.texts) == stage.node.kernel.address_manager.queues["q"].message_count
 
 
 def test_a_send_that_nobody_waits_for_is_not_dropped_silently_but_ends_the_connection() -> None:
@@ -143,7 +143,7 @@ def test_bytes_that_drip_are_counted_until_the_frame_is_whole() -> None:
         assert frames.total_bytes == at
         stage.step(BytesReceived(peer.number, FRAME[at : at + 1000]))
     assert frames.total_bytes == 0
-    assert stage.node.kernel.catalog.queues["q"].message_count == 1
+    assert stage.node.kernel.address_manager.queues["q"].message_count == 1
 
 
 @pytest.mark.parametrize("window", [-1, 100_000])
@@ -248,7 +248,7 @@ def test_consumers_of_a_session_are_limited() -> None:
     peer.send(SessionConsumerClose(0))
     peer.consume(consumer=2)
     assert peer.clear() == [DONE]
-    assert stage.node.kernel.catalog.queues["q"].consumer_count == 2
+    assert stage.node.kernel.address_manager.queues["q"].consumer_count == 2
 
 
 def test_metadata_of_a_session_is_limited_in_bytes() -> None:
@@ -278,25 +278,25 @@ def test_replies_that_wait_for_a_disk_that_hangs_are_limited() -> None:
     assert "held_replies_max" in line
     stage.settle_disk()
     # They were sent and are there; nobody was told, as after any lost connection.
-    assert stage.node.kernel.catalog.queues["q"].message_count == 6
+    assert stage.node.kernel.address_manager.queues["q"].message_count == 6
     assert stage.node.core.sessions == {}
 
 
 def test_queues_are_limited() -> None:
     stage = Stage(queues_max=4)
-    catalog = stage.node.kernel.catalog
+    address_manager = stage.node.kernel.address_manager
     peer = stage.connect().open_session()
-    assert set(catalog.queues) == {"DLQ", "ExpiryQueue"}
+    assert set(address_manager.queues) == {"DLQ", "ExpiryQueue"}
     peer.create_queue("a")
     peer.create_queue("b")
-    before = set(catalog.addresses)
+    before = set(address_manager.addresses)
     for _ in range(2):
         peer.send(CreateQueueV2("c", "c", None, True, False, True, False, 1))
         answer = peer.refusal()
         assert answer.code == ErrorCode.ILLEGAL_STATE and "queues_max" in str(answer.message)
         peer.send(SessionSend(letter("x", "d"), True, -2))
         assert "queues_max" in str(peer.refusal().message)
-    assert set(catalog.addresses) == before
+    assert set(address_manager.addresses) == before
     # What is there goes on, and a place that gets free is used.
     peer.send(SessionSend(letter("x", "a"), True, -3))
     assert peer.clear() == [NullResponse(-3)]
@@ -319,17 +319,17 @@ def test_addresses_are_limited() -> None:
         peer.send(packet)
         answer = peer.refusal()
         assert answer.code == ErrorCode.ILLEGAL_STATE and "addresses_max" in str(answer.message)
-    assert set(stage.node.kernel.catalog.addresses) == {"DLQ", "ExpiryQueue", "a", "b"}
+    assert set(stage.node.kernel.address_manager.addresses) == {"DLQ", "ExpiryQueue", "a", "b"}
 
 
 def test_what_the_settings_name_exists_however_many_there_are() -> None:
     stage = Stage(addresses_max=1, queues_max=1)
-    assert set(stage.node.kernel.catalog.queues) == {"DLQ", "ExpiryQueue"}
+    assert set(stage.node.kernel.address_manager.queues) == {"DLQ", "ExpiryQueue"}
 
 
 def test_an_address_that_a_send_made_and_that_never_had_a_queue_goes_when_it_is_not_used() -> None:
     stage = Stage(addresses_max=3)
-    addresses = stage.node.kernel.catalog.addresses
+    addresses = stage.node.kernel.address_manager.addresses
     peer = stage.connect().open_session()
     news = SessionSend(letter("x", "news", anycast=False), False, 0)
     peer.send(news)

@@ -10,7 +10,7 @@ import pytest
 from attrs import define, evolve
 
 from embedbroker.config import HAPolicy, PrimaryOnly, Role, SharedStoreBackup, SharedStorePrimary
-from embedbroker.locks import LiveState, LockOperation, LockSession, NodeRecord, WriteRecord, called
+from embedbroker.locks import LiveState, LockOperation, LockSession, StoreRecord, WriteRecord, called
 from embedbroker.node import Command, CommandKind, Level
 from embedbroker.storage import (
     DiskFault,
@@ -49,7 +49,7 @@ def start(stage: Stage) -> None:
 def fill(stage: Stage, count: int = 20) -> None:
     """Messages over several segments, each confirmed."""
     peer = stage.connect().open_session()
-    if "q" not in stage.node.kernel.catalog.queues:
+    if "q" not in stage.node.kernel.address_manager.queues:
         peer.create_queue()
     for _ in range(count):
         peer.post(TEXT, durable=True, blocking=True)
@@ -71,7 +71,7 @@ def remove(disk: SimulatedDisk | None, *names: str) -> None:
 
 
 def messages(stage: Stage) -> int:
-    return len(list(stage.node.kernel.catalog.queues["q"].backlog))
+    return len(list(stage.node.kernel.address_manager.queues["q"].backlog))
 
 
 def written(stage: Stage) -> list[str]:
@@ -102,9 +102,9 @@ def test_a_journal_that_is_gone_is_refused_until_its_record_is_gone_too(policy: 
     for _ in range(2):
         start(stage)
         assert_refused(stage, f"there is no journal, but node {node_id} has one: is its data directory mounted?")
-    locks.write(NodeRecord())
+    locks.write(StoreRecord())
     start(stage)
-    assert stage.ready and "q" not in stage.node.kernel.catalog.queues
+    assert stage.ready and "q" not in stage.node.kernel.address_manager.queues
 
 
 @POLICIES
@@ -121,7 +121,7 @@ def test_a_journal_without_its_newest_segment_is_refused_and_goes_on_when_that_i
     start(stage)
     assert stage.ready and messages(stage) == 20
     remove(stage.disk, *newest)
-    locks.write(NodeRecord())
+    locks.write(StoreRecord())
     start(stage)
     assert 0 < messages(stage) < 20, "what is left, as a new node"
 

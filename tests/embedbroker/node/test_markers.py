@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from embedbroker.kernel import MarkerMoved
+from embedbroker.kernel import FencingTokenMoved
 from embedclient.model import XaCode
 from embedclient.wire.core import SessionAcknowledge, SessionReceiveMessage, SessionXaEnd
 
@@ -203,7 +203,7 @@ def test_a_marker_is_set_behind_a_commit_set_that_came_before_and_is_that_in_a_l
     stage.node.kernel.commit_sets.commit("m", 4, 5, [xid(1)], done.append)
     number = asker.put("marker.set", name="m", expected=3, value=4)
     stage.settle_disk()
-    assert done == [MarkerMoved(3)]
+    assert done == [FencingTokenMoved(3)]
     assert asker.answer(number) == ("ok", {"value": 4})
     stage.boot()
     assert asker_of(stage).ask("marker.get", name="m") == ("ok", {"value": 4})

@@ -74,7 +74,7 @@ def test_kinds_of_queues(peer: Peer, wish: str, shared: bool) -> None:
         else CreateQueueV2("x", "x", None, True, False, True, False, 1, **wishes)  # type: ignore[arg-type]  # the same
     )
     assert refused_text(peer, packet) == f"queue 'x': {name} is not supported by this broker yet"
-    assert "x" not in peer.stage.node.kernel.catalog.queues
+    assert "x" not in peer.stage.node.kernel.address_manager.queues
 
 
 @pytest.mark.parametrize("address", ["prices.#", "#", "*.eur", "a.*.b", "*", "prices.#::mine"])
@@ -89,7 +89,7 @@ def test_wildcard_addresses(peer: Peer, address: str, kind: type[Packet]) -> Non
     plain = address.partition("::")[0]
     text = f"address {plain!r}: wildcard addresses are not supported by this broker yet"
     assert refused_text(peer, packet) == text
-    assert "x" not in peer.stage.node.kernel.catalog.queues
+    assert "x" not in peer.stage.node.kernel.address_manager.queues
 
 
 def test_a_wildcard_in_a_qualified_queue_name(peer: Peer) -> None:
@@ -100,7 +100,7 @@ def test_a_wildcard_in_a_qualified_queue_name(peer: Peer) -> None:
 def test_a_send_that_would_create_a_wildcard_address(peer: Peer, anycast: bool) -> None:
     packet = SessionSend(letter("m", "prices.#", anycast=anycast), True, -2)
     assert "wildcard" in refused_text(peer, packet)
-    assert "prices.#" not in peer.stage.node.kernel.catalog.addresses
+    assert "prices.#" not in peer.stage.node.kernel.address_manager.addresses
 
 
 @pytest.mark.parametrize("address", ["a#b", "t#*", "prices#", "c*", "#1.a"])
@@ -152,10 +152,10 @@ def test_a_management_request_that_waits_for_a_reply_gets_one(peer: Peer, reply_
 
 @pytest.mark.parametrize("reply_to", [None, "", "nowhere", "activemq.management"])
 def test_a_management_request_without_a_place_for_the_reply_leaves_nothing(peer: Peer, reply_to: str | None) -> None:
-    before = dict(peer.stage.node.kernel.catalog.queues)
+    before = dict(peer.stage.node.kernel.address_manager.queues)
     peer.send(SessionSend(request(**({} if reply_to is None else {"JMSReplyTo": reply_to})), False))
     assert peer.clear() == [] and len(peer.stage.warnings()) == 1
-    assert peer.stage.node.kernel.catalog.queues == before
+    assert peer.stage.node.kernel.address_manager.queues == before
     assert peer.stage.node.kernel.memory.used_bytes == 0
     peer.send(Ping(60_000), channel=0)
     assert peer.clear() == [Ping(60_000)]

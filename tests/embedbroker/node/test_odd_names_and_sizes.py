@@ -28,7 +28,7 @@ def test_half_a_surrogate_pair_in_a_definition_survives_a_restart(place: str) ->
     stage.settle_disk()
     peer.last(NullResponse)
     stage.boot()
-    definition = stage.node.kernel.catalog.queues[names["name"]].definition
+    definition = stage.node.kernel.address_manager.queues[names["name"]].definition
     assert (definition.address, definition.filter) == (names["address"], names["filter"])
 
 

@@ -27,7 +27,7 @@ def asker_of(stage: Stage) -> Asker:
 
 
 def waiting(stage: Stage) -> list[tuple[int, str]]:
-    backlog = stage.node.kernel.catalog.queues["q"].backlog
+    backlog = stage.node.kernel.address_manager.queues["q"].backlog
     return [(each.position, bytes(each.message.body).decode()) for each in backlog]  # type: ignore[attr-defined]
 
 

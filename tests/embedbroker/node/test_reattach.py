@@ -56,7 +56,7 @@ def test_a_session_with_a_window_outlives_its_connection(stage: Stage) -> None:
     assert again.received == []
     again.post("3", blocking=True)
     assert again.clear() == [NullResponse(-1)]
-    assert stage.node.kernel.catalog.queues["q"].message_count == 3
+    assert stage.node.kernel.address_manager.queues["q"].message_count == 3
 
 
 def test_replies_that_were_lost_come_again_before_the_answer(stage: Stage) -> None:
@@ -94,7 +94,7 @@ def test_nothing_is_delivered_while_the_client_is_away(stage: Stage) -> None:
     peer.lose()
     other.post("1")
     stage.run()
-    assert stage.node.kernel.catalog.queues["q"].delivering_count == 0
+    assert stage.node.kernel.address_manager.queues["q"].delivering_count == 0
     again, _answer = come_back(stage, "s", 0)
     stage.run()
     assert again.texts == ["1"]
@@ -130,7 +130,7 @@ def test_a_half_open_connection_loses_its_session_to_the_new_one(stage: Stage) -
     assert answer.reattached
     peer.send(SessionSend(letter("ghost"), False))
     again.post("m", blocking=True)
-    assert stage.node.kernel.catalog.queues["q"].message_count == 1
+    assert stage.node.kernel.address_manager.queues["q"].message_count == 1
     peer.lose()
     again.post("n", blocking=True)
     assert again.packets(NullResponse) == [NullResponse(-1)] * 2
@@ -146,7 +146,7 @@ def test_a_request_that_was_slower_than_the_next_one_does_not_take_the_session_a
     slow.lose()
     again.create_queue()
     again.post("m", blocking=True)
-    assert stage.node.kernel.catalog.queues["q"].message_count == 1
+    assert stage.node.kernel.address_manager.queues["q"].message_count == 1
 
 
 def test_a_client_of_another_version_does_not_get_the_session(stage: Stage) -> None:
@@ -165,7 +165,7 @@ def test_the_time_to_live_ends_the_wait(stage: Stage) -> None:
     stage.advance(59)
     assert "s" in stage.node.core.sessions
     stage.advance(4)
-    assert stage.node.core.sessions == {} and "t" not in stage.node.kernel.catalog.queues
+    assert stage.node.core.sessions == {} and "t" not in stage.node.kernel.address_manager.queues
     assert stage.warnings() == ["peer-1: no reattachment within the time to live"]
     _again, answer = come_back(stage, "s", -1)
     assert not answer.reattached
@@ -184,10 +184,10 @@ def test_temporary_queues_move_to_the_new_connection(stage: Stage) -> None:
     peer.lose()
     again, _answer = come_back(stage, "s", 0)
     stage.advance(50)
-    assert "t" in stage.node.kernel.catalog.queues
+    assert "t" in stage.node.kernel.address_manager.queues
     again.send(SessionClose())
     again.lose()
-    assert "t" not in stage.node.kernel.catalog.queues
+    assert "t" not in stage.node.kernel.address_manager.queues
 
 
 def test_reattaching_on_the_same_connection_keeps_temporary_queues(stage: Stage) -> None:
@@ -197,7 +197,7 @@ def test_reattaching_on_the_same_connection_keeps_temporary_queues(stage: Stage)
     assert peer.last(ReattachSessionResponse).reattached
     peer.send(SessionClose())
     peer.lose()
-    assert "t" not in stage.node.kernel.catalog.queues
+    assert "t" not in stage.node.kernel.address_manager.queues
 
 
 def test_a_session_can_come_back_many_times(stage: Stage) -> None:
@@ -209,7 +209,7 @@ def test_a_session_can_come_back_many_times(stage: Stage) -> None:
         peer, answer = come_back(stage, "s", number + 1)
         assert answer == ReattachSessionResponse(number + 2, True)
         assert peer.received == []
-    assert stage.node.kernel.catalog.queues["q"].message_count == 5
+    assert stage.node.kernel.address_manager.queues["q"].message_count == 5
 
 
 def test_the_window_is_confirmed_when_it_is_reached(stage: Stage) -> None:
@@ -282,8 +282,8 @@ def test_a_client_that_confirms_nothing_cannot_come_back() -> None:
     _again, answer = come_back(stage, "s", 3)
     assert answer == ReattachSessionResponse(-1, False)
     assert "s" not in stage.node.core.sessions
-    assert stage.node.kernel.catalog.queues["q"].delivering_count == 0
-    assert stage.node.kernel.catalog.queues["q"].message_count == 21
+    assert stage.node.kernel.address_manager.queues["q"].delivering_count == 0
+    assert stage.node.kernel.address_manager.queues["q"].message_count == 21
 
 
 def test_the_session_that_keeps_the_most_gives_up_first() -> None:
@@ -351,7 +351,7 @@ def test_a_lost_connection_that_gave_up_is_not_waited_for() -> None:
     other.consume("g")
     other.send(*(SessionSend(letter("x" * 1000, "g"), False, 0) for _ in range(8)))
     stage.run()
-    queue = stage.node.kernel.catalog.queues["q"]
+    queue = stage.node.kernel.address_manager.queues["q"]
     assert queue.delivering_count == 10
     stage.advance(2)
     assert queue.delivering_count == 0
@@ -448,7 +448,7 @@ def test_12_24_a_commit_that_nobody_waits_for_is_not_answered(stage: Stage) -> N
     peer.clear()
     peer.send(SessionAcknowledge(0, delivery.message.message_id, False), SessionCommit(None), SessionConsumerClose(0))
     assert peer.clear() == [NullResponse(-1)]  # the one that the close waits for
-    assert stage.node.kernel.catalog.queues["q"].message_count == 0
+    assert stage.node.kernel.address_manager.queues["q"].message_count == 0
     peer.send(SessionCommit(-9))
     assert peer.clear() == [NullResponse(-9)]
 

@@ -79,4 +79,4 @@ def test_background_work_that_ends_between_two_slices_loses_no_message(tmp_path:
         second.feed(Tick())
     disk.close()
     assert between > 0, "the journal had nothing to do while messages came back"
-    assert second.node.kernel.catalog.queues["orders"].message_count == MESSAGES
+    assert second.node.kernel.address_manager.queues["orders"].message_count == MESSAGES

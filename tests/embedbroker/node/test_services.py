@@ -108,7 +108,7 @@ def test_a_request_that_nobody_would_hear_the_reply_of_is_refused_to_its_sender(
 def test_a_reply_to_a_queue_that_is_not_there_is_gone_and_nothing_is_created(peer: Peer) -> None:
     peer.send(SessionSend(request_of('{"operation": "capabilities"}', reply_to="nowhere"), True, -9))
     assert peer.clear() == [NullResponse(-9)]
-    assert "nowhere" not in peer.stage.node.kernel.catalog.addresses
+    assert "nowhere" not in peer.stage.node.kernel.address_manager.addresses
     assert peer.stage.node.kernel.memory.used_bytes == 0
 
 
@@ -132,8 +132,8 @@ def test_nobody_gets_a_queue_there(peer: Peer, packet: object) -> None:
     peer.send(packet)  # type: ignore[arg-type]  # a packet of any kind
     (answer,) = peer.clear()
     assert isinstance(answer, ExceptionResponse)
-    catalog = peer.stage.node.kernel.catalog
-    assert ADDRESS not in catalog.addresses and not {"q", "a", ADDRESS} & catalog.queues.keys()
+    address_manager = peer.stage.node.kernel.address_manager
+    assert ADDRESS not in address_manager.addresses and not {"q", "a", ADDRESS} & address_manager.queues.keys()
 
 
 def test_queues_are_listed_by_a_pattern_with_their_first_and_last_positions(asker: Asker) -> None:
@@ -144,7 +144,7 @@ def test_queues_are_listed_by_a_pattern_with_their_first_and_last_positions(aske
     status, body = asker.ask("queue.list", pattern="orders.*")
     assert status == "ok"
     new, old = body["queues"]
-    positions = [entry.position for entry in peer.stage.node.kernel.catalog.queues["orders.new"].backlog]
+    positions = [entry.position for entry in peer.stage.node.kernel.address_manager.queues["orders.new"].backlog]
     assert new == {
         "name": "orders.new",
         "address": "orders.new",
@@ -161,7 +161,7 @@ def test_queues_are_listed_by_a_pattern_with_their_first_and_last_positions(aske
 def test_a_large_reply_needs_room_of_its_own(asker: Asker) -> None:
     kernel = asker.peer.stage.node.kernel
     for number in range(100):
-        kernel.markers.set(f"{number}{'m' * 1000}", None, number)
+        kernel.fencing_tokens.set(f"{number}{'m' * 1000}", None, number)
     assert len(asker.ask("marker.list", prefix="")[1]["markers"]) == 100
     kernel.memory.limit_bytes, kernel.memory.margin_bytes = kernel.memory.used_bytes + 70 * 1024, 0
     assert asker.ask("marker.list", prefix="") == (

@@ -160,14 +160,14 @@ def test_a_message_may_have_properties_that_do_not_decode_only_once(peer: Peer) 
 def test_addresses_and_queues_are_created_and_deleted(stage: Stage, peer: Peer) -> None:
     peer.send(CreateAddress("a", (1, 0), True, False))
     assert peer.clear() == [DONE]
-    address = stage.node.kernel.catalog.addresses["a"].definition
+    address = stage.node.kernel.address_manager.addresses["a"].definition
     assert (address.anycast, address.multicast, address.auto_created) == (True, True, False)
     peer.send(CreateQueueV2("a", "x", "colour = 'red'", True, False, True, False, 0, exclusive=True, auto_delete=True))
     assert peer.clear() == [DONE]
-    definition = stage.node.kernel.catalog.queues["x"].definition
+    definition = stage.node.kernel.address_manager.queues["x"].definition
     assert (definition.filter, definition.exclusive, definition.auto_delete) == ("colour = 'red'", True, True)
     peer.send(DeleteQueue("x"))
-    assert peer.clear() == [DONE] and "x" not in stage.node.kernel.catalog.queues
+    assert peer.clear() == [DONE] and "x" not in stage.node.kernel.address_manager.queues
 
 
 def test_deleting_a_missing_queue_has_an_empty_text(peer: Peer) -> None:
@@ -211,9 +211,11 @@ def test_a_consumer_for_whom_there_is_no_room_is_told_even_if_nobody_waits_for_a
 def test_temporary_queues_end_with_the_connection_and_not_with_the_session(stage: Stage, peer: Peer) -> None:
     peer.create_queue("t", temporary=True)
     peer.send(SessionClose())
-    assert "t" in stage.node.kernel.catalog.queues
+    assert "t" in stage.node.kernel.address_manager.queues
     peer.lose()
-    assert "t" not in stage.node.kernel.catalog.queues and "t" not in stage.node.kernel.catalog.addresses
+    assert (
+        "t" not in stage.node.kernel.address_manager.queues and "t" not in stage.node.kernel.address_manager.addresses
+    )
 
 
 def test_a_queue_that_has_the_name_of_a_temporary_one_stays_when_that_ones_connection_ends(
@@ -223,9 +225,9 @@ def test_a_queue_that_has_the_name_of_a_temporary_one_stays_when_that_ones_conne
     other = stage.connect().open_session()
     other.send(DeleteQueue("t"))
     other.create_queue("t")
-    later = stage.node.kernel.catalog.queues["t"]
+    later = stage.node.kernel.address_manager.queues["t"]
     peer.lose()
-    assert stage.node.kernel.catalog.queues["t"] is later and not later.deleted
+    assert stage.node.kernel.address_manager.queues["t"] is later and not later.deleted
 
 
 def test_without_a_flag_creating_an_existing_queue_is_silent(peer: Peer) -> None:
@@ -361,7 +363,7 @@ def test_a_closed_session_leaves_its_channel(stage: Stage, peer: Peer) -> None:
     peer.post("1", blocking=True)
     peer.send(SessionClose())
     assert peer.clear() == [] and peer.closed is None
-    assert stage.node.kernel.catalog.queues["q"].message_count == 0
+    assert stage.node.kernel.address_manager.queues["q"].message_count == 0
 
 
 def test_one_message_reaches_two_sessions_of_one_connection(stage: Stage) -> None:
@@ -382,7 +384,7 @@ def test_the_old_form_of_creating_a_queue(stage: Stage) -> None:
     peer = stage.connect(128).open_session()
     peer.send(CreateQueue("topic", "sub", None, True, False, True))
     assert peer.clear() == [DONE]
-    assert stage.node.kernel.catalog.queues["sub"].definition.routing_type == 0
+    assert stage.node.kernel.address_manager.queues["sub"].definition.routing_type == 0
 
 
 @pytest.mark.parametrize("version", [122, 128, 129, 130, 133, 134, 136])

@@ -140,7 +140,7 @@ def test_what_was_asked_for_before_is_answered_before_clients_are_told() -> None
     assert peer.names() == ["NullResponse"] * 3 + ["DisconnectV3"]
     assert peer.state() == "the broker stops" and stage.stopped is not None
     stage.boot()
-    assert stage.node.kernel.catalog.queues["q"].message_count == 3
+    assert stage.node.kernel.address_manager.queues["q"].message_count == 3
 
 
 def test_a_large_acknowledgement_is_finished_first() -> None:
@@ -159,7 +159,7 @@ def test_a_large_acknowledgement_is_finished_first() -> None:
     stage.settle_disk()
     assert peer.names() == ["NullResponse", "DisconnectV3"]
     stage.boot()
-    assert stage.node.kernel.catalog.queues["q"].message_count == 0
+    assert stage.node.kernel.address_manager.queues["q"].message_count == 0
 
 
 def test_a_disk_that_hangs_does_not_hold_up_the_good_bye_for_long() -> None:
@@ -215,7 +215,7 @@ def test_a_broker_can_be_stopped_while_it_reads_its_journal() -> None:
     while stage.work:
         stage.finish_work(stage.work[0])
     stage.boot()
-    assert "q" in stage.node.kernel.catalog.queues
+    assert "q" in stage.node.kernel.address_manager.queues
 
 
 def test_lost_sessions_end_with_the_broker() -> None:
@@ -237,8 +237,8 @@ def test_temporary_queues_and_open_transactions_leave_nothing_in_the_journal() -
     stop(stage)
     stage.settle_disk()
     stage.boot()
-    assert set(stage.node.kernel.catalog.queues) == {"q", "DLQ", "ExpiryQueue"}
-    assert stage.node.kernel.catalog.queues["q"].message_count == 0
+    assert set(stage.node.kernel.address_manager.queues) == {"q", "DLQ", "ExpiryQueue"}
+    assert stage.node.kernel.address_manager.queues["q"].message_count == 0
     assert stage.node.kernel.memory.used_bytes == 0
 
 

@@ -195,12 +195,12 @@ def test_a_queue_without_messages_stays_for_what_a_prepared_branch_will_send() -
     assert answer(peer, SessionXaStart(xid(1))) == XaCode.XA_OK
     peer.post("a", durable=True)
     assert answer(peer, SessionXaEnd(xid(1))) == XaCode.XA_OK
-    queue = stage.node.kernel.catalog.queues["q"]
+    queue = stage.node.kernel.address_manager.queues["q"]
     assert queue.definition.auto_delete
     queue.used = True
     prepared(peer, 1)
     timed(stage, 100)
-    assert "q" in stage.node.kernel.catalog.queues
+    assert "q" in stage.node.kernel.address_manager.queues
     stage.boot()
     later = another(stage)
     timed(stage, 100)

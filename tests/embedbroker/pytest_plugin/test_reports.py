@@ -79,7 +79,7 @@ def test_the_ledger_knows_what_was_lost(inner: Inner) -> None:
             await broker.wait_for(queue="orders", count=1)
             broker.assert_nothing_lost()
             kernel = broker._following.live_kernel()
-            kernel.catalog.queues["orders"].backlog.pop()  # a bug, as far as the ledger can tell
+            kernel.address_manager.queues["orders"].backlog.pop()  # a bug, as far as the ledger can tell
             with pytest.raises(AssertionError, match=r"lost: orders \\d+\\n2 sent, 2 confirmed, .* 1 acknowledged"):
                 broker.assert_nothing_lost()
         """

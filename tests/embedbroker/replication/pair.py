@@ -12,13 +12,13 @@ from attrs import Factory, define, field
 
 from embedbroker.replication import (
     STREAM_FORMAT,
-    Duplication,
-    DuplicationState,
     Ending,
     FrameReceiver,
+    PrimaryStatus,
     Replica,
     ReplicaState,
-    Standing,
+    Replicator,
+    ReplicatorState,
 )
 from embedbroker.storage import DiskFault, DiskWork, Journal, JournalState, Lane, RecoveredState
 from embedbroker.testing._disk import SimulatedDisk
@@ -113,7 +113,7 @@ class Primary:
     start: ModelState = Factory(ModelState)
     journal: Journal = Factory(lambda: Journal(SMALL))
     recorded: RecordedJournal = field(init=False)
-    duplication: Duplication = field(init=False)
+    replicator: Replicator = field(init=False)
     worker: Worker = field(init=False)
     log: list[str] = Factory(list)
     lost: list[tuple[str, bool]] = Factory(list)
@@ -123,24 +123,24 @@ class Primary:
 
     def __attrs_post_init__(self) -> None:
         self.recorded = RecordedJournal(self.disk, SMALL, self.start, journal=self.journal)
-        self.duplication = Duplication(CALL_TIMEOUT_S, SYNC_TIMEOUT_S, self.log.append)
-        self.duplication.now = self.now
-        self.duplication.on_lost = self._on_lost
+        self.replicator = Replicator(CALL_TIMEOUT_S, SYNC_TIMEOUT_S, self.log.append)
+        self.replicator.now = self.now
+        self.replicator.on_lost = self._on_lost
         self.worker = Worker(self.disk)
 
     def _on_lost(self, reason: str, held: bool) -> None:
         self.lost.append((reason, held))
         if held and self.renews:
-            self.duplication.go_on_alone()
+            self.replicator.go_on_alone()
 
     def settle_journal(self) -> None:
-        for batch, results in self.duplication.take_completed():
+        for batch, results in self.replicator.take_completed():
             self.journal.on_disk_done(batch, results, self.now)
 
     def pump(self) -> None:
         """What the node does at the end of each of its steps."""
         self.settle_journal()
-        self.worker.add(self.duplication.take_work(self.journal.take_work()))
+        self.worker.add(self.replicator.take_work(self.journal.take_work()))
         self.settle_journal()
 
     def step(self, held: Lane | None = None) -> bool:
@@ -151,15 +151,15 @@ class Primary:
         if ended is not None:
             batch, result = ended
             if not isinstance(result, DiskFault):
-                self.duplication.on_disk_done(batch, result)
-            elif not self.duplication.on_disk_failed(batch, result):
+                self.replicator.on_disk_done(batch, result)
+            elif not self.replicator.on_disk_failed(batch, result):
                 self.journal.on_disk_failed(batch, result, self.now)
             self.pump()
         return busy
 
     @property
-    def standing(self) -> Standing:
-        return Standing("node", self.journal._supply.identity, 1, True)
+    def status(self) -> PrimaryStatus:
+        return PrimaryStatus("node", self.journal._segment_pool.identity, 1, True)
 
 
 @define(eq=False)
@@ -230,7 +230,7 @@ class Pair:
         here.far, there.far = there, here
         self.ends = here, there
         self.backup.join(there)
-        self.primary.duplication.register(here, REGISTRATION, self.primary.standing)
+        self.primary.replicator.register(here, REGISTRATION, self.primary.status)
 
     def cut(self) -> None:
         """The connection breaks; what was on its way is lost."""
@@ -278,12 +278,12 @@ class Pair:
 
     def run_until(self, condition: Callable[[], bool]) -> None:
         while not condition():
-            assert self.step(), (self.primary.duplication.state, self.primary.log, self.backup.log)
+            assert self.step(), (self.primary.replicator.state, self.primary.log, self.backup.log)
 
     def synchronise(self) -> None:
         """Join, and wait until both ends know that the backup is in sync."""
         self.join()
-        self.run_until(lambda: self.primary.duplication.state is DuplicationState.SYNCHRONISED and self.backup.in_sync)
+        self.run_until(lambda: self.primary.replicator.state is ReplicatorState.SYNCHRONISED and self.backup.in_sync)
 
     # -- checks --------------------------------------------------------------------------------------------------
 

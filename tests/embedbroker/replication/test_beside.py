@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from embedbroker.replication import DuplicationState
+from embedbroker.replication import ReplicatorState
 from embedbroker.storage import DiskWork, JournalState, Lane, Sync, WriteAt
 from tests.embedbroker.replication.pair import Pair
 from tests.embedbroker.storage.journal_workload import Workload
@@ -16,7 +16,7 @@ NAME = "votes.state.new"
 def word(pair: Pair, number: int = 1) -> DiskWork:
     """A word is to be written; the same work each time."""
     found = DiskWork(Lane.BACKGROUND, -(1 << 41) - number, (WriteAt(NAME, 0, (b"%d" % number,)), Sync(NAME)))
-    pair.primary.duplication.do_beside(found)
+    pair.primary.replicator.do_beside(found)
     return found
 
 
@@ -36,7 +36,7 @@ def work_until(pair: Pair, condition: Callable[[], bool], held: Lane | None = No
 def completed(pair: Pair) -> list[int]:
     """The numbers of all work that counted as done, from now on."""
     found: list[int] = []
-    take = pair.primary.duplication.take_completed
+    take = pair.primary.replicator.take_completed
 
     def noting() -> list[tuple[int, tuple[object, ...]]]:
         taken = list(take())
@@ -44,7 +44,7 @@ def completed(pair: Pair) -> list[int]:
         # Words are of no interest to the journal.
         return [(batch, results) for batch, results in taken if batch > -(1 << 41)]
 
-    pair.primary.duplication.take_completed = noting  # type: ignore[method-assign]
+    pair.primary.replicator.take_completed = noting  # type: ignore[method-assign]
     return found
 
 
@@ -56,7 +56,7 @@ def is_on(pair: Pair, *, backup: bool) -> bytes | None:
 
 def in_the_background(pair: Pair) -> bool:
     """Whether the journal waits for the backup with such work, which is done here."""
-    issued = pair.primary.duplication._issued.get(Lane.BACKGROUND)
+    issued = pair.primary.replicator._issued.get(Lane.BACKGROUND)
     return issued is not None and issued.for_both and issued.results is not None
 
 
@@ -68,12 +68,12 @@ def test_a_word_of_a_held_broker_does_not_wait_for_work_of_its_journal_that_was_
     work_until(pair, lambda: in_the_background(pair))
     done = completed(pair)
     pair.cut()
-    assert pair.primary.duplication.state is DuplicationState.HELD
+    assert pair.primary.replicator.state is ReplicatorState.HELD
     given = word(pair)
     while pair.primary.step():
         pass
     assert done == [given.batch] and is_on(pair, backup=False) == b"1"
-    pair.primary.duplication.go_on_alone()
+    pair.primary.replicator.go_on_alone()
     pair.settle()
     assert len(done) > 1 and pair.primary.journal.point() <= pair.primary.journal.reached
 
@@ -99,9 +99,9 @@ def withheld(pair: Pair) -> None:
     work_until(pair, lambda: pair.primary.journal.point() > 2_000)
     pair.settle()
     pair.join()
-    duplication = pair.primary.duplication
-    pair.run_until(lambda: duplication._copying is not None and duplication._copying.begun)
-    work_until(pair, lambda: Lane.BACKGROUND in duplication._withheld, held=Lane.COPY)
+    replicator = pair.primary.replicator
+    pair.run_until(lambda: replicator._copying is not None and replicator._copying.begun)
+    work_until(pair, lambda: Lane.BACKGROUND in replicator._withheld, held=Lane.COPY)
 
 
 def test_a_word_does_not_wait_for_a_file_to_be_copied_that_work_of_the_journal_is_to_rename() -> None:
@@ -112,7 +112,7 @@ def test_a_word_does_not_wait_for_a_file_to_be_copied_that_work_of_the_journal_i
     for _ in range(400):
         pair.step(Lane.COPY)
     assert given.batch in done and is_on(pair, backup=False) == b"1"
-    pair.run_until(lambda: pair.primary.duplication.state is DuplicationState.SYNCHRONISED)
+    pair.run_until(lambda: pair.primary.replicator.state is ReplicatorState.SYNCHRONISED)
     pair.settle()
     assert is_on(pair, backup=True) == b"1"
     assert pair.primary.journal.state is JournalState.READY

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from embedbroker.replication import DuplicationState
+from embedbroker.replication import ReplicatorState
 from embedbroker.storage import JournalState
 from embedbroker.testing._disk import SimulatedDisk
 from embedclient.errors import RemoteProtocolError
@@ -50,7 +50,7 @@ def talk(pair: Pair, there_and_back: tuple[list[bytes], list[bytes]], change: tu
 
 def check(pair: Pair) -> None:
     """As long as the primary has its backup, that has everything that was ever confirmed."""
-    if pair.primary.duplication.state is DuplicationState.SYNCHRONISED:
+    if pair.primary.replicator.state is ReplicatorState.SYNCHRONISED:
         pair.check(pair.backup.disk)
 
 

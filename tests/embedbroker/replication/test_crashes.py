@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from embedbroker.replication import DuplicationState, EndingKind, ReplicaState
+from embedbroker.replication import EndingKind, ReplicaState, ReplicatorState
 from embedbroker.storage import FaultKind, JournalState, Lane, Rename
 from embedbroker.storage.journal._segments import COMPACTING
 from embedbroker.testing._disk import SimulatedDisk
@@ -45,8 +45,8 @@ class History:
         self.held_there: Lane | None = None
 
     @property
-    def state(self) -> DuplicationState:
-        return self.pair.primary.duplication.state
+    def state(self) -> ReplicatorState:
+        return self.pair.primary.replicator.state
 
     def live(self) -> None:
         """Traffic, and whatever happens to the backup meanwhile."""
@@ -76,7 +76,7 @@ class History:
                 if pair.ends is not None:
                     pair.cut()
                 pair.join()
-        elif random.random() < (0.2 if self.state is DuplicationState.HANDING_OVER else 0.012):
+        elif random.random() < (0.2 if self.state is ReplicatorState.HANDING_OVER else 0.012):
             self.hits[f"cut {'in sync' if pair.backup.in_sync else 'while ' + self.phase()}"] += 1
             pair.cut()
         elif random.random() < 0.008:
@@ -97,16 +97,16 @@ class History:
             self.pair.backup = Backup(SimulatedDisk(), self.random, backup.saved_max)
 
     def phase(self) -> str:
-        if self.state is DuplicationState.HANDING_OVER:
+        if self.state is ReplicatorState.HANDING_OVER:
             return "handing over"
-        return "copying" if self.state is DuplicationState.COPYING else "joining"
+        return "copying" if self.state is ReplicatorState.COPYING else "joining"
 
     def watch(self) -> None:
-        duplication = self.pair.primary.duplication
-        copying = duplication._copying
+        replicator = self.pair.primary.replicator
+        copying = replicator._copying
         if copying is not None and copying.begun and copying.uncopied:
-            self.hits["work withheld"] += bool(duplication._withheld)
-            issued = [issued for issued in duplication._issued.values() if issued.number]
+            self.hits["work withheld"] += bool(replicator._withheld)
+            issued = [issued for issued in replicator._issued.values() if issued.number]
             operations = [each for one in issued for each in one.work.operations]
             self.hits["segment switch while copying"] += any(isinstance(each, Rename) for each in operations)
             self.hits["compaction while copying"] += any(getattr(each, "file", "") == COMPACTING for each in operations)
@@ -124,7 +124,7 @@ class History:
                 pass
         disk.heal()
         disk.crash(random)
-        if was_in_sync and self.state is DuplicationState.SYNCHRONISED:
+        if was_in_sync and self.state is ReplicatorState.SYNCHRONISED:
             pair.check(disk, crash=False)
         if pair.backup.replica is not None:
             pair.backup.replica.on_over = None
@@ -140,7 +140,7 @@ class History:
         self.replace_failed_disk()
         backup = pair.backup
         backup.disk.heal()
-        confirmed_by_both = self.state in (DuplicationState.SYNCHRONISED, DuplicationState.HANDING_OVER)
+        confirmed_by_both = self.state in (ReplicatorState.SYNCHRONISED, ReplicatorState.HANDING_OVER)
         self.hits["primary crashed in sync" if confirmed_by_both else "primary crashed alone"] += 1
         for work, results in primary.worker.under_way.values():
             left = work.operations[len(results) :]
@@ -162,7 +162,7 @@ class History:
         if backup.endings:
             last = backup.endings[-1]
             takes_over = confirmed_by_both and last.in_sync and last.kind is EndingKind.LOST
-        if confirmed_by_both and self.state is DuplicationState.SYNCHRONISED and backup.endings:
+        if confirmed_by_both and self.state is ReplicatorState.SYNCHRONISED and backup.endings:
             assert backup.endings[-1].in_sync or backup.endings[-1].kind is not EndingKind.LOST
         if takes_over:
             self.hits["took over"] += 1
@@ -199,7 +199,7 @@ class History:
             pair.backup.disk.heal()
             pair.settle()
             self.replace_failed_disk()
-            if self.state is DuplicationState.SYNCHRONISED:
+            if self.state is ReplicatorState.SYNCHRONISED:
                 break
             assert pair.backup.replica is None or pair.backup.replica.at_rest
             if pair.ends is not None:

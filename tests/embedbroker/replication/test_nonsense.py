@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from embedbroker.replication import DuplicationState, EndingKind, ReplicaState
+from embedbroker.replication import EndingKind, ReplicaState, ReplicatorState
 from embedbroker.replication._stream_packets import sealed
 from embedbroker.testing._disk import SimulatedDisk
 from embedclient.wire.core import (
@@ -117,5 +117,5 @@ def test_a_backup_that_makes_no_sense_is_lost_with_a_reason(pair: Pair, packet: 
     assert len(pair.primary.lost) == 1
     assert pair.ends[0].failure is not None
     pair.settle()
-    assert pair.primary.duplication.state is DuplicationState.ALONE
+    assert pair.primary.replicator.state is ReplicatorState.ALONE
     assert pair.backup.replica is not None and pair.backup.replica.state is ReplicaState.OVER

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from embedbroker.replication import DuplicationState, EndingKind, Refusal
+from embedbroker.replication import EndingKind, Refusal, ReplicatorState
 from embedbroker.storage import (
     UNFINISHED_COPY,
     DiskFault,
@@ -54,8 +54,8 @@ def later(seconds: float) -> Instant:
 def pass_time(pair: Pair, seconds: float) -> None:
     """Both ends look at their clocks."""
     now = pair.primary.now = later(seconds)
-    pair.primary.duplication.now = now
-    pair.primary.duplication.on_time(now)
+    pair.primary.replicator.now = now
+    pair.primary.replicator.on_time(now)
     if pair.backup.replica is not None:
         pair.backup.replica.on_time(now)
 
@@ -89,7 +89,7 @@ def test_a_backup_that_joins_gets_everything_and_what_follows(pair: Pair) -> Non
     assert [ending.kind for ending in pair.backup.endings] == [EndingKind.LOST]
     assert pair.backup.endings[0].in_sync
     pair.check(pair.backup.disk)
-    assert pair.primary.duplication.state is DuplicationState.ALONE
+    assert pair.primary.replicator.state is ReplicatorState.ALONE
 
 
 def test_the_copy_has_the_same_files_with_the_same_records(pair: Pair) -> None:
@@ -114,11 +114,11 @@ def test_nothing_is_confirmed_before_both_disks_have_it(pair: Pair) -> None:
 
 def test_what_was_copied_does_not_hold_up_what_is_confirmed(pair: Pair) -> None:
     pair.join()
-    pair.run_until(lambda: pair.primary.duplication.state is DuplicationState.COPYING)
+    pair.run_until(lambda: pair.primary.replicator.state is ReplicatorState.COPYING)
     point = append(pair)
     while pair.primary.step():
         pass
-    assert pair.primary.duplication.state is DuplicationState.COPYING
+    assert pair.primary.replicator.state is ReplicatorState.COPYING
     assert pair.primary.journal.reached == point
 
 
@@ -128,10 +128,10 @@ def test_a_backup_that_is_lost_holds_everything_back_until_the_right_to_be_live_
     point = append(pair)
     pair.cut()
     pair.settle()
-    assert pair.primary.duplication.state is DuplicationState.HELD
+    assert pair.primary.replicator.state is ReplicatorState.HELD
     assert pair.primary.lost == [("the connection is gone", True)]
     assert pair.primary.journal.reached < point
-    pair.primary.duplication.go_on_alone()
+    pair.primary.replicator.go_on_alone()
     pair.settle()
     assert pair.primary.journal.reached == point
 
@@ -139,17 +139,17 @@ def test_a_backup_that_is_lost_holds_everything_back_until_the_right_to_be_live_
 def test_a_backup_that_is_lost_in_the_hand_over_may_believe_that_it_is_in_sync(pair: Pair) -> None:
     pair.primary.renews = False
     pair.join()
-    pair.run_until(lambda: pair.primary.duplication.state is DuplicationState.HANDING_OVER)
+    pair.run_until(lambda: pair.primary.replicator.state is ReplicatorState.HANDING_OVER)
     point = append(pair)
     pair.cut()
     pair.settle()
-    assert pair.primary.duplication.state is DuplicationState.HELD
+    assert pair.primary.replicator.state is ReplicatorState.HELD
     assert pair.primary.journal.reached < point
 
 
 def test_a_backup_that_is_lost_while_it_copies_holds_nothing_back(pair: Pair) -> None:
     pair.join()
-    pair.run_until(lambda: pair.primary.duplication.state is DuplicationState.COPYING)
+    pair.run_until(lambda: pair.primary.replicator.state is ReplicatorState.COPYING)
     point = append(pair)
     pair.cut()
     pair.settle()
@@ -257,7 +257,7 @@ def test_a_second_backup_is_refused(pair: Pair) -> None:
     second.settle()
     assert second.backup.endings[0].kind is EndingKind.REFUSED
     assert second.backup.endings[0].refusal is Refusal.ALREADY_REPLICATING
-    assert pair.primary.duplication.state is DuplicationState.SYNCHRONISED
+    assert pair.primary.replicator.state is ReplicatorState.SYNCHRONISED
 
 
 @pytest.mark.parametrize(
@@ -274,10 +274,10 @@ def test_a_backup_that_does_not_fit_is_refused(pair: Pair, registration: Packet,
     here.far, there.far, pair.ends = there, here, (here, there)
     pair.settle()
     pair.backup.join(there)
-    pair.primary.duplication.register(here, registration, pair.primary.standing)  # type: ignore[arg-type]
+    pair.primary.replicator.register(here, registration, pair.primary.status)  # type: ignore[arg-type]
     pair.settle()
     assert pair.backup.endings[-1].refusal is refusal and text in pair.backup.endings[-1].text
-    assert pair.primary.duplication.state is DuplicationState.ALONE
+    assert pair.primary.replicator.state is ReplicatorState.ALONE
 
 
 def test_a_peer_that_does_not_answer_a_registration_is_given_up() -> None:
@@ -298,7 +298,7 @@ def test_a_backup_that_does_not_answer_is_lost(pair: Pair) -> None:
     append(pair)
     while pair.primary.step():
         pass
-    assert pair.primary.duplication.next_deadline() == NOW.monotonic + CALL_TIMEOUT_S
+    assert pair.primary.replicator.next_deadline() == NOW.monotonic + CALL_TIMEOUT_S
     pass_time(pair, CALL_TIMEOUT_S)
     assert pair.primary.lost[0][1]
     pair.settle()
@@ -308,8 +308,8 @@ def test_a_backup_that_does_not_answer_is_lost(pair: Pair) -> None:
 
 def test_a_hand_over_that_takes_too_long_is_given_up(pair: Pair) -> None:
     pair.join()
-    pair.run_until(lambda: pair.primary.duplication.state is DuplicationState.HANDING_OVER)
-    assert pair.primary.duplication.next_deadline() == NOW.monotonic + SYNC_TIMEOUT_S
+    pair.run_until(lambda: pair.primary.replicator.state is ReplicatorState.HANDING_OVER)
+    assert pair.primary.replicator.next_deadline() == NOW.monotonic + SYNC_TIMEOUT_S
     pass_time(pair, SYNC_TIMEOUT_S)
     assert "hand-over" in pair.primary.lost[0][0]
     assert pair.primary.lost[0][1]
@@ -318,7 +318,7 @@ def test_a_hand_over_that_takes_too_long_is_given_up(pair: Pair) -> None:
 def test_an_idle_backup_in_sync_is_waited_for_by_nobody(pair: Pair) -> None:
     pair.synchronise()
     pair.settle()
-    assert pair.primary.duplication.next_deadline() is None
+    assert pair.primary.replicator.next_deadline() is None
 
 
 def test_a_backup_that_is_far_behind_holds_up_the_journal_while_it_copies(
@@ -326,7 +326,7 @@ def test_a_backup_that_is_far_behind_holds_up_the_journal_while_it_copies(
 ) -> None:
     monkeypatch.setattr("embedbroker.replication._primary.BACKLOG_BYTES_MAX", 1000)
     pair.join()
-    copying = pair.primary.duplication
+    copying = pair.primary.replicator
     pair.run_until(lambda: copying._copying is not None and copying._copying.begun)
     points = []
     for _ in range(3):
@@ -343,13 +343,13 @@ def test_a_backup_that_is_far_behind_holds_up_the_journal_while_it_copies(
 
 def test_an_orderly_stop_is_followed_by_a_take_over(pair: Pair) -> None:
     pair.synchronise()
-    pair.primary.duplication.announce_stop()
+    pair.primary.replicator.announce_stop()
     point = append(pair)
     pair.settle()
     pair.primary.recorded.journal.close(NOW)
     pair.settle()
     assert pair.primary.journal.reached >= point
-    pair.primary.duplication.announce_failover()
+    pair.primary.replicator.announce_failover()
     pair.settle()
     assert [ending.kind for ending in pair.backup.endings] == [EndingKind.FAIL_OVER]
     assert pair.backup.endings[0].in_sync
@@ -358,7 +358,7 @@ def test_an_orderly_stop_is_followed_by_a_take_over(pair: Pair) -> None:
 
 def test_a_primary_that_is_lost_after_it_began_to_stop(pair: Pair) -> None:
     pair.synchronise()
-    pair.primary.duplication.announce_stop()
+    pair.primary.replicator.announce_stop()
     pair.settle()
     pair.cut()
     pair.settle()
@@ -385,7 +385,7 @@ def test_a_backup_that_is_let_go_holds_nothing_back(pair: Pair) -> None:
     point = append(pair)
     while pair.primary.step():
         pass
-    pair.primary.duplication.close("the broker stops")
+    pair.primary.replicator.close("the broker stops")
     pair.primary.settle_journal()
     assert pair.primary.journal.reached == point
     assert pair.primary.lost == []
@@ -418,8 +418,8 @@ def test_a_backup_whose_disk_cannot_even_take_a_note_must_stop(pair: Pair) -> No
 
 def test_a_copy_that_cannot_be_read_is_given_up_and_the_journal_goes_on(pair: Pair) -> None:
     pair.join()
-    duplication = pair.primary.duplication
-    pair.run_until(lambda: duplication._copying is not None and duplication._copying.begun)
+    replicator = pair.primary.replicator
+    pair.run_until(lambda: replicator._copying is not None and replicator._copying.begun)
     point = append(pair)
 
     def fails(operations: Sequence[object]) -> bool:
@@ -428,7 +428,7 @@ def test_a_copy_that_cannot_be_read_is_given_up_and_the_journal_goes_on(pair: Pa
     pair.run_until(lambda: any(fails(each.operations) for each, _ in pair.primary.worker.under_way.values()))
     work_under_way = pair.primary.worker.under_way.pop(Lane.COPY)[0]
     fault = DiskFault(FaultKind.FAILED, "segment", "simulated")
-    assert duplication.on_disk_failed(work_under_way.batch, fault)
+    assert replicator.on_disk_failed(work_under_way.batch, fault)
     pair.settle()
     assert pair.primary.journal.reached >= point
     assert not pair.primary.lost[0][1]
@@ -447,7 +447,7 @@ def test_work_that_was_sent_to_a_lost_backup_says_nothing_to_the_next(pair: Pair
     work(pair, 100)
     pair.settle()
     assert len(pair.primary.lost) == 1
-    assert pair.primary.duplication.state is DuplicationState.SYNCHRONISED
+    assert pair.primary.replicator.state is ReplicatorState.SYNCHRONISED
 
 
 @pytest.mark.search

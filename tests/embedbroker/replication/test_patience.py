@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from embedbroker.replication import DuplicationState
-from embedbroker.replication._send_window import Outflow
+from embedbroker.replication import ReplicatorState
+from embedbroker.replication._send_window import SendWindow
 from embedbroker.storage import Lane
 from embedclient.wire.core import CopiedFile, CopyBegin
 from tests.embedbroker.replication.pair import CALL_TIMEOUT_S, Pair, WireEnd
@@ -20,7 +20,7 @@ CALLS = 20
 
 
 def test_a_backup_may_take_the_longer_to_make_room_the_larger_the_copy_is() -> None:
-    flow = Outflow(WireEnd("backup"), 0.0)
+    flow = SendWindow(WireEnd("backup"), 0.0)
     assert flow.extra_s == 0.0
     flow.send_begin(CopyBegin(True, tuple([CopiedFile(f"{n}", 0, 10 * MIB) for n in range(1_000)])), 1.0)
     assert 100.0 < flow.extra_s < 1_000.0
@@ -34,24 +34,24 @@ def test_a_backup_that_makes_room_is_given_up_later_than_after_a_call_time_out(l
     work(pair, 200)
     pair.settle()
     pair.join()
-    duplication = pair.primary.duplication
-    pair.run_until(lambda: duplication._copying is not None and duplication._copying.begun)
+    replicator = pair.primary.replicator
+    pair.run_until(lambda: replicator._copying is not None and replicator._copying.begun)
     append(pair)
     pass_time(pair, CALL_TIMEOUT_S + longer_s)
     assert bool(pair.primary.lost) is is_lost
     if not is_lost:
-        pair.run_until(lambda: duplication.state is DuplicationState.SYNCHRONISED)
+        pair.run_until(lambda: replicator.state is ReplicatorState.SYNCHRONISED)
 
 
 def test_a_backup_that_was_given_up_while_it_looked_through_its_files_has_twice_the_time_when_it_comes_back() -> None:
     pair = Pair.new(Random(1))
     work(pair, 50)
     pair.settle()
-    duplication = pair.primary.duplication
+    replicator = pair.primary.replicator
     begun, limit = 0.0, CALLS * CALL_TIMEOUT_S
     for _ in range(3):
         pair.join()
-        assert duplication.next_deadline() == NOW.monotonic + begun + limit
+        assert replicator.next_deadline() == NOW.monotonic + begun + limit
         begun += limit
         pass_time(pair, begun)
         assert "it did not say what it has" in pair.primary.lost[-1][0]
@@ -61,4 +61,4 @@ def test_a_backup_that_was_given_up_while_it_looked_through_its_files_has_twice_
     pair.cut()
     pair.settle()
     pair.join()
-    assert duplication.next_deadline() == NOW.monotonic + begun + CALLS * CALL_TIMEOUT_S
+    assert replicator.next_deadline() == NOW.monotonic + begun + CALLS * CALL_TIMEOUT_S

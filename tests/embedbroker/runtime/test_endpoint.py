@@ -8,7 +8,7 @@ import pytest
 
 from embedbroker import BrokerConfig
 from embedbroker.config import ClusterConnection
-from embedbroker.runtime._endpoint import take_place
+from embedbroker.runtime._endpoint import open_endpoint
 from embedclient.errors import ResourceAllocationException
 from embedclient.transport import listen_tcp
 
@@ -16,7 +16,7 @@ MEMBER = BrokerConfig(port=0, cluster_connection=ClusterConnection(), cluster_pa
 
 
 async def test_a_free_port_that_was_announced_stays_taken_before_it_listens_and_between_times() -> None:
-    place = await take_place(MEMBER)
+    place = await open_endpoint(MEMBER)
     port = place.config.port
     for _ in range(3):
         with socket.socket() as other_program, pytest.raises(OSError, match="in use"):
@@ -33,7 +33,7 @@ async def test_a_free_port_that_was_announced_stays_taken_before_it_listens_and_
 
 
 async def test_a_port_that_was_lost_is_named_and_tried_once_more_when_it_is_needed() -> None:
-    place = await take_place(MEMBER)
+    place = await open_endpoint(MEMBER)
     (listener,) = await place.listen()
     listener.close()
     (other,) = await listen_tcp("127.0.0.1", place.config.port)

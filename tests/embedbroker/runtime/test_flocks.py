@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from embedbroker.locks import Acquire, Holder, LeaseHolder, Lock, LockFault, TakeLease
+from embedbroker.locks import Acquire, Lock, LockFault, ReadHolder, ReadLeaseHolder, TakeLease
 from embedbroker.runtime import _flocks
 from embedbroker.runtime._file_leases import FileLockManager
 from embedbroker.runtime._file_locks import FileLocks
 
 PATIENCE_S = 30.0
 # A driver, how it takes, how it looks, and what an operator may change.
-LOCKS = (FileLocks, Acquire(Lock.LIVE), Holder(Lock.LIVE), "the lock directory", "node_manager_lock_directory")
-LEASES = (FileLockManager, TakeLease("node"), LeaseHolder("node"), "the locks-folder", "the locks-folder")
+LOCKS = (FileLocks, Acquire(Lock.LIVE), ReadHolder(Lock.LIVE), "the lock directory", "node_manager_lock_directory")
+LEASES = (FileLockManager, TakeLease("node"), ReadLeaseHolder("node"), "the locks-folder", "the locks-folder")
 drivers = pytest.mark.parametrize("driver", [LOCKS, LEASES], ids=["locks", "leases"])
 Driver = tuple[Callable[[Path], Any], Any, Any, str, str]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from embedbroker.locks import Acquire, Holder, Lock
+from embedbroker.locks import Acquire, Lock, ReadHolder
 from embedbroker.runtime._file_locks import FileLocks
 from embedbroker.runtime._lock import DirectoryLock, DirectoryLocked
 
@@ -56,7 +56,7 @@ def test_locks_are_held_as_long_as_the_parent_lives(tmp_path: Path) -> None:
     ) as parent:
         assert parent.stdout is not None
         assert parent.stdout.readline() == "3 refused\n"
-        assert mine.run((Acquire(Lock.LIVE), Holder(Lock.LIVE))) == (False, f"the parent in process {parent.pid}")
+        assert mine.run((Acquire(Lock.LIVE), ReadHolder(Lock.LIVE))) == (False, f"the parent in process {parent.pid}")
         with pytest.raises(DirectoryLocked, match=f"in process {parent.pid}"):
             DirectoryLock.acquire(tmp_path, "mine")
         parent.kill()

@@ -26,7 +26,7 @@ class BatchPerRead:
 
     config = BrokerConfig()
     is_running = True
-    copies = None
+    replica_disk = None
 
     def __init__(self) -> None:
         self.done = 0

@@ -6,12 +6,12 @@ import time
 
 import pytest
 
-from embedbroker.locks import Acquire, Lock, LockFault, LockOperation, LockWork, MemoryLocks, NodeRecord, WriteRecord
+from embedbroker.locks import Acquire, Lock, LockFault, LockOperation, LockWork, MemoryLocks, StoreRecord, WriteRecord
 from embedbroker.node import LockDone, LockFailed
 from embedbroker.runtime._lock_lane import LockLane
 
 QUESTION = LockWork(1, (Acquire(Lock.LIVE),))
-WRITE = LockWork(2, (WriteRecord(NodeRecord()), Acquire(Lock.LIVE)))
+WRITE = LockWork(2, (WriteRecord(StoreRecord()), Acquire(Lock.LIVE)))
 
 
 class Store:

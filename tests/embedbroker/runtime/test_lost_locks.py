@@ -17,7 +17,7 @@ from embedbroker import BrokerConfig, EmbeddedBroker, HAPolicy, PrimaryOnly, Rol
 from embedbroker.locks import Acquire, Lock, LockOperation, LockSession, MemoryLocks, Verify
 from embedbroker.node import Tick
 from embedbroker.runtime import _directory
-from embedbroker.runtime._endpoint import Place
+from embedbroker.runtime._endpoint import Endpoint
 from embedbroker.runtime._file_locks import FileLocks
 from embedbroker.runtime._lock import DirectoryLock
 from embedbroker.testing._disk import SimulatedDisk
@@ -155,9 +155,9 @@ async def test_a_data_directory_that_was_emptied_is_not_served_in_the_name_of_it
 async def test_a_lock_that_is_lost_while_the_broker_begins_to_listen_leaves_nobody_live(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    listen, bound = Place.listen, list[Listener]()
+    listen, bound = Endpoint.listen, list[Listener]()
 
-    async def lose_meanwhile(self: Place) -> list[Listener]:
+    async def lose_meanwhile(self: Endpoint) -> list[Listener]:
         bound.extend(await listen(self))
         assert broker._run is not None
         host = broker._run.life.host
@@ -165,7 +165,7 @@ async def test_a_lock_that_is_lost_while_the_broker_begins_to_listen_leaves_nobo
         host.feed(Tick())
         return bound
 
-    monkeypatch.setattr(Place, "listen", lose_meanwhile)
+    monkeypatch.setattr(Endpoint, "listen", lose_meanwhile)
     broker = EmbeddedBroker(ha_policy=SharedStorePrimary(wait_for_activation=False), disk=SimulatedDisk(), locks=Held())
     async with broker:
         assert broker.role is Role.BACKUP

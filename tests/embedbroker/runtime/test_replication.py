@@ -20,7 +20,7 @@ from embedbroker.config import (
     Role,
 )
 from embedbroker.locks import MemoryLockManager
-from embedbroker.replication import DuplicationState
+from embedbroker.replication import ReplicatorState
 from embedclient import ConnectionFactory, Queue
 from embedclient.errors import IllegalStateException
 
@@ -52,21 +52,21 @@ async def until_in_sync(primary: EmbeddedBroker) -> None:
     """Wait until the live broker has a backup that is in sync, which it tells the cluster."""
     assert primary._run is not None
     node = primary._run.life.host.node
-    mandate = node._mandate
-    assert mandate is not None and mandate.copies.duplication is not None
-    duplication, changed = mandate.copies.duplication, trio.Event()
-    inner = duplication.on_synchronised
+    activation = node._replication_activation
+    assert activation is not None and activation.replica_disk.replicator is not None
+    replicator, changed = activation.replica_disk.replicator, trio.Event()
+    inner = replicator.on_synchronised
 
     def look() -> None:
         if inner is not None:
             inner()
         changed.set()
 
-    if duplication.state is not DuplicationState.SYNCHRONISED:
-        duplication.on_synchronised = look
+    if replicator.state is not ReplicatorState.SYNCHRONISED:
+        replicator.on_synchronised = look
         with trio.fail_after(TIMEOUT_S):
             await changed.wait()
-        duplication.on_synchronised = inner
+        replicator.on_synchronised = inner
 
 
 @asynccontextmanager

@@ -89,7 +89,7 @@ class Notes:
         self.roles.append((role, failure))
 
     def stepped(self, node: Node) -> None:
-        self.queues |= set(node.kernel.catalog.queues)
+        self.queues |= set(node.kernel.address_manager.queues)
 
 
 async def test_an_observer_hears_of_roles_and_steps_over_all_lives() -> None:

@@ -14,7 +14,7 @@ from random import Random
 
 from attrs import frozen
 
-from embedbroker.kernel import CommitSet, MarkerRemoved
+from embedbroker.kernel import CommitSet, FencingTokenRemoved
 from embedbroker.storage import Allocate, Journal, JournalState, Lane, Rename
 from embedbroker.storage.journal._segments import COMPACTING
 from embedbroker.testing._disk import SimulatedDisk
@@ -68,15 +68,15 @@ def count_moment(recorded: RecordedJournal, state: ModelState, hits: Counter[str
     for (_, (fact, *_)), point in ((call, point) for call, point in recorded.history if call[0] == "note"):
         hits["commit set"] += isinstance(fact, CommitSet)
         hits["commit set not synced"] += isinstance(fact, CommitSet) and point > journal.reached
-        hits["marker removed"] += isinstance(fact, MarkerRemoved)
-    hits["set not settled"] += bool(journal._liveness.ending)
+        hits["marker removed"] += isinstance(fact, FencingTokenRemoved)
+    hits["set not settled"] += bool(journal._live_index.ending)
     hits["cursor"] += bool(state.cursors)
     hits["prepared transaction"] += bool(state.prepared)
     writing = recorded.under_way.get(Lane.JOURNAL)
     hits["segment switch"] += writing is not None and any(
         isinstance(operation, Allocate | Rename) for operation in writing[0].operations
     )
-    hits["segment prepared"] += journal._supply.preparing
+    hits["segment prepared"] += journal._segment_pool.preparing
     hits["reused segment"] += bool(journal._segments) and journal._segments[-1].reused
     hits["compaction"] += COMPACTING in names
     hits["merged segment"] += any(segment.compacted for segment in journal._segments)

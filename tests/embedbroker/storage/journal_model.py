@@ -21,9 +21,9 @@ from embedbroker.kernel import (
     CursorRemoved,
     DuplicateId,
     Fact,
+    FencingToken,
+    FencingTokenRemoved,
     HeuristicOutcome,
-    Marker,
-    MarkerRemoved,
     QueueDefinition,
 )
 from embedbroker.storage import (
@@ -81,7 +81,7 @@ class ModelState:
     # By address, in the order in which they came into force; those that were forgotten are let go of lazily.
     duplicate_ids: dict[int, list[DuplicateId]] = Factory(dict)
     forgotten: set[int] = Factory(set)
-    markers: dict[int, Marker] = Factory(dict)
+    fencing_tokens: dict[int, FencingToken] = Factory(dict)
     cursors: dict[int, CursorDefinition] = Factory(dict)
     id_limit: int = 0
 
@@ -152,12 +152,12 @@ class ModelState:
 
     def note(self, fact: Fact) -> None:
         match fact:
-            case Marker():
-                self.markers[fact.id] = fact
-            case MarkerRemoved():
-                del self.markers[fact.id]
+            case FencingToken():
+                self.fencing_tokens[fact.id] = fact
+            case FencingTokenRemoved():
+                del self.fencing_tokens[fact.id]
             case CommitSet():
-                self.markers[fact.marker.id] = fact.marker
+                self.fencing_tokens[fact.marker.id] = fact.marker
                 places = list(fact.places)
                 while places:
                     transaction_id, count, *places = places
@@ -210,7 +210,7 @@ class ModelState:
                 for transaction_id, xid in self.prepared.items()
             },
             "outcomes": self.outcomes,
-            "markers": self.markers,
+            "markers": self.fencing_tokens,
             "cursors": {number: each for number, each in self.cursors.items() if each.queue_id in self.queues},
             "id_limit": self.id_limit,
             "duplicate_ids": {
@@ -296,7 +296,7 @@ def picture_of(recovered: RecoveredState, forgotten: Set[int] = frozenset()) -> 
             )
             for each in recovered.transactions
         },
-        "markers": {marker.id: marker for marker in recovered.markers},
+        "markers": {marker.id: marker for marker in recovered.fencing_tokens},
         "cursors": {cursor.id: cursor for cursor in recovered.cursors},
         "outcomes": {outcome.transaction_id: outcome for outcome in recovered.outcomes},
         "id_limit": recovered.id_limit,

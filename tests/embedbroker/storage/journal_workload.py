@@ -15,9 +15,9 @@ from embedbroker.kernel import (
     CursorDefinition,
     CursorRemoved,
     DuplicateId,
+    FencingToken,
+    FencingTokenRemoved,
     HeuristicOutcome,
-    Marker,
-    MarkerRemoved,
     QueueDefinition,
 )
 from embedclient.model import Xid
@@ -240,23 +240,31 @@ class Workload:
         return ("note", (CursorRemoved(self.random.choice(cursors)),)) if cursors else None
 
     def _mark(self) -> Call | None:
-        if self.state.markers and self.random.random() < 0.8:
-            marker = self.random.choice(list(self.state.markers.values()))
+        if self.state.fencing_tokens and self.random.random() < 0.8:
+            marker = self.random.choice(list(self.state.fencing_tokens.values()))
             return "note", (evolve(marker, value=marker.value + 1),)
-        return ("note", (self._new_marker(),)) if len(self.state.markers) < 3 else None
+        return ("note", (self._new_marker(),)) if len(self.state.fencing_tokens) < 3 else None
 
-    def _new_marker(self) -> Marker:
+    def _new_marker(self) -> FencingToken:
         identifier = self._take_id()
-        return Marker(identifier, f"marker {identifier}", self.random.choice((-5, 0, 1 << 62)))
+        return FencingToken(identifier, f"marker {identifier}", self.random.choice((-5, 0, 1 << 62)))
 
     def _unmark(self) -> Call | None:
-        return ("note", (MarkerRemoved(self.random.choice(list(self.state.markers))),)) if self.state.markers else None
+        return (
+            ("note", (FencingTokenRemoved(self.random.choice(list(self.state.fencing_tokens))),))
+            if self.state.fencing_tokens
+            else None
+        )
 
     def _commit_set(self) -> Call | None:
         """Some of the prepared transactions; a set may also have none."""
         prepared = [known for known in self.open if known in self.state.prepared]
         members = self.random.sample(prepared, self.random.randrange(len(prepared) + 1))
-        marker = self._new_marker() if not self.state.markers else self.random.choice(list(self.state.markers.values()))
+        marker = (
+            self._new_marker()
+            if not self.state.fencing_tokens
+            else self.random.choice(list(self.state.fencing_tokens.values()))
+        )
         places: list[int] = []
         size = 0
         for transaction_id in members:

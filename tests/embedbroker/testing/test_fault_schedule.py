@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from embedbroker.testing._crashes import Trap
 from embedbroker.testing._fault_kinds import FaultKind
-from embedbroker.testing._fault_schedule import Agenda
+from embedbroker.testing._fault_schedule import FaultSchedule
 from embedbroker.testing._world import World
 
 
@@ -14,35 +14,35 @@ def test_a_fault_strikes_at_its_time_and_is_over_when_it_has_healed() -> None:
 
     def strike(kind: FaultKind) -> None:
         told.append((world.now, kind.name))
-        agenda.later(2.0, lambda: told.append((world.now, "healed")))
+        schedule.later(2.0, lambda: told.append((world.now, "healed")))
 
-    agenda = Agenda(world, strike)
-    agenda.schedule([(FaultKind.CRASH, 1.0)])
-    assert not agenda.over
+    schedule = FaultSchedule(world, strike)
+    schedule.schedule([(FaultKind.CRASH, 1.0)])
+    assert not schedule.over
     world.run(2.9)
-    before = agenda.over, agenda.struck, list(told)
+    before = schedule.over, schedule.struck, list(told)
     world.run(4.0)
     assert before == (False, 1, [(1.0, "CRASH")])
-    assert told[1:] == [(3.0, "healed")] and agenda.over
+    assert told[1:] == [(3.0, "healed")] and schedule.over
 
 
 def test_a_fault_that_leaves_nothing_to_undo_heals_at_once() -> None:
     world = World(1)
-    agenda = Agenda(world, lambda kind: agenda.healed())
-    agenda.schedule([(FaultKind.CUT_ALL, 0.5), (FaultKind.CUT_ALL, 1.0)])
+    schedule = FaultSchedule(world, lambda kind: schedule.healed())
+    schedule.schedule([(FaultKind.CUT_ALL, 0.5), (FaultKind.CUT_ALL, 1.0)])
     world.run(0.7)
-    assert not agenda.over
+    assert not schedule.over
     world.run(1.5)
-    assert agenda.over
+    assert schedule.over
 
 
 def test_an_appointment_heals_nothing() -> None:
     world = World(1)
     told: list[float] = []
-    agenda = Agenda(world, lambda kind: agenda.appoint(1.0, lambda: told.append(world.now)))
-    agenda.schedule([(FaultKind.CRASH, 0.0)])
+    schedule = FaultSchedule(world, lambda kind: schedule.appoint(1.0, lambda: told.append(world.now)))
+    schedule.schedule([(FaultKind.CRASH, 0.0)])
     world.run(5.0)
-    assert told == [1.0] and not agenda.over
+    assert told == [1.0] and not schedule.over
 
 
 def test_whoever_is_concerned_hears_of_everything_on_the_agenda_first() -> None:
@@ -51,10 +51,10 @@ def test_whoever_is_concerned_hears_of_everything_on_the_agenda_first() -> None:
 
     def strike(kind: FaultKind) -> None:
         told.append("strikes")
-        agenda.later(1.0, lambda: told.append("heals"))
+        schedule.later(1.0, lambda: told.append("heals"))
 
-    agenda = Agenda(world, strike, lambda: told.append("disturbed"))
-    agenda.schedule([(FaultKind.CRASH, 0.0)])
+    schedule = FaultSchedule(world, strike, lambda: told.append("disturbed"))
+    schedule.schedule([(FaultKind.CRASH, 0.0)])
     world.run(5.0)
     assert told == ["disturbed", "strikes", "disturbed", "heals"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from embedbroker.testing._network import Link, Network
+from embedbroker.testing._network import Network, SimulatedLink
 from embedbroker.testing._world import World
 
 
@@ -31,7 +31,7 @@ class Host:
         self.closed.append(reason)
 
 
-def connected(seed: int) -> tuple[World, Network, Link, Host, Host]:
+def connected(seed: int) -> tuple[World, Network, SimulatedLink, Host, Host]:
     world = World(seed)
     network = Network(world)
     network.split_chance = 0.5

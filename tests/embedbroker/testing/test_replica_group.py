@@ -9,7 +9,7 @@ import pytest
 from embedbroker.config import BrokerConfig
 from embedbroker.ledger import Ledger
 from embedbroker.storage import JournalSettings
-from embedbroker.testing._copy_view import standing_of, stream_of
+from embedbroker.testing._copy_view import copy_state_of, stream_of
 from embedbroker.testing._network import Network
 from embedbroker.testing._plan import PRIMARY, GroupMode, GroupPlan
 from embedbroker.testing._replica_group import ReplicaGroup
@@ -102,7 +102,7 @@ def test_an_activation_that_another_one_still_has_is_found_when_something_is_con
     stage.until(lambda: stage.group.in_order)
     stage.backup.crash()
     stage.until(lambda: stage.scene.hits[Moment.WENT_ON_ALONE] == 1)
-    standing = standing_of(stage.primary)
+    standing = copy_state_of(stage.primary)
     assert standing is not None and standing.in_sync
     stage.group.manager.sequences[standing.node_id] -= 1  # as if it had claimed none
     with pytest.raises(SimulationFailure, match="may still be live"):
@@ -113,7 +113,9 @@ def test_an_activation_that_another_one_still_has_is_found_when_something_is_con
 def test_nobody_serving_for_long_is_found_when_somebody_could(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage()
     stage.until(lambda: stage.group.in_order)
-    monkeypatch.setattr("embedbroker.ha.replication._activation.Mandate._try", lambda self: self._stand_by())
+    monkeypatch.setattr(
+        "embedbroker.ha.replication._activation.ReplicationActivation._try", lambda self: self._stand_by()
+    )
     stage.primary.crash()
     stage.members.ended(stage.primary)
     with pytest.raises(SimulationFailure, match="nobody serves"):

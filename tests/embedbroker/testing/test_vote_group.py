@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from embedbroker.config import BrokerConfig
-from embedbroker.ha.replication._active import Incumbent
+from embedbroker.ha.replication._active import ActiveRole
 from embedbroker.ledger import Ledger
 from embedbroker.storage import JournalSettings
 from embedbroker.testing._network import Network
@@ -70,7 +70,7 @@ def test_a_primary_that_is_cut_off_is_replaced_and_learns_of_it_later() -> None:
 
 
 def test_two_of_a_pair_that_go_on_each_without_the_other_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Incumbent, "_renew", lambda self: self._chronicle.count_on(self._go_on))
+    monkeypatch.setattr(ActiveRole, "_renew", lambda self: self._node_record.count_on(self._go_on))
     stage = Stage()
     stage.cut_off_primary()
     with pytest.raises(SimulationFailure, match="primary is live and alone, beside backup1"):
@@ -79,6 +79,6 @@ def test_two_of_a_pair_that_go_on_each_without_the_other_are_found(monkeypatch: 
 
 def test_a_pair_that_has_no_live_broker_although_all_see_each_other_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage()
-    monkeypatch.setattr(stage.group.rivalries[0], "newest", None)
+    monkeypatch.setattr(stage.group.split_brain_checkers[0], "newest", None)
     with pytest.raises(SimulationFailure, match=r"neither primary or backup1 is live for 40"):
         stage.run(45.0)

@@ -58,7 +58,7 @@ def test_no_commit_succeeds_without_a_message_that_the_address_had_no_room_for()
     dropped = producer.send_confirmed(text_message("dropped", "q"))
     commit = session.commit()
     credits.on_refused(balance)
-    session.line.pump()
+    session.channel.pump()
     assert pair.error_code(dropped) == ErrorCode.ADDRESS_FULL
     assert pair.error_code(commit) == ErrorCode.TRANSACTION_ROLLED_BACK
 
@@ -116,7 +116,7 @@ def test_a_branch_without_a_message_that_waited_too_long_is_not_prepared(waits: 
 def disconnect(session: Session, consumer: Consumer) -> None:
     """What the broker says to a consumer that it wants to be closed, and that it knows until it is."""
     packet = DisconnectConsumer(consumer.consumer_id)
-    frame = encode_packet(packet, session.channel_id, session.line.version)
+    frame = encode_packet(packet, session.channel_id, session.channel.version)
     session.receive(frame, 0, len(frame), packet.TYPE)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from embedclient.agent import Topology
-from embedclient.agent._servers import Pair
+from embedclient.agent._servers import SessionServers
 from embedclient.model import TransportConfiguration
 from embedclient.wire.core import ClusterTopologyV2, ClusterTopologyV4
 
@@ -24,7 +24,7 @@ class News:
 
     def __init__(self, *named: TransportConfiguration, ha: bool = True) -> None:
         self.topology = Topology()
-        self.pair = Pair(named, self.topology, ha)
+        self.pair = SessionServers(named, self.topology, ha)
         self.told: dict[str, None] = {}
         self._event_id = 0
 

@@ -26,7 +26,7 @@ class AnswersLost:
 
     def __init__(self, pair: NodePair, session: Session, request: Packet, *, arrives: bool = True) -> None:
         self.left = False
-        self._frame = encode_packet(request, session.channel_id, session.line.version)
+        self._frame = encode_packet(request, session.channel_id, session.channel.version)
         self._arrives = arrives
         pair.filter = self._filter
 

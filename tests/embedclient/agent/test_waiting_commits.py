@@ -78,7 +78,7 @@ def test_a_commit_behind_a_send_without_credits_takes_nothing_of_the_next_transa
     assert receive(pair, session, consumer) == "two"
     assert not commit.done
     credits.balance = balance
-    session.line.pump()
+    session.channel.pump()
     pair.finish(commit)
     pair.finish(session.rollback())
     assert take(pair, session, consumer) == ["two", "sent"]

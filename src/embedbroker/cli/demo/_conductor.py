@@ -21,7 +21,7 @@ from embedclient import Queue
 from embedclient.blocking import ConnectionFactory, ServerLocator
 
 from .._failure import CommandFailed, Refused
-from ..drill import Standing
+from ..drill import MemberState
 from ._pair import Pair
 from ._plan import DemoPlan, Findings, Moment, Progress, RoleChange
 from ._producer import QUEUE
@@ -118,7 +118,7 @@ class _Demo:
     def _now(self) -> float:
         return trio.current_time() - self._began
 
-    def _became(self, broker: str, standing: Standing) -> None:
+    def _became(self, broker: str, standing: MemberState) -> None:
         self.progress.roles.append(RoleChange(self._now(), broker, standing.value))
 
     def _fail(self, problem: CommandFailed) -> None:

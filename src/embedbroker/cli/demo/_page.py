@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from html import escape
 
-from ..drill import STYLE, Band, Lane, Series, Standing, Stretch, chart
+from ..drill import STYLE, Band, Lane, MemberState, Series, Stretch, chart
 from ._orders import DAY_START_MS, WINDOW_MS, Total
 from ._plan import Findings, Moment
 
@@ -46,7 +46,7 @@ def page_of(findings: Findings, rows: Iterable[tuple[str, str]]) -> str:
 
 
 def _standings() -> str:
-    return "".join(f'<i class="{each.value}"></i>{each.value}' for each in Standing)
+    return "".join(f'<i class="{each.value}"></i>{each.value}' for each in MemberState)
 
 
 def _day(findings: Findings) -> str:

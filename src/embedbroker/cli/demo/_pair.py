@@ -13,7 +13,7 @@ import trio
 from attrs import frozen
 
 from .._broker_process import free_port
-from ..drill import BrokerFile, EmbeddedProgram, Group, Ha, Member, Standing, write_files
+from ..drill import BrokerFile, EmbeddedProgram, Group, Ha, Member, MemberState, write_files
 
 __all__ = ["Pair"]
 
@@ -32,7 +32,7 @@ class Pair:
 
     @classmethod
     def in_directory(
-        cls, directory: Path, ha: Ha, tell: Callable[[str, Standing], None], nursery: trio.Nursery
+        cls, directory: Path, ha: Ha, tell: Callable[[str, MemberState], None], nursery: trio.Nursery
     ) -> Pair:
         """Journals, logs and files are in ``directory``."""
         files = write_files(directory, ha, _free_ports(), relayed=False)

@@ -3,7 +3,7 @@
 from ._chart import Band, Lane, Series, Stretch, chart
 from ._command import drill
 from ._group import Group
-from ._member import Member, Standing
+from ._member import Member, MemberState
 from ._page import STYLE
 from ._pair_files import BrokerFile, write_files
 from ._plan import Ha
@@ -18,8 +18,8 @@ __all__ = [
     "Ha",
     "Lane",
     "Member",
+    "MemberState",
     "Series",
-    "Standing",
     "Stretch",
     "chart",
     "drill",

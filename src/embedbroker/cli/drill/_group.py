@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import trio
 
 from .._failure import BrokerStopped, CannotStart
-from ._member import Member, Standing
+from ._member import Member, MemberState
 from ._relay import Relay
 
 __all__ = ["Group"]
@@ -33,17 +33,17 @@ class Group:
     @property
     def is_over(self) -> bool:
         """Whether no process is left."""
-        return all(member.standing is Standing.DOWN for member in self.members)
+        return all(member.standing is MemberState.DOWN for member in self.members)
 
     @property
     def live(self) -> Member:
         """Who serves, or is to serve."""
-        return next((member for member in self.members if member.standing is Standing.LIVE), self.members[0])
+        return next((member for member in self.members if member.standing is MemberState.LIVE), self.members[0])
 
     @property
     def is_taken_over(self) -> bool:
         """Whether another one than the first serves, whatever the first one still believes."""
-        return any(member.standing is Standing.LIVE for member in self.members[1:])
+        return any(member.standing is MemberState.LIVE for member in self.members[1:])
 
     async def start(self) -> None:
         """Returns when the first one serves, and the others are ready to take over.
@@ -62,19 +62,19 @@ class Group:
             CannotStart: one of them did not start.
         """
         first, *others = self.members
-        if first.standing is Standing.DOWN:
+        if first.standing is MemberState.DOWN:
             await first.start(self._nursery)
-        await first.wait_for(Standing.LIVE, seconds_max=_SERVING_TIMEOUT_S)
+        await first.wait_for(MemberState.LIVE, seconds_max=_SERVING_TIMEOUT_S)
         for member in others:
-            if member.standing is Standing.DOWN:
+            if member.standing is MemberState.DOWN:
                 await member.start(self._nursery)
-            if member.standing is Standing.LIVE:
+            if member.standing is MemberState.LIVE:
                 # It has given way; what it says about that may come later than what the other one says.
                 with trio.move_on_after(_SERVING_TIMEOUT_S):
                     await member.change()
-            if member.standing is Standing.DOWN:
+            if member.standing is MemberState.DOWN:
                 await member.start(self._nursery)
-            await member.wait_for(Standing.BACKUP)
+            await member.wait_for(MemberState.BACKUP)
 
     def check_nobody_ended(self) -> None:
         """For moments at which all of them have to be there.
@@ -83,7 +83,7 @@ class Group:
             BrokerStopped: one of them is not.
         """
         for member in self.members:
-            if member.standing is Standing.DOWN:
+            if member.standing is MemberState.DOWN:
                 raise BrokerStopped(f"broker {member.name!r} stopped by itself: {member.last_words()}")
 
     async def ready(self) -> None:
@@ -95,7 +95,7 @@ class Group:
         """
         self.check_nobody_ended()
         for member in self.members[1:]:
-            await member.wait_for(Standing.BACKUP)
+            await member.wait_for(MemberState.BACKUP)
 
     async def first_ended(self) -> None:
         """Returns when the first one, which somebody took over from, has noticed that and ended.
@@ -103,7 +103,7 @@ class Group:
         Raises:
             CannotStart: it did not in time.
         """
-        await self.members[0].wait_for(Standing.DOWN)
+        await self.members[0].wait_for(MemberState.DOWN)
 
     async def serving(self) -> None:
         """Returns when somebody serves.
@@ -113,7 +113,7 @@ class Group:
         """
         with trio.move_on_after(_SERVING_TIMEOUT_S):
             while True:
-                if any(member.standing is Standing.LIVE for member in self.members):
+                if any(member.standing is MemberState.LIVE for member in self.members):
                     return
                 if self.is_over:
                     said = "; ".join(f"{member.name}: {member.last_words()}" for member in self.members)
@@ -124,8 +124,8 @@ class Group:
     async def stop(self) -> tuple[int, ...]:
         """Stop all, the one that serves last, so that nobody takes over; returns the exit codes of those that ran."""
         codes = []
-        for member in sorted(self.members, key=lambda each: each.standing is Standing.LIVE):
-            if member.standing is not Standing.DOWN:
+        for member in sorted(self.members, key=lambda each: each.standing is MemberState.LIVE):
+            if member.standing is not MemberState.DOWN:
                 codes.append(await member.stop())
         return tuple(codes)
 

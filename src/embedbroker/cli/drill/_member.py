@@ -18,7 +18,7 @@ import trio
 
 from .._failure import CannotStart
 
-__all__ = ["Member", "Program", "Standing"]
+__all__ = ["Member", "MemberState", "Program"]
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 15.0
@@ -31,7 +31,7 @@ exec "$@"
 """
 
 
-class Standing(Enum):
+class MemberState(Enum):
     """What a broker is."""
 
     DOWN = "down"
@@ -54,26 +54,26 @@ class Program(Protocol):
     def command(self) -> Sequence[str]:
         """What to run."""
 
-    def read(self, line: str) -> Standing | None:
+    def read(self, line: str) -> MemberState | None:
         """What it says with a line of stdout that it has become; None if that is no news."""
 
 
 class Member:
     """``start`` it again after it has ended. ``tell`` is called when its standing is another one."""
 
-    def __init__(self, name: str, program: Program, log: Path, tell: Callable[[str, Standing], None]) -> None:
+    def __init__(self, name: str, program: Program, log: Path, tell: Callable[[str, MemberState], None]) -> None:
         self.name = name
         self.log = log
-        self.standing = Standing.DOWN
+        self.standing = MemberState.DOWN
         self._program = program
         self._tell = tell
         self._process: trio.Process | None = None
         self._changed = trio.Event()
-        self._thawed = Standing.LIVE
+        self._thawed = MemberState.LIVE
 
     async def start(self, nursery: trio.Nursery) -> None:
         """Returns when the process exists; a task of ``nursery`` reads what it says."""
-        assert self.standing is Standing.DOWN
+        assert self.standing is MemberState.DOWN
         command = ["/bin/sh", "-c", _WITH_US, "sh", *self._program.command()]
         with self.log.open("ab") as log:
             self._process = await trio.lowlevel.open_process(
@@ -84,10 +84,10 @@ class Member:
                 env=dict(self._program.environment),
                 start_new_session=True,
             )
-        self._become(Standing.STARTING)
+        self._become(MemberState.STARTING)
         nursery.start_soon(self._listen, self._process)
 
-    async def wait_for(self, *wanted: Standing, seconds_max: float = START_TIMEOUT_S) -> None:
+    async def wait_for(self, *wanted: MemberState, seconds_max: float = START_TIMEOUT_S) -> None:
         """Returns when it is one of these.
 
         Raises:
@@ -95,7 +95,7 @@ class Member:
         """
         with trio.move_on_after(seconds_max):
             while self.standing not in wanted:
-                if self.standing is Standing.DOWN:
+                if self.standing is MemberState.DOWN:
                     raise CannotStart(f"broker {self.name!r} ended: {self.last_words()}")
                 await self._changed.wait()
             return
@@ -123,7 +123,7 @@ class Member:
         """It does not run any more, and nobody is told."""
         self._signal(signal.SIGSTOP)
         self._thawed = self.standing
-        self._become(Standing.FROZEN)
+        self._become(MemberState.FROZEN)
 
     def thaw(self) -> None:
         """It goes on where it was."""
@@ -150,7 +150,7 @@ class Member:
         process = self._process
         if process is None:
             return 0
-        while self.standing is not Standing.DOWN:
+        while self.standing is not MemberState.DOWN:
             await self._changed.wait()
         code = process.returncode
         assert code is not None
@@ -158,7 +158,7 @@ class Member:
 
     async def stop(self) -> int:
         """Stop it in an orderly way; one that does not obey in time is killed. Returns 0 if it obeyed."""
-        if self.standing is not Standing.DOWN:
+        if self.standing is not MemberState.DOWN:
             self.terminate()
         with trio.move_on_after(STOP_TIMEOUT_S) as patience:
             await self.ended()
@@ -181,7 +181,7 @@ class Member:
         if self._process is not None and self._process.returncode is None:
             self._process.send_signal(number)
 
-    def _become(self, standing: Standing) -> None:
+    def _become(self, standing: MemberState) -> None:
         if standing is not self.standing:
             self.standing = standing
             self._tell(self.name, standing)
@@ -197,13 +197,13 @@ class Member:
                 self._heard(line.decode(errors="replace"))
         await process.wait()
         await _close(process)
-        self._become(Standing.DOWN)
+        self._become(MemberState.DOWN)
 
     def _heard(self, line: str) -> None:
         standing = self._program.read(line)
         if standing is None:
             return
-        if self.standing is Standing.FROZEN:
+        if self.standing is MemberState.FROZEN:
             self._thawed = standing  # said before it was frozen, read after
         else:
             self._become(standing)

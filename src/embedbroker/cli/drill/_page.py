@@ -14,7 +14,7 @@ from attrs import frozen
 from embedbroker.ledger import TimelineBucket
 
 from ._chart import Band, Lane, Series, Stretch, chart
-from ._member import Standing
+from ._member import MemberState
 from ._plan import Findings
 from ._tables import ROUND_HEADINGS, ROUNDS_EXPLAINED, as_json, downtime_rows, plan_text, round_rows, verdict_rows
 
@@ -135,7 +135,7 @@ def _lanes(findings: Findings, end_s: float) -> list[Lane]:
 
 
 def _legend_of_standings() -> str:
-    names = "".join(f'<i class="{standing.value}"></i>{standing.value}' for standing in Standing)
+    names = "".join(f'<i class="{standing.value}"></i>{standing.value}' for standing in MemberState)
     return f'<p class="soft">The bars are the brokers: {names}</p>'
 
 

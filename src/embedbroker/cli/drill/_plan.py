@@ -108,7 +108,7 @@ class OutageRecord:
 
 @frozen
 class RoleChange:
-    """From ``at`` on a broker was this; see `Standing`."""
+    """From ``at`` on a broker was this; see `MemberState`."""
 
     at: float
     broker: str

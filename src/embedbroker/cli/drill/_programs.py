@@ -17,18 +17,18 @@ import trio
 
 from .._failure import CannotStart
 from ._directories import with_properties
-from ._member import Standing
+from ._member import MemberState
 from ._pair_files import BrokerFile
 
 __all__ = ["ArtemisProgram", "EmbeddedProgram"]
 
-_EVENTS = {"ready": Standing.LIVE, "backup": Standing.BACKUP}
+_EVENTS = {"ready": MemberState.LIVE, "backup": MemberState.BACKUP}
 # A backup with a directory of its own can take over when it has a whole copy, and not before.
 _COPYING_EVENTS = {
-    "ready": Standing.LIVE,
-    "backup": Standing.STARTING,
-    "backup in-sync": Standing.BACKUP,
-    "backup out-of-sync": Standing.STARTING,
+    "ready": MemberState.LIVE,
+    "backup": MemberState.STARTING,
+    "backup in-sync": MemberState.BACKUP,
+    "backup out-of-sync": MemberState.STARTING,
 }
 
 
@@ -57,7 +57,7 @@ class EmbeddedProgram:
             command += ["-D", setting]
         return [*command, "--port", str(file.listens)] if file.is_relayed else command
 
-    def read(self, line: str) -> Standing | None:
+    def read(self, line: str) -> MemberState | None:
         """Its events are JSON."""
         try:
             said = json.loads(line)
@@ -106,10 +106,10 @@ class ArtemisProgram:
         """The script replaces itself by the JVM."""
         return [str(self._directory / "bin" / "artemis"), "run"]
 
-    def read(self, line: str) -> Standing | None:
+    def read(self, line: str) -> MemberState | None:
         """Its log stands on stdout."""
         with self._log.open("a", encoding="utf-8") as log:
             log.write(line + "\n")
         if self._READY.search(line):
-            return Standing.LIVE
-        return Standing.BACKUP if self._BACKUP.search(line) else None
+            return MemberState.LIVE
+        return MemberState.BACKUP if self._BACKUP.search(line) else None

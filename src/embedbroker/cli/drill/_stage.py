@@ -13,7 +13,7 @@ import trio
 
 from embedbroker.ledger import Ledger
 
-from ._member import Standing
+from ._member import MemberState
 from ._outage import NewTime, Outage
 from ._plan import DrillPlan, Hit, RoleChange
 
@@ -76,10 +76,10 @@ class Stage:
         if self._unready == 0:
             self.everybody_is_ready.set()
 
-    def became(self, broker: str, standing: Standing) -> None:
+    def became(self, broker: str, standing: MemberState) -> None:
         """A broker is something else from now on."""
         self.roles.append(RoleChange(self.now(), broker, standing.value))
-        if standing is Standing.LIVE and self.outage is not None:
+        if standing is MemberState.LIVE and self.outage is not None:
             self.outage.serving(self.now())
 
     # The moment

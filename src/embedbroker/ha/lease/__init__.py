@@ -1,5 +1,5 @@
 """Leases of a lock manager."""
 
-from ._lease_holder import Tenancy
+from ._lease_holder import LeaseHolder
 
-__all__ = ["Tenancy"]
+__all__ = ["LeaseHolder"]

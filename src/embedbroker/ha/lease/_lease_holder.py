@@ -14,20 +14,20 @@ from attrs import evolve
 from embedbroker import locks
 
 from .._inputs import LockDone, LockFailed
-from .._record_file import RecordKeeper
+from .._record_file import RecordFile
 
-__all__ = ["Tenancy"]
+__all__ = ["LeaseHolder"]
 
 
-class Tenancy:
+class LeaseHolder:
     """Of one life of a broker that has a lock manager. ``on_change`` is called when a number was written."""
 
-    def __init__(self, keeper: RecordKeeper, on_change: Callable[[], None]) -> None:
-        self._keeper = keeper
+    def __init__(self, record_file: RecordFile, on_change: Callable[[], None]) -> None:
+        self._record_file = record_file
         self._on_change = on_change
         #: A live broker keeps its lease when an attempt fails.
         self.is_live = False
-        self._activation: locks.Activation | None = None
+        self._activation: locks.LeaseActivation | None = None
 
     @property
     def failure(self) -> str | None:
@@ -37,21 +37,21 @@ class Tenancy:
     def meet(self, node_id: str) -> None:
         """The data here is that of a node."""
         if self._activation is None:
-            self._activation = locks.Activation(node_id)
+            self._activation = locks.LeaseActivation(node_id)
         elif self._activation.key != node_id:
             self._activation.change_key(node_id)
 
     def try_to_activate(self, now: float) -> None:
         """Ask for the right to be live, with the number of the record."""
         assert self._activation is not None
-        self._activation.try_to_activate(self._keeper.record.activation, now)
+        self._activation.try_to_activate(self._record_file.record.activation, now)
 
     def renew(self, now: float) -> None:
         """Go on without a backup."""
         assert self._activation is not None
-        self._activation.renew(self._keeper.record.activation, now)
+        self._activation.renew(self._record_file.record.activation, now)
 
-    def take_trial(self) -> locks.Trial | None:
+    def take_attempt(self) -> locks.ActivationAttempt | None:
         """The outcome of an attempt, once."""
         activation = self._activation
         if activation is None:
@@ -59,13 +59,13 @@ class Tenancy:
         number = activation.number_to_write()
         if number is not None:
             noted = partial(self._on_written, activation, number)
-            self._keeper.write(evolve(self._keeper.record, activation=number), noted)
-        trial = activation.take_trial()
-        if trial is not None and trial.verdict is not locks.Verdict.GRANTED and not self.is_live:
+            self._record_file.write(evolve(self._record_file.record, activation=number), noted)
+        attempt = activation.take_attempt()
+        if attempt is not None and attempt.verdict is not locks.AttemptResult.GRANTED and not self.is_live:
             activation.drop()
-        return trial
+        return attempt
 
-    def _on_written(self, activation: locks.Activation, number: int) -> None:
+    def _on_written(self, activation: locks.LeaseActivation, number: int) -> None:
         activation.on_written(number)
         self._on_change()
 

@@ -1,23 +1,23 @@
 """Votes of the live brokers of a cluster: requests, rounds, and grants of voters."""
 
-from ._grants import Bid, DamagedWords, Words
-from ._round import Ballot, Electorate, votes_needed
-from ._vote_requests import ballot_to_go_on, ballot_to_take_over, hear_votes, repeat_question
-from ._voter import Voter, WordStore, connector_text, leads_to
+from ._grants import DamagedGrants, VoteGrants, VoteRequest
+from ._round import Electorate, VoteRound, votes_needed
+from ._vote_requests import receive_votes, repeat_vote_request, round_to_go_on, round_to_take_over
+from ._voter import GrantStore, Voter, connector_text, leads_to
 
 __all__ = [
-    "Ballot",
-    "Bid",
-    "DamagedWords",
+    "DamagedGrants",
     "Electorate",
+    "GrantStore",
+    "VoteGrants",
+    "VoteRequest",
+    "VoteRound",
     "Voter",
-    "WordStore",
-    "Words",
-    "ballot_to_go_on",
-    "ballot_to_take_over",
     "connector_text",
-    "hear_votes",
     "leads_to",
-    "repeat_question",
+    "receive_votes",
+    "repeat_vote_request",
+    "round_to_go_on",
+    "round_to_take_over",
     "votes_needed",
 ]

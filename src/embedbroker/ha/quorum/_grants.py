@@ -10,7 +10,7 @@ import re
 
 from attrs import field, frozen
 
-__all__ = ["ABSTAINS", "Bid", "DamagedWords", "Words", "sealed", "unsealed"]
+__all__ = ["ABSTAINS", "DamagedGrants", "VoteGrants", "VoteRequest", "with_attempt", "without_attempt"]
 
 #: The text of a no that says nothing: the voter has nowhere to keep its word.
 ABSTAINS = "abstains"
@@ -23,12 +23,12 @@ _ANSWER = re.compile(r"embedbroker attempt=(\d{1,18}) (.*)\Z", re.ASCII | re.DOT
 _NOBODY = "nobody"
 
 
-class DamagedWords(Exception):
+class DamagedGrants(Exception):
     """The text says something else."""
 
 
 @frozen
-class Bid:
+class VoteRequest:
     """Who wants to be the only one that goes on from an activation of a node.
 
     ``starts``: a primary that begins its life. The whole cluster may begin with it, so voters need not have known it.
@@ -47,7 +47,7 @@ class Bid:
         return f"embedbroker {what}={self.activation}.{self.attempt} {self.asker}"
 
     @classmethod
-    def read(cls, text: str | None) -> Bid | None:
+    def read(cls, text: str | None) -> VoteRequest | None:
         """From the text of a question; None for one of Artemis."""
         match = _BID.match(text) if text is not None else None
         if match is None:
@@ -56,74 +56,74 @@ class Bid:
         return cls(int(activation), asker, what == "start", int(attempt), what == "withdrawn")
 
 
-def sealed(text: str | None, attempt: int) -> str | None:
+def with_attempt(text: str | None, attempt: int) -> str | None:
     """The text of an answer, which says to which attempt."""
     return f"embedbroker attempt={attempt} {text or ''}" if attempt else text
 
 
-def unsealed(text: str | None) -> tuple[str | None, int]:
-    """What `sealed` was given. Artemis does not say what it answers: 0."""
+def without_attempt(text: str | None) -> tuple[str | None, int]:
+    """What `with_attempt` was given. Artemis does not say what it answers: 0."""
     match = _ANSWER.match(text) if text is not None else None
     return (match[2] or None, int(match[1])) if match is not None else (text, 0)
 
 
 @frozen
-class Words:
+class VoteGrants:
     """By node id, the oldest first."""
 
-    given: dict[str, Bid] = field(factory=dict)
+    given: dict[str, VoteRequest] = field(factory=dict)
 
-    def has(self, node_id: str, bid: Bid) -> bool:
+    def has(self, node_id: str, request: VoteRequest) -> bool:
         """Whether this very asker has it."""
-        return self.given.get(node_id) == bid
+        return self.given.get(node_id) == request
 
-    def may_have(self, node_id: str, bid: Bid) -> bool:
+    def may_have(self, node_id: str, request: VoteRequest) -> bool:
         """Whether nobody else has it, for that activation or a later one."""
         given = self.given.get(node_id)
-        if given is None or given == bid:
+        if given is None or given == request:
             return True
-        return given.activation < bid.activation or given == Bid(bid.activation, _NOBODY)
+        return given.activation < request.activation or given == VoteRequest(request.activation, _NOBODY)
 
-    def after(self, node_id: str, bid: Bid) -> Words | None:
+    def after(self, node_id: str, request: VoteRequest) -> VoteGrants | None:
         """These, with what a bid makes of them; None: it changes nothing."""
         given = self.given.get(node_id)
-        has = given is not None and given == bid
-        if bid.withdrawn:
+        has = given is not None and given == request
+        if request.withdrawn:
             # A later attempt of the same asker may have been enough, with that word. Earlier activations stay over.
-            is_its = has and given is not None and given.attempt == bid.attempt
-            return self.with_word(node_id, Bid(bid.activation, _NOBODY)) if is_its else None
-        is_late = has and given is not None and given.attempt >= bid.attempt
-        return self.with_word(node_id, bid) if self.may_have(node_id, bid) and not is_late else None
+            is_its = has and given is not None and given.attempt == request.attempt
+            return self.with_grant(node_id, VoteRequest(request.activation, _NOBODY)) if is_its else None
+        is_late = has and given is not None and given.attempt >= request.attempt
+        return self.with_grant(node_id, request) if self.may_have(node_id, request) and not is_late else None
 
-    def with_word(self, node_id: str, bid: Bid) -> Words:
+    def with_grant(self, node_id: str, request: VoteRequest) -> VoteGrants:
         """These, and one more."""
         given = {known: each for known, each in self.given.items() if known != node_id}
-        given[node_id] = bid
+        given[node_id] = request
         for known in list(given)[: max(len(given) - _WORDS_MAX, 0)]:
             del given[known]
-        return Words(given)
+        return VoteGrants(given)
 
     def text(self) -> bytes:
         """The content of a file."""
-        lines = [b"\t".join(map(_escaped, (node_id, str(bid)))) for node_id, bid in self.given.items()]
+        lines = [b"\t".join(map(_escaped, (node_id, str(request)))) for node_id, request in self.given.items()]
         return b"\n".join([*lines, b"words: %d\n" % len(lines)])
 
     @classmethod
-    def read(cls, text: bytes) -> Words:
+    def read(cls, text: bytes) -> VoteGrants:
         """What a file says.
 
         Raises:
-            DamagedWords: it cannot be understood, or is not whole.
+            DamagedGrants: it cannot be understood, or is not whole.
         """
         *lines, count, end = text.split(b"\n") if text.count(b"\n") else (b"", b"")
         if end or count != b"words: %d" % len(lines):
-            raise DamagedWords
-        given: dict[str, Bid] = {}
+            raise DamagedGrants
+        given: dict[str, VoteRequest] = {}
         for line in lines:
-            node_id, _, bid = line.partition(b"\t")
-            found = Bid.read(_plain(bid))
+            node_id, _, request = line.partition(b"\t")
+            found = VoteRequest.read(_plain(request))
             if found is None:
-                raise DamagedWords
+                raise DamagedGrants
             given[_plain(node_id)] = found
         return cls(given)
 
@@ -136,4 +136,4 @@ def _plain(text: bytes) -> str:
     try:
         return text.decode("unicode_escape")
     except UnicodeDecodeError:
-        raise DamagedWords from None
+        raise DamagedGrants from None

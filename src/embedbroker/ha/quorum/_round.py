@@ -37,9 +37,9 @@ from embedclient.wire.core import (
     encode_vote,
 )
 
-from ._grants import ABSTAINS, Bid, unsealed
+from ._grants import ABSTAINS, VoteRequest, without_attempt
 
-__all__ = ["Ballot", "Electorate", "votes_needed"]
+__all__ = ["Electorate", "VoteRound", "votes_needed"]
 
 #: How long an answer is waited for; half of it under each name that a peer may know the handler by.
 ANSWER_WITHIN_S = 2.0
@@ -95,7 +95,7 @@ def _is_later(one: Member, other: Member) -> bool:
 
 
 @define(eq=False)
-class Ballot:
+class VoteRound:
     """``won`` is None until the outcome is known. ``rounds`` below zero never ends.
 
     ``counts`` says which answers are a yes.
@@ -115,7 +115,7 @@ class Ballot:
     _asked: dict[str, ControlLink] = field(init=False, factory=dict)
     _answers: dict[str, bool] = field(init=False, factory=dict)
     # Who is to hear that a round is lost: they may have given their word.
-    _bound_by_word: dict[str, ControlLink] = field(init=False, factory=dict)
+    _bound_by_grant: dict[str, ControlLink] = field(init=False, factory=dict)
     _number: int = field(init=False, default=0)
     _looks_for_s: float = field(init=False, default=0.0)
     _looks_until: float = field(init=False, default=0.0)
@@ -163,7 +163,7 @@ class Ballot:
         self._begun_at = now
         self._asked.clear()
         self._answers.clear()
-        self._bound_by_word.clear()
+        self._bound_by_grant.clear()
         self._number = max(self._membership.now.wall_ms, self._number + 1)
         self._asks_again = True
         self._due = now + self._bound() / 2
@@ -178,7 +178,7 @@ class Ballot:
             link = membership.link_to(member.live)
             if link is None or member.node_id in self._answers:
                 continue
-            self._asked[member.node_id] = self._bound_by_word[member.node_id] = link
+            self._asked[member.node_id] = self._bound_by_grant[member.node_id] = link
             is_new = not link.peer_version or link.peer_version >= _PRIMARY_NAME_SINCE
             handler = PRIMARY_VOTE_HANDLER if is_new is not second else LIVE_VOTE_HANDLER
             link.send(QuorumVote(handler, question), CONTROL_CHANNEL)
@@ -186,19 +186,19 @@ class Ballot:
     def _numbered(self, *, withdrawn: bool) -> LiveVote:
         """The question of this round; Artemis asks without a bid, and hears nothing of rounds."""
         question = self._question
-        bid = Bid.read(question.text)
-        if bid is None:
+        request = VoteRequest.read(question.text)
+        if request is None:
             return question
         vote = question.vote and not withdrawn
-        return LiveVote(vote, question.node_id, str(evolve(bid, attempt=self._number, withdrawn=withdrawn)))
+        return LiveVote(vote, question.node_id, str(evolve(request, attempt=self._number, withdrawn=withdrawn)))
 
     def withdraw(self) -> None:
         """Whatever the others said, it is not made use of: they may give their word to somebody else."""
-        if Bid.read(self._question.text) is not None:
+        if VoteRequest.read(self._question.text) is not None:
             body = encode_vote(self._numbered(withdrawn=True))
-            for link in self._bound_by_word.values():
+            for link in self._bound_by_grant.values():
                 link.send(QuorumVote(PRIMARY_VOTE_HANDLER, body), CONTROL_CHANNEL)
-        self._bound_by_word.clear()
+        self._bound_by_grant.clear()
         self._due = None
 
     def on_reply(self, link: ControlLink, packet: object, now: float) -> None:
@@ -211,12 +211,12 @@ class Ballot:
             answer = decode_vote(packet.vote)
         except RemoteProtocolError:
             return
-        text, number = unsealed(answer.text)
+        text, number = without_attempt(answer.text)
         if number not in (0, self._number) or answer.node_id != self._question.node_id or voter in self._answers:
             return
         if not (number and answer.vote):
             # It said no, or it is an Artemis, which gives no word.
-            del self._bound_by_word[voter]
+            del self._bound_by_grant[voter]
         counts = self._answers[voter] = self._counts(LiveVote(answer.vote, answer.node_id, text))
         self.is_contradicted |= not counts and text != ABSTAINS
         self._count(now)

@@ -12,11 +12,11 @@ from embedbroker.cluster import CONTROL_CHANNEL, ControlLink, Membership
 from embedbroker.config import ClusterConnection, ReplicationBackup, ReplicationPrimary
 from embedclient.wire.core import PRIMARY_VOTE_HANDLER, LiveVote, QuorumVote, QuorumVoteReply, Record, encode_vote
 
-from ._grants import Bid
-from ._round import Ballot, Electorate, votes_needed
+from ._grants import VoteRequest
+from ._round import Electorate, VoteRound, votes_needed
 from ._voter import connector_text, leads_to
 
-__all__ = ["ballot_to_go_on", "ballot_to_take_over", "hear_votes", "repeat_question"]
+__all__ = ["receive_votes", "repeat_vote_request", "round_to_go_on", "round_to_take_over"]
 
 #: How long a live broker waits until enough of the others are there to be asked: Artemis' own bound for all of it.
 GOES_ON_WITHIN_S = 5.0
@@ -28,13 +28,13 @@ _Policy = ReplicationPrimary | ReplicationBackup
 
 def _question_to_go_on(membership: Membership, activation: int, attempt: int = 0) -> LiveVote:
     """Of a live broker whose backup has the data of ``activation``."""
-    bid = Bid(activation, connector_text(membership.connector), attempt=attempt)
-    return LiveVote(True, membership.node_id, str(bid))
+    request = VoteRequest(activation, connector_text(membership.connector), attempt=attempt)
+    return LiveVote(True, membership.node_id, str(request))
 
 
-def ballot_to_go_on(
+def round_to_go_on(
     policy: _Policy, connection: ClusterConnection, membership: Membership, electorate: Electorate, activation: int
-) -> Ballot:
+) -> VoteRound:
     """One round, which has begun, and as many more as silence takes; who asks confirms nothing before it has won.
 
     It waits until enough of the others are there to be asked, if that is soon. A voter whose own backup has fallen
@@ -42,7 +42,7 @@ def ballot_to_go_on(
     dead, and not asked any more, when its connection has been silent for the TTL. So nobody who could still say yes is
     silent for longer than both together.
     """
-    ballot = Ballot(
+    vote_round = VoteRound(
         membership,
         _question_to_go_on(membership, activation),
         _size(policy, electorate, membership.node_id),
@@ -53,13 +53,13 @@ def ballot_to_go_on(
         lambda answer: answer.vote and leads_to(answer.text, membership.connector),
     )
     insists_for_s = (connection.call_timeout_ms + max(connection.connection_ttl_ms, 0)) / 1000
-    ballot.begin(membership.now.monotonic, 0.0, GOES_ON_WITHIN_S, insists_for_s)
-    return ballot
+    vote_round.begin(membership.now.monotonic, 0.0, GOES_ON_WITHIN_S, insists_for_s)
+    return vote_round
 
 
-def ballot_to_take_over(
+def round_to_take_over(
     policy: _Policy, membership: Membership, electorate: Electorate, node_id: str, activation: int, *, starts: bool
-) -> Ballot | None:
+) -> VoteRound | None:
     """As many rounds as the policy says, the first after a moment; None when nobody has to be asked.
 
     ``starts``: nobody is lost, a broker begins with the data that it has. That is one round.
@@ -68,26 +68,26 @@ def ballot_to_take_over(
     if votes_needed(size) == 0:
         return None
     is_primary = isinstance(policy, ReplicationPrimary)
-    bid = Bid(activation, connector_text(membership.connector), starts and is_primary)
+    request = VoteRequest(activation, connector_text(membership.connector), starts and is_primary)
     rounds = max(policy.vote_retries, 1) if policy.vote_retries >= 0 else -1
-    ballot = Ballot(
+    vote_round = VoteRound(
         membership,
-        LiveVote(False, node_id, str(bid)),
+        LiveVote(False, node_id, str(request)),
         size,
         1 if starts else rounds,
         policy.quorum_vote_wait_ms / 1000,
         policy.vote_retry_wait_ms / 1000,
         lambda answer: answer.vote,
     )
-    ballot.begin(membership.now.monotonic, ASKS_AFTER_S)
-    return ballot
+    vote_round.begin(membership.now.monotonic, ASKS_AFTER_S)
+    return vote_round
 
 
 def _size(policy: _Policy, electorate: Electorate, node_id: str) -> int:
     return policy.quorum_size if policy.quorum_size >= 0 else electorate.size_with(node_id)
 
 
-def repeat_question(link: ControlLink, membership: Membership, activation: int, attempt: int) -> None:
+def repeat_vote_request(link: ControlLink, membership: Membership, activation: int, attempt: int) -> None:
     """Let a broker know that a live one went on from an activation; its answer is of no interest.
 
     ``attempt`` is none that is counted here.
@@ -96,6 +96,6 @@ def repeat_question(link: ControlLink, membership: Membership, activation: int, 
     link.send(QuorumVote(PRIMARY_VOTE_HANDLER, encode_vote(question)), CONTROL_CHANNEL)
 
 
-def hear_votes(membership: Membership, heard: Callable[[ControlLink, Record], None]) -> None:
-    """Have every answer to a question passed on, for `Ballot.on_reply`."""
+def receive_votes(membership: Membership, heard: Callable[[ControlLink, Record], None]) -> None:
+    """Have every answer to a question passed on, for `VoteRound.on_reply`."""
     membership.handlers[QuorumVoteReply] = heard

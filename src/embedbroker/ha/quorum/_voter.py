@@ -57,16 +57,16 @@ from embedbroker.config import Role
 from embedclient.model import TransportConfiguration
 from embedclient.wire.core import LiveVote, QuorumVote, QuorumVoteReply, Record, decode_vote, encode_vote
 
-from ._grants import ABSTAINS, Bid, DamagedWords, Words, sealed
+from ._grants import ABSTAINS, DamagedGrants, VoteGrants, VoteRequest, with_attempt
 
-__all__ = ["Voter", "WordStore", "connector_text", "leads_to"]
+__all__ = ["GrantStore", "Voter", "connector_text", "leads_to"]
 
 # Questions that may wait for the disk. A cluster has far fewer brokers, and each asks twice.
 _WAITING_MAX = 1_000
 _PARAMETER = re.compile(r"[?&](host|port)=([^&]*)")
 
 
-class WordStore(Protocol):
+class GrantStore(Protocol):
     """Where words survive a power cut."""
 
     #: Why nothing is read or written any more, and who is told of that.
@@ -113,7 +113,7 @@ class Voter:
     def __init__(
         self,
         topology: Topology,
-        store: WordStore | None,
+        store: GrantStore | None,
         is_live: Callable[[], bool],
         is_informed: Callable[[], bool],
         say: Callable[[str], None],
@@ -127,18 +127,18 @@ class Voter:
         self._say = say
         self._has_said = False
         # Not known before they are read, which is when the first is asked for.
-        self._words: Words | None = None
+        self._grants: VoteGrants | None = None
         self._is_busy = False
         self._waiting: deque[tuple[LiveVote, Callable[[LiveVote], None]]] = deque()
         if store is not None:
             store.on_failure = self._on_failure
 
     @classmethod
-    def of(cls, membership: Membership, store: WordStore | None, say: Callable[[str], None]) -> Voter:
+    def of(cls, membership: Membership, store: GrantStore | None, say: Callable[[str], None]) -> Voter:
         """Who answers for a member of a cluster, over whichever connection it is asked."""
         is_live, is_informed = lambda: membership.role is Role.LIVE, lambda: membership.is_informed
         voter = cls(membership.topology, store, is_live, is_informed, say, membership.sees)
-        membership.guests.handlers[QuorumVote] = lambda guest, packet: voter._hear(packet, guest.peer.send)
+        membership.inbound_peers.handlers[QuorumVote] = lambda inbound, packet: voter._hear(packet, inbound.peer.send)
         membership.handlers[QuorumVote] = lambda link, packet: voter._hear(packet, link.send)
         return voter
 
@@ -156,9 +156,9 @@ class Voter:
 
         True means yes: to a live broker that it may go on, to a backup that it may take over.
         """
-        bid = Bid.read(question.text)
-        if bid is not None and bid.attempt:
-            reply = _sealing(reply, bid.attempt)
+        request = VoteRequest.read(question.text)
+        if request is not None and request.attempt:
+            reply = _sealing(reply, request.attempt)
         answer, word = self._view(question)
         if word is None:
             reply(answer)
@@ -170,27 +170,27 @@ class Voter:
             self._waiting.append((question, reply))
             self._go_on()
 
-    def _view(self, question: LiveVote) -> tuple[LiveVote, Bid | None]:
+    def _view(self, question: LiveVote) -> tuple[LiveVote, VoteRequest | None]:
         """The answer as things stand now, and the word that it takes, or takes back."""
         node_id = question.node_id
         member = self._topology.members.get(node_id)
         live = member.live if member is not None else None
-        bid = Bid.read(question.text)
-        is_there = member is not None and (bid is None or question.vote or self._sees(member))
+        request = VoteRequest.read(question.text)
+        is_there = member is not None and (request is None or question.vote or self._sees(member))
         if live is None or not is_there:
             answer = LiveVote(not question.vote, node_id, None)
         else:
             answer = LiveVote(question.vote, node_id, connector_text(live))
-        if bid is not None and bid.withdrawn:
-            return LiveVote(False, node_id, None), bid if self._may_speak() else None
-        if bid is None or not answer.vote:
+        if request is not None and request.withdrawn:
+            return LiveVote(False, node_id, None), request if self._may_speak() else None
+        if request is None or not answer.vote:
             return answer, None
-        if question.vote and answer.text != bid.asker:
+        if question.vote and answer.text != request.asker:
             # Somebody else is live for that node id, as far as is known here: the text tells.
             return LiveVote(False, node_id, answer.text), None
-        known = bid.starts or live is not None or self._topology.removal_of(node_id) is not None
+        known = request.starts or live is not None or self._topology.removal_of(node_id) is not None
         if (known or self._is_informed()) and self._may_speak():
-            return answer, bid
+            return answer, request
         return self._no(node_id), None
 
     def _no(self, node_id: str) -> LiveVote:
@@ -214,22 +214,22 @@ class Voter:
         """Answer those who wait, up to the first whose word has to be read or written."""
         while self._waiting and not self._is_busy:
             question, reply = self._waiting[0]
-            answer, bid = self._view(question)
-            if bid is not None and self._begins(question.node_id, bid):
+            answer, request = self._view(question)
+            if request is not None and self._begins(question.node_id, request):
                 return
             self._waiting.popleft()
-            given = bid is None or (self._words is not None and self._words.has(question.node_id, bid))
+            given = request is None or (self._grants is not None and self._grants.has(question.node_id, request))
             reply(answer if given else self._no(question.node_id))
 
-    def _begins(self, node_id: str, bid: Bid) -> bool:
+    def _begins(self, node_id: str, request: VoteRequest) -> bool:
         """Whether something has to be done on the disk first; it goes on when that is done."""
-        store, words = self._store, self._words
+        store, grants = self._store, self._grants
         assert store is not None
-        if words is None:
+        if grants is None:
             self._is_busy = True
             store.read(self._on_read)
             return True
-        following = words.after(node_id, bid)
+        following = grants.after(node_id, request)
         if following is None:
             return False
         self._is_busy = True
@@ -238,8 +238,8 @@ class Voter:
 
     def _on_read(self, text: bytes | None) -> None:
         try:
-            words = Words.read(text) if text is not None else Words()
-        except DamagedWords:
+            grants = VoteGrants.read(text) if text is not None else VoteGrants()
+        except DamagedGrants:
             self._store = None
             self._has_said = False
             self._tell(
@@ -247,12 +247,12 @@ class Voter:
                 " while all pairs of the cluster have a live broker and a backup that is in sync"
             )
         else:
-            self._words = words
+            self._grants = grants
         self._is_busy = False
         self._go_on()
 
-    def _on_written(self, words: Words) -> None:
-        self._words = words
+    def _on_written(self, grants: VoteGrants) -> None:
+        self._grants = grants
         self._is_busy = False
         self._go_on()
 
@@ -265,4 +265,4 @@ class Voter:
 
 
 def _sealing(reply: Callable[[LiveVote], None], attempt: int) -> Callable[[LiveVote], None]:
-    return lambda answer: reply(LiveVote(answer.vote, answer.node_id, sealed(answer.text, attempt)))
+    return lambda answer: reply(LiveVote(answer.vote, answer.node_id, with_attempt(answer.text, attempt)))

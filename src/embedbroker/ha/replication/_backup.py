@@ -13,32 +13,32 @@ from embedbroker.cluster import CONTROL_CHANNEL, ControlLink, Member, Membership
 from embedbroker.config import Role
 from embedbroker.replication import (
     STREAM_FORMAT,
-    Choice,
     Ending,
     EndingKind,
+    PrimaryChoice,
+    PrimaryStatus,
     Refusal,
     Replica,
     ReplicaRegistration,
     ReplicaState,
-    Standing,
 )
 
 from .._outputs import RoleChanged
-from ._node_record import Chronicle
-from ._replica_disk import Copies
+from ._node_record import NodeRecord
+from ._replica_disk import ReplicaDisk
 
 if TYPE_CHECKING:
     from embedbroker.config import BrokerConfig, ReplicationBackup, ReplicationPrimary
     from embedbroker.storage import JournalSettings
 
-__all__ = ["Standby"]
+__all__ = ["BackupRole"]
 
 #: How long a backup waits for a live broker before that looks like a mistake in the configuration.
 NOBODY_AFTER_S = 10.0
 _SAID_MAX = 100
 
 
-class Standby:
+class BackupRole:
     """Of one life. ``on_in_sync`` and ``on_over`` are called with what its replica says."""
 
     def __init__(
@@ -47,16 +47,16 @@ class Standby:
         policy: ReplicationPrimary | ReplicationBackup,
         settings: JournalSettings,
         membership: Membership,
-        copies: Copies,
-        chronicle: Chronicle,
-        note: Callable[[bool, str], None],
-        emit: Callable[[RoleChanged], None],
+        replica_disk: ReplicaDisk,
+        node_record: NodeRecord,
+        log: Callable[[bool, str], None],
+        output: Callable[[RoleChanged], None],
     ) -> None:
         assert config.cluster_connection is not None
-        self.on_in_sync: Callable[[Standing], None] | None = None
-        self.on_over: Callable[[Ending, Standing | None], None] | None = None
+        self.on_in_sync: Callable[[PrimaryStatus], None] | None = None
+        self.on_over: Callable[[Ending, PrimaryStatus | None], None] | None = None
         self.wants_fail_back = False
-        self.choice = Choice(policy.group_name, policy.retry_replication_wait_ms / 1000)
+        self.choice = PrimaryChoice(policy.group_name, policy.retry_replication_wait_ms / 1000)
         self._group_name = policy.group_name
         self._saved_max = policy.max_saved_replicated_journals_size
         self._answer_timeout_s = config.cluster_connection.call_timeout_ms / 1000
@@ -64,10 +64,10 @@ class Standby:
         self._cluster_name = config.cluster_connection.name
         self._settings = settings
         self._membership = membership
-        self._copies = copies
-        self._chronicle = chronicle
-        self._note = note
-        self._emit = emit
+        self._replica_disk = replica_disk
+        self._node_record = node_record
+        self._log = log
+        self._output = output
         self._said: dict[str, None] = {}
         self._joins = False
         #: The data here may be the newest of its node.
@@ -78,13 +78,13 @@ class Standby:
     @property
     def is_in_sync(self) -> bool:
         """Whether the files here hold everything that the live broker confirmed."""
-        replica = self._copies.replica
+        replica = self._replica_disk.replica
         return replica is not None and replica.state is ReplicaState.IN_SYNC
 
     @property
     def is_joined(self) -> bool:
         """Whether there is a live broker that this one talks to about its files."""
-        return self._copies.replica is not None
+        return self._replica_disk.replica is not None
 
     # -- looking for one -----------------------------------------------------------------------------------------
 
@@ -102,12 +102,12 @@ class Standby:
     def pause(self) -> None:
         """Join nobody; what goes on is ended, and `on_over` says when the files are at rest."""
         self._joins = False
-        if self._copies.replica is not None:
-            self._copies.replica.close()
+        if self._replica_disk.replica is not None:
+            self._replica_disk.replica.close()
 
     def next_deadline(self) -> float | None:
         """When `on_time` is due."""
-        replica = self._copies.replica
+        replica = self._replica_disk.replica
         if replica is not None:
             return replica.next_deadline()
         if not self._joins:
@@ -121,20 +121,20 @@ class Standby:
 
     def on_time(self) -> None:
         """Join somebody, or say that there is nobody."""
-        replica, now = self._copies.replica, self._membership.now
+        replica, now = self._replica_disk.replica, self._membership.now
         if replica is not None:
             replica.on_time(now)
         elif self._joins:
             candidates = self._candidates()
             node_id = self.choice.next(candidates, now.monotonic)
             if node_id is not None:
-                self._chronicle.live_at = self._membership.topology.members[node_id].live
+                self._node_record.live_at = self._membership.topology.members[node_id].live
                 self._join(node_id, candidates[node_id])
             elif self._doubts_at is not None and now.monotonic >= self._doubts_at:
                 self._doubts_at = None
                 # Whoever was asked, and does not take this backup, has been told of.
                 if not candidates:
-                    self.say(self._doubts())
+                    self.warn(self._doubts())
 
     def _fitting(self) -> dict[str, Member]:
         members = self._membership.topology.members.values()
@@ -183,11 +183,11 @@ class Standby:
 
     def _join(self, node_id: str, link: ControlLink) -> None:
         membership = self._membership
-        replica = Replica(link, self._settings, self._saved_max, self._answer_timeout_s, self.say, self._inform)
-        self._copies.replica = replica
+        replica = Replica(link, self._settings, self._saved_max, self._answer_timeout_s, self.warn, self._inform)
+        self._replica_disk.replica = replica
         replica.on_accepted = lambda: self._on_accepted(replica)
         replica.on_in_sync = lambda: self._on_in_sync(replica)
-        replica.on_over = lambda ending: self._on_over(node_id, link, ending, replica.standing)
+        replica.on_over = lambda ending: self._on_over(node_id, link, ending, replica.status)
         registration = ReplicaRegistration(
             STREAM_FORMAT,
             node_id,
@@ -200,26 +200,26 @@ class Standby:
         link.send(enclose(registration), CONTROL_CHANNEL)
 
     def _on_accepted(self, replica: Replica) -> None:
-        assert replica.standing is not None
-        self._chronicle.note_accepted(replica.standing)
+        assert replica.status is not None
+        self._node_record.note_accepted(replica.status)
 
     def _on_in_sync(self, replica: Replica) -> None:
         self._said.clear()
-        self._emit(RoleChanged(Role.BACKUP, in_sync=True))
-        assert replica.standing is not None
+        self._output(RoleChanged(Role.BACKUP, in_sync=True))
+        assert replica.status is not None
         if self.on_in_sync is not None:
-            self.on_in_sync(replica.standing)
+            self.on_in_sync(replica.status)
 
-    def _on_over(self, node_id: str, link: ControlLink, ending: Ending, standing: Standing | None) -> None:
-        self._copies.replica = None
+    def _on_over(self, node_id: str, link: ControlLink, ending: Ending, status: PrimaryStatus | None) -> None:
+        self._replica_disk.replica = None
         if ending.in_sync:
-            self._emit(RoleChanged(Role.BACKUP))
+            self._output(RoleChanged(Role.BACKUP))
         self.choice.tried(node_id, self._membership.now.monotonic)
         if ending.kind is EndingKind.REFUSED and ending.refusal is not Refusal.ALREADY_REPLICATING:
-            self.say(f"{link.name} does not take this backup, which tries others and comes back: {ending.text}")
+            self.warn(f"{link.name} does not take this backup, which tries others and comes back: {ending.text}")
         if ending.disk_failed:
             # What can be read in this directory may not be on the disk: nobody must trust it.
-            self._copies.keeper.failure = ending.text
+            self._replica_disk.record_file.failure = ending.text
             return
         if ending.kind is EndingKind.FAIL_OVER:
             # Whoever hands over waits for this, so that nothing it sent is lost.
@@ -227,13 +227,13 @@ class Standby:
         if self._joins and self._doubts_at is None:
             self._doubts_at = self._membership.now.monotonic + NOBODY_AFTER_S
         if self.on_over is not None:
-            self.on_over(ending, standing)
+            self.on_over(ending, status)
 
     def _inform(self, text: str) -> None:
-        self._note(False, text)
+        self._log(False, text)
 
-    def say(self, text: str) -> None:
+    def warn(self, text: str) -> None:
         """What happens again and again is said once."""
         if text not in self._said and len(self._said) < _SAID_MAX:
             self._said[text] = None
-            self._note(True, text)
+            self._log(True, text)

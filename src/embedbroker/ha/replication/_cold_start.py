@@ -23,20 +23,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from embedbroker.cluster import CONTROL_CHANNEL, Guest, Membership, Send, enclose, where
+from embedbroker.cluster import CONTROL_CHANNEL, InboundPeer, Membership, Send, enclose, where
 from embedbroker.config import ReplicationBackup, ReplicationPrimary
 from embedbroker.replication import STREAM_FORMAT, ReplicaRecord, ReplicaWaiting
 
 from ..quorum._voter import connector_text
-from ._node_record import Chronicle
+from ._node_record import NodeRecord
 
-__all__ = ["Meeting"]
+__all__ = ["ColdStartAgreement"]
 
 # Below every activation.
 _NO_DATA = -1
 
 
-class Meeting:
+class ColdStartAgreement:
     """Of one life of a broker that may be asked for votes.
 
     ``waits`` says whether it is neither live nor about to be, and copies nobody's data, at this moment. ``on_met`` is
@@ -47,19 +47,19 @@ class Meeting:
         self,
         policy: ReplicationPrimary | ReplicationBackup,
         membership: Membership,
-        chronicle: Chronicle,
+        node_record: NodeRecord,
         waits: Callable[[], bool],
-        note: Callable[[bool, str], None],
+        log: Callable[[bool, str], None],
     ) -> None:
         self.on_met: Callable[[], None] | None = None
         self.on_given_way: Callable[[], None] | None = None
         self._is_primary = isinstance(policy, ReplicationPrimary)
         self._membership = membership
         self._waits = waits
-        self._chronicle = chronicle
-        self._note = note
-        membership.guests.on_authorized = self._welcome
-        membership.guests.handlers[ReplicaWaiting] = lambda guest, said: self._hear(said, guest.peer.send)
+        self._node_record = node_record
+        self._log = log
+        membership.inbound_peers.on_authorized = self._welcome
+        membership.inbound_peers.handlers[ReplicaWaiting] = lambda inbound, said: self._hear(said, inbound.peer.send)
         membership.handlers[ReplicaWaiting] = lambda link, said: self._hear(said, link.send)
 
     def look_around(self) -> None:
@@ -67,17 +67,17 @@ class Meeting:
         for link in self._membership.waiting:
             _tell(link.send, self._offer())
 
-    def _welcome(self, guest: Guest) -> None:
+    def _welcome(self, inbound: InboundPeer) -> None:
         """Whoever comes has to know that nobody is live here."""
         if self._waits():
-            _tell(guest.peer.send, self._offer())
+            _tell(inbound.peer.send, self._offer())
 
     def _offer(self) -> ReplicaWaiting:
         """Who has given way offers what goes behind everything: the other one may not have heard of it."""
-        return self._word(self._chronicle.record.activation if self._chronicle.may_be_newest else _NO_DATA)
+        return self._word(self._node_record.record.activation if self._node_record.may_be_newest else _NO_DATA)
 
     def _word(self, activation: int, *, yields: bool = False) -> ReplicaWaiting:
-        record, connector = self._chronicle.record, self._membership.connector
+        record, connector = self._node_record.record, self._membership.connector
         return ReplicaWaiting(
             STREAM_FORMAT, record.node_id or "", activation, yields, self._is_primary, connector, record.partner
         )
@@ -86,39 +86,39 @@ class Meeting:
 
     def _hear(self, other: object, send: Send) -> None:
         assert isinstance(other, ReplicaWaiting)
-        record = self._chronicle.record
+        record = self._node_record.record
         is_known = other.format == STREAM_FORMAT and other.node_id == record.node_id
         if not is_known or not self._waits():
             return
         if other.yields:
             self._hear_yielding(record, other)
         elif self._goes_before(record, other):
-            if self._chronicle.may_be_newest:
+            if self._node_record.may_be_newest:
                 _tell(send, self._offer())
         elif other.activation > record.activation or other.partner == connector_text(self._membership.connector):
             self._give_way(record, other, send)
 
     def _goes_before(self, record: ReplicaRecord, other: ReplicaWaiting) -> bool:
         """Both come to the same: the newer data goes first, of the same that of the primary."""
-        text, has_data = connector_text(self._membership.connector), self._chronicle.may_be_newest
+        text, has_data = connector_text(self._membership.connector), self._node_record.may_be_newest
         ours = record.activation, has_data, self._is_primary, text
         return ours > (other.activation, True, other.is_primary, connector_text(other.connector))
 
     def _hear_yielding(self, record: ReplicaRecord, other: ReplicaWaiting) -> None:
         is_partner = record.partner == connector_text(other.connector)
-        if is_partner and self._chronicle.may_be_newest and other.activation == record.activation:
-            self._note(False, f"begins with the data that is here: {where(other.connector)} does not")
+        if is_partner and self._node_record.may_be_newest and other.activation == record.activation:
+            self._log(False, f"begins with the data that is here: {where(other.connector)} does not")
             assert self.on_met is not None
             self.on_met()
 
     def _give_way(self, record: ReplicaRecord, other: ReplicaWaiting, send: Send) -> None:
         word = self._word(other.activation, yields=True)
-        if not record.in_sync and self._chronicle.is_written:
+        if not record.in_sync and self._node_record.is_written:
             _tell(send, word)
             return
         what = "newer data" if other.activation > record.activation else "the same data"
-        self._note(False, f"leaves it to {where(other.connector)} to begin, which has {what}")
-        self._chronicle.note_left_behind(lambda: _tell(send, word))
+        self._log(False, f"leaves it to {where(other.connector)} to begin, which has {what}")
+        self._node_record.note_left_behind(lambda: _tell(send, word))
         assert self.on_given_way is not None
         self.on_given_way()
 

@@ -12,19 +12,19 @@ from embedbroker import locks
 from embedbroker.cluster import ControlLink, Membership
 from embedbroker.config import ReplicationBackup, ReplicationPrimary
 
-from ..lease._lease_holder import Tenancy
-from ..quorum._round import Ballot, Electorate, votes_needed
-from ..quorum._vote_requests import ballot_to_take_over
-from ._node_record import Chronicle
+from ..lease._lease_holder import LeaseHolder
+from ..quorum._round import Electorate, VoteRound, votes_needed
+from ..quorum._vote_requests import round_to_take_over
+from ._node_record import NodeRecord
 from ._stages import ASKS_AGAIN_S, BACKUP_ASKS_AGAIN_S
 
-__all__ = ["Candidacy"]
+__all__ = ["Election"]
 
 
-class Candidacy:
+class Election:
     """Of one life, attempt after attempt. ``on_granted`` and ``on_refused`` are called at the end of each.
 
-    ``note`` tells the operator what follows, ``say`` why it waits.
+    ``log`` tells the operator what follows, ``warn`` why it waits.
     """
 
     def __init__(
@@ -32,26 +32,26 @@ class Candidacy:
         policy: ReplicationPrimary | ReplicationBackup,
         cluster: Membership,
         electorate: Electorate,
-        chronicle: Chronicle,
-        tenancy: Tenancy | None,
-        note: Callable[[bool, str], None],
-        say: Callable[[str], None],
+        node_record: NodeRecord,
+        lease: LeaseHolder | None,
+        log: Callable[[bool, str], None],
+        warn: Callable[[str], None],
     ) -> None:
         self.on_granted: Callable[[], None] | None = None
         self.on_refused: Callable[[], None] | None = None
         self._policy = policy
         self._cluster = cluster
         self._electorate = electorate
-        self._chronicle = chronicle
-        self._tenancy = tenancy
-        self._note = note
-        self._say = say
-        self._ballot: Ballot | None = None
+        self._node_record = node_record
+        self._lease = lease
+        self._log = log
+        self._warn = warn
+        self._vote_round: VoteRound | None = None
         self._starts = False  # the ballot is about data from before, nobody was lost
 
     def rival(self) -> str | None:
         """Who is live for the node of the data here, if there is a connection to it."""
-        member = self._cluster.topology.members.get(self._chronicle.record.node_id or "")
+        member = self._cluster.topology.members.get(self._node_record.record.node_id or "")
         live = member.live if member is not None else None
         return live.name if live is not None and self._cluster.link_to(live) is not None else None
 
@@ -60,100 +60,104 @@ class Candidacy:
         """Whether there is anybody to ask, or nobody has to be: the operator said so, or nobody else has this data."""
         size = self._policy.quorum_size
         nobody_has_to_be = size >= 0 and votes_needed(size) == 0
-        return not self._electorate.is_empty or self._chronicle.record.is_only_one or nobody_has_to_be
+        return not self._electorate.is_empty or self._node_record.record.is_only_one or nobody_has_to_be
 
     @property
     def pause_s(self) -> float:
         """How long it waits before it asks again."""
         # The two of a pair do not ask for votes at the same time for ever.
-        is_later = self._tenancy is None and isinstance(self._policy, ReplicationBackup)
+        is_later = self._lease is None and isinstance(self._policy, ReplicationBackup)
         return BACKUP_ASKS_AGAIN_S if is_later else ASKS_AGAIN_S
 
     # -- the lock manager ----------------------------------------------------------------------------------------
 
     def ask_manager(self) -> None:
         """Whether the data here is the newest, and nobody else is live."""
-        assert self._tenancy is not None
-        self._tenancy.try_to_activate(self._cluster.now.monotonic)
+        assert self._lease is not None
+        self._lease.try_to_activate(self._cluster.now.monotonic)
 
-    def on_trial(self, trial: locks.Trial) -> None:
+    def on_attempt(self, attempt: locks.ActivationAttempt) -> None:
         """The lock manager has answered."""
-        if trial.verdict is locks.Verdict.GRANTED:
+        if attempt.verdict is locks.AttemptResult.GRANTED:
             self._end(granted=True)
             return
-        if trial.verdict is locks.Verdict.STALE:
-            self._say(f"may not be live, and waits as backup: {trial.text}")
-            if trial.sequence == self._chronicle.record.activation:
+        if attempt.verdict is locks.AttemptResult.STALE:
+            self._warn(f"may not be live, and waits as backup: {attempt.text}")
+            if attempt.sequence == self._node_record.record.activation:
                 # What it says of other data than that which is here by now, it does not say of this.
-                self._chronicle.believe_stale()
+                self._node_record.believe_stale()
         else:
-            why = "the lock manager is asked again" if trial.verdict is locks.Verdict.FAILED else "waits as backup"
-            self._say(f"{why}: {trial.text}")
+            why = (
+                "the lock manager is asked again"
+                if attempt.verdict is locks.AttemptResult.FAILED
+                else "waits as backup"
+            )
+            self._warn(f"{why}: {attempt.text}")
         self._end(granted=False)
 
     # -- votes ---------------------------------------------------------------------------------------------------
 
     def ask_others(self, *, starts: bool) -> bool:
         """Whether anybody has to be asked; then that has begun. ``starts``: with data from before, nobody was lost."""
-        record = self._chronicle.record
+        record = self._node_record.record
         self._starts = starts
         if not starts or self._policy.vote_on_replication_failure:
-            self._ballot = ballot_to_take_over(
+            self._vote_round = round_to_take_over(
                 self._policy, self._cluster, self._electorate, record.node_id or "", record.activation, starts=starts
             )
-            if starts and self._ballot is None and record.partner is not None and self._policy.quorum_size < 0:
-                self._note(
+            if starts and self._vote_round is None and record.partner is not None and self._policy.quorum_size < 0:
+                self._log(
                     True,
                     "begins with the data that is here, although the other broker that has it may have gone on from"
                     " there: nobody can be asked in a cluster of one pair, so have three or more, or give both a"
                     " lock_manager",
                 )
-        return self._ballot is not None
+        return self._vote_round is not None
 
     def on_reply(self, link: ControlLink, packet: object) -> None:
         """Somebody voted."""
-        if self._ballot is not None:
-            self._ballot.on_reply(link, packet, self._cluster.now.monotonic)
+        if self._vote_round is not None:
+            self._vote_round.on_reply(link, packet, self._cluster.now.monotonic)
             self.on_time()
 
     def next_deadline(self) -> float | None:
         """When `on_time` is due."""
-        return self._ballot.next_deadline() if self._ballot is not None else None
+        return self._vote_round.next_deadline() if self._vote_round is not None else None
 
     def on_time(self) -> None:
         """Ask and count."""
-        ballot = self._ballot
-        if ballot is None:
+        vote_round = self._vote_round
+        if vote_round is None:
             return
-        ballot.on_time(self._cluster.now.monotonic)
+        vote_round.on_time(self._cluster.now.monotonic)
         rival = self.rival()
-        if rival is None and ballot.won is None:
+        if rival is None and vote_round.won is None:
             return
-        self._ballot = None
+        self._vote_round = None
         if rival is not None:
-            ballot.withdraw()
+            vote_round.withdraw()
         what = "begin with the data that is here" if self._starts else "take over"
-        if rival is None and ballot.won:
-            self._note(False, f"may {what}: {ballot.told}")
+        if rival is None and vote_round.won:
+            self._log(False, f"may {what}: {vote_round.told}")
             self._end(granted=True)
             return
-        if rival is None and self._starts and not ballot.is_contradicted and self._chronicle.record.is_only_one:
-            self._note(
-                False, f"begins with the data that is here, from which nobody else can have gone on: {ballot.told}"
+        if rival is None and self._starts and not vote_round.is_contradicted and self._node_record.record.is_only_one:
+            self._log(
+                False, f"begins with the data that is here, from which nobody else can have gone on: {vote_round.told}"
             )
             self._end(granted=True)
             return
-        self._say(f"does not {what}: {ballot.told if rival is None else f'{rival} is live'}")
+        self._warn(f"does not {what}: {vote_round.told if rival is None else f'{rival} is live'}")
         if not self._policy.vote_on_replication_failure:
             # A live broker that does not ask may go on without this copy, and nobody else would know.
-            self._chronicle.note_left_behind()
+            self._node_record.note_left_behind()
         self._end(granted=False)
 
     def withdraw(self) -> None:
         """It does not want to be live any more."""
-        if self._ballot is not None:
-            self._ballot.withdraw()
-            self._ballot = None
+        if self._vote_round is not None:
+            self._vote_round.withdraw()
+            self._vote_round = None
 
     def _end(self, *, granted: bool) -> None:
         tell = self.on_granted if granted else self.on_refused

@@ -13,10 +13,10 @@ from embedbroker.config import ReplicationBackup, ReplicationPrimary
 from embedbroker.replication import ReplicaRecord
 from embedclient.model import uuid_text
 
-__all__ = ["coordination_node_id", "origin", "warnings_of"]
+__all__ = ["coordination_node_id", "initial_record", "warnings_of"]
 
 
-def origin(
+def initial_record(
     policy: ReplicationPrimary | ReplicationBackup,
     record: ReplicaRecord,
     make_node_id: Callable[[], str],

@@ -1,7 +1,7 @@
 """Whose data a replicating broker has, as its record says, and what each moment of its life makes of that record.
 
-Responsible for every record that is written, but for the numbers that a lock manager gives (`Tenancy`). Refuses to
-decide anything from it: `Mandate`, and `Incumbent` when it is live, do.
+Responsible for every record that is written, but for the numbers that a lock manager gives (`LeaseHolder`). Refuses to
+decide anything from it: `ReplicationActivation`, and `ActiveRole` when it is live, do.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ from collections.abc import Callable
 from attrs import evolve
 
 from embedbroker.config import ReplicationBackup, ReplicationPrimary
-from embedbroker.replication import ReplicaRecord, Standing
+from embedbroker.replication import PrimaryStatus, ReplicaRecord
 from embedclient.model import TransportConfiguration
 
-from .._record_file import RecordKeeper
+from .._record_file import RecordFile
 from ..quorum._round import Electorate
 from ..quorum._voter import connector_text
-from ._initial_record import origin
+from ._initial_record import initial_record
 
-__all__ = ["Chronicle"]
+__all__ = ["NodeRecord"]
 
 
-class Chronicle:
+class NodeRecord:
     """Of one life. With votes it remembers who else has the data, and how many there were to be asked."""
 
     def __init__(
         self,
         policy: ReplicationPrimary | ReplicationBackup,
-        keeper: RecordKeeper,
+        record_file: RecordFile,
         electorate: Electorate,
         *,
         has_manager: bool,
@@ -38,7 +38,7 @@ class Chronicle:
         #: Where the live broker is whose copy this one is, or becomes.
         self.live_at: TransportConfiguration | None = None
         self._policy = policy
-        self._keeper = keeper
+        self._record_file = record_file
         self._electorate = electorate
         self._has_manager = has_manager
         if self.votes:
@@ -47,7 +47,7 @@ class Chronicle:
     @property
     def record(self) -> ReplicaRecord:
         """As it was read, or written last."""
-        return self._keeper.record
+        return self._record_file.record
 
     @property
     def may_be_newest(self) -> bool:
@@ -57,10 +57,12 @@ class Chronicle:
 
     def begin(self, make_node_id: Callable[[], str]) -> ReplicaRecord:
         """The record of this life, from the one that was found."""
-        keeper = self._keeper
-        keeper.record = origin(self._policy, keeper.record, make_node_id, is_unfinished=keeper.is_unfinished)
-        self._electorate.remembered = keeper.record.quorum if self.votes else 0
-        return keeper.record
+        record_file = self._record_file
+        record_file.record = initial_record(
+            self._policy, record_file.record, make_node_id, is_unfinished=record_file.is_unfinished
+        )
+        self._electorate.remembered = record_file.record.quorum if self.votes else 0
+        return record_file.record
 
     def meet_journal(self, identity: int | None, last_batch: int | None) -> str | None:
         """Return why the broker must not go on with the journal that was read, None if it may.
@@ -104,72 +106,72 @@ class Chronicle:
         record = ReplicaRecord(
             node_id, journal_identity, activation, in_sync=True, quorum=quorum, last_batch=last_batch
         )
-        self._keeper.write(record, then)
+        self._record_file.write(record, then)
 
     def note_last_batch(self, last_batch: int, on_failed: Callable[[str], None]) -> None:
         """The journal of this live broker is on disk up to there. A disk that fails to note it is no reason to stop."""
-        self._keeper.write(evolve(self.record, last_batch=last_batch), on_failed=on_failed)
+        self._record_file.write(evolve(self.record, last_batch=last_batch), on_failed=on_failed)
 
-    def note_accepted(self, standing: Standing) -> None:
+    def note_accepted(self, status: PrimaryStatus) -> None:
         """A live broker remembers this one from now on. Should both die in the moment in which the copy is whole, this
         one has to know, too, whose copy it may be, or the other one waits for an answer that never comes."""
-        if self.votes and self.record.node_id != standing.node_id and not self.record.in_sync:
-            self._keeper.write(evolve(self._whole_copy(standing), in_sync=False))
+        if self.votes and self.record.node_id != status.node_id and not self.record.in_sync:
+            self._record_file.write(evolve(self._whole_copy(status), in_sync=False))
 
-    def note_in_sync(self, standing: Standing) -> None:
+    def note_in_sync(self, status: PrimaryStatus) -> None:
         """The files here are a whole copy."""
-        record = self._whole_copy(standing)
+        record = self._whole_copy(status)
         if record != self.record:
-            self._keeper.write(record)
+            self._record_file.write(record)
 
     def note_left_behind(self, then: Callable[[], None] | None = None) -> None:
         """Somebody else goes on without this copy."""
         if self.record.in_sync or then is not None:
-            self._keeper.write(evolve(self.record, in_sync=False), then)
+            self._record_file.write(evolve(self.record, in_sync=False), then)
 
     def believe_stale(self) -> None:
         """A lock manager says that there is newer data. It says so again to whoever asks, so that is not written."""
-        self._keeper.record = evolve(self.record, in_sync=False)
+        self._record_file.record = evolve(self.record, in_sync=False)
 
     def note_partner(self, connector: TransportConfiguration) -> None:
         """A backup has all that this live broker has; it is in sync only when `is_written`."""
         partner = connector_text(connector)
         if self.votes and self.record.partner != partner:
-            self._keeper.write(evolve(self.record, partner=partner))
+            self._record_file.write(evolve(self.record, partner=partner))
 
     def note_alone(self) -> None:
         """There is no backup any more that could take itself for a copy."""
         if self.votes and self.record.partner is not None:
-            self._keeper.write(evolve(self.record, partner=None))
+            self._record_file.write(evolve(self.record, partner=None))
 
     @property
     def is_written(self) -> bool:
         """Whether everything that was noted survives a power cut."""
-        return self._keeper.is_idle
+        return self._record_file.is_idle
 
     def count_on(self, then: Callable[[], None]) -> None:
         """This live broker goes on without a copy: those that are left behind have a smaller number."""
         record = self.record
-        self._keeper.write(evolve(record, activation=record.activation + 1, partner=None), then)
+        self._record_file.write(evolve(record, activation=record.activation + 1, partner=None), then)
 
     def note_gave_way(self, then: Callable[[], None]) -> None:
         """The broker was live, and lets a primary take over."""
-        self._keeper.write(evolve(self.record, gave_way=True), then)
+        self._record_file.write(evolve(self.record, gave_way=True), then)
 
     def note_quorum(self) -> None:
         """More brokers are live than ever were."""
         record = self.record
         if record.in_sync and record.node_id and self._quorum(record.node_id) > record.quorum:
-            self._keeper.write(evolve(record, quorum=self._quorum(record.node_id)))
+            self._record_file.write(evolve(record, quorum=self._quorum(record.node_id)))
 
-    def _whole_copy(self, standing: Standing) -> ReplicaRecord:
+    def _whole_copy(self, status: PrimaryStatus) -> ReplicaRecord:
         return ReplicaRecord(
-            standing.node_id,
-            standing.journal_identity,
-            standing.activation_sequence,
+            status.node_id,
+            status.journal_identity,
+            status.activation_sequence,
             in_sync=True,
             partner=connector_text(self.live_at) if self.votes and self.live_at is not None else None,
-            quorum=self._quorum(standing.node_id),
+            quorum=self._quorum(status.node_id),
         )
 
     def _quorum(self, node_id: str) -> int:

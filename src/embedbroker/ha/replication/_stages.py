@@ -10,7 +10,7 @@ The ways to being live:
    asked for, they are now, too: the voters keep the other one from being live with what it had then.
 4. A backup in sync loses its live broker: it asks the lock manager (2), or the other live brokers of the cluster.
 5. Votes were to be had from nobody, and this broker was live last, without a backup: nobody else can have gone on.
-6. Or there was one, which waits as well, and gives way (`Meeting`).
+6. Or there was one, which waits as well, and gives way (`ColdStartAgreement`).
 
 Whoever fails at one of these is a backup again, and begins anew.
 """

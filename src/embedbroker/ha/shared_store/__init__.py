@@ -1,5 +1,5 @@
 """Activation of a broker that has a lock store: alone, or in a group with one directory."""
 
-from ._activation import Tenure
+from ._activation import SharedStoreActivation
 
-__all__ = ["Tenure"]
+__all__ = ["SharedStoreActivation"]

@@ -17,13 +17,13 @@ from .._inputs import LockDone, LockFailed
 if TYPE_CHECKING:
     from embedbroker.cluster import Membership
 
-__all__ = ["Tenure"]
+__all__ = ["SharedStoreActivation"]
 
 # How long a live backup waits for a primary to announce itself in the cluster before it gives way anyhow.
 ANNOUNCED_WITHIN_S = 60.0
 
 
-class Tenure:
+class SharedStoreActivation:
     """Of one life, which has a number. ``gives_way`` is set when it ends in favour of a primary."""
 
     def __init__(self, config: BrokerConfig, cluster: Membership | None, life: int) -> None:
@@ -55,7 +55,7 @@ class Tenure:
     @property
     def is_over(self) -> bool:
         """Whether nothing more will be asked of the lock store."""
-        return self._claim.standing is locks.Standing.OVER
+        return self._claim.state is locks.ClaimState.OVER
 
     @property
     def restarts(self) -> bool:
@@ -77,7 +77,7 @@ class Tenure:
             # Earlier releases named a journal beside the record before there was anything in it.
             if claim.record.journal_identity is not None:
                 text = f"node {self.node_id} had a journal by its record (node.state), and there is none: is it lost?"
-                claim.notes.append(locks.Note(True, text))
+                claim.notes.append(locks.LogEntry(True, text))
             return
         claim.meet_journal(identity, last_batch)
 
@@ -121,7 +121,7 @@ class Tenure:
     def next_deadline(self) -> float | None:
         return self._claim.next_deadline()
 
-    def take_notes(self) -> list[locks.Note]:
+    def take_log_entries(self) -> list[locks.LogEntry]:
         """Lines for the operator."""
         notes, self._claim.notes = self._claim.notes, []
         return notes
@@ -129,20 +129,20 @@ class Tenure:
     def role_after(self, now: Instant) -> Role | None:
         """What the node is to become; None when nothing changes."""
         claim = self._claim
-        match claim.standing:
-            case locks.Standing.OVER:
+        match claim.state:
+            case locks.ClaimState.OVER:
                 return Role.STOPPED
-            case locks.Standing.QUEUED | locks.Standing.WAITING:
-                self._stand_by(next_in_line=claim.standing is locks.Standing.WAITING)
+            case locks.ClaimState.QUEUED | locks.ClaimState.WAITING:
+                self._stand_by(next_in_line=claim.state is locks.ClaimState.WAITING)
                 return Role.BACKUP
-            case locks.Standing.GRANTED:
+            case locks.ClaimState.GRANTED:
                 return Role.ACTIVATING
-            case locks.Standing.LIVE if claim.wanted_by is not None and self._is_announced(now):
+            case locks.ClaimState.LIVE if claim.wanted_by is not None and self._is_announced(now):
                 if not self.gives_way:
                     self.gives_way = True
-                    claim.notes.append(locks.Note(False, f"gives way to {claim.wanted_by}"))
+                    claim.notes.append(locks.LogEntry(False, f"gives way to {claim.wanted_by}"))
                 return Role.STOPPED
-            case locks.Standing.LIVE:
+            case locks.ClaimState.LIVE:
                 return Role.LIVE
             case _:
                 return None

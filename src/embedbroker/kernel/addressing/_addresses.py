@@ -26,7 +26,7 @@ from ._address import Address
 from ._definitions import SERVICES_ADDRESS, AddressDefinition, QueueDefinition
 from ._views import AddressView, QueueRequest, QueueView
 
-__all__ = ["Catalog", "split_fqqn"]
+__all__ = ["AddressManager", "split_fqqn"]
 
 _MULTICAST, _ANYCAST = 0, 1
 
@@ -49,7 +49,7 @@ def split_fqqn(name: str) -> tuple[str, str | None]:
 
 
 @define(eq=False)
-class Catalog:
+class AddressManager:
     """Addresses by name and queues by name; names are case sensitive and queue names unique in the broker."""
 
     settings: AddressSettingsRepository

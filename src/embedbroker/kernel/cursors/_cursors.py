@@ -8,9 +8,9 @@ that is visible, and:
 
 1. A message without a transaction has its id as its position. Producer A's message 5 is durable and waits for its
    sync, producer B's message 6 is not and could be seen at once: as long as anything of the queue waits, B's waits
-   behind it (`Kernel.store_routed`), and `Publications` shows one queue's messages in the order they came.
+   behind it (`Kernel.store_routed`), and `VisibilityQueue` shows one queue's messages in the order they came.
 2. Producer A sends in a transaction, B's message 7 becomes visible, A commits. A's message has no position before the
-   commit: it takes the next ones of the same counter then, 8, and stands in `Publications` before any later id is
+   commit: it takes the next ones of the same counter then, 8, and stands in `VisibilityQueue` before any later id is
    given away.
 3. While A commits, followers are told and send messages, or deliveries go back that were the last attempt and move to
    a dead letter queue that A sent to as well. These take higher positions, and A's places are taken before
@@ -43,14 +43,14 @@ from embedclient.errors import ErrorCode
 
 from .._refusal import Refused
 from ..addressing._definitions import CursorDefinition, CursorRemoved
-from ..queueing._backlog import Sealed
+from ..queueing._backlog import PackedReference
 from ._cursor import Cursor
 
 if TYPE_CHECKING:
     from .._kernel import Kernel
     from ..queueing._queue import Queue
 
-__all__ = ["CursorRefused", "Cursors", "Pin", "Reading", "Standing"]
+__all__ = ["CursorRefused", "CursorState", "Cursors", "Pin", "Reading"]
 
 ROWS_PER_READ_MAX = 5_000
 """Messages that one `Cursors.read` returns at most: they are put into one answer, in one step."""
@@ -78,7 +78,7 @@ class CursorRefused:
 
 
 @frozen
-class Standing:
+class CursorState:
     """Everything up to ``position`` is acknowledged, ``(position, end]`` is pinned for ``lease_ms`` milliseconds.
 
     ``before`` is as in `Cursor`, and the same for an owner that asks again. ``start`` is the place that was asked for;
@@ -111,7 +111,7 @@ class Pin:
 class Reading:
     """``rows`` is all that is in ``(after, next_position]``, in order of position."""
 
-    rows: list[Sealed]
+    rows: list[PackedReference]
     next_position: int
 
 
@@ -173,7 +173,7 @@ class Cursors:
 
     def on_restored(self) -> None:
         """The queues are full again: leases begin anew, and what was acknowledged goes on leaving."""
-        for queue in self._kernel.catalog.queues.values():
+        for queue in self._kernel.address_manager.queues.values():
             cursor = queue.cursor
             if cursor is None:
                 continue
@@ -194,7 +194,7 @@ class Cursors:
         take_over: bool,
         start: int | None,
         discards: bool = False,
-    ) -> Standing | CursorRefused:
+    ) -> CursorState | CursorRefused:
         """Give a lease to an owner, making the cursor if there is none.
 
         A new one begins at ``start``, None for the end of what is visible. Messages up to there leave the queue, so
@@ -202,7 +202,7 @@ class Cursors:
         which stays where it is. Refusals: ``no-such-queue``, ``held``, ``in-use``, ``bad-request``, ``backlog``.
         """
         kernel = self._kernel
-        queue = kernel.catalog.queues.get(queue_name)
+        queue = kernel.address_manager.queues.get(queue_name)
         if queue is None:
             return CursorRefused("no-such-queue", f"queue {queue_name!r} does not exist")
         cursor = queue.cursor
@@ -238,7 +238,7 @@ class Cursors:
                 self._change(queue, cursor, definition)
         self._renew(queue, cursor)
         start = begin if is_new else definition.position
-        return Standing(definition.position, definition.end, lease_ms, cursor.before, start, discarded)
+        return CursorState(definition.position, definition.end, lease_ms, cursor.before, start, discarded)
 
     def _refuse_to_open(self, queue: Queue, name: str, owner: str, *, take_over: bool) -> CursorRefused | None:
         cursor, now = queue.cursor, self._kernel.monotonic
@@ -291,11 +291,11 @@ class Cursors:
                 queue.idle_since_ms = self._kernel.now_ms
             finished(cursor.definition.position)
 
-        self._kernel.chores.in_turn(remove)
+        self._kernel.deferred.in_turn(remove)
         return None
 
     def _find(self, queue_name: str, name: str) -> tuple[Queue, Cursor] | CursorRefused:
-        queue = self._kernel.catalog.queues.get(queue_name)
+        queue = self._kernel.address_manager.queues.get(queue_name)
         cursor = queue.cursor if queue is not None else None
         if queue is None or cursor is None or cursor.definition.name != name:
             return CursorRefused("no-such-cursor", f"queue {queue_name!r} has no cursor {name!r}")
@@ -343,7 +343,7 @@ class Cursors:
             self._let_leave(queue, until)
 
     def _let_leave(self, queue: Queue, until: int) -> None:
-        backlog, settlement, chores = queue.backlog, self._kernel.settlement, self._kernel.chores
+        backlog, settlement, deferred = queue.backlog, self._kernel.settlement, self._kernel.deferred
 
         def leave() -> Iterator[None]:
             # Of a queue that was deleted they leave together with everything else.
@@ -354,7 +354,7 @@ class Cursors:
 
         count = backlog.count(-1, until)
         if count > _PORTION // 4:
-            chores.add_holding((queue,), leave())
+            deferred.add_holding((queue,), leave())
         elif count:
             deque(leave(), maxlen=0)
 
@@ -394,7 +394,7 @@ class Cursors:
         self._advance(queue, cursor, start)
         walk = self._pin(queue, cursor, start, lost, finished, rows_max or math.inf, bytes_max or math.inf)
         if min(queue.backlog.size, rows_max or math.inf) > _PORTION:
-            self._kernel.chores.add(walk)
+            self._kernel.deferred.add(walk)
         else:
             deque(walk, maxlen=0)
 
@@ -467,7 +467,7 @@ class Cursors:
             for _ in range(len(reading.rows) // _LEAVING_AT_ONE_COST):
                 yield
 
-        self._kernel.chores.add(look())
+        self._kernel.deferred.add(look())
         return None
 
     def split(
@@ -499,7 +499,7 @@ class Cursors:
 
 
 def _read(queue: Queue, after: int, until: int, bytes_max: int) -> Reading:
-    rows: list[Sealed] = []
+    rows: list[PackedReference] = []
     left, end = bytes_max, after
     while len(rows) < ROWS_PER_READ_MAX and (portion := queue.backlog.behind(end, until, 512)):
         for entry in islice(portion, ROWS_PER_READ_MAX - len(rows)):

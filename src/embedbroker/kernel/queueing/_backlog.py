@@ -17,9 +17,9 @@ from typing import TypeAlias
 
 from embedclient.model import Message
 
-from ._priority_list import Level, Reference, Sealed, position_of, seal, sealed_position
+from ._priority_list import PackedReference, PriorityList, Reference, pack, position_of, sealed_position
 
-__all__ = ["CHUNK_ENTRIES", "Backlog", "Bookmark", "Reference", "Restore", "Sealed"]
+__all__ = ["CHUNK_ENTRIES", "Backlog", "Bookmark", "PackedReference", "Reference", "Restore"]
 
 CHUNK_ENTRIES = 256
 # Chunks at each end that stay open: a queue that is being worked off never pays for sealing.
@@ -57,7 +57,7 @@ class Backlog:
     __slots__ = ("_highest", "_levels", "_restore", "size")
 
     def __init__(self, restore: Restore) -> None:
-        self._levels: list[Level | None] = [None] * 10
+        self._levels: list[PriorityList | None] = [None] * 10
         self._restore = restore
         self._highest = -1
         self.size = 0
@@ -67,7 +67,7 @@ class Backlog:
         priority = reference.message.priority
         level = self._levels[priority]
         if level is None:
-            level = self._levels[priority] = Level()
+            level = self._levels[priority] = PriorityList()
         chunks, lasts, position = level.chunks, level.lasts, reference.position
         last = chunks[-1] if chunks else None
         if lasts and position < lasts[-1]:
@@ -79,7 +79,7 @@ class Backlog:
             chunks.append(last)
             lasts.append(position)
             if len(chunks) > 2 * _OPEN_CHUNKS:
-                self._seal_chunk(level, len(chunks) - 1 - _OPEN_CHUNKS)
+                self._pack_chunk(level, len(chunks) - 1 - _OPEN_CHUNKS)
         last.append(reference)  # type: ignore[union-attr]  # a fresh or open chunk is a list
         lasts[-1] = position
         level.live += 1
@@ -92,17 +92,17 @@ class Backlog:
         priority = reference.message.priority
         level = self._levels[priority]
         if level is None:
-            level = self._levels[priority] = Level()
+            level = self._levels[priority] = PriorityList()
         level.returned.add(reference)
         level.live += 1
         self.size += 1
         if priority > self._highest:
             self._highest = priority
 
-    def load(self, priority: int, chunks: Iterable[tuple[Sealed, ...]]) -> None:
+    def load(self, priority: int, chunks: Iterable[tuple[PackedReference, ...]]) -> None:
         """Fill an empty priority with chunks of sealed entries, `CHUNK_ENTRIES` at most, in order of position."""
         assert self._levels[priority] is None, priority
-        level = self._levels[priority] = Level()
+        level = self._levels[priority] = PriorityList()
         given = list(chunks)
         level.chunks.extend(given)
         level.lasts.extend([chunk[-1][0] for chunk in given])
@@ -203,7 +203,7 @@ class Backlog:
                 number += 1
 
     def _remove_returned(
-        self, level: Level, doomed: Callable[[Reference], bool], exempt_through: Callable[[], int]
+        self, level: PriorityList, doomed: Callable[[Reference], bool], exempt_through: Callable[[], int]
     ) -> Iterator[Reference | None]:
         # Messages may come and go while this waits for its next turn.
         position, exempt = -1, exempt_through()
@@ -219,7 +219,7 @@ class Backlog:
 
     # -- ranges of positions -------------------------------------------------------------------------------------
 
-    def behind(self, after: int, until: int, limit: int) -> list[Sealed]:
+    def behind(self, after: int, until: int, limit: int) -> list[PackedReference]:
         """Messages in ``(after, until]`` in order of position, whatever their priority, without taking them.
 
         All of them, or about ``limit`` and a chunk of each priority: the next ones are behind the last. None: there are
@@ -254,7 +254,7 @@ class Backlog:
         levels = [level for level in self._levels if level is not None]
         return sorted({last for level in levels for last in level.lasts if after < last <= until})
 
-    def take_through(self, until: int) -> list[Sealed]:
+    def take_through(self, until: int) -> list[PackedReference]:
         """Take out messages up to a position: about a chunk of them in one call, none when no more are there."""
         for level in self._levels:
             if level is not None and level.live and (taken := level.take_through(until)):
@@ -290,7 +290,7 @@ class Backlog:
         ends = [end for level in self._levels if level is not None and level.live for end in self._ends(level)]
         return (min(ends), max(ends)) if ends else None
 
-    def _ends(self, level: Level) -> Iterator[int]:
+    def _ends(self, level: PriorityList) -> Iterator[int]:
         returned = level.returned
         if returned.chunks:
             yield returned.first.position
@@ -305,17 +305,17 @@ class Backlog:
 
     # -- chunks --------------------------------------------------------------------------------------------------
 
-    def restored(self, sealed: Sealed) -> Reference:
+    def restored(self, sealed: PackedReference) -> Reference:
         """The message itself of an entry in plain values."""
         position, delivery_count, _expiration, encoding, raw, _message_id, _durable = sealed
         return Reference(self._restore(encoding, raw), position, delivery_count)
 
-    def _seal_chunk(self, level: Level, index: int) -> None:
+    def _pack_chunk(self, level: PriorityList, index: int) -> None:
         chunk = level.chunks[index]
         if type(chunk) is list and None not in chunk:
-            level.chunks[index] = tuple([seal(reference) for reference in chunk if reference is not None])
+            level.chunks[index] = tuple([pack(reference) for reference in chunk if reference is not None])
 
-    def _open(self, level: Level, index: int) -> list[Reference | None]:
+    def _open(self, level: PriorityList, index: int) -> list[Reference | None]:
         chunk = level.chunks[index]
         if type(chunk) is tuple:
             # Of the first chunk a part may have been taken as it was.
@@ -325,7 +325,7 @@ class Backlog:
         assert type(chunk) is list
         return chunk
 
-    def _first(self, level: Level) -> Reference:
+    def _first(self, level: PriorityList) -> Reference:
         """The first entry of the chunks, stepping over gaps; there must be one."""
         while True:
             chunk = self._open(level, 0)
@@ -338,7 +338,7 @@ class Backlog:
                 head += 1
             level.drop_chunk()
 
-    def _drop_first(self, level: Level) -> None:
+    def _drop_first(self, level: PriorityList) -> None:
         chunk = level.chunks[0]
         assert type(chunk) is list
         chunk[level.head] = None
@@ -348,7 +348,7 @@ class Backlog:
 
     def _scan(
         self,
-        level: Level,
+        level: PriorityList,
         priority: int,
         cursor: Bookmark,
         matches: Callable[[Message], bool],
@@ -388,7 +388,7 @@ class Backlog:
             found = candidate
         return found, budget
 
-    def _drop_gaps(self, level: Level, index: int) -> None:
+    def _drop_gaps(self, level: PriorityList, index: int) -> None:
         """Let go of a chunk of which nothing is left: without consumers that take the first, nobody else would."""
         if any(level.chunks[index]):
             return
@@ -396,7 +396,7 @@ class Backlog:
         while len(level.chunks) > 1 and not level.chunks[0]:
             level.drop_chunk()
 
-    def _punch(self, level: Level, priority: int, cursor: Bookmark) -> None:
+    def _punch(self, level: PriorityList, priority: int, cursor: Bookmark) -> None:
         """Leave a gap where the cursor stands."""
         chunk = level.chunks[cursor.chunk[priority] - level.base]
         assert type(chunk) is list
@@ -404,7 +404,7 @@ class Backlog:
 
     def _remove_in_chunk(
         self,
-        level: Level,
+        level: PriorityList,
         number: int,
         doomed: Callable[[Reference], bool],
         expired_before: int | None,

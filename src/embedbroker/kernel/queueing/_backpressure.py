@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ._consumer import Consumer
 
-__all__ = ["Valve"]
+__all__ = ["Backpressure"]
 
 # The first of those that wait may use up what the peer can take: the others are not all asked to find that out.
 _AT_ONCE_MAX = 64
 
 
-class Valve:
+class Backpressure:
     """Open or shut. ``relieved`` collects valves that opened and whose waiting consumers have to be let through."""
 
     __slots__ = ("_relieved", "_waiting", "is_shut")
 
-    def __init__(self, relieved: dict[Valve, None]) -> None:
+    def __init__(self, relieved: dict[Backpressure, None]) -> None:
         self._relieved = relieved
         self._waiting: dict[Consumer, None] = {}
         self.is_shut = False

@@ -12,7 +12,7 @@ from embedclient.model import Message
 
 from ..selector._selector import Selector
 from ._backlog import Bookmark, Reference
-from ._backpressure import Valve
+from ._backpressure import Backpressure
 from ._credit import Credit
 from ._deliveries import Deliveries
 
@@ -60,6 +60,7 @@ class Consumer:
     """
 
     __slots__ = (
+        "backpressure",
         "browse",
         "closed",
         "credit",
@@ -76,7 +77,6 @@ class Consumer:
         "session",
         "started",
         "unsettled",
-        "valve",
     )
 
     def __init__(
@@ -85,7 +85,7 @@ class Consumer:
         queue: Queue,
         port: ConsumerPort,
         selector: Selector | None,
-        valve: Valve,
+        backpressure: Backpressure,
         credit: Credit,
         *,
         browse: bool,
@@ -95,7 +95,7 @@ class Consumer:
         self.queue = queue
         self.port = port
         self.selector: Selector | Remaining | None = selector
-        self.valve = valve
+        self.backpressure = backpressure
         self.browse = browse
         self.priority = priority
         self.credit = credit
@@ -114,7 +114,7 @@ class Consumer:
     @property
     def ready(self) -> bool:
         """Whether the next message can be handed over now."""
-        return self.started and not self.valve.is_shut and not self.closed and self.credit.can_take(0)
+        return self.started and not self.backpressure.is_shut and not self.closed and self.credit.can_take(0)
 
     def add_credit(self, amount: int) -> None:
         """Let its credit know what the peer granted."""

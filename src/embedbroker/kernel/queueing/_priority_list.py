@@ -15,9 +15,9 @@ from typing import TypeAlias
 
 from embedclient.model import Message
 
-from ._redelivered import Returned
+from ._redelivered import Redelivered
 
-__all__ = ["Level", "Reference", "Sealed", "position_of", "seal", "sealed_position"]
+__all__ = ["PackedReference", "PriorityList", "Reference", "pack", "position_of", "sealed_position"]
 
 
 class Reference:
@@ -31,14 +31,14 @@ class Reference:
         self.delivery_count = delivery_count
 
 
-Sealed: TypeAlias = tuple[int, int, int, int, bytes | bytearray, int, bool]
+PackedReference: TypeAlias = tuple[int, int, int, int, bytes | bytearray, int, bool]
 """(position, delivery count, expiration, encoding, raw, message id, durable)"""
 
 position_of = attrgetter("position")
 sealed_position = itemgetter(0)
 
 
-def seal(reference: Reference) -> Sealed:
+def pack(reference: Reference) -> PackedReference:
     """The plain values of a reference and its message."""
     message = reference.message
     return (
@@ -56,7 +56,7 @@ def _count_in(chunk: list[Reference | None], after: int, until: int) -> int:
     return sum([entry is not None and after < entry.position <= until for entry in chunk])
 
 
-class Level:
+class PriorityList:
     """``chunks`` holds lists (open; None is a gap) or tuples of sealed entries.
 
     ``lasts`` has, for each chunk, the position of the last message that was put there: none in it is above, and all in
@@ -66,12 +66,12 @@ class Level:
     __slots__ = ("base", "chunks", "head", "lasts", "live", "returned")
 
     def __init__(self) -> None:
-        self.chunks: deque[list[Reference | None] | tuple[Sealed, ...]] = deque()
+        self.chunks: deque[list[Reference | None] | tuple[PackedReference, ...]] = deque()
         self.lasts: deque[int] = deque()
         self.base = 0
         self.head = 0
         self.live = 0
-        self.returned = Returned()
+        self.returned = Redelivered()
 
     def drop_chunk(self) -> None:
         """Let go of the first chunk."""
@@ -82,10 +82,10 @@ class Level:
 
     # -- ranges of positions -------------------------------------------------------------------------------------
 
-    def behind(self, after: int, until: int, limit: int) -> list[Sealed]:
+    def behind(self, after: int, until: int, limit: int) -> list[PackedReference]:
         """Messages in ``(after, until]`` that never left, in order: all, or at least ``limit`` and about a chunk."""
         chunks, lasts = self.chunks, self.lasts
-        found: list[Sealed] = []
+        found: list[PackedReference] = []
         first = bisect_right(lasts, after)
         for index in range(first, len(chunks)):
             chunk, last = chunks[index], lasts[index]
@@ -94,16 +94,16 @@ class Level:
                 found += chunk if end - start == len(chunk) else chunk[start:end]
             else:
                 assert type(chunk) is list
-                found += [seal(entry) for entry in chunk if entry is not None and after < entry.position <= until]
+                found += [pack(entry) for entry in chunk if entry is not None and after < entry.position <= until]
             if len(found) >= limit or last >= until:
                 break
         return found
 
-    def returned_behind(self, after: int, until: int, limit: int) -> list[Sealed]:
+    def returned_behind(self, after: int, until: int, limit: int) -> list[PackedReference]:
         """The same of those that returned."""
-        found: list[Sealed] = []
+        found: list[PackedReference] = []
         while len(found) < limit and (behind := self.returned.chunk_behind(after)):
-            found += [seal(entry) for entry in behind if entry.position <= until]
+            found += [pack(entry) for entry in behind if entry.position <= until]
             after = behind[-1].position
             if after >= until:
                 break
@@ -125,7 +125,7 @@ class Level:
                 break
         return counted
 
-    def _part(self, chunk: tuple[Sealed, ...], index: int, after: int, until: int) -> tuple[int, int]:
+    def _part(self, chunk: tuple[PackedReference, ...], index: int, after: int, until: int) -> tuple[int, int]:
         """Where in a sealed chunk a range begins and ends; one that surely goes over an end is not searched for."""
         start = min(self.head, len(chunk)) if index == 0 else 0
         if after >= 0:
@@ -135,9 +135,9 @@ class Level:
             end = bisect_right(chunk, until, lo=start, key=sealed_position)
         return start, end
 
-    def take_through(self, until: int) -> list[Sealed]:
+    def take_through(self, until: int) -> list[PackedReference]:
         """Take out the first messages up to a position: a chunk of them at most, none when no more are there."""
-        taken = [seal(entry) for entry in self.returned.take_through(until)]
+        taken = [pack(entry) for entry in self.returned.take_through(until)]
         while not taken and self.chunks:
             chunk, start = self.chunks[0], self.head
             if type(chunk) is tuple:
@@ -151,7 +151,7 @@ class Level:
                     if entry is not None and entry.position > until:
                         break
                     if entry is not None:
-                        taken.append(seal(entry))
+                        taken.append(pack(entry))
                         chunk[end] = None
                     end += 1
             if end < len(chunk):

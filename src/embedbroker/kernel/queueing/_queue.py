@@ -200,7 +200,7 @@ class Queue:
     def remove_consumer(self, consumer: Consumer) -> None:
         """Detach a consumer; what it had not settled was returned before."""
         consumer.closed = True
-        consumer.valve.forget(consumer)
+        consumer.backpressure.forget(consumer)
         self._marked.pop(consumer, None)
         if consumer.browse:
             self.browsers.pop(consumer, None)
@@ -218,8 +218,8 @@ class Queue:
     def consumer_ready(self, consumer: Consumer) -> None:
         """A consumer got credit, was started, or its peer caught up."""
         if not consumer.ready:
-            if consumer.valve.is_shut:
-                consumer.valve.wait(consumer)
+            if consumer.backpressure.is_shut:
+                consumer.backpressure.wait(consumer)
             if consumer.marker is not None:
                 self.owner.wake(self)
             return
@@ -278,7 +278,7 @@ class Queue:
             # `Consumer.ready`, written out: this is asked for each message.
             if (
                 consumer.started
-                and not consumer.valve.is_shut
+                and not consumer.backpressure.is_shut
                 and not consumer.closed
                 and consumer.credit.can_take(size)
                 and (holder is None or consumer is holder)
@@ -288,8 +288,8 @@ class Queue:
             consumer.in_ready = False
             if consumer.closed:
                 level.closed_count -= 1
-            elif consumer.valve.is_shut:
-                consumer.valve.wait(consumer)
+            elif consumer.backpressure.is_shut:
+                consumer.backpressure.wait(consumer)
         return None
 
     def _take_ready(self, level: _ConsumerLevel, reference: Reference) -> Consumer | None:
@@ -349,8 +349,8 @@ class Queue:
         elif self._marked:
             for consumer in list(self._marked):
                 # With a peer that is behind, it waits: what is there could be delivered soon.
-                if consumer.valve.is_shut and self.backlog.size:
-                    consumer.valve.wait(consumer)
+                if consumer.backpressure.is_shut and self.backlog.size:
+                    consumer.backpressure.wait(consumer)
                 else:
                     self._answer_marker(consumer)
         return budget
@@ -385,8 +385,8 @@ class Queue:
             if matches is None or matches(reference.message):
                 # Looking is no delivery: the count stays as it is, 0 for a message that nobody was given.
                 browser.credit.left -= browser.port.deliver(browser, reference)
-        if browser.valve.is_shut:
-            browser.valve.wait(browser)
+        if browser.backpressure.is_shut:
+            browser.backpressure.wait(browser)
         elif budget > 0 and browser.marker is not None:
             if self._waiting_visible and self.owner.is_publishing:
                 self.owner.wake(self)

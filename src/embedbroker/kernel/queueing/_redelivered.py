@@ -20,7 +20,7 @@ from embedclient.model import Message
 if TYPE_CHECKING:
     from ._backlog import Bookmark, Reference
 
-__all__ = ["Returned"]
+__all__ = ["Redelivered"]
 
 CHUNK_ENTRIES = 256
 
@@ -28,7 +28,7 @@ _position = attrgetter("position")
 _EVERY_POSITION = 1 << 63
 
 
-class Returned:
+class Redelivered:
     """References in order of position; ``chunks`` is empty when there are none."""
 
     __slots__ = ("_changed", "_lasts", "_version", "chunks", "count")

@@ -21,7 +21,7 @@ from ._outcome import Outcome
 if TYPE_CHECKING:
     from .._kernel import Kernel
 
-__all__ = ["MOVE_COST", "Departures"]
+__all__ = ["MOVE_COST", "DeadLetterRouting"]
 
 MOVE_COST = 32
 """What moving one message takes of the work of a step: it is copied, recorded and counted in a transaction."""
@@ -34,7 +34,7 @@ _SAID_MAX = 1000
 Changes = dict[str, PropertyValue | TypedValue]
 
 
-class Departures:
+class DeadLetterRouting:
     """Moves what leaves its queue without having been consumed."""
 
     __slots__ = ("_kernel", "_said")
@@ -112,7 +112,7 @@ class Departures:
             kernel.log(f"queue {queue.name!r}: message {message.message_id} is dropped, it cannot be copied: {error}")
             self._drop(queue, reference, outcome, transaction)
             return
-        address = kernel.catalog.addresses.get(target)
+        address = kernel.address_manager.addresses.get(target)
         copy.assign_id(kernel.ids.take())
         copy = with_expiry_settings(copy, kernel.settings.of(target), kernel.now_ms)
         targets = address.route(copy, None) if address is not None else []
@@ -146,7 +146,7 @@ class Departures:
         copy = message.copy_for(name, changes=changes, removals=(_ROUTING_TYPE,), expiration=0)
         copy.assign_id(message.message_id)
         copy = with_expiry_settings(copy, kernel.settings.of(name), kernel.now_ms)
-        target = kernel.catalog.addresses.get(name)
+        target = kernel.address_manager.addresses.get(name)
         if target is not None and (queues := target.route(copy, None)):
             kernel.store_routed(copy, queues, transaction)
             self._record_duplicate_id(copy, target, transaction)

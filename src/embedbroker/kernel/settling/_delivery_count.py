@@ -10,10 +10,10 @@ from .._store import Store
 from ..queueing._backlog import Reference
 from ..queueing._consumer import Consumer, ConsumerPort
 
-__all__ = ["CountedPort"]
+__all__ = ["PersistedDeliveryCount"]
 
 
-class CountedPort:
+class PersistedDeliveryCount:
     """Of a consumer of a durable queue. A message that is not durable waits for nothing but those before it."""
 
     __slots__ = ("_port", "_store")

@@ -1,7 +1,7 @@
 """Settling: what becomes of deliveries, inside and outside transactions, one or a hundred thousand at once.
 
 Responsible for the records, counters and memory of what leaves its queue, and for what goes back. Refuses to know who
-decided and why (sessions do), and where dead and expired messages go (departures do).
+decided and why (sessions do), and where dead and expired messages go (`DeadLetterRouting` does).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from embedclient.model import Message
 
 from .._audit_trail import Leaving
 from .._deferred import AT_ONCE_MAX, drained
-from ..queueing._backlog import Reference, Sealed
+from ..queueing._backlog import PackedReference, Reference
 from ..queueing._consumer import Consumer
 from ..queueing._deliveries import Bundle
 from ..queueing._queue import Queue
@@ -106,7 +106,7 @@ class Settlement:
         consumer: Consumer | None,
         finished: Callable[[], None] | None,
     ) -> None:
-        chores = self._kernel.chores
+        deferred = self._kernel.deferred
         if transaction is not None:
             transaction.take(queue, references, outcome, consumer)
             transaction.unsettled += 1
@@ -131,9 +131,9 @@ class Settlement:
                 finished()
 
         if transaction is None and outcome is not _ACCEPTED:
-            chores.add_holding((queue,), settlements())
+            deferred.add_holding((queue,), settlements())
         else:
-            chores.add(settlements())
+            deferred.add(settlements())
 
     # -- leaving -------------------------------------------------------------------------------------------------
 
@@ -171,7 +171,7 @@ class Settlement:
             queue.forget_declined(message.message_id)
         self._events.tell(self._followers, queue, reference, outcome, None)
 
-    def acknowledge_waiting(self, queue: Queue, taken: Sequence[Sealed]) -> None:
+    def acknowledge_waiting(self, queue: Queue, taken: Sequence[PackedReference]) -> None:
         """Messages that nobody was given are done with, as a reader says that looked at them where they were."""
         address, settles = queue.definition.address, queue.durable
         acknowledge, release, audit = self._store.acknowledge, self._memory.release, self._kernel.audit
@@ -217,7 +217,7 @@ class Settlement:
         transaction: Transaction | None,
         consumer: Consumer | None,
     ) -> None:
-        departures = self._kernel.departures
+        dead_letters = self._kernel.dead_letters
         if transaction is None:
             queue.delivering_count -= 1
         if queue.deleted:
@@ -225,9 +225,9 @@ class Settlement:
                 message = reference.message
                 self._memory.release(message.message_id, queue.definition.address, len(message.raw))
         elif outcome is _EXPIRED:
-            departures.move_expired(queue, reference, transaction)
+            dead_letters.move_expired(queue, reference, transaction)
         elif outcome is _REJECTED:
-            departures.move_dead(queue, reference, transaction)
+            dead_letters.move_dead(queue, reference, transaction)
         elif transaction is None:
             self.give_back(queue, reference, outcome, consumer)
         # In a transaction, what goes back needs no record: after a crash it is where it was.
@@ -246,7 +246,7 @@ class Settlement:
         if (outcome.delivery_failed or self._counts_first) and message.durable and queue.durable:
             self._store.update_delivery_count(message.message_id, queue.id, reference.delivery_count)
         if 0 < attempts_max <= reference.delivery_count:
-            self._kernel.departures.move_dead(queue, reference)
+            self._kernel.dead_letters.move_dead(queue, reference)
             return
         if outcome.undeliverable_here:
             assert consumer is not None

@@ -16,7 +16,7 @@ from ..queueing._backlog import Reference
 from ..queueing._queue import Queue
 from ._transaction import Sending
 
-__all__ = ["Publications", "references_of"]
+__all__ = ["VisibilityQueue", "references_of"]
 
 
 def references_of(sent: Iterable[Sending], first_position: int) -> Iterator[tuple[Queue, Reference]]:
@@ -26,7 +26,7 @@ def references_of(sent: Iterable[Sending], first_position: int) -> Iterator[tupl
             yield queue, Reference(message, first_position + place)
 
 
-class Publications:
+class VisibilityQueue:
     """First in, first out; each entry waits for its durability point.
 
     ``dropped`` takes references whose queue was deleted in the meantime. `publish` has something to show once

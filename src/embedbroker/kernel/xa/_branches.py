@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from .._kernel import Kernel
     from .._session import Session
 
-__all__ = ["BranchTable"]
+__all__ = ["XaBranches"]
 
 # A rollback costs about as much as 64 messages.
 _TIMEOUTS_PER_RUN = 50
 _NEVER = float("inf")
 
 
-class BranchTable:
+class XaBranches:
     """Branches by id, and the decisions that transaction managers have to be told."""
 
     __slots__ = ("_branches", "_checked", "_earliest", "_kernel", "_outcomes", "_unrecorded", "unprepared")
@@ -247,7 +247,7 @@ class BranchTable:
             return XaRefused(XaCode.XAER_NOTA, "")
         kernel = self._kernel
         if xid in self._unrecorded:
-            kernel.chores.add_action(lambda: kernel.store.remove_outcome(outcome.transaction_id))
+            kernel.deferred.add_action(lambda: kernel.store.remove_outcome(outcome.transaction_id))
             self.let_record(session, xid)
         else:
             kernel.store.remove_outcome(outcome.transaction_id)
@@ -262,7 +262,7 @@ class BranchTable:
         def recorded() -> None:
             session.unfinished -= 1
 
-        self._kernel.chores.add_action(recorded)
+        self._kernel.deferred.add_action(recorded)
 
     # -- together with others --------------------------------------------------------------------------------------
 
@@ -473,7 +473,7 @@ class BranchTable:
             if session is not None:
                 session.unfinished -= 1
 
-        self._kernel.chores.add_action(act)
+        self._kernel.deferred.add_action(act)
 
 
 def name_of(xid: Xid) -> str:

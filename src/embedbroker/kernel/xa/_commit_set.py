@@ -9,7 +9,8 @@ A set may have many branches, and a branch may be large. So it is a chore:
 1. Branches are looked up, some in each step.
 2. In one step the set is decided: branches leave the table, the marker moves.
 3. What the record has to say of each branch is gathered, some branches in each step.
-4. In one step positions are taken, the record is appended, and everything that was sent stands in the publications. So
+4. In one step positions are taken, the record is appended, and everything that was sent stands in the visibility queue.
+So
    nothing that is sent later can be seen before it.
 5. What the branches acknowledged leaves its queues, some messages in each step: a chore of its own, behind those in
    which followers are told of the set.
@@ -33,12 +34,12 @@ from ..queueing._queue import Queue
 from ..transactions._transaction import Sending, Transaction
 from ._branch import Branch, BranchState
 from ._branches import name_of
-from ._fencing_token import Marker, MarkerMoved
+from ._fencing_token import FencingToken, FencingTokenMoved
 
 if TYPE_CHECKING:
     from .._kernel import Kernel
 
-__all__ = ["COMMIT_SET_BRANCHES_MAX", "BranchMissing", "CommitSet", "CommitSets", "SetDone"]
+__all__ = ["COMMIT_SET_BRANCHES_MAX", "BranchMissing", "CommitSet", "CommitSetDone", "CommitSets"]
 
 COMMIT_SET_BRANCHES_MAX = 10_000
 """Branches in one set."""
@@ -52,7 +53,7 @@ class CommitSet:
     those the queue id and by how much the branch's own positions begin above ``first_position``.
     """
 
-    marker: Marker
+    marker: FencingToken
     first_position: int
     transaction_ids: Sequence[int]
     places: Sequence[int]
@@ -68,14 +69,14 @@ class BranchMissing:
 
 
 @frozen
-class SetDone:
+class CommitSetDone:
     """A set is recorded; or, replayed, what is left of it is rolled back. ``value`` is what the marker is."""
 
     value: int
     replayed: bool = False
 
 
-Done: TypeAlias = Callable[[SetDone | MarkerMoved | BranchMissing | Refused], None]
+Done: TypeAlias = Callable[[CommitSetDone | FencingTokenMoved | BranchMissing | Refused], None]
 
 
 class CommitSets:
@@ -106,7 +107,7 @@ class CommitSets:
             else:
                 done(work)
 
-        self._kernel.chores.add(decide())
+        self._kernel.deferred.add(decide())
 
     def _decide(
         self,
@@ -116,22 +117,22 @@ class CommitSets:
         xids: Sequence[Xid],
         found: Sequence[Branch | None],
         done: Done,
-    ) -> Iterator[None] | MarkerMoved | BranchMissing | Refused:
+    ) -> Iterator[None] | FencingTokenMoved | BranchMissing | Refused:
         """What there is to do, or why nothing is done. From here on nobody else can decide the branches."""
         kernel = self._kernel
-        current = kernel.markers.get(name)
+        current = kernel.fencing_tokens.get(name)
         if current is not None and current >= value:
-            return self._undo(xids, SetDone(current, replayed=True), done)
+            return self._undo(xids, CommitSetDone(current, replayed=True), done)
         if current != expected:
-            return MarkerMoved(current)
+            return FencingTokenMoved(current)
         prepared: list[Branch] = []
         for xid, branch in zip(xids, found, strict=True):
             # Behind a record that is still to come, those of its acknowledgements may be, too.
             if branch is None or branch.state is not BranchState.PREPARED or not branch.is_recorded:
                 return self._missing(xid)
             prepared.append(branch)
-        marker = kernel.markers.move(name, expected, value)
-        if not isinstance(marker, Marker):
+        marker = kernel.fencing_tokens.move(name, expected, value)
+        if not isinstance(marker, FencingToken):
             return marker
         return self._carry_out(marker, [kernel.branches.claim(branch) for branch in prepared], done)
 
@@ -142,13 +143,13 @@ class CommitSets:
         where = branch.state.value if branch.state is not BranchState.PREPARED else "being prepared"
         return BranchMissing(xid, True, f"{name_of(xid)} is {where}, not prepared")
 
-    def _undo(self, xids: Sequence[Xid], result: SetDone, done: Done) -> Iterator[None]:
+    def _undo(self, xids: Sequence[Xid], result: CommitSetDone, done: Done) -> Iterator[None]:
         for xid in xids:
             self._kernel.branches.undo(xid, "the set it belongs to was committed before")
             yield
         done(result)
 
-    def _carry_out(self, marker: Marker, transactions: list[Transaction], done: Done) -> Iterator[None]:
+    def _carry_out(self, marker: FencingToken, transactions: list[Transaction], done: Done) -> Iterator[None]:
         kernel = self._kernel
         counts: dict[Queue, int] = {}
         places = array("q")
@@ -166,13 +167,13 @@ class CommitSets:
         if kernel.audit is not None:
             kernel.audit.committed(transaction_ids, kernel.ids.next_id - 1)
         if size:
-            kernel.publications.add_commit(kernel.store.point(), _sent_by(transactions, begins), counts, first)
+            kernel.visibility.add_commit(kernel.store.point(), _sent_by(transactions, begins), counts, first)
         if kernel.events.has_followers:
             for transaction in transactions:
                 kernel.events.tell_committed(transaction)
-        done(SetDone(marker.value))
+        done(CommitSetDone(marker.value))
         # Behind what followers are told of it: they hear of deliveries that are let go here.
-        kernel.chores.add(self._finish(transactions))
+        kernel.deferred.add(self._finish(transactions))
         yield
 
     def _place(self, transaction: Transaction, begin: int, counts: dict[Queue, int], places: array[int]) -> None:

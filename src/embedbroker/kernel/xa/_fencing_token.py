@@ -1,10 +1,11 @@
-"""Markers: numbers that clients keep at the broker, which changes them only for those who know what they are.
+"""FencingTokens: numbers that clients keep at the broker, which changes them only for those who know what they are.
 
 Responsible for compare and set, and for what is recorded of it. Refuses to know what the numbers mean: they say how far
 somebody's work has come, such as the last batch that was published.
 
 What is decided here is recorded at once, so records stand in the order of decisions. Who asks on behalf of a client
-does so in its turn (`Chores.in_turn`), or a marker could say that something is done whose records are still to come.
+does so in its turn (`DeferredWork.in_turn`), or a marker could say that something is done whose records are still to
+come.
 
 History of the fault that this avoids: decisions were made at once, and their records were chores.
 
@@ -28,17 +29,24 @@ if TYPE_CHECKING:
 
     from .._kernel import Kernel
 
-__all__ = ["MARKERS_MAX", "MARKER_NAME_BYTES_MAX", "Marker", "MarkerMoved", "MarkerRemoved", "Markers"]
+__all__ = [
+    "FENCING_TOKENS_MAX",
+    "FENCING_TOKEN_NAME_BYTES_MAX",
+    "FencingToken",
+    "FencingTokenMoved",
+    "FencingTokenRemoved",
+    "FencingTokens",
+]
 
-MARKERS_MAX = 10_000
-"""Markers of one broker."""
+FENCING_TOKENS_MAX = 10_000
+"""FencingTokens of one broker."""
 
-MARKER_NAME_BYTES_MAX = 1024
+FENCING_TOKEN_NAME_BYTES_MAX = 1024
 """UTF-8 bytes of a marker's name."""
 
 
 @frozen
-class Marker:
+class FencingToken:
     """One marker as it is recorded. Its ``id`` is never that of another, also after it was removed and made again."""
 
     id: int
@@ -47,27 +55,27 @@ class Marker:
 
 
 @frozen
-class MarkerRemoved:
+class FencingTokenRemoved:
     """The record of its end."""
 
     id: int
 
 
 @frozen
-class MarkerMoved:
+class FencingTokenMoved:
     """A marker is not what somebody took it for; ``value`` is what it is, None where there is none."""
 
     value: int | None
 
 
-class Markers:
+class FencingTokens:
     """All markers, by name."""
 
     __slots__ = ("_by_name", "_kernel")
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
-        self._by_name: dict[str, Marker] = {}
+        self._by_name: dict[str, FencingToken] = {}
 
     def get(self, name: str) -> int | None:
         """What a marker is; None where there is none."""
@@ -78,26 +86,26 @@ class Markers:
         """Those whose names begin with this, by name."""
         return {name: self._by_name[name].value for name in sorted(self._by_name) if name.startswith(prefix)}
 
-    def set(self, name: str, expected: int | None, value: int) -> MarkerMoved | Refused | None:
+    def set(self, name: str, expected: int | None, value: int) -> FencingTokenMoved | Refused | None:
         """Set a marker that is still what the caller takes it for; None: it is not there yet."""
         marker = self.move(name, expected, value)
-        if not isinstance(marker, Marker):
+        if not isinstance(marker, FencingToken):
             return marker
         self._kernel.store.note(marker)
         return None
 
-    def move(self, name: str, expected: int | None, value: int) -> Marker | MarkerMoved | Refused:
+    def move(self, name: str, expected: int | None, value: int) -> FencingToken | FencingTokenMoved | Refused:
         """The same for who records it together with something else."""
         marker = self._by_name.get(name)
         if (None if marker is None else marker.value) != expected:
-            return MarkerMoved(None if marker is None else marker.value)
+            return FencingTokenMoved(None if marker is None else marker.value)
         if marker is not None:
             marker = evolve(marker, value=value)
-        elif len(self._by_name) >= MARKERS_MAX:
-            return Refused(ErrorCode.ILLEGAL_STATE, f"the broker has {MARKERS_MAX} markers")
+        elif len(self._by_name) >= FENCING_TOKENS_MAX:
+            return Refused(ErrorCode.ILLEGAL_STATE, f"the broker has {FENCING_TOKENS_MAX} markers")
         else:
-            assert len(name.encode()) <= MARKER_NAME_BYTES_MAX, len(name)
-            marker = Marker(self._kernel.ids.take(), name, value)
+            assert len(name.encode()) <= FENCING_TOKEN_NAME_BYTES_MAX, len(name)
+            marker = FencingToken(self._kernel.ids.take(), name, value)
         self._by_name[name] = marker
         return marker
 
@@ -106,9 +114,9 @@ class Markers:
         marker = self._by_name.pop(name, None)
         if marker is None:
             return None
-        self._kernel.store.note(MarkerRemoved(marker.id))
+        self._kernel.store.note(FencingTokenRemoved(marker.id))
         return marker.value
 
-    def restore(self, markers: Iterable[Marker]) -> None:
+    def restore(self, fencing_tokens: Iterable[FencingToken]) -> None:
         """Bring them back after a restart, without writing them again."""
-        self._by_name.update((marker.name, marker) for marker in markers)
+        self._by_name.update((marker.name, marker) for marker in fencing_tokens)

@@ -39,7 +39,7 @@ from embedclient.wire.core import (
     encode_packet,
 )
 
-from .._port import Link
+from .._port import ConnectionPort
 from ._service import SERVER_VERSION, CoreService
 from ._session import CoreSession
 
@@ -61,6 +61,7 @@ class CoreConnection:
         "_log",
         "_refused_reattachments",
         "_splitter",
+        "backpressure",
         "has_spoken",
         "link",
         "lost",
@@ -68,17 +69,16 @@ class CoreConnection:
         "sessions",
         "temporary_queues",
         "time_to_live",
-        "valve",
         "version",
     )
 
-    def __init__(self, service: CoreService, link: Link, log: Callable[[str], None]) -> None:
+    def __init__(self, service: CoreService, link: ConnectionPort, log: Callable[[str], None]) -> None:
         config = service.kernel.config
         self.service = service
         self.link = link
-        self.valve = service.kernel.make_valve()
-        link.on_slow = self.valve.shut
-        link.on_relieved = self.valve.open
+        self.backpressure = service.kernel.make_backpressure()
+        link.on_slow = self.backpressure.shut
+        link.on_relieved = self.backpressure.open
         self._log = log
         self._splitter = FrameSplitter(config.frame_size_bytes_max)
         self.version = 0
@@ -236,7 +236,7 @@ class CoreConnection:
             auto_commit_sends=packet.auto_commit_sends or packet.xa,
             auto_commit_acknowledges=packet.auto_commit_acks or packet.xa,
             pre_acknowledge=packet.pre_acknowledge,
-            valve=self.valve,
+            backpressure=self.backpressure,
         )
         window = max(packet.window_size, -1)
         session = CoreSession(service, self, packet.name, packet.session_channel_id, window, kernel_session)
@@ -344,7 +344,7 @@ class CoreConnection:
         if self._is_awaited and self.time_to_live is not None:
             self.lost = True
             self.time_to_live = min(self.time_to_live, _LOST_SECONDS_MAX)
-            self.valve.shut()
+            self.backpressure.shut()
         else:
             self.abandon()
 
@@ -365,7 +365,7 @@ class CoreConnection:
             session.close(failed=True)
         kernel = self.service.kernel
         for name, identifier in list(self.temporary_queues.items()):
-            queue = kernel.catalog.queues.get(name)
+            queue = kernel.address_manager.queues.get(name)
             if queue is not None and queue.id == identifier:
                 kernel.delete_queue(queue)
         self.temporary_queues.clear()

@@ -15,7 +15,7 @@ from __future__ import annotations
 from embedclient.model import PropertyType
 from embedclient.wire.core import CoreMessage
 
-__all__ = ["Arrival", "study"]
+__all__ = ["MessageTraits", "traits_of"]
 
 _ROUTING_TYPE = "_AMQ_ROUTING_TYPE"
 _SCHEDULED = "_AMQ_SCHED_DELIVERY"
@@ -27,7 +27,7 @@ _DECISIVE = frozenset((_ROUTING_TYPE, _SCHEDULED))
 _BLOCK_BYTES_MAX = 4096
 
 
-class Arrival:
+class MessageTraits:
     """What is known of one kind of message. ``size`` is that of its properties, -1 where nothing is like it."""
 
     __slots__ = (
@@ -94,9 +94,9 @@ class Arrival:
         self._values = []
 
 
-def study(message: CoreMessage) -> Arrival:
+def traits_of(message: CoreMessage) -> MessageTraits:
     """Look at the properties of a message. Raises RemoteProtocolError when they are malformed."""
-    arrival = Arrival()
+    arrival = MessageTraits()
     spans = message.property_spans()
     start = message.properties_at
     block = message.raw[start:]

@@ -102,7 +102,7 @@ def _create_address(session: CoreSession, packet: CreateAddress) -> None:
     if not allowed:
         result = Refused(ErrorCode.ADDRESS_DOES_NOT_EXIST, f"address {name!r} does not exist and is not auto-created")
     else:
-        result = kernel.catalog.create_address(
+        result = kernel.address_manager.create_address(
             name,
             anycast=_ANYCAST in packet.routing_types,
             multicast=_MULTICAST in packet.routing_types,
@@ -144,7 +144,7 @@ def _unsupported_attributes(packet: CreateQueueV2 | CreateSharedQueueV2) -> Refu
 
 
 def _create(session: CoreSession, request: QueueRequest, wants_reply: bool) -> None:
-    result = session.service.kernel.catalog.create_queue(request)
+    result = session.service.kernel.address_manager.create_queue(request)
     if not isinstance(result, Refused) and request.temporary:
         session.connection.temporary_queues[result.name] = result.id
     _done(session, result, wants_reply)
@@ -230,7 +230,7 @@ def _create_shared_queue_v2(session: CoreSession, packet: CreateSharedQueueV2) -
 def _delete_queue(session: CoreSession, packet: DeleteQueue) -> None:
     kernel = session.service.kernel
     address, qualified = split_fqqn(packet.queue_name)
-    queue = kernel.catalog.queues.get(address if qualified is None else qualified)
+    queue = kernel.address_manager.queues.get(address if qualified is None else qualified)
     result: object = None
     if queue is None:
         # Artemis answers without a text here, and its clients show what they get.
@@ -248,12 +248,12 @@ def _delete_queue(session: CoreSession, packet: DeleteQueue) -> None:
 
 
 def _query_queue(session: CoreSession, packet: SessionQueueQuery) -> None:
-    view = session.service.kernel.catalog.view_queue(packet.queue_name)
+    view = session.service.kernel.address_manager.view_queue(packet.queue_name)
     session.reply(queue_response(view, session.version), durable=False)
 
 
 def _query_address(session: CoreSession, packet: SessionBindingQuery) -> None:
-    view = session.service.kernel.catalog.view_address(_stored_name(session, packet.address))
+    view = session.service.kernel.address_manager.view_address(_stored_name(session, packet.address))
     session.reply(address_response(view, packet.address, session.version), durable=False)
 
 
@@ -272,7 +272,7 @@ def _create_consumer(session: CoreSession, packet: SessionCreateConsumer) -> Non
     )
     if isinstance(result, Consumer):
         if packet.requires_response:
-            view = kernel.catalog.view_queue(result.queue.name)
+            view = kernel.address_manager.view_queue(result.queue.name)
             session.reply(queue_response(view, session.version, to_query=False), durable=False)
         return
     _done(session, result, packet.requires_response)

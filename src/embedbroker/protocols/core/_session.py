@@ -39,7 +39,7 @@ from embedclient.wire.core import (
     send_trailer,
 )
 
-from ._message_traits import Arrival, study
+from ._message_traits import MessageTraits, traits_of
 from ._old_names import MODERN_NAMES_SINCE, old_message, plain_message, said_routing_type
 from ._requests import answer
 from ._resend import KEPT_PACKET_OVERHEAD_BYTES
@@ -47,7 +47,7 @@ from ._reserved_addresses import OF_THE_BROKER, take_request
 from ._service import SERVER_VERSION, CoreService
 
 if TYPE_CHECKING:
-    from .._port import Link
+    from .._port import ConnectionPort
     from ._connection import CoreConnection
 
 __all__ = ["CoreSession"]
@@ -73,7 +73,7 @@ class _HeldReply:
     point: int
     frame: bytes
     #: Of an answer on channel 1: who asked. What the session's own channel carries moves with the session.
-    link: Link | None = None
+    link: ConnectionPort | None = None
 
 
 @define(eq=False)
@@ -81,7 +81,7 @@ class _HeldDelivery:
     point: int
     pieces: Sequence[bytes | bytearray]
     #: Where it is counted already.
-    link: Link
+    link: ConnectionPort
 
 
 class CoreSession:
@@ -132,7 +132,7 @@ class CoreSession:
         self.default_address = ""
         # Of the message that came last: where it was sent, and what is known of its kind.
         self._known_address = known_address("")
-        self._arrival = Arrival()
+        self._arrival = MessageTraits()
         self.username: str | None = None
         self.metadata: dict[str, str] = {}
         # Made right after a refused reattachment: the two ends may count differently from here on (pitfall 12.22), so
@@ -203,7 +203,7 @@ class CoreSession:
         arrival = self._arrival
         properties_at = message.properties_at
         if not arrival.covers(message.raw, properties_at):
-            arrival = self._arrival = study(message)
+            arrival = self._arrival = traits_of(message)
         id_at = arrival.duplicate_id_at
         refused = self._unsupported(arrival, message.address) if arrival.asks_for_more else None
         if message.address in OF_THE_BROKER:
@@ -248,7 +248,7 @@ class CoreSession:
             self.connection.fail(text)
         # In a transaction the commit tells.
 
-    def _unsupported(self, arrival: Arrival, address: str) -> Refused | None:
+    def _unsupported(self, arrival: MessageTraits, address: str) -> Refused | None:
         if arrival.has_group:
             self.service.kernel.warn_of_groups(address)
         if arrival.scheduled_ms > self.service.now.wall_ms:
@@ -300,7 +300,7 @@ class CoreSession:
             self.connection.fail(f"{limit} replies of session {self.name} wait for the disk, held_replies_max")
             return
         if reply.point == _UNRECORDED:
-            self.service.kernel.chores.add_action(lambda: self._recorded(reply))
+            self.service.kernel.deferred.add_action(lambda: self._recorded(reply))
         elif not self._held:
             self.service.gate.hold(self)
         self._held.append(reply)
@@ -502,7 +502,7 @@ class CoreSession:
         pieces = self.channel.replay_after(last_confirmed_command_id)
         self._count_kept()
         connection.link.write_pieces(pieces)
-        self.kernel_session.move(connection.valve)
+        self.kernel_session.move(connection.backpressure)
 
     def close(self, *, failed: bool) -> None:
         """End the session."""

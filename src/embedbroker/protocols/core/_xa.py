@@ -33,14 +33,14 @@ from embedclient.wire.core import (
 )
 
 if TYPE_CHECKING:
-    from embedbroker.kernel import BranchTable
+    from embedbroker.kernel import XaBranches
 
     from ._session import CoreSession
 
 __all__ = ["XA_HANDLERS"]
 
 
-def _branches(session: CoreSession) -> BranchTable:
+def _branches(session: CoreSession) -> XaBranches:
     return session.service.kernel.branches
 
 

@@ -15,24 +15,24 @@ from ..journal._batch import MAGIC, BatchWalk, find_header
 from ..journal._segments import FIRST_BATCH_OFFSET, decode_header
 from ._codec import audit_name, audit_number
 
-__all__ = ["AuditPlace", "look_at_audit_place"]
+__all__ = ["AuditDirectory", "scan_audit_directory"]
 
 
 @define(eq=False)
-class AuditPlace:
+class AuditDirectory:
     """``segments``: (number, bytes) of each, oldest first. ``notes``: what was cut, for the broker's log."""
 
     segments: deque[tuple[int, int]] = Factory(deque)
     notes: list[str] = Factory(list)
 
 
-def look_at_audit_place(disk: Disk) -> AuditPlace:
+def scan_audit_directory(disk: Disk) -> AuditDirectory:
     """List what is there. The torn end of the newest segment is cut; whole batches are never touched.
 
     Raises:
         DiskFault: the directory cannot be read or written.
     """
-    place = AuditPlace()
+    place = AuditDirectory()
     (names,) = disk.run((ListFiles(),))
     assert isinstance(names, tuple)
     numbers = sorted(number for name in names if (number := audit_number(name)) is not None)

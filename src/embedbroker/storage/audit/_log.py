@@ -27,7 +27,7 @@ from ._codec import DELIVERED, MESSAGE, NUMBER, RETURNED, AuditRecordKind, audit
 if TYPE_CHECKING:
     from embedbroker.kernel import Consumer, Queue, Reference
 
-    from ._directory import AuditPlace
+    from ._directory import AuditDirectory
 
 __all__ = ["AuditLog", "AuditWork"]
 
@@ -73,7 +73,7 @@ class AuditLog:
     those of `embedbroker.kernel.AuditTrail`.
     """
 
-    def __init__(self, place: AuditPlace, *, retention_bytes: int, segment_size_bytes: int) -> None:
+    def __init__(self, place: AuditDirectory, *, retention_bytes: int, segment_size_bytes: int) -> None:
         self.wall_ms = 0
         #: Whether facts are taken.
         self.is_open = False

@@ -11,7 +11,7 @@ from itertools import islice
 
 from attrs import define, frozen
 
-from embedbroker.kernel import HeuristicOutcome, Marker, name_of, xid_of
+from embedbroker.kernel import FencingToken, HeuristicOutcome, name_of, xid_of
 
 from .._disk import Disk, DiskOperation, ListFiles, Read, Stat
 from .._steps import Corruption, run_steps
@@ -31,9 +31,17 @@ from ..journal._settings import JournalSettings
 from ..recovery._recovered import RecoveredState
 from ..recovery._recovery import recover
 from ..recovery._replay import MalformedRecord, Replay
-from ._repair_scan import Finding, Salvage
+from ._repair_scan import Finding, RepairScan
 
-__all__ = ["JournalReport", "RecordRow", "Salvaged", "SegmentReport", "inspect_journal", "journal_rows", "salvage"]
+__all__ = [
+    "JournalReport",
+    "RecordRow",
+    "RepairableJournal",
+    "SegmentReport",
+    "inspect_journal",
+    "journal_rows",
+    "repair_scan",
+]
 
 _MESSAGES_PER_PORTION = 1000
 # What a broker remembers of itself beside its journal, whatever its policy.
@@ -74,7 +82,7 @@ class JournalReport:
     in_doubt: tuple[str, ...]
     decided: tuple[str, ...]
     duplicate_ids: int | None
-    markers: int | None
+    fencing_tokens: int | None
 
     @property
     def sound(self) -> bool:
@@ -95,7 +103,7 @@ class RecordRow:
 
 
 @frozen
-class Salvaged:
+class RepairableJournal:
     """Everything that could be read of a journal, as one state, and what was in the way."""
 
     replay: Replay
@@ -126,7 +134,7 @@ def inspect_journal(disk: Disk) -> JournalReport:
         for _position, _size, kind in _records(data, batch):
             counts[_kind_name(kind)] = counts.get(_kind_name(kind), 0) + 1
 
-    walk = Salvage(count)
+    walk = RepairScan(count)
     run_steps(walk.run(), disk)
     refusal: str | None = None
     notes: tuple[str, ...] = ()
@@ -136,7 +144,7 @@ def inspect_journal(disk: Disk) -> JournalReport:
     in_doubt: tuple[str, ...] = ()
     decided: tuple[str, ...] = ()
     duplicate_ids: int | None = None
-    markers: int | None = None
+    fencing_tokens: int | None = None
     state: RecoveredState | None = None
     try:
         recovery = run_steps(recover(JournalSettings()), _ReadingDisk(disk))
@@ -150,7 +158,7 @@ def inspect_journal(disk: Disk) -> JournalReport:
         notes, queues, prepared = state.notes, len(state.queues), len(state.transactions)
         in_doubt = tuple([_branch_name(transaction.xid) for transaction in state.transactions])
         decided = tuple([_describe_outcome(outcome) for outcome in state.outcomes])
-        messages, markers = 0, len(state.markers)
+        messages, fencing_tokens = 0, len(state.fencing_tokens)
         while portion := state.take_messages(_MESSAGES_PER_PORTION):
             messages += len(portion)
         duplicate_ids = 0
@@ -169,7 +177,7 @@ def inspect_journal(disk: Disk) -> JournalReport:
         in_doubt=in_doubt,
         decided=decided,
         duplicate_ids=duplicate_ids,
-        markers=markers,
+        fencing_tokens=fencing_tokens,
     )
 
 
@@ -206,7 +214,7 @@ def journal_rows(disk: Disk) -> Iterator[RecordRow | Finding]:
             text = _describe(data, position, size, kind)
             pending.append(RecordRow(segment.name, base + position, batch.number, _kind_name(kind), size, text))
 
-    walk = Salvage(collect)
+    walk = RepairScan(collect)
     steps, reported = walk.run(), 0
     results: tuple[object, ...] = ()
     at_end = False
@@ -232,7 +240,7 @@ def find_refusal(disk: Disk) -> Corruption | None:
     return None
 
 
-def salvage(disk: Disk) -> Salvaged:
+def repair_scan(disk: Disk) -> RepairableJournal:
     """Apply everything that can be read, damaged or not, to one state.
 
     What was in unreadable batches is missing: a message may be lost, an acknowledged one may be back, a transaction
@@ -253,12 +261,12 @@ def salvage(disk: Disk) -> Salvaged:
                 Finding(segment.name, batch.offset + BATCH_HEADER_BYTES + error.position - batch.start, str(error))
             )
 
-    walk = Salvage(apply)
+    walk = RepairScan(apply)
     run_steps(walk.run(), disk)
     for _pause in replay.settle():
         pass
     highest = max([replay.id_limit, *_ids_in(replay)])
-    return Salvaged(replay, (*walk.findings, *malformed), highest)
+    return RepairableJournal(replay, (*walk.findings, *malformed), highest)
 
 
 def _ids_in(replay: Replay) -> Iterator[int]:
@@ -268,7 +276,7 @@ def _ids_in(replay: Replay) -> Iterator[int]:
         _, _, _, _, _, _, _, *tail = stored
         yield max(tail[1::2], default=0) + 1
     yield from (identifier + 1 for identifier in (*replay.queues, *replay.addresses))
-    yield from (identifier + 1 for identifier in (*replay.transaction_ids, *replay.outcomes, *replay.markers))
+    yield from (identifier + 1 for identifier in (*replay.transaction_ids, *replay.outcomes, *replay.fencing_tokens))
     yield from (identifier + 1 for identifier in replay.cursors)
     yield from (number + 1 for values in replay.duplicate_ids.values() for number in values)
 
@@ -381,7 +389,7 @@ def _describe_outcome(outcome: HeuristicOutcome) -> str:
     return f"{name_of(outcome.xid)} {'committed' if outcome.committed else 'rolled back'} by an operator"
 
 
-def _describe_marker(marker: Marker) -> str:
+def _describe_marker(marker: FencingToken) -> str:
     return f"marker {marker.id} {marker.name!r} is {marker.value}"
 
 

@@ -16,7 +16,7 @@ from ..journal._journal_state import JournalState
 from ..journal._segments import UNFINISHED_COPY, holds_journal, segment_range
 from ..journal._settings import JournalSettings
 from ..recovery._recovered import RecoveredMessage, RecoveredTransaction
-from ._inspection import find_refusal, salvage
+from ._inspection import find_refusal, repair_scan
 from ._repair_scan import Finding
 
 __all__ = ["RepairReport", "repair_journal"]
@@ -46,7 +46,7 @@ def repair_journal(damaged: Disk, copy: Disk, settings: JournalSettings, now: In
     """
     if holds_journal(copy):
         raise ValueError("the directory for the copy holds a journal already, or the beginning of one")
-    salvaged = salvage(damaged)
+    salvaged = repair_scan(damaged)
     findings = salvaged.findings + _missing(damaged, {finding.file for finding in salvaged.findings})
     state = salvaged.replay.finish(())
     journal = Journal(settings)
@@ -60,7 +60,7 @@ def repair_journal(damaged: Disk, copy: Disk, settings: JournalSettings, now: In
         journal.add_address(address)
     for queue in state.queues:
         journal.add_queue(queue)
-    for marker in state.markers:
+    for marker in state.fencing_tokens:
         journal.note(marker)
     messages = 0
     while portion := state.take_messages(_MESSAGES_PER_BATCH):

@@ -14,7 +14,7 @@ from .._steps import Steps, read
 from ..journal._batch import BatchExtent, BatchFlags, BatchWalk, find_header
 from ..journal._segments import FIRST_BATCH_OFFSET, Segment, SegmentFlags, decode_header, segment_name, segment_range
 
-__all__ = ["Finding", "Salvage"]
+__all__ = ["Finding", "RepairScan"]
 
 _SLICE_BYTES = 1024 * 1024
 
@@ -29,7 +29,7 @@ class Finding:
 
 
 @define(eq=False)
-class Salvage:
+class RepairScan:
     """A walk over everything that can be read. ``on_batch`` gets segment, data and the batch in it, in order."""
 
     on_batch: Callable[[Segment, bytes, BatchExtent], None]

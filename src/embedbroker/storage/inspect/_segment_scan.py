@@ -20,9 +20,9 @@ from ..audit._codec import audit_range
 from ..journal._batch import BATCH_HEADER_BYTES, BatchExtent
 from ..journal._record_codec import PREFIX, RecordKind
 from ..journal._segments import FIRST_BATCH_OFFSET, Segment, SegmentHeader, decode_header, segment_range
-from ._repair_scan import Finding, Salvage
+from ._repair_scan import Finding, RepairScan
 
-__all__ = ["RECORD_FIELDS", "RecordStretch", "ReferenceFields", "SegmentReading", "read_header", "read_records"]
+__all__ = ["RECORD_FIELDS", "RecordArrays", "ReferenceFields", "SegmentScan", "read_header", "read_records"]
 
 # Name -> (numpy's name of the type, offset in the record). All records begin with size, kind and flags.
 Fields = dict[str, tuple[str, int]]
@@ -80,7 +80,7 @@ _SLICE_BYTES = 4 * 1024 * 1024
 
 
 @define(eq=False)
-class RecordStretch:
+class RecordArrays:
     """Records of consecutive batches. ``starts`` are offsets in ``data``; ``base`` + start is the offset in the file.
 
     For each batch there is its number, the broker's wall time (Unix ms) when it was put together, and how many of
@@ -96,7 +96,7 @@ class RecordStretch:
 
 
 @frozen
-class SegmentReading:
+class SegmentScan:
     """How the reading of a file ended: its header, None if that is damaged, and where its last whole batch ends."""
 
     header: SegmentHeader | None
@@ -135,8 +135,8 @@ def read_header(data: bytes) -> SegmentHeader | str:
 
 def read_records(
     name: str, size: int, read_at: Callable[[int, int], bytes], *, slice_bytes: int = _SLICE_BYTES
-) -> Iterator[RecordStretch | SegmentReading]:
-    """Read the segment file ``name``, of a journal or an audit log, of ``size`` bytes; a `SegmentReading` comes last.
+) -> Iterator[RecordArrays | SegmentScan]:
+    """Read the segment file ``name``, of a journal or an audit log, of ``size`` bytes; a `SegmentScan` comes last.
 
     ``read_at(offset, count)`` answers like ``os.pread``. Whole batches behind damage are read; each damage is a
     finding. A stretch takes about ``slice_bytes`` (4 MiB by default), or one batch where that is larger.
@@ -149,7 +149,7 @@ def read_records(
     if range_of(name) is None:
         raise ValueError(f"{name!r} is not the name of a segment file")
     gathered = _Gathered(name)
-    walk = Salvage(gathered.on_batch, slice_bytes=slice_bytes, range_of=range_of)
+    walk = RepairScan(gathered.on_batch, slice_bytes=slice_bytes, range_of=range_of)
     disk: Disk = _OneFile(name, size, read_at)
     header = read_header(read_at(0, FIRST_BATCH_OFFSET))
     steps = walk.run()
@@ -164,7 +164,7 @@ def read_records(
         # A stretch is whole when the walk asks for other bytes.
         yield from gathered.take()
     end = walk.segments[0].end if walk.segments else 0
-    yield SegmentReading(
+    yield SegmentScan(
         header if walk.segments and not isinstance(header, str) else None,
         end,
         gathered.last_batch,
@@ -196,14 +196,14 @@ class _Gathered:
     file: str
     last_batch: int = 0
     findings: list[Finding] = Factory(list)
-    _stretches: list[RecordStretch] = Factory(list)
+    _stretches: list[RecordArrays] = Factory(list)
     _data: bytes | None = None
 
     def on_batch(self, _segment: Segment, data: bytes, batch: BatchExtent) -> None:
         if data is not self._data:
             self._data = data
             base = batch.offset + BATCH_HEADER_BYTES - batch.start
-            self._stretches.append(RecordStretch(data, base))
+            self._stretches.append(RecordArrays(data, base))
         stretch = self._stretches[-1]
         starts = stretch.starts
         before = len(starts)
@@ -215,6 +215,6 @@ class _Gathered:
         stretch.counts.append(len(starts) - before)
         self.last_batch = batch.number
 
-    def take(self) -> list[RecordStretch]:
+    def take(self) -> list[RecordArrays]:
         taken, self._stretches, self._data = self._stretches, [], None
         return taken

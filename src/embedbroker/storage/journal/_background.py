@@ -14,9 +14,9 @@ from .._disk import DiskFault, FaultKind
 from .._lane import StepLane
 from .._steps import Corruption, Steps
 from ._compaction import Compaction
-from ._live_index import Liveness
+from ._live_index import LiveIndex
 from ._record_codec import encode_dropped
-from ._segment_pool import SegmentSupply
+from ._segment_pool import SegmentPool
 from ._segments import FIRST_BATCH_OFFSET, Segment
 from ._settings import JournalSettings
 
@@ -33,8 +33,8 @@ class Background:
     """``segments`` is the journal's own list, oldest first, the current one last."""
 
     settings: JournalSettings
-    supply: SegmentSupply
-    liveness: Liveness
+    segment_pool: SegmentPool
+    live_index: LiveIndex
     segments: list[Segment]
     # Append one record to the journal, and the durability point that covers everything appended so far.
     append: Callable[[bytes], None]
@@ -53,24 +53,24 @@ class Background:
     @property
     def has_room(self) -> bool | None:
         """Whether the journal can go on when the current segment is full; None: that is being found out."""
-        prepared = self.supply.prepared
-        if not self.segments or self.supply.spares or (prepared is not None and prepared.made):
+        prepared = self.segment_pool.prepared
+        if not self.segments or self.segment_pool.spares or (prepared is not None and prepared.made):
             return True
         current = self.segments[-1]
         if self._no_room_in is current:
             return False
-        if self._failed_in is current or self.liveness.ending or not _is_half_full(current):
+        if self._failed_in is current or self.live_index.ending or not _is_half_full(current):
             return True
         return None
 
     def choose(self, wall_ms: int, at_leisure: bool = False) -> None:
         """Begin the most urgent work, if there is any and the lane is free; ``at_leisure``: look carefully."""
-        if self.lane.steps is not None or not self.segments or self.liveness.ending:
+        if self.lane.steps is not None or not self.segments or self.live_index.ending:
             return
         current = self.segments[-1]
-        if self.supply.prepared is None and _is_half_full(current):
+        if self.segment_pool.prepared is None and _is_half_full(current):
             if self._failed_in is not current:
-                self.lane.begin(self.supply.prepare(wall_ms))
+                self.lane.begin(self.segment_pool.prepare(wall_ms))
             return
         if not current.first_number:
             # Behind a cut the next segment has not begun. What says which segments there were, and which were dropped,
@@ -95,7 +95,7 @@ class Background:
         if fault.kind is FaultKind.FULL:
             self._no_room_in = self._failed_in
         consequence = ""
-        if fault.kind is FaultKind.FULL and self.supply.prepared is not None and self.segments:
+        if fault.kind is FaultKind.FULL and self.segment_pool.prepared is not None and self.segments:
             current = self.segments[-1]
             left = (current.size - current.end) // 1024
             consequence = f"; the broker goes on until {current.name} is full, with {left} KiB left in it"
@@ -149,7 +149,12 @@ class Background:
     def _compact(self, run: list[Segment], wall_ms: int) -> Steps[None]:
         between = self.segments[self.segments.index(run[-1]) + 1 : -1]
         compaction = Compaction(
-            self.settings, self.supply.identity, self.liveness, run, self.supply.next_generation(), wall_ms
+            self.settings,
+            self.segment_pool.identity,
+            self.live_index,
+            run,
+            self.segment_pool.next_generation(),
+            wall_ms,
         )
         yield run[-1].last_number  # its last batches may still be on their way to the disk
         try:
@@ -169,7 +174,7 @@ class Background:
         result = compaction.account()
         at = self.segments.index(run[0])
         self.segments[at : at + len(run)] = [result]
-        self.liveness.move(run, result, self.segments)
+        self.live_index.move(run, result, self.segments)
         alone = compaction.speaks_for_itself(result)
         for segment in between:
             if result in segment.needs:
@@ -181,9 +186,9 @@ class Background:
     def _recycle(self, segments: list[Segment]) -> Steps[None]:
         self._replacing = True
         for segment in segments:
-            operations = self.supply.recycle(segment)
+            operations = self.segment_pool.recycle(segment)
             yield operations
-            self.supply.recycled(operations, segment.size)
+            self.segment_pool.recycled(operations, segment.size)
         self._replacing = False
 
 

@@ -23,7 +23,7 @@ from .._disk import Remove, Rename, Sync, SyncDirectory, WriteAt
 from .._steps import Corruption, Steps, read
 from . import _record_codec as codec
 from ._batch import BatchFlags, BatchWalk, encode_batch, stored_size
-from ._live_index import Liveness
+from ._live_index import LiveIndex
 from ._record_codec import ACKNOWLEDGE, ADD_MESSAGE, PREFIX, UPDATE_DELIVERY_COUNT, RecordKind
 from ._segments import COMPACTING, FIRST_BATCH_OFFSET, Segment, SegmentFlags, SegmentHeader, encode_header, segment_name
 from ._settings import JournalSettings
@@ -48,7 +48,7 @@ class Compaction:
 
     settings: JournalSettings
     identity: int
-    liveness: Liveness
+    live_index: LiveIndex
     run: list[Segment]
     generation: int
     wall_ms: int
@@ -146,9 +146,9 @@ class Compaction:
         """
         if not self.complete or self.transactions or self.definitions or result.dead or result.orphans:
             return False
-        if self.liveness.has_unsettled:
+        if self.live_index.has_unsettled:
             return False
-        open_transactions = self.liveness.transactions.values()
+        open_transactions = self.live_index.transactions.values()
         return not any(
             self.seen.get(message_id) for each in open_transactions for message_id, _ in each.acknowledgements
         )
@@ -206,17 +206,17 @@ class Compaction:
 
     def _needs_living(self, message_id: int, transaction_id: int, count: int) -> bool:
         """A message, or a duplicate id: its address counts as the one queue that has it."""
-        placement = self.liveness.index.get(message_id)
+        placement = self.live_index.index.get(message_id)
         if placement is None:
             self.seen[message_id] = False
             return False
         if not placement.queues:
-            self.liveness.forget(message_id)
+            self.live_index.forget(message_id)
             self.seen[message_id] = False
             return False
         self.seen[message_id] = True
         self.copied += 1
-        counts = self.liveness.counts
+        counts = self.live_index.counts
         if len(placement.queues) < count:
             self.complete = False
         elif counts and any(message_id in counts.get(queue_id, ()) for queue_id in placement.queues):
@@ -231,7 +231,7 @@ class Compaction:
             return False
         copied = self.seen.get(message_id)
         if copied is None:
-            copied = message_id in self.liveness.index or message_id in self._ghosts
+            copied = message_id in self.live_index.index or message_id in self._ghosts
             self.refers_outside |= copied
         if copied:
             self.retained += 1
@@ -252,7 +252,7 @@ class Compaction:
             needed = self._needs_delivery_count(data, position, segment)
         elif kind is RecordKind.PREPARE:
             transaction_id = codec.TRANSACTION.unpack_from(data, position)[4]
-            needed = transaction_id in self.liveness.transactions
+            needed = transaction_id in self.live_index.transactions
             if needed:
                 self.transactions.add(transaction_id)
         elif kind in _END_OF_TRANSACTION:
@@ -278,9 +278,9 @@ class Compaction:
 
     def _needs_delivery_count(self, data: bytes, position: int, segment: Segment) -> bool:
         *_, message_id, queue_id, count = UPDATE_DELIVERY_COUNT.unpack_from(data, position)
-        if self.liveness.counts.get(queue_id, {}).get(message_id) != count:
+        if self.live_index.counts.get(queue_id, {}).get(message_id) != count:
             return False  # gone, or a later record says something else
-        recounted = self.liveness.recounted.get(queue_id, {})
+        recounted = self.live_index.recounted.get(queue_id, {})
         if not segment.first <= recounted.get(message_id, segment.last) <= segment.last:
             return False  # a later record says the same
         self.complete = False
@@ -298,7 +298,7 @@ class Compaction:
             identifier = codec.decode_address(data, position, size)[0].id
         else:
             identifier = codec.decode_queue(data, position, size)[0].id
-        history = self.liveness.definitions.get((kind, identifier))
+        history = self.live_index.definitions.get((kind, identifier))
         if history is None or history[-1] is not segment:
             return False
         self.definitions.add((kind, identifier))
@@ -313,7 +313,7 @@ class Compaction:
             self.refers_outside |= outside
             needed |= outside or transaction_id in self.transactions
         key = RecordKind.MARKER, marker.id
-        history = self.liveness.definitions.get(key)
+        history = self.live_index.definitions.get(key)
         if needed or (history is not None and history[-1] is segment):
             self.definitions.add(key)
             return True

@@ -23,7 +23,7 @@ from ._batch import BatchWalk
 from ._segments import FIRST_BATCH_OFFSET, SegmentHeader, decode_header, segment_range
 from ._settings import JournalSettings
 
-__all__ = ["Holdings", "belongs", "copied_bytes", "is_history", "survey"]
+__all__ = ["FileInventory", "belongs", "copied_bytes", "is_history", "take_inventory"]
 
 _NAME = re.compile(r"(?:segment-\d{10,20}(?:-\d{10,20})?|spare-\d{10,20}|compacting)\.journal\Z", re.ASCII)
 
@@ -44,7 +44,7 @@ def copied_bytes(name: str, size: int) -> int:
 
 
 @frozen
-class Holdings:
+class FileInventory:
     """What a directory holds: (name, valid bytes from the start, their SHA-256) of each segment.
 
     ``newest`` is the name of the one in which the history ends, empty when there is none.
@@ -65,7 +65,7 @@ class _Found:
     has_batches: bool
 
 
-def survey(settings: JournalSettings, *, is_unfinished: bool = False) -> Steps[Holdings]:
+def take_inventory(settings: JournalSettings, *, is_unfinished: bool = False) -> Steps[FileInventory]:
     """Look at a directory as a power cut, a fault of the disk or an interrupted copy may have left it.
 
     What is held survives a power cut, for which some of it is written once more: what files say does not change.
@@ -87,8 +87,8 @@ def survey(settings: JournalSettings, *, is_unfinished: bool = False) -> Steps[H
         assert isinstance(digest, bytes)
         files.append((each.name, each.end, digest))
     if newest is None:
-        return Holdings(0, "", tuple(files))
-    return Holdings(newest.header.identity, newest.name, tuple(files))
+        return FileInventory(0, "", tuple(files))
+    return FileInventory(newest.header.identity, newest.name, tuple(files))
 
 
 def _look(settings: JournalSettings, name: str) -> Steps[list[_Found]]:

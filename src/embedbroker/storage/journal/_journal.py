@@ -30,9 +30,9 @@ from . import _record_codec as codec
 from ._background import Background
 from ._batch import BATCH_HEADER_BYTES, BatchFlags, stored_size
 from ._journal_state import JournalState
-from ._live_index import Liveness
+from ._live_index import LiveIndex
 from ._record_codec import ACKNOWLEDGE, ADD_MESSAGE, ADD_ONE, DURABLE, PAIR, UPDATE_DELIVERY_COUNT, RecordKind
-from ._segment_pool import SegmentSupply
+from ._segment_pool import SegmentPool
 from ._segments import FIRST_BATCH_OFFSET, GatheredBatch, Segment
 from ._settings import JournalSettings
 
@@ -98,9 +98,9 @@ class Journal:
         self._gathered: deque[GatheredBatch] = deque()
         self._last_number = 0
         self._writing: tuple[int, GatheredBatch, int] | None = None  # work, batch, crc of its body
-        self._supply = SegmentSupply(settings)
-        self._liveness = Liveness()
-        self._index = self._liveness.index
+        self._segment_pool = SegmentPool(settings)
+        self._live_index = LiveIndex()
+        self._index = self._live_index.index
         self._background = self._make_background()
         self._background_work = 0
 
@@ -147,14 +147,14 @@ class Journal:
             _pack_acknowledge(_ACKNOWLEDGE_BYTES, _ACKNOWLEDGE, 0, 0, message_id, queue_id, transaction_id)
         )
         if transaction_id:
-            self._liveness.acknowledge_in_transaction(message_id, queue_id, transaction_id, self._segment)
+            self._live_index.acknowledge_in_transaction(message_id, queue_id, transaction_id, self._segment)
         else:
-            self._liveness.acknowledge(message_id, queue_id, self._segment)
+            self._live_index.acknowledge(message_id, queue_id, self._segment)
 
     def add_duplicate_id(self, entry: DuplicateId, transaction_id: int) -> None:
         """Append an id that came with a message. It is in force from now on, or from the commit of its transaction."""
         self._append(codec.encode_duplicate_id(entry, transaction_id))
-        self._liveness.add_duplicate_id(entry, transaction_id, self._segment)
+        self._live_index.add_duplicate_id(entry, transaction_id, self._segment)
 
     def add_message_once(
         self, message: JournaledMessage, references: Sequence[tuple[int, int]], entry: DuplicateId
@@ -168,63 +168,63 @@ class Journal:
 
     def forget_duplicate_id(self, number: int) -> None:
         """An id is not in force any more. Nothing is written: it left because of others, which leave later."""
-        self._liveness.forget(number)
+        self._live_index.forget(number)
 
     def update_delivery_count(self, message_id: int, queue_id: int, count: int) -> None:
         """Append how often one queue has delivered one message."""
         size = UPDATE_DELIVERY_COUNT.size
         self._append(UPDATE_DELIVERY_COUNT.pack(size, _UPDATE, 0, 0, message_id, queue_id, count))
-        self._liveness.update_delivery_count(message_id, queue_id, count, self._segment)
+        self._live_index.update_delivery_count(message_id, queue_id, count, self._segment)
 
     def prepare(self, transaction_id: int, xid: bytes) -> None:
         """Append that a transaction is prepared: it stays open over restarts."""
         self._append(codec.encode_prepare(transaction_id, xid))
-        self._liveness.prepare(transaction_id, xid, self._segment)
+        self._live_index.prepare(transaction_id, xid, self._segment)
 
     def commit(self, transaction_id: int, positions: Sequence[tuple[int, int]]) -> None:
         """Append a commit: what its messages have as positions counts from these, in each queue."""
         self._append(codec.encode_commit(transaction_id, positions))
-        self._liveness.commit(transaction_id, self._segment)
+        self._live_index.commit(transaction_id, self._segment)
 
     def rollback(self, transaction_id: int) -> None:
         """Append that a transaction is undone."""
         self._append(codec.encode_rollback(transaction_id))
-        self._liveness.rollback(transaction_id, self._segment)
+        self._live_index.rollback(transaction_id, self._segment)
 
     def add_outcome(self, outcome: HeuristicOutcome) -> None:
         """Append what was decided about a prepared transaction. Its COMMIT or ROLLBACK has to follow."""
         self._append(codec.encode_outcome(outcome))
-        self._liveness.define(RecordKind.HEURISTIC_OUTCOME, outcome.transaction_id, self._segment)
+        self._live_index.define(RecordKind.HEURISTIC_OUTCOME, outcome.transaction_id, self._segment)
 
     def remove_outcome(self, transaction_id: int) -> None:
         """Append that nobody asks for that decision any more."""
         self._append(codec.encode_id(RecordKind.FORGET_OUTCOME, transaction_id))
-        self._liveness.remove(RecordKind.HEURISTIC_OUTCOME, transaction_id, self._segment, ())
+        self._live_index.remove(RecordKind.HEURISTIC_OUTCOME, transaction_id, self._segment, ())
 
     def add_address(self, definition: AddressDefinition) -> None:
         """Append an address, new or changed."""
         self._append(codec.encode_definition(definition))
-        self._liveness.define(RecordKind.ADDRESS, definition.id, self._segment)
+        self._live_index.define(RecordKind.ADDRESS, definition.id, self._segment)
 
     def remove_address(self, address_id: int) -> None:
         """Append that an address is gone, with its duplicate ids. Its id must not be used again."""
         self._append(codec.encode_id(RecordKind.REMOVE_ADDRESS, address_id))
-        self._liveness.remove(RecordKind.ADDRESS, address_id, self._segment, self._segments)
+        self._live_index.remove(RecordKind.ADDRESS, address_id, self._segment, self._segments)
 
     def add_queue(self, definition: QueueDefinition) -> None:
         """Append a queue, new or changed. It must stand before the first message for it."""
         self._append(codec.encode_definition(definition))
-        self._liveness.define(RecordKind.QUEUE, definition.id, self._segment)
+        self._live_index.define(RecordKind.QUEUE, definition.id, self._segment)
 
     def remove_queue(self, queue_id: int) -> None:
         """Append that a queue is gone with everything in it. Its id must not be used again."""
         self._append(codec.encode_id(RecordKind.REMOVE_QUEUE, queue_id))
-        self._liveness.remove(RecordKind.QUEUE, queue_id, self._segment, self._segments)
+        self._live_index.remove(RecordKind.QUEUE, queue_id, self._segment, self._segments)
 
     def note(self, fact: Fact) -> None:
         """Append something rare."""
         self._append(codec.encode_fact(fact))
-        self._liveness.note(fact, self._segment)
+        self._live_index.note(fact, self._segment)
 
     def reserve_ids(self, limit: int) -> None:
         """Append that ids and positions below ``limit`` may have been used."""
@@ -250,9 +250,9 @@ class Journal:
         self._room -= size
         queues = [queue_id for queue_id, _position in references]
         if transaction_id:
-            self._liveness.add_in_transaction(message_id, queues, transaction_id, self._segment)
+            self._live_index.add_in_transaction(message_id, queues, transaction_id, self._segment)
         else:
-            self._liveness.add(message_id, queues, self._segment)
+            self._live_index.add(message_id, queues, self._segment)
         self._parts.append(_pack_add(
             size, _ADD, DURABLE if message.durable else 0, message.encoding, message.priority, message_id,
             transaction_id, message.expiration, message.timestamp, self.wall_ms, 0, len(references), len(raw),
@@ -292,7 +292,7 @@ class Journal:
         extents = [each.extent for each in self._segments]
         start = codec.encode_segment_start(self._id_limit, extents)
         needed = size + len(start)
-        segment = self._supply.take(FIRST_BATCH_OFFSET + stored_size(needed))
+        segment = self._segment_pool.take(FIRST_BATCH_OFFSET + stored_size(needed))
         segment.first_number = self._number
         if self._segments and self._segments[-1] is self._segment:
             self._segment.close()
@@ -328,8 +328,8 @@ class Journal:
                 self._recovery_work = self._number_work()
                 work.append(DiskWork(Lane.JOURNAL, self._recovery_work, operations))
             return work
-        if self._liveness.has_unsettled:
-            self._liveness.settle(_SETTLED_PER_CALL)
+        if self._live_index.has_unsettled:
+            self._live_index.settle(_SETTLED_PER_CALL)
         if self._writing is None and (self._parts or self._gathered):
             if state is _READY:
                 self._background.choose(self.wall_ms)
@@ -433,7 +433,7 @@ class Journal:
             self._close_batch(0)
         gathered = self._gathered[0]
         opens = gathered.offset == FIRST_BATCH_OFFSET
-        if opens and self._supply.preparing and not gathered.segment.made:
+        if opens and self._segment_pool.preparing and not gathered.segment.made:
             return None  # its file is being prepared right now
         self._gathered.popleft()
         segment = gathered.segment
@@ -441,8 +441,8 @@ class Journal:
         before: list[DiskOperation] = []
         after: list[DiskOperation] = []
         if opens:
-            file, before, after = self._supply.opening(segment, self.wall_ms)
-        header, body, crc = gathered.encode(self._supply.identity, self.wall_ms, self._crc)
+            file, before, after = self._segment_pool.opening(segment, self.wall_ms)
+        header, body, crc = gathered.encode(self._segment_pool.identity, self.wall_ms, self._crc)
         operations: tuple[DiskOperation, ...] = WriteAt(file, gathered.offset, (header, body)), Sync(file)
         if opens:
             operations = (*before, *operations, *after)
@@ -472,13 +472,13 @@ class Journal:
 
     def _continue_from(self, recovery: Recovery) -> None:
         replay = recovery.replay
-        self._supply.identity = recovery.identity
-        self._supply.generation = recovery.generation
-        self._supply.spares.extend(recovery.spares)
-        self._supply.prepared = recovery.prepared
+        self._segment_pool.identity = recovery.identity
+        self._segment_pool.generation = recovery.generation
+        self._segment_pool.spares.extend(recovery.spares)
+        self._segment_pool.prepared = recovery.prepared
         self._segments = recovery.segments
-        self._liveness = replay.liveness
-        self._index = replay.liveness.index
+        self._live_index = replay.live_index
+        self._index = replay.live_index.index
         self._background = self._make_background()
         self._id_limit = replay.id_limit
         self.reached = self._last_number = recovery.number
@@ -496,8 +496,8 @@ class Journal:
     def _make_background(self) -> Background:
         return Background(
             self.settings,
-            self._supply,
-            self._liveness,
+            self._segment_pool,
+            self._live_index,
             self._segments,
             append=self._append,
             point=self.point,

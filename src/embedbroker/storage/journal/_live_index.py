@@ -20,12 +20,20 @@ from typing import assert_never
 
 from attrs import Factory, define
 
-from embedbroker.kernel import CommitSet, CursorDefinition, CursorRemoved, DuplicateId, Fact, Marker, MarkerRemoved
+from embedbroker.kernel import (
+    CommitSet,
+    CursorDefinition,
+    CursorRemoved,
+    DuplicateId,
+    Fact,
+    FencingToken,
+    FencingTokenRemoved,
+)
 
 from ._record_codec import RecordKind
 from ._segments import Placement, Segment
 
-__all__ = ["Liveness", "OpenTransaction"]
+__all__ = ["LiveIndex", "OpenTransaction"]
 
 Key = tuple[int, int]
 
@@ -49,7 +57,7 @@ class OpenTransaction:
 
 
 @define(eq=False)
-class Liveness:
+class LiveIndex:
     """The state of all records. ``index`` maps the id of every living message to its placement."""
 
     index: dict[int, Placement] = Factory(dict)
@@ -142,9 +150,9 @@ class Liveness:
     def note(self, fact: Fact, segment: Segment) -> None:
         """Something rare."""
         match fact:
-            case Marker():
+            case FencingToken():
                 self.define(RecordKind.MARKER, fact.id, segment)
-            case MarkerRemoved():
+            case FencingTokenRemoved():
                 self.remove(RecordKind.MARKER, fact.id, segment, ())
             case CommitSet():
                 self.define(RecordKind.MARKER, fact.marker.id, segment)

@@ -65,9 +65,9 @@ from embedbroker.kernel import (
     CursorRemoved,
     DuplicateId,
     Fact,
+    FencingToken,
+    FencingTokenRemoved,
     HeuristicOutcome,
-    Marker,
-    MarkerRemoved,
     QueueDefinition,
     xid_bytes,
     xid_of,
@@ -215,10 +215,10 @@ def decode_outcome(data: bytes, start: int, size: int) -> HeuristicOutcome:
 def encode_fact(fact: Fact) -> bytes:
     """What `Store.note` was given."""
     match fact:
-        case Marker():
+        case FencingToken():
             name = fact.name.encode()
             return MARKER.pack(MARKER.size + len(name), RecordKind.MARKER, 0, 0, fact.id, fact.value) + name
-        case MarkerRemoved():
+        case FencingTokenRemoved():
             return encode_id(RecordKind.REMOVE_MARKER, fact.id)
         case CommitSet():
             return _encode_commit_set(fact)
@@ -239,15 +239,15 @@ def _encode_commit_set(commit_set: CommitSet) -> bytes:
     return COMMIT_SET.pack(size, RecordKind.COMMIT_SET, 0, 0, *numbers) + name + places
 
 
-def decode_marker(data: bytes, start: int, size: int) -> Marker:
+def decode_marker(data: bytes, start: int, size: int) -> FencingToken:
     """The marker in a MARKER record. Raises ValueError."""
     if size < MARKER.size:
         raise ValueError("a marker cut short")
     *_, identifier, value = MARKER.unpack_from(data, start)
-    return Marker(identifier, data[start + MARKER.size : start + size].decode(), value)
+    return FencingToken(identifier, data[start + MARKER.size : start + size].decode(), value)
 
 
-def decode_commit_set(data: bytes, start: int, size: int) -> tuple[Marker, dict[int, dict[int, int]]]:
+def decode_commit_set(data: bytes, start: int, size: int) -> tuple[FencingToken, dict[int, dict[int, int]]]:
     """The marker in a COMMIT_SET record, and where each transaction begins in each queue. Raises ValueError."""
     if size < COMMIT_SET.size:
         raise ValueError("a commit set cut short")
@@ -255,7 +255,7 @@ def decode_commit_set(data: bytes, start: int, size: int) -> tuple[Marker, dict[
     end = start + COMMIT_SET.size + name_size
     if end > start + size or (start + size - end) % 8:
         raise ValueError("a commit set with wrong sizes")
-    marker = Marker(marker_id, data[start + COMMIT_SET.size : end].decode(), value)
+    marker = FencingToken(marker_id, data[start + COMMIT_SET.size : end].decode(), value)
     numbers = unpack_from(f"<{(start + size - end) // 8}q", data, end)
     transactions: dict[int, dict[int, int]] = {}
     at = 0

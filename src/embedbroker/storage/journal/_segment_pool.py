@@ -20,14 +20,14 @@ from .._steps import Steps
 from ._segments import FIRST_BATCH_OFFSET, Segment, SegmentFlags, SegmentHeader, encode_header, spare_name
 from ._settings import JournalSettings
 
-__all__ = ["SegmentSupply"]
+__all__ = ["SegmentPool"]
 
 # So many pieces of a new segment are written between two syncs of it.
 _ZEROED_PER_SYNC = 4
 
 
 @define(eq=False)
-class SegmentSupply:
+class SegmentPool:
     """``generation`` is the highest ever used; ``spares`` are (name, size) of files free for use."""
 
     settings: JournalSettings

@@ -19,8 +19,8 @@ from embedbroker.kernel import (
     AddressDefinition,
     CursorDefinition,
     DuplicateId,
+    FencingToken,
     HeuristicOutcome,
-    Marker,
     QueueDefinition,
 )
 
@@ -127,7 +127,7 @@ class RecoveredState:
     identity: int = 0
     # Number of the last batch that was read, 0 for an empty journal.
     last_batch: int = 0
-    markers: tuple[Marker, ...] = ()
+    fencing_tokens: tuple[FencingToken, ...] = ()
 
     def __attrs_post_init__(self) -> None:
         self._queue_ids = frozenset([queue.id for queue in self.queues])

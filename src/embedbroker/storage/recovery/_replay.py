@@ -18,14 +18,14 @@ from embedbroker.kernel import (
     CursorRemoved,
     DuplicateId,
     Fact,
+    FencingToken,
+    FencingTokenRemoved,
     HeuristicOutcome,
-    Marker,
-    MarkerRemoved,
     QueueDefinition,
 )
 
 from ..journal import _record_codec as codec
-from ..journal._live_index import Liveness
+from ..journal._live_index import LiveIndex
 from ..journal._record_codec import (
     ACKNOWLEDGE,
     ADD_MESSAGE,
@@ -67,13 +67,13 @@ class _Transaction:
 class Replay:
     """The state after the records applied so far, and the account of what the journal still needs."""
 
-    liveness: Liveness = Factory(Liveness)
+    live_index: LiveIndex = Factory(LiveIndex)
     messages: dict[int, StoredMessage] = Factory(dict)
     addresses: dict[int, AddressDefinition] = Factory(dict)
     queues: dict[int, QueueDefinition] = Factory(dict)
     # By transaction id, decisions about prepared transactions.
     outcomes: dict[int, HeuristicOutcome] = Factory(dict)
-    markers: dict[int, Marker] = Factory(dict)
+    fencing_tokens: dict[int, FencingToken] = Factory(dict)
     cursors: dict[int, CursorDefinition] = Factory(dict)
     # By address, each address' in the order in which they came into force.
     duplicate_ids: dict[int, dict[int, bytes]] = Factory(dict)
@@ -92,7 +92,7 @@ class Replay:
         Raises:
             MalformedRecord: nothing can be concluded; ``position`` is an offset in ``data``.
         """
-        messages, index, placements = self.messages, self.liveness.index, segment.placements
+        messages, index, placements = self.messages, self.live_index.index, segment.placements
         unpack_add, unpack_pair, unpack_acknowledge = ADD_MESSAGE.unpack_from, PAIR.unpack_from, ACKNOWLEDGE.unpack_from
         position = start
         try:
@@ -113,7 +113,7 @@ class Replay:
                     if count == 1 and transaction_id:
                         queue_id, place = unpack_pair(data, position + 64)
                         self._transaction(transaction_id).adds[message_id] = (*head, raw, queue_id, place)
-                        self.liveness.add_in_transaction(message_id, (queue_id,), transaction_id, segment)
+                        self.live_index.add_in_transaction(message_id, (queue_id,), transaction_id, segment)
                     elif count == 1:
                         queue_id, place = unpack_pair(data, position + 64)
                         messages[message_id] = (*head, raw, queue_id, place)
@@ -132,10 +132,10 @@ class Replay:
                         raise MalformedRecord(position, "an acknowledgement with a wrong size")
                     if transaction_id:
                         self._transaction(transaction_id).acknowledgements.append((message_id, queue_id))
-                        self.liveness.acknowledge_in_transaction(message_id, queue_id, transaction_id, segment)
+                        self.live_index.acknowledge_in_transaction(message_id, queue_id, transaction_id, segment)
                     else:
                         self._settle(message_id, queue_id)
-                        self.liveness.acknowledge(message_id, queue_id, segment)
+                        self.live_index.acknowledge(message_id, queue_id, segment)
                 elif kind in _COMMITS:
                     commit = self._commit if kind == _COMMIT else self._commit_set
                     size = yield from commit(data, position, end, segment)
@@ -158,8 +158,8 @@ class Replay:
 
     def settle(self) -> Iterator[None]:
         """Take off what large transactions ended, a slice with each step."""
-        while self.liveness.unsettled:
-            self.liveness.settle(_SLICE)
+        while self.live_index.unsettled:
+            self.live_index.settle(_SLICE)
             yield
 
     def finish(self, segments: Iterable[Segment]) -> RecoveredState:
@@ -167,13 +167,13 @@ class Replay:
 
         What large transactions ended has to be taken off before, by `settle`.
         """
-        assert not self.liveness.unsettled
+        assert not self.live_index.unsettled
         for segment in segments:
             for owner in [each for each in segment.by_queue if each not in self.queues and each not in self.addresses]:
                 segment.remove_queue(owner)
-        counts = self.liveness.counts
+        counts = self.live_index.counts
         for queue_id in counts.keys() - self.queues.keys():
-            self.liveness.drop_counts(queue_id)
+            self.live_index.drop_counts(queue_id)
         queue_ids = frozenset(self.queues)
         prepared = [
             RecoveredTransaction(
@@ -200,7 +200,7 @@ class Replay:
             self.messages,
             {queue_id: dict(each) for queue_id, each in counts.items()},
             {address_id: values for address_id, values in self.duplicate_ids.items() if address_id in self.addresses},
-            markers=tuple(self.markers.values()),
+            fencing_tokens=tuple(self.fencing_tokens.values()),
         )
 
     def _apply_rare(self, data: bytes, position: int, end: int, segment: Segment, segments: Iterable[Segment]) -> int:
@@ -212,39 +212,39 @@ class Replay:
         match RecordKind(kind):
             case RecordKind.UPDATE_DELIVERY_COUNT:
                 *_, message_id, queue_id, count = UPDATE_DELIVERY_COUNT.unpack_from(data, position)
-                self.liveness.update_delivery_count(message_id, queue_id, count, segment)
+                self.live_index.update_delivery_count(message_id, queue_id, count, segment)
             case RecordKind.DUPLICATE_ID:
                 self._add_duplicate_id(*codec.decode_duplicate_id(data, position, size), segment)
             case RecordKind.PREPARE:
                 transaction_id = TRANSACTION.unpack_from(data, position)[4]
                 xid = data[position + TRANSACTION.size : position + size]
                 self._transaction(transaction_id).xid = xid
-                self.liveness.prepare(transaction_id, xid, segment)
+                self.live_index.prepare(transaction_id, xid, segment)
             case RecordKind.ROLLBACK:
                 transaction_id = TRANSACTION.unpack_from(data, position)[4]
                 self._transactions.pop(transaction_id, None)
-                self.liveness.rollback(transaction_id, segment)
+                self.live_index.rollback(transaction_id, segment)
             case RecordKind.ADDRESS | RecordKind.QUEUE as defined:
                 self._define(defined, data, position, size, segment)
             case RecordKind.HEURISTIC_OUTCOME:
                 outcome = codec.decode_outcome(data, position, size)
                 self.outcomes[outcome.transaction_id] = outcome
-                self.liveness.define(RecordKind.HEURISTIC_OUTCOME, outcome.transaction_id, segment)
+                self.live_index.define(RecordKind.HEURISTIC_OUTCOME, outcome.transaction_id, segment)
             case RecordKind.FORGET_OUTCOME:
                 identifier = codec.IDENTIFIER.unpack_from(data, position)[4]
                 self.outcomes.pop(identifier, None)
-                self.liveness.remove(RecordKind.HEURISTIC_OUTCOME, identifier, segment, ())
+                self.live_index.remove(RecordKind.HEURISTIC_OUTCOME, identifier, segment, ())
             case RecordKind.MARKER | RecordKind.REMOVE_MARKER | RecordKind.CURSOR | RecordKind.REMOVE_CURSOR as noted:
                 self._note(noted, data, position, size, segment)
             case RecordKind.REMOVE_ADDRESS:
                 identifier = codec.IDENTIFIER.unpack_from(data, position)[4]
                 self.addresses.pop(identifier, None)
                 self.duplicate_ids.pop(identifier, None)
-                self.liveness.remove(RecordKind.ADDRESS, identifier, segment, segments)
+                self.live_index.remove(RecordKind.ADDRESS, identifier, segment, segments)
             case RecordKind.REMOVE_QUEUE:
                 identifier = codec.IDENTIFIER.unpack_from(data, position)[4]
                 self.queues.pop(identifier, None)
-                self.liveness.remove(RecordKind.QUEUE, identifier, segment, segments)
+                self.live_index.remove(RecordKind.QUEUE, identifier, segment, segments)
             case RecordKind.RESERVE_IDS:
                 self.id_limit = max(self.id_limit, codec.IDENTIFIER.unpack_from(data, position)[4])
             case RecordKind.SEGMENT_START:
@@ -262,19 +262,19 @@ class Replay:
         fact: Fact
         if kind is RecordKind.MARKER:
             fact = codec.decode_marker(data, position, size)
-            self.markers[fact.id] = fact
+            self.fencing_tokens[fact.id] = fact
         elif kind is RecordKind.CURSOR:
             fact, _unknown = codec.decode_cursor(data, position, size)
             self.cursors[fact.id] = fact
         else:
             identifier = codec.IDENTIFIER.unpack_from(data, position)[4]
             if kind is RecordKind.REMOVE_MARKER:
-                fact = MarkerRemoved(identifier)
-                self.markers.pop(identifier, None)
+                fact = FencingTokenRemoved(identifier)
+                self.fencing_tokens.pop(identifier, None)
             else:
                 fact = CursorRemoved(identifier)
                 self.cursors.pop(identifier, None)
-        self.liveness.note(fact, segment)
+        self.live_index.note(fact, segment)
 
     def _commit(self, data: bytes, position: int, end: int, segment: Segment) -> Generator[None, None, int]:
         """Carry out what a transaction did, which may be more than a slice of it."""
@@ -288,15 +288,15 @@ class Replay:
         """The same for each of its transactions."""
         size, _kind, _flags = _prefix(data, position, end)
         marker, transactions = codec.decode_commit_set(data, position, size)
-        self.markers[marker.id] = marker
-        self.liveness.note(marker, segment)
+        self.fencing_tokens[marker.id] = marker
+        self.live_index.note(marker, segment)
         for transaction_id, first in transactions.items():
             yield from self._carry_out(transaction_id, first, segment)
         return size
 
     def _carry_out(self, transaction_id: int, first: dict[int, int], segment: Segment) -> Iterator[None]:
         transaction = self._transactions.pop(transaction_id, None)
-        self.liveness.commit(transaction_id, segment)
+        self.live_index.commit(transaction_id, segment)
         for _ in self._effects(transaction, first) if transaction is not None else ():
             self._room -= 1
             if self._room <= 0:
@@ -325,23 +325,23 @@ class Replay:
             self.queues[definition.id] = definition
         if unknown:
             self.notes.append(f"{definition.name}: unknown fields {', '.join(unknown)} are ignored")
-        self.liveness.define(kind, definition.id, segment)
+        self.live_index.define(kind, definition.id, segment)
 
     def _add(self, message_id: int, transaction_id: int, stored: StoredMessage, segment: Segment) -> None:
         queues = [number for number in stored[REFERENCES::2] if isinstance(number, int)]
         if transaction_id:
             self._transaction(transaction_id).adds[message_id] = stored
-            self.liveness.add_in_transaction(message_id, queues, transaction_id, segment)
+            self.live_index.add_in_transaction(message_id, queues, transaction_id, segment)
         else:
             self.messages[message_id] = stored
-            self.liveness.add(message_id, queues, segment)
+            self.live_index.add(message_id, queues, segment)
 
     def _add_duplicate_id(self, entry: DuplicateId, transaction_id: int, segment: Segment) -> None:
         if transaction_id:
             self._transaction(transaction_id).duplicate_ids.append(entry)
         else:
             self._bring_into_force(entry)
-        self.liveness.add_duplicate_id(entry, transaction_id, segment)
+        self.live_index.add_duplicate_id(entry, transaction_id, segment)
 
     def _bring_into_force(self, entry: DuplicateId) -> None:
         self.duplicate_ids.setdefault(entry.address_id, {})[entry.number] = entry.value

@@ -23,7 +23,7 @@ from embedclient.wire.core import (
 )
 
 from .._call import DONE, Call, DueCallbacks, Steps, run_sequence, wait
-from ..session._channel import SessionLine
+from ..session._channel import SessionChannel
 from ._prefetch import Delivery
 
 
@@ -33,10 +33,10 @@ class Acknowledgements:
     __slots__ = (
         "_batch_size",
         "_blocks",
+        "_channel",
         "_consumer_id",
         "_due",
         "_in_turn",
-        "_line",
         "_on_work",
         "_pending",
         "_pending_bytes",
@@ -50,7 +50,7 @@ class Acknowledgements:
     def __init__(
         self,
         consumer_id: int,
-        line: SessionLine,
+        channel: SessionChannel,
         due: DueCallbacks,
         *,
         required: bool,
@@ -69,7 +69,7 @@ class Acknowledgements:
         # Deliveries before this one came in a session that the broker forgot.
         self._rebuilt_from = 0
         self._consumer_id = consumer_id
-        self._line = line
+        self._channel = channel
         self._due = due
         self._batch_size = batch_size
         self._blocks = blocks
@@ -132,7 +132,7 @@ class Acknowledgements:
     def expire(self, message_id: int) -> None:
         """It was too old to be given out."""
         if self.required:
-            self._line.post(SessionExpire(self._consumer_id, message_id))
+            self._channel.post(SessionExpire(self._consumer_id, message_id))
 
     def _all_of(self, calls: Sequence[Call[None]]) -> Call[None]:
         def steps() -> Steps[None]:
@@ -181,16 +181,16 @@ class Acknowledgements:
         return DONE
 
     def _post(self, message_id: int, *, individual: bool) -> None:
-        line = self._line
-        if self._in_turn and line.backlog:
+        channel = self._channel
+        if self._in_turn and channel.backlog:
             kind = SessionIndividualAcknowledge if individual else SessionAcknowledge
-            line.post_in_turn(kind(self._consumer_id, message_id, False))
-        elif line.closed_error is None:
-            line.post_frame(encode_acknowledge(line.channel_id, self._consumer_id, message_id, False, individual))
+            channel.post_in_turn(kind(self._consumer_id, message_id, False))
+        elif channel.closed_error is None:
+            channel.post_frame(encode_acknowledge(channel.channel_id, self._consumer_id, message_id, False, individual))
 
     def _answered(self, packet: SessionAcknowledge | SessionIndividualAcknowledge) -> Call[None]:
         def steps() -> Steps[None]:
-            yield from wait(self._line.request(packet, NullResponse))
+            yield from wait(self._channel.request(packet, NullResponse))
 
         return run_sequence(steps(), self._due)
 

@@ -21,7 +21,7 @@ from .._call import CONNECTION_ERRORS, DONE, Call, DueCallbacks, Steps, failed_c
 from .._rate import RateLimit, rate_limit
 from .._settings import SessionFlags
 from .._timers import Timers
-from ..session._channel import SessionLine
+from ..session._channel import SessionChannel
 from ..session._queue_state import QueueState
 from ._acknowledgements import Acknowledgements
 from ._credits import ConsumerCredits
@@ -38,12 +38,12 @@ class Consumer:
 
     __slots__ = (
         "_acknowledgements",
+        "_channel",
         "_credits",
         "_due",
         "_forced",
         "_large",
         "_large_bytes_max",
-        "_line",
         "_on_end",
         "_prefetch",
         "_rate",
@@ -73,7 +73,7 @@ class Consumer:
         consumer_id: int,
         queue: str,
         queue_state: QueueState,
-        line: SessionLine,
+        channel: SessionChannel,
         due: DueCallbacks,
         timers: Timers,
         flags: SessionFlags,
@@ -99,14 +99,14 @@ class Consumer:
         self.closed = False
         self.closed_error: JMSException | None = None
         self.on_ready: Callable[[Consumer], None] | None = None
-        self._line = line
+        self._channel = channel
         self._due = due
         self._timers = timers
         self._rate = rate_limit(max_rate)
         self._on_end = on_end
         acknowledgements = Acknowledgements(
             consumer_id,
-            line,
+            channel,
             due,
             required=not browse_only and not flags.pre_acknowledge,
             batch_size=flags.ack_batch_size,
@@ -121,8 +121,8 @@ class Consumer:
         # Browsers work in a session that was never started.
         self._stopped = not browse_only
         self._sequence = 0
-        self._credits = ConsumerCredits(consumer_id, line, window)
-        self._forced = ForcedDelivery(consumer_id, line, due, self._become_ready)
+        self._credits = ConsumerCredits(consumer_id, channel, window)
+        self._forced = ForcedDelivery(consumer_id, channel, due, self._become_ready)
 
     def _offer(self, acknowledgements: Acknowledgements) -> None:
         self._acknowledgements = acknowledgements
@@ -315,8 +315,8 @@ class Consumer:
         self._forget_deliveries()
         self._stopped = True
         self._acknowledgements.rebuild(self._sequence)
-        line = self._line
-        line.post_rebuilding(
+        channel = self._channel
+        channel.post_rebuilding(
             SessionCreateConsumer(self.consumer_id, self.queue, self.filter, self.browse_only, False, self.priority)
         )
         self._credits.rebuild()
@@ -333,7 +333,7 @@ class Consumer:
             # The broker may know the consumer until it is closed from here. If it does not, no commit of it succeeds.
             self.flush_acknowledgements()
             self._end(error)
-            self._line.request(SessionConsumerClose(self.consumer_id), NullResponse)
+            self._channel.request(SessionConsumerClose(self.consumer_id), NullResponse)
 
     def close(self) -> Call[None]:
         """Closes it; unacknowledged messages go back to the queue. Never fails for a connection that is gone."""
@@ -345,9 +345,9 @@ class Consumer:
 
     def _close_steps(self) -> Steps[None]:
         try:
-            yield from wait(self._line.request(SessionConsumerClose(self.consumer_id), NullResponse))
+            yield from wait(self._channel.request(SessionConsumerClose(self.consumer_id), NullResponse))
             if self.owns_queue:
-                yield from wait(self._line.request(DeleteQueue(self.queue), NullResponse))
+                yield from wait(self._channel.request(DeleteQueue(self.queue), NullResponse))
         except JMSException as error:
             # With its session or connection the consumer is closed too.
             if error.error_code not in CONNECTION_ERRORS:

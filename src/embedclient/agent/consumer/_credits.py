@@ -6,7 +6,7 @@ cross messages on their way. Refuses to know messages: sizes of frames are all i
 
 from embedclient.wire.core import SessionConsumerFlowCredit, encode_consumer_credit
 
-from ..session._channel import SessionLine
+from ..session._channel import SessionChannel
 
 
 class ConsumerCredits:
@@ -17,9 +17,9 @@ class ConsumerCredits:
 
     __slots__ = (
         "_balance_unknown",
+        "_channel",
         "_consumer_id",
         "_doubtful",
-        "_line",
         "_wanted",
         "_window",
         "consumed_bytes",
@@ -27,9 +27,9 @@ class ConsumerCredits:
         "waiting",
     )
 
-    def __init__(self, consumer_id: int, line: SessionLine, window: int) -> None:
+    def __init__(self, consumer_id: int, channel: SessionChannel, window: int) -> None:
         self._consumer_id = consumer_id
-        self._line = line
+        self._channel = channel
         self._window = window
         self.threshold = window // 2 if window > 1 else window
         self.consumed_bytes = 0
@@ -47,9 +47,9 @@ class ConsumerCredits:
             self._grant(self._window)
 
     def _grant(self, credits: int) -> None:
-        line = self._line
-        if line.closed_error is None:
-            line.post_frame(encode_consumer_credit(line.channel_id, self._consumer_id, credits))
+        channel = self._channel
+        if channel.closed_error is None:
+            channel.post_frame(encode_consumer_credit(channel.channel_id, self._consumer_id, credits))
 
     def cost_of_wanted(self, frame_size: int) -> int:
         """With window 0: what is paid back for a message that has just come."""
@@ -116,4 +116,4 @@ class ConsumerCredits:
         else:
             credits = self.threshold
         if credits:
-            self._line.post_rebuilding(SessionConsumerFlowCredit(self._consumer_id, credits))
+            self._channel.post_rebuilding(SessionConsumerFlowCredit(self._consumer_id, credits))

@@ -19,17 +19,19 @@ from embedclient.errors import JMSException
 from embedclient.wire.core import SessionForceConsumerDelivery
 
 from .._call import Call, DueCallbacks
-from ..session._channel import SessionLine
+from ..session._channel import SessionChannel
 
 
 class ForcedDelivery:
     """One per consumer. `on_mark` is called when a program's call is done."""
 
-    __slots__ = ("_again", "_arrived", "_call", "_consumer_id", "_count", "_due", "_held", "_line", "_on_mark")
+    __slots__ = ("_again", "_arrived", "_call", "_channel", "_consumer_id", "_count", "_due", "_held", "_on_mark")
 
-    def __init__(self, consumer_id: int, line: SessionLine, due: DueCallbacks, on_mark: Callable[[], None]) -> None:
+    def __init__(
+        self, consumer_id: int, channel: SessionChannel, due: DueCallbacks, on_mark: Callable[[], None]
+    ) -> None:
         self._consumer_id = consumer_id
-        self._line = line
+        self._channel = channel
         self._due = due
         self._on_mark = on_mark
         self._call: Call[None] | None = None
@@ -51,14 +53,14 @@ class ForcedDelivery:
         self._arrived = False
         sequence = self._count
         self._count = sequence + 1
-        self._line.post(SessionForceConsumerDelivery(self._consumer_id, sequence))
+        self._channel.post(SessionForceConsumerDelivery(self._consumer_id, sequence))
 
     def rebuild(self, started: bool) -> None:
         """In a session that is made again: asks again, held until the reconnect is complete."""
         self._held = True
         self._arrived = False
         if self._call is not None or (started and self._count):
-            self._line.post_rebuilding(SessionForceConsumerDelivery(self._consumer_id, self._count - 1))
+            self._channel.post_rebuilding(SessionForceConsumerDelivery(self._consumer_id, self._count - 1))
 
     def on_arrived(self, sequence: int) -> None:
         """A mark. Those of earlier requests, which a rebuilt session asks for again, mean nothing."""

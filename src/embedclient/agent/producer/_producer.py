@@ -12,7 +12,7 @@ from embedclient.wire.core import FRAME_HEADER_SIZE, SEND_TRAILER, CoreMessage, 
 from .._call import DONE, Call, DueCallbacks, failed_call
 from .._rate import rate_limit
 from .._settings import LocatorSettings, SessionFlags
-from ..session._channel import SessionLine
+from ..session._channel import SessionChannel
 from ..session._requests import Send
 from ._credits import AddressCredits, CreditTable
 
@@ -25,9 +25,9 @@ class Producer:
     __slots__ = (
         "_blocks_on_durable",
         "_blocks_on_non_durable",
+        "_channel",
         "_credits",
         "_due",
-        "_line",
         "_message_bytes_max",
         "_on_end",
         "_on_work",
@@ -43,7 +43,7 @@ class Producer:
         self,
         producer_id: int,
         address: str | None,
-        line: SessionLine,
+        channel: SessionChannel,
         due: DueCallbacks,
         table: CreditTable | None,
         settings: LocatorSettings,
@@ -56,7 +56,7 @@ class Producer:
         self.address = address
         self.closed = False
         self.closed_error: JMSException | None = None
-        self._line = line
+        self._channel = channel
         self._due = due
         self._table = table
         self._on_work = on_work
@@ -81,16 +81,16 @@ class Producer:
             self._on_work()
         if self._blocks_on_durable if message.durable else self._blocks_on_non_durable:
             return self._enter(message, blocking=True, confirmed=False)
-        line = self._line
-        if line.clear and self._rate is None:
+        channel = self._channel
+        if channel.clear and self._rate is None:
             credits = self._credits
             if credits is None or credits.address != message.address:
                 credits = None if self._table is None else self._table.get(message.address)
             if credits is None:
-                return line.send_at_once(message, self.producer_id)
+                return channel.send_at_once(message, self.producer_id)
             try:
                 if credits.take(len(message.raw)):
-                    return line.send_at_once(message, self.producer_id)
+                    return channel.send_at_once(message, self.producer_id)
             except JMSException as error:
                 return failed_call(error)
         return self._enter(message, blocking=False, confirmed=False)
@@ -113,7 +113,7 @@ class Producer:
             # Held while it waits, so that the balance is not dropped as unused meanwhile.
             held = credits = table.acquire(message.address)
             call.when_done(lambda: table.release(held))
-        return self._line.send(Send(call, message, self.producer_id, credits, blocking, confirmed, self._rate))
+        return self._channel.send(Send(call, message, self.producer_id, credits, blocking, confirmed, self._rate))
 
     def _too_large(self, message: CoreMessage) -> JMSException:
         return JMSException(
@@ -125,8 +125,8 @@ class Producer:
         """Tells the broker that the producer is gone; sends that wait still leave."""
         if not self.closed:
             self.end(_closed())
-            if self._line.version >= VERSION_WITH_PRODUCERS:
-                self._line.post(RemoveProducer(self.producer_id))
+            if self._channel.version >= VERSION_WITH_PRODUCERS:
+                self._channel.post(RemoveProducer(self.producer_id))
         return DONE
 
     def end(self, error: JMSException) -> None:

@@ -19,7 +19,7 @@ from embedclient.wire.core import (
 )
 
 from .._call import DONE, Call, DueCallbacks, Steps, run_sequence, wait
-from ._channel import SessionLine
+from ._channel import SessionChannel
 from ._queue_state import (
     ADDRESS_ANSWERS,
     QUEUE_ANSWERS,
@@ -38,14 +38,14 @@ from ._queue_state import (
 class Addressing:
     """The addresses and queues of a broker, asked through one session."""
 
-    _line: SessionLine
+    _channel: SessionChannel
     _due: DueCallbacks
 
     def ask(self, packet: Packet) -> Call[None]:
         """A request whose reply says nothing but that it was done."""
 
         def steps() -> Steps[None]:
-            yield from wait(self._line.request(packet, NullResponse))
+            yield from wait(self._channel.request(packet, NullResponse))
 
         return run_sequence(steps(), self._due)
 
@@ -53,7 +53,7 @@ class Addressing:
         """What the broker knows about a queue, or what it would be if it existed."""
 
         def steps() -> Steps[QueueState]:
-            return queue_state((yield from wait(self._line.request(SessionQueueQuery(name), *QUEUE_ANSWERS))))
+            return queue_state((yield from wait(self._channel.request(SessionQueueQuery(name), *QUEUE_ANSWERS))))
 
         return run_sequence(steps(), self._due)
 
@@ -61,7 +61,9 @@ class Addressing:
         """What the broker knows about an address and the queues bound to it."""
 
         def steps() -> Steps[AddressState]:
-            return address_state((yield from wait(self._line.request(SessionBindingQuery(address), *ADDRESS_ANSWERS))))
+            return address_state(
+                (yield from wait(self._channel.request(SessionBindingQuery(address), *ADDRESS_ANSWERS)))
+            )
 
         return run_sequence(steps(), self._due)
 
@@ -69,7 +71,7 @@ class Addressing:
         self, address: str, routing_types: Sequence[RoutingType], *, auto_created: bool = False
     ) -> Call[None]:
         """Creates an address; brokers before version 129 have none, their queues are enough."""
-        if 0 < self._line.version < VERSION_WITH_ADDRESSING:
+        if 0 < self._channel.version < VERSION_WITH_ADDRESSING:
             return DONE
         return self.ask(CreateAddress(address, tuple(int(kind) for kind in routing_types), True, auto_created))
 
@@ -87,7 +89,7 @@ class Addressing:
     ) -> Call[None]:
         """Creates a queue; fails with QUEUE_EXISTS. A routing type of -1 leaves the choice to the broker."""
         packet = create_queue_packet(
-            self._line.version,
+            self._channel.version,
             address,
             queue,
             routing_type,
@@ -111,7 +113,7 @@ class Addressing:
     ) -> Call[None]:
         """Makes sure of the queue of a shared subscription; fails when it exists with another filter or address."""
         packet = create_shared_queue_packet(
-            self._line.version,
+            self._channel.version,
             address,
             queue,
             routing_type,

@@ -33,14 +33,14 @@ from .._settings import LocatorSettings
 from .._timers import Timers
 from ..producer._async_sends import AsyncSends
 from ._requests import Request, Send, is_counted
-from ._send_queue import Backlog
+from ._send_queue import SendQueue
 
 VERSION_WITH_CORRELATION: Final = 130
 VERSION_WITH_COMMIT_CORRELATION: Final = 132
 _FIRST_BLOCKING_ID: Final = -2
 
 
-class SessionLine:
+class SessionChannel:
     """The line of one session; it survives reconnects and ends with the session."""
 
     def __init__(
@@ -66,7 +66,7 @@ class SessionLine:
         self._due = due
         self._deadlines = deadlines
         self._timers = timers
-        self.backlog = Backlog(failover_deadlines, settings.call_failover_timeout_ms, settings.pending_requests_max)
+        self.backlog = SendQueue(failover_deadlines, settings.call_failover_timeout_ms, settings.pending_requests_max)
         self._pumping = False
         self._in_flight: Request | None = None
         # The session has to be made again: its count is in doubt, what it holds here is not what the broker knows, or

@@ -17,16 +17,16 @@ from embedclient.wire.core import NullResponse, SessionStart, SessionStop
 from .._call import DONE, Call, Steps, settled
 from ..consumer._consumer import Consumer
 from ._addressing import Addressing
-from ._channel import SessionLine
+from ._channel import SessionChannel
 
 
 class DeliveryFlow:
     """The flow of one session. `consumers` is the session's own table of those that are open."""
 
-    __slots__ = ("_addressing", "_consumers", "_line", "_rebuilding", "_suspended", "started")
+    __slots__ = ("_addressing", "_channel", "_consumers", "_rebuilding", "_suspended", "started")
 
-    def __init__(self, line: SessionLine, addressing: Addressing, consumers: dict[int, Consumer]) -> None:
-        self._line = line
+    def __init__(self, channel: SessionChannel, addressing: Addressing, consumers: dict[int, Consumer]) -> None:
+        self._channel = channel
         self._addressing = addressing
         self._consumers = consumers
         self.started = False
@@ -56,8 +56,8 @@ class DeliveryFlow:
 
     def _run(self) -> None:
         # The start overtakes what waits: a stop from before would hold deliveries for good.
-        self._line.fail_waiting(SessionStop, JMSException("the session was started again"))
-        self._line.post(SessionStart())
+        self._channel.fail_waiting(SessionStop, JMSException("the session was started again"))
+        self._channel.post(SessionStart())
         if not self._rebuilding:  # the end of the reconnect starts them
             for consumer in self._open_consumers():
                 consumer.start()
@@ -78,7 +78,7 @@ class DeliveryFlow:
             consumer.pause()
         if self.started:
             # A reply that a reconnect swallows is of no interest: a suspended session does not deliver after it.
-            yield from settled(self._line.request(SessionStop(), NullResponse))
+            yield from settled(self._channel.request(SessionStop(), NullResponse))
 
     def go_on(self) -> None:
         """Ends the pause."""
@@ -105,7 +105,7 @@ class DeliveryFlow:
         """In a session that is made again: deliveries begin, unless a rollback is under way."""
         self._rebuilding = True
         if self.started and not self._suspended:
-            self._line.post_rebuilding(SessionStart())
+            self._channel.post_rebuilding(SessionStart())
 
     def resume(self) -> None:
         """The reconnect is complete: rebuilt consumers may give out what came meanwhile."""

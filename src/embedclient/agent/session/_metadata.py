@@ -6,16 +6,16 @@ Responsible for attaching them, and for attaching them again after a reconnect. 
 from embedclient.wire.core import NullResponse, SessionAddMetadataV2, SessionUniqueAddMetadata
 
 from .._call import Call, DueCallbacks, Steps, run_sequence, wait
-from ._channel import SessionLine
+from ._channel import SessionChannel
 
 
 class Metadata:
     """The metadata of one session."""
 
-    __slots__ = ("_due", "_line", "_texts")
+    __slots__ = ("_channel", "_due", "_texts")
 
-    def __init__(self, line: SessionLine, due: DueCallbacks) -> None:
-        self._line = line
+    def __init__(self, channel: SessionChannel, due: DueCallbacks) -> None:
+        self._channel = channel
         self._due = due
         self._texts: dict[str, str] = {}
 
@@ -29,7 +29,7 @@ class Metadata:
 
     def _attach(self, packet: SessionAddMetadataV2 | SessionUniqueAddMetadata) -> Call[None]:
         def steps() -> Steps[None]:
-            yield from wait(self._line.request(packet, NullResponse))
+            yield from wait(self._channel.request(packet, NullResponse))
             self._texts[packet.key] = packet.value
 
         return run_sequence(steps(), self._due)
@@ -37,4 +37,4 @@ class Metadata:
     def resume(self) -> None:
         """The reconnect is complete: says everything again."""
         for key, value in self._texts.items():
-            self._line.post(SessionAddMetadataV2(key, value, False), counted=False)
+            self._channel.post(SessionAddMetadataV2(key, value, False), counted=False)

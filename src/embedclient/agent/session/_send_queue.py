@@ -31,7 +31,7 @@ _OUTLIVES_ITS_CALLER: Final = (SessionConsumerClose, SessionStop, SessionAcknowl
 _NEVER_REFUSED: Final = (*_OUTLIVES_ITS_CALLER, SessionRollback)
 
 
-class Backlog(deque[Request | Send]):
+class SendQueue(deque[Request | Send]):
     """The entries of one line, the oldest first. A deque, because each send asks whether it is empty."""
 
     __slots__ = ("_count_max", "_deadlines", "_timeout_ms", "on_dropped")

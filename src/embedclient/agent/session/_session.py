@@ -42,7 +42,7 @@ from ..consumer._prefetch import Delivery
 from ..producer._credits import CreditTable
 from ..producer._producer import VERSION_WITH_PRODUCERS, Producer
 from ._addressing import Addressing
-from ._channel import SessionLine, unblocked
+from ._channel import SessionChannel, unblocked
 from ._delivery_flow import DeliveryFlow
 from ._destination_requests import DestinationRequests
 from ._metadata import Metadata
@@ -62,7 +62,7 @@ class Session:
     def __init__(
         self,
         name: str,
-        line: SessionLine,
+        channel: SessionChannel,
         flags: SessionFlags,
         settings: LocatorSettings,
         due: DueCallbacks,
@@ -74,7 +74,7 @@ class Session:
         on_closed: Callable[["Session"], None],
     ) -> None:
         self.name = name
-        self.line = line
+        self.channel = channel
         self.flags = flags
         self.username = username
         self.password = password
@@ -102,11 +102,11 @@ class Session:
         window = settings.producer_window_size
         self.xa = self._new_branches() if flags.xa else None
         if not flags.auto_commit_sends:
-            line.backlog.on_dropped = self._on_dropped
-        self._metadata = Metadata(line, due)
-        addressing = Addressing(line, due)
+            channel.backlog.on_dropped = self._on_dropped
+        self._metadata = Metadata(channel, due)
+        addressing = Addressing(channel, due)
         self._offer_requests(addressing, DestinationRequests(self, due))
-        self.flow = DeliveryFlow(line, addressing, self.consumers)
+        self.flow = DeliveryFlow(channel, addressing, self.consumers)
         self._credits = None if window < 0 else CreditTable(window, self._request_credits)
 
     def _offer_requests(self, addressing: Addressing, destinations: DestinationRequests) -> None:
@@ -132,7 +132,7 @@ class Session:
         # Loaded here, because few programs have XA sessions.
         from ._xa import Branches
 
-        return Branches(self, self.line, self._due)
+        return Branches(self, self.channel, self._due)
 
     # --- what it is ---
 
@@ -143,7 +143,7 @@ class Session:
 
     @property
     def channel_id(self) -> int:
-        return self.line.channel_id
+        return self.channel.channel_id
 
     @property
     def mode(self) -> SessionMode | None:
@@ -161,7 +161,7 @@ class Session:
     @property
     def closed_error(self) -> JMSException | None:
         """Why it is closed, None while it is not."""
-        return self.line.closed_error
+        return self.channel.closed_error
 
     @property
     def rollback_only(self) -> bool:
@@ -175,24 +175,24 @@ class Session:
 
     def receive(self, buffer: bytes | bytearray, start: int, end: int, packet_type: int) -> None:
         """Handles one frame of this session's channel. Raises RemoteProtocolError."""
-        line = self.line
+        channel = self.channel
         if packet_type == _SESS_RECEIVE_MSG:
             trailer = end - RECEIVE_TRAILER_SIZE
             consumer_id, delivery_count = RECEIVE_TRAILER.unpack_from(buffer, trailer)
             consumer = self.consumers.get(consumer_id)
             # A closed consumer's messages may still be underway; the broker has them back by now.
             if consumer is not None:
-                raw = message_raw(buffer, start + FRAME_HEADER_SIZE, trailer, line.version)
+                raw = message_raw(buffer, start + FRAME_HEADER_SIZE, trailer, channel.version)
                 consumer.on_message(self._read_message(raw), delivery_count, end - start)
         else:
-            self._on_packet(decode_packet(buffer, start, end, line.version, from_client=False), end - start)
-        if line.numbered and packet_type != _PACKETS_CONFIRMED:
-            line.count_received(end - start)
+            self._on_packet(decode_packet(buffer, start, end, channel.version, from_client=False), end - start)
+        if channel.numbered and packet_type != _PACKETS_CONFIRMED:
+            channel.count_received(end - start)
 
     def _on_packet(self, packet: Packet, frame_size: int) -> None:
         match packet:
             case PacketsConfirmed():
-                self.line.on_confirmed(packet)
+                self.channel.on_confirmed(packet)
             case SessionProducerCredits() | SessionProducerCreditsFail():
                 self._on_credits(packet)
             case SessionReceiveLarge():
@@ -208,7 +208,7 @@ class Session:
                 if consumer is not None:
                     consumer.on_disconnected(ConnectionClosedException("the broker closed the consumer"))
             case _:
-                self.line.on_reply(packet)
+                self.channel.on_reply(packet)
 
     def _on_credits(self, packet: SessionProducerCredits | SessionProducerCreditsFail) -> None:
         if self._credits is None:
@@ -217,10 +217,10 @@ class Session:
             self._credits.on_granted(packet.address, packet.credits)
         else:
             self._credits.on_refused(packet.address, packet.credits)
-        self.line.pump()
+        self.channel.pump()
 
     def _request_credits(self, credits: int, address: str) -> None:
-        self.line.post(SessionRequestProducerCredits(credits, address))
+        self.channel.post(SessionRequestProducerCredits(credits, address))
 
     # --- start and stop ---
 
@@ -252,17 +252,17 @@ class Session:
 
         def steps() -> Steps[Consumer]:
             request = SessionCreateConsumer(consumer_id, queue, filter, browse_only, True, priority)
-            call = self.line.request(request, *QUEUE_ANSWERS)
+            call = self.channel.request(request, *QUEUE_ANSWERS)
             error = yield from settled(call)
             if error is not None and call.sent and error.error_code == ErrorCode.CONNECTION_TIMEDOUT:
                 # In a session that is reattached the broker has it, or will have it when that is sent again.
-                self.line.request(SessionConsumerClose(consumer_id), NullResponse)
+                self.channel.request(SessionConsumerClose(consumer_id), NullResponse)
             state = queue_state(call.value())
             consumer = Consumer(
                 consumer_id,
                 queue,
                 state,
-                self.line,
+                self.channel,
                 self._due,
                 self._timers,
                 self.flags,
@@ -292,11 +292,11 @@ class Session:
         """Opens a producer for one address, or for any (None). Nothing waits for a reply."""
         producer_id = self._next_producer_id
         self._next_producer_id += 1
-        line = self.line
+        channel = self.channel
         producer = Producer(
             producer_id,
             address,
-            line,
+            channel,
             self._due,
             self._credits,
             self._settings,
@@ -305,8 +305,8 @@ class Session:
             on_end=self._on_producer_end,
         )
         self.producers[producer_id] = producer
-        if line.version >= VERSION_WITH_PRODUCERS:
-            line.post(CreateProducer(producer_id, address))
+        if channel.version >= VERSION_WITH_PRODUCERS:
+            channel.post(CreateProducer(producer_id, address))
         return producer
 
     def _on_producer_end(self, producer: Producer) -> None:
@@ -327,7 +327,7 @@ class Session:
         """A message did not leave, and who sent it may not look: a commit must not say that it was sent."""
         self._lose_work()
         # It would have been in front of those that wait.
-        self.line.fail_waiting(SessionCommit, rolled_back(error))
+        self.channel.fail_waiting(SessionCommit, rolled_back(error))
 
     def _lose_work(self) -> None:
         self.transaction.doom(self.transaction.work)
@@ -349,7 +349,7 @@ class Session:
         transaction = self.transaction
         asked = transaction.work
         transaction.doom(asked)
-        self.line.fail_waiting(SessionCommit, rolled_back(JMSException("a rollback was asked for")))
+        self.channel.fail_waiting(SessionCommit, rolled_back(JMSException("a rollback was asked for")))
         return transaction.run(rollback_steps(self, last_message_as_delivered, asked))
 
     def flush_acknowledgements(self) -> None:
@@ -379,7 +379,7 @@ class Session:
             return DONE
         self.closing = True
         self.flush_acknowledgements()
-        self.line.abandon_backlog(self.closed_failure())
+        self.channel.abandon_backlog(self.closed_failure())
         return self.transaction.run(self._close_steps(), urgent=True)
 
     def _close_steps(self) -> Steps[None]:
@@ -389,14 +389,14 @@ class Session:
         if self.closed:
             return
         self.closed = True
-        call = self.line.request(SessionClose(), NullResponse)
+        call = self.channel.request(SessionClose(), NullResponse)
         self._end_children()
         yield from settled(call)
-        if not call.sent and self.line.speaking:
+        if not call.sent and self.channel.speaking:
             # It gave up waiting for sessions that come back behind it. The broker has this one on a connection that
             # lives, and would send its consumers messages for nobody; the answer goes to a channel without receiver.
-            self.line.post(SessionClose())
-        self.line.close(self.closed_failure())
+            self.channel.post(SessionClose())
+        self.channel.close(self.closed_failure())
         self._on_closed(self)
 
     def _end_children(self) -> None:
@@ -409,12 +409,12 @@ class Session:
     def end(self, error: JMSException, cause: JMSException) -> None:
         """The connection is gone for good: nothing can be said to the broker any more."""
         self.closed = True
-        self.line.close(error, cause)
+        self.channel.close(error, cause)
         self._end_children()
 
     def closed_failure(self) -> JMSException:
         """Why it is closed, or will be."""
-        return self.line.closed_error or ConnectionClosedException("the session is closed")
+        return self.channel.closed_error or ConnectionClosedException("the session is closed")
 
     def rebuild(self, name: str, cause: JMSException) -> None:
         """Makes everything again in the new session `name`, which exists on the broker by now.
@@ -424,35 +424,35 @@ class Session:
         self.name = name
         self.rebuilds += 1
         self.rebuilt = True
-        line = self.line
+        channel = self.channel
         if self.transaction.open and self.flags.transactional:
             self.transaction.doom(self.transaction.work)
             # A commit that waits would commit the half of the transaction that was sent after the rebuild.
-            line.fail_waiting(SessionCommit, rolled_back())
+            channel.fail_waiting(SessionCommit, rolled_back())
         # What waits and speaks of the old session: an acknowledgement sent in the new one would take with it whatever
         # the broker has delivered there before the same message, seen or not; a closed consumer is not made again.
         for kind in (SessionAcknowledge, SessionIndividualAcknowledge, SessionConsumerClose):
-            line.fail_waiting(kind, unblocked(cause))
+            channel.fail_waiting(kind, unblocked(cause))
         if self.xa is not None:
             self.xa.on_session_lost()
-        line.restart(cause)
-        if line.closed_error is not None:
+        channel.restart(cause)
+        if channel.closed_error is not None:
             return  # the close that was in flight has ended with the old session
         for consumer in self.open_consumers():
             state = consumer.queue_state
             if not state.durable or state.auto_created:
-                line.post_rebuilding(create_again_packet(line.version, consumer.queue, state))
+                channel.post_rebuilding(create_again_packet(channel.version, consumer.queue, state))
         for consumer in self.open_consumers():
             consumer.rebuild(self.flow.started)
         for packet in [] if self.xa is None else self.xa.rebuilding_packets():
-            line.post_rebuilding(packet)
+            channel.post_rebuilding(packet)
         self.flow.rebuild()
-        line.speak()
+        channel.speak()
 
     def give_up(self, cause: JMSException) -> None:
         """What the broker has delivered is forgotten here: the session has to be made again for it to come again."""
         self.flow.hold()
-        self.line.give_up(cause)
+        self.channel.give_up(cause)
 
     def resume(self) -> None:
         """The reconnect is complete: what waits may leave again."""
@@ -462,4 +462,4 @@ class Session:
             self._credits.restart()
         if rebuilt:
             self.flow.resume()
-        self.line.unlock()
+        self.channel.unlock()

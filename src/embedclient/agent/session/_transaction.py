@@ -132,7 +132,7 @@ def commit_steps(session: "Session", asked: int) -> Steps[None]:
         if was_open and (transaction.rollback_only or transaction.work > asked):
             raise rolled_back()
         # What is done from now on is behind the commit, even where that has to wait.
-        call = session.line.request(SessionCommit(), NullResponse)
+        call = session.channel.request(SessionCommit(), NullResponse)
         error = yield from settled(call)
         if error is not None:
             never_left = was_open and not call.sent and error.error_code in UNSENT
@@ -216,7 +216,7 @@ def rollback_steps(session: "Session", last_message_as_delivered: bool, asked: i
     up_to = transaction.work
     error, never_left = _undone_by_close(session), False
     if error is None:
-        call = session.line.request(SessionRollback(last_message_as_delivered), NullResponse)
+        call = session.channel.request(SessionRollback(last_message_as_delivered), NullResponse)
         error = yield from settled(call)
         never_left = error is not None and not call.sent and error.error_code in UNSENT
         if call.sent:

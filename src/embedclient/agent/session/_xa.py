@@ -33,7 +33,7 @@ from embedclient.wire.core import (
 )
 
 from .._call import Call, DueCallbacks, Steps, done_call, failed_call, run_sequence, settled
-from ._channel import SessionLine
+from ._channel import SessionChannel
 from ._transaction import INTERRUPTED, rollback_steps
 from ._xa_operations import (
     AFTER_LOSS,
@@ -82,9 +82,9 @@ class _Asked:
 class Branches:
     """The XA requests of one session, `Session.xa`."""
 
-    def __init__(self, session: "Session", line: SessionLine, due: DueCallbacks) -> None:
+    def __init__(self, session: "Session", channel: SessionChannel, due: DueCallbacks) -> None:
         self._session = session
-        self._line = line
+        self._channel = channel
         self._due = due
         self._states: dict[Xid, BranchState] = {}
         self._under_way: dict[Call[Packet], _Asked] = {}
@@ -221,7 +221,7 @@ class Branches:
             if operation.lost is not None and self._is_lost(xid):
                 text = "work of it was lost with a connection, or is mixed with what followed its end"
                 raise (yield from self._failing(operation, xid, operation.lost, text, sent=False))
-            call = self._line.request(packet, SessionXaResponse)
+            call = self._channel.request(packet, SessionXaResponse)
             self._under_way[call] = _Asked(operation, xid, sent)
             error = yield from settled(call)
             del self._under_way[call]
@@ -290,7 +290,7 @@ class Branches:
     def _question(self, packet: Packet, expected: type[P]) -> Steps[P]:
         attempts = QUESTION.attempts
         while True:
-            call = self._line.request(packet, expected)
+            call = self._channel.request(packet, expected)
             error = yield from settled(call)
             if error is None:
                 answer = call.result

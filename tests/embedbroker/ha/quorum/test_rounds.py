@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from embedbroker.cluster import ControlLink, Member, Membership, Topology
-from embedbroker.ha.quorum import Ballot, Bid, connector_text
+from embedbroker.ha.quorum import VoteRequest, VoteRound, connector_text
 from embedclient.model import Instant
 from embedclient.wire.core import LiveVote, QuorumVote, QuorumVoteReply, decode_vote, encode_vote
 from tests.embedbroker.ha.quorum.test_voter import Booth, place, town
@@ -15,9 +15,11 @@ LOOKS_FOR_S = 5.0
 # -- a voter -------------------------------------------------------------------------------------------------------
 
 
-def question(activation: int, by: str, ballot: int, *, withdrawn: bool = False) -> LiveVote:
+def question(activation: int, by: str, vote_round: int, *, withdrawn: bool = False) -> LiveVote:
     """A backup wants to take over from "p", or does so no more."""
-    return LiveVote(False, "p", str(Bid(activation, connector_text(place(by)), withdrawn=withdrawn, attempt=ballot)))
+    return LiveVote(
+        False, "p", str(VoteRequest(activation, connector_text(place(by)), withdrawn=withdrawn, attempt=vote_round))
+    )
 
 
 def booth() -> Booth:
@@ -27,8 +29,8 @@ def booth() -> Booth:
     return Booth(topology)
 
 
-def withdraw(voter: Booth, activation: int, by: str, ballot: int) -> None:
-    assert not voter.answer(question(activation, by, ballot, withdrawn=True)).vote
+def withdraw(voter: Booth, activation: int, by: str, vote_round: int) -> None:
+    assert not voter.answer(question(activation, by, vote_round, withdrawn=True)).vote
 
 
 def test_a_word_that_was_given_back_is_free_for_that_activation_and_not_for_an_earlier_one() -> None:
@@ -92,14 +94,14 @@ def test_an_answer_says_which_ballot_it_is_for_and_none_to_a_question_of_artemis
     voter = booth()
     assert voter.answer(question(4, "b", 17)) == LiveVote(True, "p", "embedbroker attempt=17 ")
     there = connector_text(place("q"))
-    stay = LiveVote(True, "q", str(Bid(4, there, attempt=18)))
+    stay = LiveVote(True, "q", str(VoteRequest(4, there, attempt=18)))
     assert voter.answer(stay) == LiveVote(True, "q", f"embedbroker attempt=18 {there}")
     assert voter.answer(LiveVote(True, "q")) == LiveVote(True, "q", there)
 
 
 def test_who_is_told_to_be_somewhere_else_gets_no_yes() -> None:
     voter = Booth(town("p", "q"))
-    elsewhere = LiveVote(True, "q", str(Bid(4, connector_text(place("other")))))
+    elsewhere = LiveVote(True, "q", str(VoteRequest(4, connector_text(place("other")))))
     assert voter.answer(elsewhere) == LiveVote(False, "q", connector_text(place("q")))
 
 
@@ -118,9 +120,9 @@ class Peer:
         assert isinstance(packet, QuorumVote) and channel == 3
         self.asked.append(decode_vote(packet.vote))
 
-    def bids(self) -> list[Bid]:
-        found = [Bid.read(vote.text) for vote in self.asked]
-        return [bid for bid in found if bid is not None]
+    def bids(self) -> list[VoteRequest]:
+        found = [VoteRequest.read(vote.text) for vote in self.asked]
+        return [request for request in found if request is not None]
 
 
 class Others:
@@ -144,35 +146,35 @@ class Asker:
 
     def __init__(self, insists_for_s: float = 0.0) -> None:
         self.others = Others()
-        asked = LiveVote(False, "p", str(Bid(4, "self")))
+        asked = LiveVote(False, "p", str(VoteRequest(4, "self")))
         membership = cast(Membership, self.others)
         rounds = 1 if insists_for_s else 2
-        self.ballot = Ballot(membership, asked, 4, rounds, 30.0, 1.0, lambda answer: answer.vote)
-        self.ballot.begin(0.0, 0.0, LOOKS_FOR_S if insists_for_s else 0.0, insists_for_s)
+        self.vote_round = VoteRound(membership, asked, 4, rounds, 30.0, 1.0, lambda answer: answer.vote)
+        self.vote_round.begin(0.0, 0.0, LOOKS_FOR_S if insists_for_s else 0.0, insists_for_s)
         self.go_on(0.0)
 
     def won(self) -> bool | None:
-        return self.ballot.won
+        return self.vote_round.won
 
     def go_on(self, now: float) -> None:
         self.others.now = Instant(now, 1_000 + int(now * 1_000))
-        self.ballot.on_time(now)
+        self.vote_round.on_time(now)
 
     def pass_time(self, until: float) -> None:
         """Whatever is due in its turn."""
-        due = self.ballot.next_deadline()
+        due = self.vote_round.next_deadline()
         while due is not None and due <= until:
             self.go_on(due)
-            due = self.ballot.next_deadline()
+            due = self.vote_round.next_deadline()
 
     def hears(self, voter: str, yes: bool, number: int) -> None:
         text = f"embedbroker attempt={number} " if number else None
         reply = QuorumVoteReply("handler", encode_vote(LiveVote(yes, "p", text)))
-        self.ballot.on_reply(cast(ControlLink, self.others.peers[voter]), reply, self.others.now.monotonic)
+        self.vote_round.on_reply(cast(ControlLink, self.others.peers[voter]), reply, self.others.now.monotonic)
 
     def number(self) -> int:
         """Of the ballot that "a" was asked in last."""
-        return [bid for bid in self.others.peers["a"].bids() if not bid.withdrawn][-1].attempt
+        return [request for request in self.others.peers["a"].bids() if not request.withdrawn][-1].attempt
 
 
 def test_a_lost_round_is_withdrawn_where_the_word_may_have_been_given() -> None:
@@ -180,7 +182,7 @@ def test_a_lost_round_is_withdrawn_where_the_word_may_have_been_given() -> None:
     number = asker.number()
     asker.hears("a", True, number)
     asker.hears("b", False, number)
-    assert [[bid.withdrawn for bid in asker.others.peers[name].bids()] for name in "abc"] == [
+    assert [[request.withdrawn for request in asker.others.peers[name].bids()] for name in "abc"] == [
         [False, True],
         [False],
         [False, True],
@@ -193,7 +195,7 @@ def test_an_artemis_that_said_yes_is_not_asked_again_by_a_withdrawal() -> None:
     asker.hears("a", True, 0)
     asker.hears("b", False, asker.number())
     asker.hears("c", False, asker.number())
-    assert [bid.withdrawn for bid in asker.others.peers["a"].bids()] == [False]
+    assert [request.withdrawn for request in asker.others.peers["a"].bids()] == [False]
 
 
 def test_a_late_answer_to_an_earlier_round_does_not_count() -> None:
@@ -218,9 +220,9 @@ def test_a_vote_that_is_won_but_of_no_use_is_withdrawn() -> None:
     for name in "abc":
         asker.hears(name, True, asker.number())
     assert asker.won() is True
-    asker.ballot.withdraw()
+    asker.vote_round.withdraw()
     assert all(asker.others.peers[name].bids()[-1].withdrawn for name in "abc")
-    assert asker.ballot.next_deadline() is None
+    assert asker.vote_round.next_deadline() is None
 
 
 def test_rounds_of_one_moment_are_different_ballots() -> None:
@@ -228,7 +230,7 @@ def test_rounds_of_one_moment_are_different_ballots() -> None:
     first = asker.number()
     asker.hears("b", False, first)
     asker.others.now = Instant(1.0, 1_000)
-    asker.ballot.on_time(1.0)
+    asker.vote_round.on_time(1.0)
     assert asker.number() == first + 1
 
 
@@ -241,7 +243,7 @@ def test_silence_is_asked_again_until_it_says_yes() -> None:
         asker.hears(name, True, asker.number())
     asker.pass_time(41.5)
     assert asker.won() is None
-    assert [bid.withdrawn for bid in asker.others.peers["c"].bids()[-4:]] == [False, True, False, False]
+    assert [request.withdrawn for request in asker.others.peers["c"].bids()[-4:]] == [False, True, False, False]
     for name in "abc":
         asker.hears(name, True, asker.number())
     assert asker.won() is True
@@ -264,7 +266,7 @@ def test_who_insists_hears_a_no() -> None:
     asker = Asker(insists_for_s=60.0)
     asker.pass_time(10.5)
     asker.hears("b", False, asker.number())
-    assert asker.won() is False and asker.ballot.next_deadline() is None
+    assert asker.won() is False and asker.vote_round.next_deadline() is None
     assert all(asker.others.peers[name].bids()[-1].withdrawn for name in "ac")
 
 

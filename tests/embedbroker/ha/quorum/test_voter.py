@@ -9,7 +9,7 @@ import pytest
 from attrs import frozen
 
 from embedbroker.cluster import Member, Topology
-from embedbroker.ha.quorum import Bid, DamagedWords, Voter, Words, connector_text, leads_to, votes_needed
+from embedbroker.ha.quorum import DamagedGrants, VoteGrants, Voter, VoteRequest, connector_text, leads_to, votes_needed
 from embedclient.errors import RemoteProtocolError
 from embedclient.model import TransportConfiguration
 from embedclient.wire.core import (
@@ -117,13 +117,13 @@ class Booth:
 
 def stay(name: str, activation: int, attempt: int = 0, *, withdrawn: bool = False) -> LiveVote:
     """The question of a live broker that lost its backup."""
-    bid = Bid(activation, connector_text(place(name)), attempt=attempt, withdrawn=withdrawn)
-    return LiveVote(True, name, str(bid))
+    request = VoteRequest(activation, connector_text(place(name)), attempt=attempt, withdrawn=withdrawn)
+    return LiveVote(True, name, str(request))
 
 
 def take_over(name: str, activation: int, by: str, attempt: int = 0) -> LiveVote:
     """The question of a backup that lost its live broker."""
-    return LiveVote(False, name, str(Bid(activation, connector_text(place(by)), attempt=attempt)))
+    return LiveVote(False, name, str(VoteRequest(activation, connector_text(place(by)), attempt=attempt)))
 
 
 def test_recorded_votes_are_read_and_written_byte_for_byte() -> None:
@@ -195,13 +195,13 @@ def test_a_voter_that_has_just_begun_and_not_known_the_live_broker_gives_no_word
 
 
 def test_a_primary_that_starts_with_its_cluster_needs_not_be_known_but_no_word_is_broken_for_it() -> None:
-    bid = Bid(4, connector_text(place("p")), starts=True)
-    assert Booth(town("q")).answer(LiveVote(False, "p", str(bid))).vote
+    request = VoteRequest(4, connector_text(place("p")), starts=True)
+    assert Booth(town("q")).answer(LiveVote(False, "p", str(request))).vote
     topology = town("p", "q")
     voter = Booth(topology)
     topology.drop("p", 10)
     assert voter.answer(take_over("p", 4, by="b")).vote
-    assert not voter.answer(LiveVote(False, "p", str(bid))).vote
+    assert not voter.answer(LiveVote(False, "p", str(request))).vote
 
 
 def test_a_word_is_kept_before_anybody_hears_of_it() -> None:
@@ -315,22 +315,26 @@ def test_words_that_are_damaged_are_not_taken_for_none(cut: int) -> None:
 
 
 def test_words_are_read_as_they_were_written_whatever_peers_call_themselves() -> None:
-    words = Words()
+    words = VoteGrants()
     for number, name in enumerate(["p", "", "a b\tc\nwords: 3", "\\n", "żółw"]):
-        words = words.with_word(name, Bid(number, f"{name}?host={name}", starts=number % 2 == 0))
-    again = Words.read(words.text())
-    assert again == words and [bid.starts for bid in again.given.values()] == [True, False, True, False, True]
-    assert Words.read(Words().text()) == Words()
+        words = words.with_grant(name, VoteRequest(number, f"{name}?host={name}", starts=number % 2 == 0))
+    again = VoteGrants.read(words.text())
+    assert again == words and [request.starts for request in again.given.values()] == [True, False, True, False, True]
+    assert VoteGrants.read(VoteGrants().text()) == VoteGrants()
     for text in (b"", b"\n", b"words: 1\n", b"p\twords: 0\n", b"p\tnothing\nwords: 1\n", b"\\x\tq\nwords: 1\n"):
-        with pytest.raises(DamagedWords):
-            Words.read(text)
+        with pytest.raises(DamagedGrants):
+            VoteGrants.read(text)
 
 
 def test_the_oldest_of_a_thousand_words_makes_room() -> None:
-    words = Words()
+    words = VoteGrants()
     for number in range(1_001):
-        words = words.with_word(f"node {number}", Bid(1, "b"))
-    assert len(words.given) == 1_000 and not words.has("node 0", Bid(1, "b")) and words.has("node 1", Bid(1, "b"))
+        words = words.with_grant(f"node {number}", VoteRequest(1, "b"))
+    assert (
+        len(words.given) == 1_000
+        and not words.has("node 0", VoteRequest(1, "b"))
+        and words.has("node 1", VoteRequest(1, "b"))
+    )
     assert len(words.text()) < 1024 * 1024
 
 
@@ -349,13 +353,13 @@ def test_the_text_of_a_vote_is_what_artemis_writes_and_hides_passwords() -> None
 
 
 def test_a_bid_travels_as_text_and_texts_of_others_are_none() -> None:
-    bid = Bid(7, connector_text(place("p")), attempt=3)
-    again = Bid.read(str(bid))
-    assert again is not None and again == bid and (again.attempt, again.withdrawn) == (3, False)
-    start = Bid.read(str(Bid(7, bid.asker, starts=True)))
-    assert start is not None and start.starts and not bid.starts
-    assert Bid.read(None) is None
-    assert Bid.read(connector_text(place("p"))) is None
+    request = VoteRequest(7, connector_text(place("p")), attempt=3)
+    again = VoteRequest.read(str(request))
+    assert again is not None and again == request and (again.attempt, again.withdrawn) == (3, False)
+    start = VoteRequest.read(str(VoteRequest(7, request.asker, starts=True)))
+    assert start is not None and start.starts and not request.starts
+    assert VoteRequest.read(None) is None
+    assert VoteRequest.read(connector_text(place("p"))) is None
 
 
 def test_a_backup_of_another_make_is_refused_at_once_and_the_operator_told_once() -> None:

@@ -115,9 +115,9 @@ class Brokers:
     def in_sync(self, name: str) -> bool:
         """Whether a live broker has a backup that is in sync."""
         node = self.hosts[name].node
-        mandate = node._mandate if node is not None else None
-        duplication = mandate.copies.duplication if mandate is not None else None
-        return duplication is not None and duplication.state.value == "synchronised"
+        activation = node._replication_activation if node is not None else None
+        replicator = activation.replica_disk.replicator if activation is not None else None
+        return replicator is not None and replicator.state.value == "synchronised"
 
     def said(self, name: str) -> str:
         return "\n".join(self.hosts[name].notices)
@@ -148,7 +148,7 @@ class Brokers:
 
     def kept(self, name: str) -> list[int]:
         """The numbers of the messages that a live broker has."""
-        queue = self.node(name).kernel.catalog.queues.get("orders")
+        queue = self.node(name).kernel.address_manager.queues.get("orders")
         messages = [reference.message for reference in queue.backlog] if queue is not None else []
         return [int.from_bytes(message.body, "big") for message in messages if isinstance(message, CoreMessage)]
 

@@ -13,7 +13,7 @@ from attrs import evolve
 from embedbroker.cluster import ControlLink, Member, Membership, Send, Topology
 from embedbroker.config import ReplicationBackup, ReplicationPrimary, Role
 from embedbroker.ha.quorum import Electorate
-from embedbroker.ha.replication._cold_start import Meeting
+from embedbroker.ha.replication._cold_start import ColdStartAgreement
 from embedbroker.node import Node
 from embedbroker.replication import STREAM_FORMAT
 from embedbroker.storage import Read
@@ -366,12 +366,12 @@ def test_only_the_partner_can_give_way(
     brokers = whole_cluster()
     for name in "pqrstu":
         brokers.crash(name)
-    hear = Meeting._hear
+    hear = ColdStartAgreement._hear
 
-    def changed(self: Meeting, other: ReplicaWaiting, send: Send) -> None:
+    def changed(self: ColdStartAgreement, other: ReplicaWaiting, send: Send) -> None:
         hear(self, change(other) if other.yields else other, send)
 
-    monkeypatch.setattr(Meeting, "_hear", changed)
+    monkeypatch.setattr(ColdStartAgreement, "_hear", changed)
     for name in "pq":
         brokers.hosts[name].start()
     brokers.run(20.0)
@@ -383,20 +383,20 @@ def test_only_the_partner_can_give_way(
 def test_a_live_broker_gives_way_to_nobody_that_waits() -> None:
     """q has newer data, as it says, and is no broker of this cluster."""
     brokers, writer = three_pairs()
-    meeting = meeting_of(brokers.node("p"))
+    cold_start = meeting_of(brokers.node("p"))
     answers: list[tuple[Packet, int]] = []
     connector = TransportConfiguration("q", parameters={"host": "q", "port": "61616"})
     waiting = ReplicaWaiting(STREAM_FORMAT, brokers.node("p").node_id, 99, False, True, connector, None)
-    meeting._hear(waiting, lambda *answer: answers.append(answer))
+    cold_start._hear(waiting, lambda *answer: answers.append(answer))
     brokers.run(1.0)
     assert not answers and "in sync: yes" in record(brokers, "p")
     goes_on(brokers, writer, "p")
 
 
-def meeting_of(node: Node) -> Meeting:
-    mandate = node._mandate
-    assert mandate is not None and mandate._meeting is not None
-    return mandate._meeting
+def meeting_of(node: Node) -> ColdStartAgreement:
+    activation = node._replication_activation
+    assert activation is not None and activation._cold_start is not None
+    return activation._cold_start
 
 
 def test_a_place_where_somebody_waits_is_no_place_where_somebody_is_live() -> None:

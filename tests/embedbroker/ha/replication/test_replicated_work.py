@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from embedbroker.config import Role
 from embedbroker.node import Node, Output, SendBytes
-from embedbroker.replication import DuplicationState
+from embedbroker.replication import ReplicatorState
 from embedbroker.storage import DiskWork, Lane, WriteAt, Zero
 from embedclient.model import Instant
 from tests.embedbroker.ha.replication.replicating import Brokers
@@ -34,10 +34,10 @@ def in_sync() -> Brokers:
     return brokers
 
 
-def duplication_state(brokers: Brokers) -> DuplicationState:
-    mandate = brokers.node("a")._mandate
-    assert mandate is not None and mandate.copies.duplication is not None
-    return mandate.copies.duplication.state
+def duplication_state(brokers: Brokers) -> ReplicatorState:
+    activation = brokers.node("a")._replication_activation
+    assert activation is not None and activation.replica_disk.replicator is not None
+    return activation.replica_disk.replicator.state
 
 
 def test_the_backup_gets_a_batch_in_the_step_in_which_the_disk_gets_it() -> None:
@@ -54,7 +54,7 @@ def test_the_backup_gets_a_batch_in_the_step_in_which_the_disk_gets_it() -> None
             batches += 1
             assert max(sent, default=0) > size, (work, sent)
     assert batches > 20
-    assert duplication_state(brokers) is DuplicationState.SYNCHRONISED
+    assert duplication_state(brokers) is ReplicatorState.SYNCHRONISED
 
 
 def test_the_zeros_of_a_new_segment_do_not_travel() -> None:
@@ -86,8 +86,8 @@ def test_nothing_is_confirmed_while_a_backup_does_not_answer_and_everything_when
     confirmed = len(writer.confirmed)
     brokers.run(1.0)
     assert len(writer.confirmed) == confirmed
-    assert duplication_state(brokers) is DuplicationState.SYNCHRONISED
-    brokers.until(lambda: duplication_state(brokers) is DuplicationState.ALONE)
+    assert duplication_state(brokers) is ReplicatorState.SYNCHRONISED
+    brokers.until(lambda: duplication_state(brokers) is ReplicatorState.ALONE)
     brokers.run(1.0)
     assert len(writer.confirmed) > confirmed
 
@@ -98,7 +98,7 @@ def test_a_backup_whose_disk_fails_once_gets_everything_again() -> None:
     brokers.run(0.5)
     disk = brokers.hosts["b"].disk
     disk.fail_at(disk.operations + 1)
-    brokers.until(lambda: duplication_state(brokers) is DuplicationState.ALONE)
+    brokers.until(lambda: duplication_state(brokers) is ReplicatorState.ALONE)
     brokers.until_in_sync("a")
     assert "disk failed" in brokers.said("b")
     assert brokers.said("a").count("afresh") == 2

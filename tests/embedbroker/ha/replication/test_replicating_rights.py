@@ -367,7 +367,7 @@ def make_silent(brokers: Brokers, name: str) -> None:
     """It does not answer votes, as an Artemis broker without a replication policy."""
     node = brokers.node(name)
     assert node.cluster is not None
-    node.cluster.guests.handlers.clear()
+    node.cluster.inbound_peers.handlers.clear()
     node.cluster.handlers.clear()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from embedbroker.config import Role
-from embedbroker.replication import DuplicationState
+from embedbroker.replication import ReplicatorState
 from embedbroker.storage import DiskWork, Lane
 from tests.embedbroker.ha.replication.replicating import BACKUP, PRIMARY, Brokers, both
 
@@ -15,8 +15,8 @@ def hold_the_copy(brokers: Brokers, name: str) -> None:
     node = brokers.node(name)
 
     def slowly(work: DiskWork) -> float:
-        duplication = node.copies.duplication if node.copies is not None else None
-        copying = duplication._copying if duplication is not None else None
+        replicator = node.replica_disk.replicator if node.replica_disk is not None else None
+        copying = replicator._copying if replicator is not None else None
         lasts = begin(work)
         return 10_000.0 if work.lane is Lane.COPY and copying is not None and copying.begun else lasts
 
@@ -33,15 +33,15 @@ def test_a_stop_does_not_wait_for_a_copy_that_is_not_whole(manager: bool) -> Non
     brokers.until(lambda: len(writer.confirmed) > 3_000, within_s=120.0)
     hold_the_copy(brokers, "p")
     brokers.backup("q", BACKUP)
-    copies = brokers.node("p").copies
-    assert copies is not None and copies.duplication is not None
-    duplication = copies.duplication
-    brokers.until(lambda: duplication._copying is not None and duplication._copying.begun)
+    replica_disk = brokers.node("p").replica_disk
+    assert replica_disk is not None and replica_disk.replicator is not None
+    replicator = replica_disk.replicator
+    brokers.until(lambda: replicator._copying is not None and replicator._copying.begun)
     # Nobody needs what is copied any more.
     kernel = brokers.node("p").kernel
-    kernel.delete_queue(kernel.catalog.queues["orders"])
-    brokers.until(lambda: bool(duplication._withheld), within_s=120.0)
-    assert duplication.state is DuplicationState.COPYING
+    kernel.delete_queue(kernel.address_manager.queues["orders"])
+    brokers.until(lambda: bool(replicator._withheld), within_s=120.0)
+    assert replicator.state is ReplicatorState.COPYING
     brokers.hosts["p"].stop()
     assert brokers.until_role("p", Role.STOPPED) < 1.0
     brokers.run(5.0)

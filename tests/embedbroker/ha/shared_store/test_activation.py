@@ -6,7 +6,7 @@ import pytest
 from attrs import evolve
 
 from embedbroker.config import HAPolicy, PrimaryOnly, Role, ScaleDown, SharedStoreBackup, SharedStorePrimary
-from embedbroker.locks import Acquire, LiveState, Lock, LockSession, MemoryLocks, NodeRecord, ReadRecord, WriteRecord
+from embedbroker.locks import Acquire, LiveState, Lock, LockSession, MemoryLocks, ReadRecord, StoreRecord, WriteRecord
 from embedbroker.node import Command, CommandKind, DiskFailed, NodeState
 from embedbroker.storage import DiskFault, FaultKind, Lane
 from embedbroker.testing._locks import SimulatedLocks
@@ -14,19 +14,19 @@ from embedclient.wire.core import DisconnectV3, NullResponse
 from tests.embedbroker.node.scripted import Stage
 
 BACKUP = SharedStoreBackup()
-ACTIVE = NodeRecord(LiveState.ACTIVE, "the node", 7)
+ACTIVE = StoreRecord(LiveState.ACTIVE, "the node", 7)
 
 
-def other(locks: SimulatedLocks, record: NodeRecord = ACTIVE) -> LockSession:
+def other(locks: SimulatedLocks, record: StoreRecord = ACTIVE) -> LockSession:
     """Somebody else is live."""
     session = locks.open("primary 'other'")
     session.run((Acquire(Lock.LIVE), WriteRecord(record)))
     return session
 
 
-def record_of(locks: SimulatedLocks | MemoryLocks) -> NodeRecord:
+def record_of(locks: SimulatedLocks | MemoryLocks) -> StoreRecord:
     (record,) = locks.open("test").run((ReadRecord(),))
-    assert isinstance(record, NodeRecord)
+    assert isinstance(record, StoreRecord)
     return evolve(record, life=None, last_batch=None)
 
 
@@ -53,9 +53,9 @@ def test_the_node_id_is_made_once_for_a_store() -> None:
     locks = SimulatedLocks()
     stage = on(locks, PrimaryOnly())
     node_id = stage.node.node_id
-    assert record_of(locks) == NodeRecord(LiveState.ACTIVE, node_id, 7)
+    assert record_of(locks) == StoreRecord(LiveState.ACTIVE, node_id, 7)
     stop(stage)
-    assert record_of(locks) == NodeRecord(LiveState.PAUSED, node_id, 7)
+    assert record_of(locks) == StoreRecord(LiveState.PAUSED, node_id, 7)
     stage.boot()
     assert stage.node.node_id == node_id and record_of(locks).state is LiveState.ACTIVE
 
@@ -110,10 +110,10 @@ def test_clients_are_not_served_before_the_record_says_who_is_live() -> None:
 
 def test_a_new_journal_takes_the_identity_that_the_record_knows() -> None:
     locks = SimulatedLocks()
-    known = NodeRecord(LiveState.PAUSED, "the node", 12_345)
+    known = StoreRecord(LiveState.PAUSED, "the node", 12_345)
     other(locks, known).close()
     on(locks, SharedStorePrimary())
-    assert record_of(locks) == NodeRecord(LiveState.ACTIVE, "the node", 12_345)
+    assert record_of(locks) == StoreRecord(LiveState.ACTIVE, "the node", 12_345)
 
 
 def test_a_stop_is_written_when_the_journal_is_sealed_and_not_before() -> None:
@@ -166,7 +166,7 @@ def test_a_live_backup_gives_way_in_order_its_clients_are_told(restarts: bool) -
     told = [packet for _, packet in peer.received]
     assert isinstance(told[-1], DisconnectV3) and NullResponse(-1) in told[:-1], "what was asked before is answered"
     assert stage.stopped is not None and stage.stopped.restarts is restarts
-    assert record_of(locks) == NodeRecord(LiveState.FAILING_BACK, "the node", 7)
+    assert record_of(locks) == StoreRecord(LiveState.FAILING_BACK, "the node", 7)
 
 
 def test_a_stop_is_a_stop_although_a_primary_waits() -> None:

@@ -17,7 +17,7 @@ NONE = AddressSettings(auto_create_queues=False, auto_create_addresses=False)
 
 
 def definitions(stage: Stage) -> dict[str, tuple[str, int]]:
-    queues = stage.kernel.catalog.queues.values()
+    queues = stage.kernel.address_manager.queues.values()
     return {queue.name: (queue.definition.address, queue.definition.routing_type) for queue in queues}
 
 
@@ -37,7 +37,7 @@ def test_they_exist_from_the_start_even_where_nothing_is_made_on_demand() -> Non
     }
     served = {
         address.name: (address.definition.anycast, address.definition.multicast)
-        for address in stage.kernel.catalog.addresses.values()
+        for address in stage.kernel.address_manager.addresses.values()
     }
     assert served == {"orders": (True, False), "prices": (False, True), "both": (True, True)}
     stage.send(letter("m", "both"), routing_type=MULTICAST)
@@ -53,7 +53,7 @@ def test_they_stay_when_nobody_uses_them() -> None:
     stage.run_all()
     stage.pass_time(1000)
     assert definitions(stage) == {"a": ("a", ANYCAST)}
-    assert not stage.kernel.catalog.queues["a"].definition.auto_delete
+    assert not stage.kernel.address_manager.queues["a"].definition.auto_delete
 
 
 def test_attributes_are_those_of_the_configuration_or_of_the_settings() -> None:
@@ -64,7 +64,7 @@ def test_attributes_are_those_of_the_configuration_or_of_the_settings() -> None:
     stage = Stage(
         {"#": AddressSettings(default_max_consumers=7)}, addresses={"a": AddressConfiguration(multicast=queues)}
     )
-    full, plain = (stage.kernel.catalog.queues[name].definition for name in queues)
+    full, plain = (stage.kernel.address_manager.queues[name].definition for name in queues)
     assert (full.filter, full.durable, full.max_consumers, full.exclusive, full.purge_on_no_consumers, full.user) == (
         "colour = 'red'", False, 3, True, True, "me",
     )  # fmt: skip
@@ -80,8 +80,8 @@ def test_attributes_are_those_of_the_configuration_or_of_the_settings() -> None:
 def restarted(address: AddressDefinition, queue: QueueDefinition, wanted: AddressConfiguration) -> Stage:
     """A broker that found an address and a queue in its journal, before clients come."""
     stage = Stage({})
-    stage.kernel.catalog.restore_address(address)
-    stage.kernel.catalog.restore_queue(queue)
+    stage.kernel.address_manager.restore_address(address)
+    stage.kernel.address_manager.restore_queue(queue)
     stage.store.records.clear()
     stage.kernel.config = evolve(stage.kernel.config, addresses={address.name: wanted})
     stage.kernel.housekeeping.at_start()
@@ -95,7 +95,7 @@ def test_what_the_journal_kept_stays_and_is_not_written_again() -> None:
     )
     stage = restarted(address, queue, AddressConfiguration(anycast={"q": QueueConfiguration(max_consumers=5)}))
     assert stage.store.records == []
-    assert stage.kernel.catalog.queues["q"].definition == queue
+    assert stage.kernel.address_manager.queues["q"].definition == queue
 
 
 def test_an_address_that_was_made_on_demand_becomes_one_of_the_configuration() -> None:
@@ -104,7 +104,7 @@ def test_an_address_that_was_made_on_demand_becomes_one_of_the_configuration() -
         QueueDefinition(1_002, "q", "a", ANYCAST),
     )
     stage = restarted(address, queue, AddressConfiguration(multicast={}))
-    assert stage.kernel.catalog.addresses["a"].definition == AddressDefinition(
+    assert stage.kernel.address_manager.addresses["a"].definition == AddressDefinition(
         1_001, "a", True, True, auto_created=False
     )
 

@@ -23,7 +23,7 @@ def refusal(stage: Stage, address: str, routing_type: int | None) -> Refused:
 
 
 def names(stage: Stage) -> list[str]:
-    return sorted(set(stage.kernel.catalog.queues) - {"DLQ", "ExpiryQueue"})
+    return sorted(set(stage.kernel.address_manager.queues) - {"DLQ", "ExpiryQueue"})
 
 
 def test_anycast_queues_of_an_address_take_turns(stage: Stage) -> None:
@@ -79,23 +79,23 @@ def test_a_fully_qualified_send_needs_the_right_address_type_and_filter(stage: S
 
 def test_a_send_without_type_creates_nothing(stage: Stage) -> None:
     stage.send(letter("1", "a"))
-    assert names(stage) == [] and "a" not in stage.kernel.catalog.addresses
+    assert names(stage) == [] and "a" not in stage.kernel.address_manager.addresses
     stage.assert_empty()
 
 
 def test_an_anycast_send_creates_address_and_queue(stage: Stage) -> None:
     stage.send(letter("1", "a"), routing_type=ANYCAST)
-    queue = stage.kernel.catalog.queues["a"]
+    queue = stage.kernel.address_manager.queues["a"]
     definition = queue.definition
     assert (definition.auto_created, definition.auto_delete, definition.durable) == (True, True, True)
     assert stage.waiting("a") == ["1"]
-    address = stage.kernel.catalog.addresses["a"].definition
+    address = stage.kernel.address_manager.addresses["a"].definition
     assert (address.anycast, address.multicast, address.auto_created) == (True, False, True)
 
 
 def test_a_multicast_send_creates_the_address_only(stage: Stage) -> None:
     stage.send(letter("1", "a"), routing_type=MULTICAST)
-    address = stage.kernel.catalog.addresses["a"].definition
+    address = stage.kernel.address_manager.addresses["a"].definition
     assert (address.anycast, address.multicast) == (False, True)
     assert names(stage) == []
 
@@ -103,14 +103,14 @@ def test_a_multicast_send_creates_the_address_only(stage: Stage) -> None:
 @pytest.mark.parametrize("routing_type", [ANYCAST, MULTICAST])
 def test_a_fully_qualified_send_creates_address_and_queue(stage: Stage, routing_type: int) -> None:
     stage.send(letter("1", "a::x"), routing_type=routing_type)
-    assert stage.kernel.catalog.queues["x"].definition.address == "a"
+    assert stage.kernel.address_manager.queues["x"].definition.address == "a"
     assert stage.waiting("x") == ["1"]
 
 
 def test_a_send_adds_its_type_to_an_address_without_queues(stage: Stage) -> None:
-    stage.kernel.catalog.create_address("a", anycast=False, multicast=True, auto_created=False)
+    stage.kernel.address_manager.create_address("a", anycast=False, multicast=True, auto_created=False)
     stage.send(letter("1", "a"), routing_type=ANYCAST)
-    address = stage.kernel.catalog.addresses["a"].definition
+    address = stage.kernel.address_manager.addresses["a"].definition
     assert (address.anycast, address.multicast) == (True, True)
     assert stage.waiting("a") == ["1"]
 
@@ -122,13 +122,13 @@ def test_an_address_with_any_queue_is_left_as_it_is(stage: Stage) -> None:
     stage.send(letter("1", "a"), routing_type=ANYCAST)
     stage.send(letter("2", "b"), routing_type=MULTICAST)
     assert (stage.waiting("x"), stage.waiting("y"), names(stage)) == ([], [], ["x", "y"])
-    assert not stage.kernel.catalog.addresses["a"].definition.anycast
-    assert not stage.kernel.catalog.addresses["b"].definition.multicast
+    assert not stage.kernel.address_manager.addresses["a"].definition.anycast
+    assert not stage.kernel.address_manager.addresses["b"].definition.multicast
 
 
 def test_a_queue_of_that_name_elsewhere_with_the_other_type_refuses(stage: Stage) -> None:
     stage.queue("a", "b", MULTICAST)
-    stage.kernel.catalog.create_address("a", anycast=True, multicast=False, auto_created=False)
+    stage.kernel.address_manager.create_address("a", anycast=True, multicast=False, auto_created=False)
     assert refusal(stage, "a", ANYCAST).code == ErrorCode.ADDRESS_DOES_NOT_EXIST
 
 
@@ -143,8 +143,8 @@ def test_nothing_is_created_where_settings_forbid_it() -> None:
     assert refusal(stage, "closed.a", MULTICAST).code == ErrorCode.ADDRESS_DOES_NOT_EXIST
     assert refusal(stage, "half.a", ANYCAST).code == ErrorCode.ADDRESS_DOES_NOT_EXIST
     stage.send(letter("1", "half.b"), routing_type=MULTICAST)
-    assert "closed.a" not in stage.kernel.catalog.addresses
-    stage.kernel.catalog.create_address("closed.b", anycast=False, multicast=True, auto_created=False)
+    assert "closed.a" not in stage.kernel.address_manager.addresses
+    stage.kernel.address_manager.create_address("closed.b", anycast=False, multicast=True, auto_created=False)
     assert refusal(stage, "closed.b", ANYCAST).code == ErrorCode.ADDRESS_DOES_NOT_EXIST
     stage.assert_empty()
 
@@ -196,11 +196,11 @@ def test_a_fully_qualified_name_is_no_way_around_the_limit_of_its_address() -> N
 def test_queues_are_created_by_the_rules(stage: Stage) -> None:
     assert stage.refused("", "a").code == ErrorCode.INVALID_QUEUE_CONFIGURATION
     assert stage.refused("x", "a", filter="colour = ").code == ErrorCode.INVALID_FILTER_EXPRESSION
-    assert "a" not in stage.kernel.catalog.addresses
+    assert "a" not in stage.kernel.address_manager.addresses
     stage.queue("x", "a")
     assert stage.refused("x", "a").code == ErrorCode.QUEUE_EXISTS
     assert stage.refused("x", "b").code == ErrorCode.QUEUE_EXISTS
-    assert stage.queue("x", "a", ignore_if_exists=True) is stage.kernel.catalog.queues["x"]
+    assert stage.queue("x", "a", ignore_if_exists=True) is stage.kernel.address_manager.queues["x"]
 
 
 def test_a_refused_filter_is_quoted_once_and_its_beginning_only(stage: Stage) -> None:
@@ -210,7 +210,7 @@ def test_a_refused_filter_is_quoted_once_and_its_beginning_only(stage: Stage) ->
 
 def test_names_may_be_fully_qualified(stage: Stage) -> None:
     assert stage.queue("a::x", "ignored").definition.address == "a"
-    assert stage.kernel.catalog.queues["x"].definition.address == "a"
+    assert stage.kernel.address_manager.queues["x"].definition.address == "a"
     queue = stage.queue("", "b::y")
     assert (queue.name, queue.definition.address) == ("y", "b")
 
@@ -227,7 +227,7 @@ def test_a_missing_address_or_type_is_created_where_allowed() -> None:
     stage = Stage({"closed.#": AddressSettings(auto_create_addresses=False)})
     assert stage.refused("q", "closed.a").code == ErrorCode.ADDRESS_DOES_NOT_EXIST
     assert stage.queue("t", "closed.b", temporary=True).definition.temporary
-    stage.kernel.catalog.create_address("closed.c", anycast=True, multicast=False, auto_created=False)
+    stage.kernel.address_manager.create_address("closed.c", anycast=True, multicast=False, auto_created=False)
     refused = stage.refused("q", "closed.c", routing_type=MULTICAST)
     assert refused.code == ErrorCode.INTERNAL_ERROR and "MULTICAST" in refused.text
 
@@ -244,7 +244,7 @@ def test_settings_fill_what_a_request_leaves_open() -> None:
             )
         }
     )
-    queue = stage.kernel.catalog.create_queue(QueueRequest("d.a", "q"))
+    queue = stage.kernel.address_manager.create_queue(QueueRequest("d.a", "q"))
     assert not isinstance(queue, Refused)
     definition = queue.definition
     assert (definition.max_consumers, definition.exclusive, definition.purge_on_no_consumers) == (3, True, True)
@@ -254,10 +254,10 @@ def test_settings_fill_what_a_request_leaves_open() -> None:
 
 
 def test_creating_an_address_again_replaces_its_types(stage: Stage) -> None:
-    catalog = stage.kernel.catalog
-    catalog.create_address("a", anycast=True, multicast=False, auto_created=True)
-    catalog.create_address("a", anycast=False, multicast=True, auto_created=False)
-    definition = catalog.addresses["a"].definition
+    address_manager = stage.kernel.address_manager
+    address_manager.create_address("a", anycast=True, multicast=False, auto_created=True)
+    address_manager.create_address("a", anycast=False, multicast=True, auto_created=False)
+    definition = address_manager.addresses["a"].definition
     assert (definition.anycast, definition.multicast) == (False, True)
 
 
@@ -266,22 +266,22 @@ def test_queries_describe_what_is_there_and_what_would_be() -> None:
     queue = stage.queue("x", "a", MULTICAST, filter="colour = 'red'")
     stage.consumer(stage.session(), "x", credit=0)
     stage.send(letter("1", "a", colour="red"))
-    view = stage.kernel.catalog.view_queue("a::x")
+    view = stage.kernel.address_manager.view_queue("a::x")
     assert (view.exists, view.definition, view.consumer_count, view.message_count) == (True, queue.definition, 1, 1)
-    missing = stage.kernel.catalog.view_queue("d.a::y")
+    missing = stage.kernel.address_manager.view_queue("d.a::y")
     assert (missing.exists, missing.definition.name, missing.definition.address) == (False, "y", "d.a")
     assert (missing.definition.max_consumers, missing.auto_create_queues) == (3, False)
-    address = stage.kernel.catalog.view_address("a")
+    address = stage.kernel.address_manager.view_address("a")
     assert (address.exists, address.queue_names, address.supports_anycast) == (True, ["x"], False)
-    assert not stage.kernel.catalog.view_address("nowhere").exists
-    everything = stage.kernel.catalog.view_address("#")
+    assert not stage.kernel.address_manager.view_address("nowhere").exists
+    everything = stage.kernel.address_manager.view_address("#")
     assert (everything.exists, everything.queue_names) == (False, ["x"])
 
 
 def test_what_nobody_takes_is_accepted_and_gone(stage: Stage) -> None:
     stage.queue("x", "a", MULTICAST, filter="colour = 'red'")
     stage.send(letter("1", "a"), routing_type=MULTICAST)
-    stage.kernel.catalog.create_address("b", anycast=False, multicast=True, auto_created=False)
+    stage.kernel.address_manager.create_address("b", anycast=False, multicast=True, auto_created=False)
     stage.send(letter("2", "b", durable=True), routing_type=MULTICAST)
     assert stage.store.of_kind("add") == []
     stage.assert_empty()
@@ -297,10 +297,12 @@ def test_a_late_send_to_a_temporary_queue_creates_nothing() -> None:
         for routing_type in (ANYCAST, MULTICAST, None):
             refused = stage.kernel.send(letter("late", name), routing_type, None)
             assert isinstance(refused, Refused) and refused.code == ErrorCode.QUEUE_DOES_NOT_EXIST
-        assert name not in stage.kernel.catalog.addresses and name not in stage.kernel.catalog.queues
-        address, queue = stage.kernel.catalog.view_address(name), stage.kernel.catalog.view_queue(name)
+        assert name not in stage.kernel.address_manager.addresses and name not in stage.kernel.address_manager.queues
+        address, queue = stage.kernel.address_manager.view_address(name), stage.kernel.address_manager.view_queue(name)
         assert not (address.auto_create_addresses or address.auto_create_queues or queue.auto_create_queues)
-        asked = stage.kernel.catalog.create_queue(QueueRequest(name, name, routing_type=ANYCAST, auto_created=True))
+        asked = stage.kernel.address_manager.create_queue(
+            QueueRequest(name, name, routing_type=ANYCAST, auto_created=True)
+        )
         assert isinstance(asked, Refused)
 
 
@@ -317,17 +319,17 @@ def test_a_name_that_people_choose_is_not_taken_for_a_temporary_one() -> None:
     stage = Stage()
     stage.kernel.delete_queue(stage.queue("orders", temporary=True))
     assert stage.kernel.send(letter("m", "orders"), ANYCAST, None) is None
-    assert stage.kernel.catalog.queues["orders"].message_count == 1
+    assert stage.kernel.address_manager.queues["orders"].message_count == 1
 
 
 def test_a_message_that_says_that_its_address_is_temporary_creates_nothing() -> None:
     """The broker may never have seen the name: it was restarted, or took over from another one."""
     stage = Stage()
     refused = stage.kernel.send(letter("late", GONE, _AMQ_TEMPORARY=GONE), ANYCAST, None)
-    assert isinstance(refused, Refused) and GONE not in stage.kernel.catalog.addresses
+    assert isinstance(refused, Refused) and GONE not in stage.kernel.address_manager.addresses
     # One that somebody passes on to another address with all its properties is a message like any other.
     assert stage.kernel.send(letter("passed on", "archive", _AMQ_TEMPORARY=GONE), ANYCAST, None) is None
-    assert stage.kernel.catalog.queues["archive"].message_count == 1
+    assert stage.kernel.address_manager.queues["archive"].message_count == 1
 
 
 def test_names_of_gone_temporary_queues_are_forgotten_some_day(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -336,4 +338,4 @@ def test_names_of_gone_temporary_queues_are_forgotten_some_day(monkeypatch: pyte
     names = [f"{number:08}{GONE[8:]}" for number in range(3)]
     for name in names:
         stage.kernel.delete_queue(stage.queue(name, temporary=True))
-    assert [stage.kernel.catalog.is_gone(name) for name in names] == [False, True, True]
+    assert [stage.kernel.address_manager.is_gone(name) for name in names] == [False, True, True]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from embedbroker.config import AddressSettings
-from embedbroker.kernel import Consumer, CursorRefused, Cursors, Outcome, Pin, Reading, Refused, Standing
+from embedbroker.kernel import Consumer, CursorRefused, Cursors, CursorState, Outcome, Pin, Reading, Refused
 from embedbroker.protocols import restore_message
 from tests.embedbroker.kernel.letters import letter, text_of
 from tests.embedbroker.kernel.stage import Stage, Taker
@@ -27,9 +27,9 @@ def send(stage: Stage, *texts: str, durable: bool = True, **wishes: int) -> None
 
 def opened(
     stage: Stage, owner: str = "job", *, start: int | None = 0, take_over: bool = False, discards: bool = False
-) -> Standing:
+) -> CursorState:
     standing = cursors(stage).open("q", "c", owner, 10_000, take_over=take_over, start=start, discards=discards)
-    assert isinstance(standing, Standing), standing
+    assert isinstance(standing, CursorState), standing
     return standing
 
 
@@ -69,7 +69,7 @@ def cursors(stage: Stage) -> Cursors:
 
 def test_a_range_is_pinned_read_twice_and_acknowledged(stage: Stage) -> None:
     send(stage, "a", "b", "c")
-    assert opened(stage) == Standing(0, 0, 10_000)
+    assert opened(stage) == CursorState(0, 0, 10_000)
     pin = pinned(stage, rows_max=2)
     assert (pin.rows, pin.lost) == (2, 0)
     assert read(stage, 0, pin.end) == read(stage, 0, pin.end) == (["a", "b"], pin.end)
@@ -89,10 +89,10 @@ def test_an_owner_is_told_whose_the_lease_was_before_as_often_as_it_asks(stage: 
     assert [opened(stage, "other", take_over=True).before for _ in range(2)] == ["job", "job"]
     cursors(stage).release("q", "c", "other")
     assert [opened(stage).before for _ in range(2)] == ["", ""]
-    cursor = stage.kernel.catalog.queues["q"].cursor
+    cursor = stage.kernel.address_manager.queues["q"].cursor
     assert cursor is not None
     cursor.lease_until = 0.0
-    assert cursors(stage).give_way(stage.kernel.catalog.queues["q"]) is None
+    assert cursors(stage).give_way(stage.kernel.address_manager.queues["q"]) is None
     assert [opened(stage).before for _ in range(2)] == ["", ""]
 
 
@@ -121,7 +121,7 @@ def test_pinning_goes_on_where_it_was_and_never_back(stage: Stage) -> None:
 
 def test_bytes_limit_a_range_that_has_one_message_at_least(stage: Stage) -> None:
     send(stage, *"abc")
-    size = len(next(iter(stage.kernel.catalog.queues["q"].backlog)).message.raw)
+    size = len(next(iter(stage.kernel.address_manager.queues["q"].backlog)).message.raw)
     opened(stage)
     assert pinned(stage, bytes_max=1).rows == 1
     pin = pinned(stage, bytes_max=2 * size)
@@ -180,7 +180,7 @@ def test_what_followers_send_is_behind_what_they_are_told_of(stage: Stage, trans
 def test_what_goes_back_within_a_commit_is_behind_what_the_commit_sent(stage: Stage) -> None:
     """Case 3: a delivery that was the last attempt moves to the queue that the transaction sent to."""
     stage.queue("work")
-    stage.kernel.catalog.provide("dead")
+    stage.kernel.address_manager.provide("dead")
     _consumer, dead = stage.consumer(stage.session(), "dead")
     session = stage.session(transacted=True)
     consumer, _taker = stage.consumer(session, "work")
@@ -311,7 +311,7 @@ def test_a_range_that_its_reader_may_rely_on_is_left_alone_by_an_expiry_scan_tha
         kernel.monotonic = 20.0
     kernel.now_ms += 2000
     housekeeping.run(20.0)
-    assert kernel.catalog.queues["expired"].message_count == 10
+    assert kernel.address_manager.queues["expired"].message_count == 10
     if way == "a range is pinned":
         opened(stage)
         assert pinned(stage).end == end
@@ -321,10 +321,10 @@ def test_a_range_that_its_reader_may_rely_on_is_left_alone_by_an_expiry_scan_tha
         cursors(stage).acknowledge("q", "c", "job", end)
         cursors(stage).release("q", "c", "job")
         # What is acknowledged leaves as a chore, which has its turn behind the scan.
-        assert kernel.chores.waiting
+        assert kernel.deferred.waiting
     while housekeeping.next_deadline(20.0) <= 20.0:
         housekeeping.run(20.0)
-    assert kernel.catalog.queues["expired"].message_count == 10
+    assert kernel.address_manager.queues["expired"].message_count == 10
     if way != "a range is acknowledged":
         assert len(read(stage, 0, end)[0]) == 390
         cursors(stage).acknowledge("q", "c", "job", end)
@@ -368,19 +368,19 @@ def test_a_queue_with_a_lease_in_force_does_not_go_by_itself() -> None:
     queue.used = True
     opened(stage)
     stage.pass_time(8)
-    assert "q" in stage.kernel.catalog.queues
+    assert "q" in stage.kernel.address_manager.queues
     stage.pass_time(8)
-    assert "q" not in stage.kernel.catalog.queues
+    assert "q" not in stage.kernel.address_manager.queues
     assert stage.store.of_kind("no cursor", "no queue")[0][0] == "no cursor"
 
 
 def test_a_cursor_begins_where_it_is_told(stage: Stage) -> None:
     send(stage, "a", "b")
-    last = stage.kernel.catalog.queues["q"].backlog.last_position
-    assert opened(stage, start=None, discards=True) == Standing(last, last, 10_000, None, last, 2)
+    last = stage.kernel.address_manager.queues["q"].backlog.last_position
+    assert opened(stage, start=None, discards=True) == CursorState(last, last, 10_000, None, last, 2)
     send(stage, "c")
     # A request that is repeated has the same answer, whatever came since.
-    assert opened(stage, start=None) == Standing(last, last, 10_000, None, last, 0)
+    assert opened(stage, start=None) == CursorState(last, last, 10_000, None, last, 0)
     assert stage.waiting("q") == ["c"]
     removed: list[int] = []
     assert cursors(stage).remove("q", "c", "job", removed.append) is None
@@ -400,11 +400,11 @@ def refused_for_backlog(stage: Stage, start: int | None, messages: int, owner: s
 
 def test_a_cursor_discards_nothing_unless_it_is_asked_to(stage: Stage) -> None:
     send(stage, "a", "b", "c")
-    positions = [entry[0] for entry in stage.kernel.catalog.queues["q"].backlog.behind(-1, 1 << 40, 10)]
+    positions = [entry[0] for entry in stage.kernel.address_manager.queues["q"].backlog.behind(-1, 1 << 40, 10)]
     refused_for_backlog(stage, None, 3)
     refused_for_backlog(stage, positions[1], 2)
     refused_for_backlog(stage, positions[0], 1)
-    assert stage.waiting("q") == ["a", "b", "c"] and stage.kernel.catalog.queues["q"].cursor is None
+    assert stage.waiting("q") == ["a", "b", "c"] and stage.kernel.address_manager.queues["q"].cursor is None
     assert opened(stage, start=positions[0] - 1).position == positions[0] - 1
     # It counts from where another owner left it, and stays there.
     pin = pinned(stage, positions[0] - 1, rows_max=1)
@@ -433,7 +433,7 @@ def test_a_hundred_thousand_are_acknowledged_over_many_steps(stage: Stage) -> No
     assert cursors(stage).remove("q", "c", "job", removed.append) is None
     _browser, browsed = stage.consumer(stage.session(), "q", browse=True)
     stage.run(1000)
-    assert 0 < stage.kernel.catalog.queues["q"].backlog.size < 20_000
+    assert 0 < stage.kernel.address_manager.queues["q"].backlog.size < 20_000
     assert (browsed.texts, removed) == ([], [])
     stage.run_all(1000)
     kinds = [record[0] for record in stage.store.records]
@@ -466,7 +466,7 @@ def test_a_range_is_split_into_parts_of_about_one_size(stage: Stage, count: int)
 
 
 def test_a_queue_that_is_purged_without_consumers_has_no_cursor(stage: Stage) -> None:
-    stage.kernel.delete_queue(stage.kernel.catalog.queues["q"])
+    stage.kernel.delete_queue(stage.kernel.address_manager.queues["q"])
     stage.queue("q", purge_on_no_consumers=True)
     assert refused_to_open(stage).reason == "bad-request"
 
@@ -492,7 +492,7 @@ def test_a_cursor_begins_behind_nothing_that_is_still_to_become_visible() -> Non
     position = stage.kernel.ids.next_id - 1
     refused = cursors(stage).open("q", "c", "job", 10_000, take_over=False, start=position)
     assert isinstance(refused, CursorRefused) and refused.reason == "in-use"
-    assert "may not be durable yet" in refused.text and stage.kernel.catalog.queues["q"].cursor is None
+    assert "may not be durable yet" in refused.text and stage.kernel.address_manager.queues["q"].cursor is None
     # What is visible stays a place to begin at.
     assert opened(stage, start=seen, discards=True).position == seen
     cursors(stage).remove("q", "c", "job", lambda _position: None)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from embedbroker.kernel.queueing import _backlog
-from embedbroker.kernel.queueing._backlog import Backlog, Bookmark, Reference, Sealed
+from embedbroker.kernel.queueing._backlog import Backlog, Bookmark, PackedReference, Reference
 from embedbroker.protocols import restore_message
 from embedclient.model import Message
 from tests.embedbroker.kernel.letters import letter, text_of
@@ -218,7 +218,7 @@ def test_filtered_takers_alone_leave_no_chunks_behind(small_chunks: None) -> Non
 
 
 def test_loading_fills_a_priority_at_once(small_chunks: None) -> None:
-    def entry(position: int) -> Sealed:
+    def entry(position: int) -> PackedReference:
         message = letter(str(position), priority=2)
         return (position, 1, 0, message.encoding, bytes(message.raw), position, False)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from embedbroker.kernel import Consumer, Kernel, Queue, Reference, Session, Valve
+from embedbroker.kernel import Backpressure, Consumer, Kernel, Queue, Reference, Session
 from tests.embedbroker.kernel.letters import letter
 from tests.embedbroker.kernel.stage import Stage, Taker
 
@@ -14,15 +14,15 @@ CONSUMERS = 1000
 class Narrow(Taker):
     """A port whose peer takes so many messages and is behind then."""
 
-    def __init__(self, valve: Valve, room: int) -> None:
+    def __init__(self, backpressure: Backpressure, room: int) -> None:
         super().__init__()
-        self.valve = valve
+        self.backpressure = backpressure
         self.room = room
 
     def deliver(self, consumer: Consumer, reference: Reference) -> int:
         self.room -= 1
         if self.room <= 0:
-            self.valve.shut()
+            self.backpressure.shut()
         return super().deliver(consumer, reference)
 
 
@@ -59,21 +59,21 @@ def wakes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_opening_asks_only_those_that_wait_and_not_all_at_once(stage: Stage, wakes: list[str]) -> None:
     session = stage.session()
-    port = Narrow(session.valve, 0)
+    port = Narrow(session.backpressure, 0)
     consumers(stage, port, session)
-    session.valve.shut()
+    session.backpressure.shut()
     wakes.clear()
-    session.valve.open()
+    session.backpressure.open()
     stage.run_all()
     assert wakes == [], "nobody waited"
-    session.valve.shut()
+    session.backpressure.shut()
     for number in range(CONSUMERS):
         stage.send(*[letter(str(turn), f"q{number}") for turn in range(3)])
     stage.run_all()
     assert port.got == []
     wakes.clear()
     port.room = 10
-    session.valve.open()
+    session.backpressure.open()
     stage.run_all()
     assert len(port.got) == 10
     assert len(wakes) <= 64 + 10
@@ -81,7 +81,7 @@ def test_opening_asks_only_those_that_wait_and_not_all_at_once(stage: Stage, wak
 
 def test_in_the_end_everybody_gets_everything_in_turn(stage: Stage) -> None:
     session = stage.session()
-    port = Narrow(session.valve, 1)
+    port = Narrow(session.backpressure, 1)
     consumers(stage, port, session)
     for number in range(CONSUMERS):
         stage.send(*[letter(f"{number}-{turn}", f"q{number}") for turn in range(2)])
@@ -89,7 +89,7 @@ def test_in_the_end_everybody_gets_everything_in_turn(stage: Stage) -> None:
     while len(port.got) < 2 * CONSUMERS:
         stage.run_all()
         port.room = 100
-        session.valve.open()
+        session.backpressure.open()
         rounds += 1
         assert rounds <= 2 * CONSUMERS
     assert sorted(port.texts) == sorted(f"{number}-{turn}" for number in range(CONSUMERS) for turn in range(2))
@@ -99,24 +99,24 @@ def test_in_the_end_everybody_gets_everything_in_turn(stage: Stage) -> None:
 
 def test_who_goes_while_it_waits_is_forgotten(stage: Stage) -> None:
     session = stage.session()
-    port = Narrow(session.valve, 1)
+    port = Narrow(session.backpressure, 1)
     consumer, other, *_rest = consumers(stage, port, session)
-    session.valve.shut()
+    session.backpressure.shut()
     stage.send(letter("x", "q0"), letter("y", "q1"))
     session.close_consumer(consumer.key)
-    assert list(session.valve._waiting) == [other]
-    session.valve.open()
-    session.valve.shut()
-    session.valve.open()
+    assert list(session.backpressure._waiting) == [other]
+    session.backpressure.open()
+    session.backpressure.shut()
+    session.backpressure.open()
     stage.run_all()
     assert port.texts == ["y"]
 
 
 def test_a_session_that_moves_takes_its_consumers_along(stage: Stage) -> None:
     session = stage.session()
-    port = Narrow(session.valve, 1)
+    port = Narrow(session.backpressure, 1)
     consumers(stage, port, session)
-    old, new = session.valve, stage.kernel.make_valve()
+    old, new = session.backpressure, stage.kernel.make_backpressure()
     old.shut()
     stage.send(letter("x", "q0"))
     assert port.got == []

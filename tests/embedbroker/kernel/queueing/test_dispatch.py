@@ -271,14 +271,14 @@ def test_markers_of_a_slow_peer_wait_for_its_messages(stage: Stage) -> None:
     browser, browsed = stage.consumer(stage.session(), "q", browse=True)
     consumer, taken = stage.consumer(stage.session(), "q")
     for each in (browser, consumer):
-        each.valve.shut()
+        each.backpressure.shut()
         queue.force_delivery(each, 1)
     stage.run_all()
     assert (browsed.got, taken.got) == ([], [])
-    browser.valve.open()
+    browser.backpressure.open()
     stage.run_all()
     assert browsed.got == [("a", 0), ("b", 0), 1]
-    consumer.valve.open()
+    consumer.backpressure.open()
     stage.run_all()
     assert taken.got == [("a", 1), ("b", 1), 1]
 
@@ -287,7 +287,7 @@ def test_a_marker_of_a_slow_peer_comes_when_others_took_everything(stage: Stage)
     queue = stage.queue("q")
     send_all(stage, "ab")
     slow, taker = stage.consumer(stage.session(), "q")
-    slow.valve.shut()
+    slow.backpressure.shut()
     queue.force_delivery(slow, 4)
     _fast, fast = stage.consumer(stage.session(), "q")
     stage.run_all()
@@ -299,10 +299,10 @@ def test_a_marker_of_a_slow_peer_comes_when_its_session_was_stopped(stage: Stage
     send_all(stage, "a")
     session = stage.session()
     slow, taker = stage.consumer(session, "q")
-    slow.valve.shut()
+    slow.backpressure.shut()
     queue.force_delivery(slow, 4)
     session.stop()
-    slow.valve.open()
+    slow.backpressure.open()
     stage.run_all()
     assert taker.got == [4]
 
@@ -311,10 +311,10 @@ def test_a_slow_peer_is_passed_by(stage: Stage) -> None:
     stage.queue("q")
     slow, one = stage.consumer(stage.session(), "q")
     _fast, other = stage.consumer(stage.session(), "q")
-    slow.valve.shut()
+    slow.backpressure.shut()
     send_all(stage, "abc")
     assert (one.texts, other.texts) == ([], ["a", "b", "c"])
-    slow.valve.open()
+    slow.backpressure.open()
     stage.run()
     send_all(stage, "de")
     assert len(one.texts) == len(other.texts) - 3 == 1
@@ -378,7 +378,7 @@ def test_a_consumer_that_ends_itself_while_it_takes_gives_everything_back(stage:
     consumer.port = Failing()
     stage.run_all()
     assert stage.waiting("q") == ["a", "b", "c"]
-    assert stage.kernel.catalog.queues["q"].delivering_count == 0
+    assert stage.kernel.address_manager.queues["q"].delivering_count == 0
 
 
 def test_nothing_new_overtakes_messages_that_are_on_their_way_back(stage: Stage) -> None:

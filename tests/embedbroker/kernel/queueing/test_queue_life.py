@@ -21,11 +21,11 @@ def stage() -> Stage:
 
 
 def exists(stage: Stage, queue: str) -> bool:
-    return queue in stage.kernel.catalog.queues
+    return queue in stage.kernel.address_manager.queues
 
 
 def has_address(stage: Stage, name: str) -> bool:
-    return name in stage.kernel.catalog.addresses
+    return name in stage.kernel.address_manager.addresses
 
 
 def use(stage: Stage, queue: str) -> None:
@@ -62,7 +62,7 @@ def test_a_deleted_queue_sends_nothing_to_the_dead_letter_address() -> None:
 def test_an_auto_created_address_goes_with_its_last_queue(stage: Stage) -> None:
     stage.send(letter("m", "a"), routing_type=ANYCAST)
     other = stage.queue("x", "a", MULTICAST)
-    stage.kernel.delete_queue(stage.kernel.catalog.queues["a"])
+    stage.kernel.delete_queue(stage.kernel.address_manager.queues["a"])
     assert has_address(stage, "a")
     stage.kernel.delete_queue(other)
     assert not has_address(stage, "a")
@@ -71,14 +71,14 @@ def test_an_auto_created_address_goes_with_its_last_queue(stage: Stage) -> None:
 
 def test_an_address_made_by_hand_or_with_a_delay_stays() -> None:
     stage = Stage({"slow.#": AddressSettings(auto_delete_addresses_delay=1000)})
-    stage.kernel.catalog.create_address("hand", anycast=True, multicast=False, auto_created=False)
+    stage.kernel.address_manager.create_address("hand", anycast=True, multicast=False, auto_created=False)
     for name in ("hand", "slow.a"):
         stage.kernel.delete_queue(stage.queue(name))
         assert has_address(stage, name)
 
 
 def test_a_temporary_queue_takes_its_address_along_but_not_one_made_by_hand(stage: Stage) -> None:
-    stage.kernel.catalog.create_address("hand", anycast=True, multicast=False, auto_created=False)
+    stage.kernel.address_manager.create_address("hand", anycast=True, multicast=False, auto_created=False)
     for name, address in (("t1", "t1"), ("t2", "hand")):
         queue = stage.queue(name, address, temporary=True)
         assert not queue.durable
@@ -162,7 +162,7 @@ def test_a_queue_that_purges_does_not_keep_other_queues_from_their_message(stage
     (add,) = stage.store.of_kind("add")
     references = add[3]
     assert isinstance(references, list)
-    assert [queue_id for queue_id, _position in references] == [stage.kernel.catalog.queues["kept"].id]
+    assert [queue_id for queue_id, _position in references] == [stage.kernel.address_manager.queues["kept"].id]
 
 
 def test_an_auto_created_queue_goes_at_the_second_scan_and_its_address_later(stage: Stage) -> None:
@@ -216,7 +216,7 @@ def test_new_use_between_two_scans_clears_the_mark(stage: Stage, event: str) -> 
     stage.queue("q", auto_created=True)
     use(stage, "q")
     stage.pass_time(SCAN_S)
-    assert stage.kernel.catalog.queues["q"].swept
+    assert stage.kernel.address_manager.queues["q"].swept
     if event == "consumer":
         use(stage, "q")
     elif event == "send":
@@ -241,7 +241,7 @@ def test_delays_and_counts_of_the_queue_are_respected(stage: Stage) -> None:
 
 
 def test_queues_and_addresses_made_on_purpose_stay(stage: Stage) -> None:
-    stage.kernel.catalog.create_address("hand", anycast=True, multicast=False, auto_created=False)
+    stage.kernel.address_manager.create_address("hand", anycast=True, multicast=False, auto_created=False)
     stage.queue("hand")
     use(stage, "hand")
     stage.pass_time(10 * SCAN_S)
@@ -294,8 +294,8 @@ def restarted(*, messages: bool) -> Kernel:
     kernel = Kernel(BrokerConfig(), restore_message, lambda _line: None, 1_000_000, LaggingStore())
     for number, name in enumerate(("auto", "hand")):
         auto = name == "auto"
-        kernel.catalog.restore_address(AddressDefinition(10 + number, name, True, False, auto))
-        kernel.catalog.restore_queue(
+        kernel.address_manager.restore_address(AddressDefinition(10 + number, name, True, False, auto))
+        kernel.address_manager.restore_queue(
             QueueDefinition(20 + number, name, name, ANYCAST, auto_created=auto, auto_delete=auto)
         )
     kernel.ids.next_id = 100
@@ -306,27 +306,27 @@ def restarted(*, messages: bool) -> Kernel:
 
 
 def test_auto_created_queues_that_are_empty_at_the_start_go() -> None:
-    assert set(restarted(messages=False).catalog.queues) == {"hand", "DLQ", "ExpiryQueue"}
-    assert "auto" not in restarted(messages=False).catalog.addresses
-    assert set(restarted(messages=True).catalog.queues) == {"auto", "hand", "DLQ", "ExpiryQueue"}
+    assert set(restarted(messages=False).address_manager.queues) == {"hand", "DLQ", "ExpiryQueue"}
+    assert "auto" not in restarted(messages=False).address_manager.addresses
+    assert set(restarted(messages=True).address_manager.queues) == {"auto", "hand", "DLQ", "ExpiryQueue"}
 
 
 def test_provided_queues_are_created_once() -> None:
     kernel = restarted(messages=False)
-    before = {name: queue.id for name, queue in kernel.catalog.queues.items()}
+    before = {name: queue.id for name, queue in kernel.address_manager.queues.items()}
     kernel.housekeeping.at_start()
-    assert {name: queue.id for name, queue in kernel.catalog.queues.items()} == before
+    assert {name: queue.id for name, queue in kernel.address_manager.queues.items()} == before
 
 
 def test_an_address_that_has_a_queue_is_left_as_it_is() -> None:
     kernel = Kernel(BrokerConfig(), restore_message, lambda _line: None, 1_000_000)
-    kernel.catalog.restore_address(AddressDefinition(1, "DLQ", False, True))
-    kernel.catalog.restore_queue(QueueDefinition(2, "letters", "DLQ", MULTICAST))
-    kernel.catalog.restore_address(AddressDefinition(3, "ExpiryQueue", False, True))
+    kernel.address_manager.restore_address(AddressDefinition(1, "DLQ", False, True))
+    kernel.address_manager.restore_queue(QueueDefinition(2, "letters", "DLQ", MULTICAST))
+    kernel.address_manager.restore_address(AddressDefinition(3, "ExpiryQueue", False, True))
     kernel.ids.next_id = 100
     kernel.housekeeping.at_start()
-    assert "DLQ" not in kernel.catalog.queues
-    definition = kernel.catalog.addresses["ExpiryQueue"].definition
+    assert "DLQ" not in kernel.address_manager.queues
+    definition = kernel.address_manager.addresses["ExpiryQueue"].definition
     assert (definition.id, definition.anycast, definition.multicast) == (3, True, True)
 
 
@@ -338,7 +338,7 @@ def test_deleting_a_subscription_costs_the_same_beside_few_and_beside_many(monke
         stage = Stage()
         for number in range(beside + 50):
             stage.queue(f"s{number}", "topic", MULTICAST)
-        doomed = [stage.kernel.catalog.queues[f"s{number}"] for number in range(beside, beside + 50)]
+        doomed = [stage.kernel.address_manager.queues[f"s{number}"] for number in range(beside, beside + 50)]
 
         def delete_all() -> None:
             for queue in doomed:

@@ -40,7 +40,7 @@ def test_messages_that_come_back_between_others_are_put_there_without_moving_all
     """Two consumers had every second message each, and both are lost."""
 
     def lines_per_message(count: int) -> float:
-        entries = _returned.Returned()
+        entries = _returned.Redelivered()
         message = letter("a")
         for position in range(0, 2 * count, 2):
             entries.add(Reference(message, position))

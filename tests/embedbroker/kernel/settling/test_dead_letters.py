@@ -31,7 +31,7 @@ def fail_once(stage: Stage, queue: str) -> None:
 
 
 def only(stage: Stage, queue: str) -> CoreMessage:
-    (reference,) = list(stage.kernel.catalog.queues[queue].backlog)
+    (reference,) = list(stage.kernel.address_manager.queues[queue].backlog)
     assert isinstance(reference.message, CoreMessage)
     return reference.message
 
@@ -42,11 +42,11 @@ def expiring(stage: Stage, text: str, address: str, in_ms: int = 1000) -> CoreMe
 
 def test_the_addresses_of_the_settings_exist_from_the_start(stage: Stage) -> None:
     for name in ("DLQ", "ExpiryQueue"):
-        queue = stage.kernel.catalog.queues[name].definition
+        queue = stage.kernel.address_manager.queues[name].definition
         assert (queue.address, queue.durable, queue.routing_type, queue.auto_created) == (name, True, ANYCAST, False)
-        assert not stage.kernel.catalog.addresses[name].definition.auto_created
+        assert not stage.kernel.address_manager.addresses[name].definition.auto_created
     stage.pass_time(1000)
-    assert {"DLQ", "ExpiryQueue"} <= set(stage.kernel.catalog.queues)
+    assert {"DLQ", "ExpiryQueue"} <= set(stage.kernel.address_manager.queues)
 
 
 def test_a_message_goes_after_too_many_deliveries(stage: Stage) -> None:
@@ -140,7 +140,7 @@ def test_a_second_hop_describes_the_last_one_and_puts_the_type_back() -> None:
 
 def test_a_copy_is_one_transaction_with_the_end_of_the_original(stage: Stage) -> None:
     queue = stage.queue("twice.q")
-    dead = stage.kernel.catalog.queues["DLQ"]
+    dead = stage.kernel.address_manager.queues["DLQ"]
     stage.send(letter("m", "twice.q", durable=True))
     original = only(stage, "twice.q").message_id
     fail_once(stage, "twice.q")
@@ -364,7 +364,7 @@ def test_they_change_expirations_of_what_is_sent_to_a_fully_qualified_name() -> 
 def test_no_route_goes_to_the_dead_letter_address_where_wished() -> None:
     stage = Stage({"#": DEFAULT, "r.#": AddressSettings(send_to_dla_on_no_route=True)})
     for name in ("r.a", "other"):
-        stage.kernel.catalog.create_address(name, anycast=False, multicast=True, auto_created=False)
+        stage.kernel.address_manager.create_address(name, anycast=False, multicast=True, auto_created=False)
         stage.send(letter(name, name, routing_type=RoutingType.MULTICAST), routing_type=MULTICAST)
     assert stage.waiting("DLQ") == ["r.a"]
     properties = only(stage, "DLQ").properties
@@ -375,14 +375,14 @@ def test_no_route_goes_to_the_dead_letter_address_where_wished() -> None:
 def test_what_had_no_route_expires_as_the_dead_letter_address_says() -> None:
     dead = AddressSettings(expiry_delay=500)
     stage = Stage({"#": DEFAULT, "r.#": AddressSettings(send_to_dla_on_no_route=True), "DLQ": dead})
-    stage.kernel.catalog.create_address("r.a", anycast=False, multicast=True, auto_created=False)
+    stage.kernel.address_manager.create_address("r.a", anycast=False, multicast=True, auto_created=False)
     stage.send(letter("m", "r.a"), routing_type=MULTICAST)
     assert only(stage, "DLQ").expiration == stage.kernel.now_ms + 500
 
 
 def test_no_route_in_a_transaction_waits_for_its_end() -> None:
     stage = Stage({"#": DEFAULT, "r.#": AddressSettings(send_to_dla_on_no_route=True)})
-    stage.kernel.catalog.create_address("r.a", anycast=False, multicast=True, auto_created=False)
+    stage.kernel.address_manager.create_address("r.a", anycast=False, multicast=True, auto_created=False)
     session = stage.session(transacted=True)
     for commit in (False, True):
         stage.send(letter("m", "r.a"), session=session, routing_type=MULTICAST)

@@ -25,7 +25,7 @@ def test_a_delivery_is_recorded_and_waits_for_its_record(stage: Stage) -> None:
     _consumer, taker = stage.consumer(stage.session(), "q")
     stage.store.lags = True
     stage.run()
-    (first, second), queue = taker.messages, stage.kernel.catalog.queues["q"]
+    (first, second), queue = taker.messages, stage.kernel.address_manager.queues["q"]
     assert stage.store.of_kind("count") == [("count", each.message_id, queue.id, 1) for each in (first, second)]
     assert taker.points == [stage.store.point() - 1, stage.store.point()]
     assert stage.store.reached < taker.points[0]

@@ -46,7 +46,7 @@ def test_it_is_spread_and_keeps_its_order(stage: Stage, last: int) -> None:
         assert done - before <= BUDGET
     assert acknowledged(stage) == ids[: last + 1]
     assert not session.unfinished
-    assert stage.kernel.catalog.queues["q"].message_count == MANY - 1 - last
+    assert stage.kernel.address_manager.queues["q"].message_count == MANY - 1 - last
     session.settle(key, ids[-1], through=True)
     stage.assert_empty()
 
@@ -80,7 +80,7 @@ def test_a_commit_waits_for_the_acknowledgements_it_commits(stage: Stage) -> Non
     transactions = [record[3] for record in stage.store.of_kind("acknowledge")]
     assert {stage.store.of_kind("commit")[0][1]} == set(transactions)
     assert stage.waiting("out") == ["answer", "later"]
-    assert stage.kernel.catalog.queues["q"].message_count == 0 and not session.unfinished
+    assert stage.kernel.address_manager.queues["q"].message_count == 0 and not session.unfinished
 
 
 @pytest.mark.parametrize("how", ["rollback", "close"])
@@ -109,7 +109,7 @@ def test_its_queue_may_be_deleted_in_the_middle(stage: Stage, transacted: bool) 
     key, ids = all_delivered(stage, session)
     session.settle(key, ids[-1], through=True)
     stage.run(BUDGET)
-    stage.kernel.delete_queue(stage.kernel.catalog.queues["q"])
+    stage.kernel.delete_queue(stage.kernel.address_manager.queues["q"])
     at = len(stage.store.records)
     if transacted:
         session.commit()

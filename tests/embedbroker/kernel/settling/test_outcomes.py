@@ -34,7 +34,7 @@ def delivered(stage: Stage, texts: str, *, transacted: bool = False) -> tuple[Se
 
 
 def counts(stage: Stage) -> list[int]:
-    return [reference.delivery_count for reference in stage.kernel.catalog.queues["q"].backlog]
+    return [reference.delivery_count for reference in stage.kernel.address_manager.queues["q"].backlog]
 
 
 def kinds(stage: Stage) -> list[object]:
@@ -54,7 +54,7 @@ def test_rejected_and_expired_move_in_one_transaction(stage: Stage, outcome: Out
     assert session.settle(consumer.key, ids[0], outcome) is None
     assert stage.waiting(MOVING[outcome]) == ["a"]
     assert kinds(stage) == ["add", "acknowledge", "commit"]
-    assert stage.kernel.catalog.queues["q"].message_count == 1
+    assert stage.kernel.address_manager.queues["q"].message_count == 1
 
 
 @pytest.mark.parametrize("outcome", RETURNING)
@@ -100,7 +100,7 @@ def test_without_a_dead_letter_address_what_is_rejected_is_dropped() -> None:
 @pytest.mark.parametrize("outcome", Outcome)
 def test_in_a_transaction_nothing_happens_before_the_commit(stage: Stage, outcome: Outcome) -> None:
     session, consumer, ids = delivered(stage, "abc", transacted=True)
-    queue = stage.kernel.catalog.queues["q"]
+    queue = stage.kernel.address_manager.queues["q"]
     stage.kernel.settle(queue, (consumer.unsettled.pop(ids[1]),), outcome, session._current(), consumer=consumer)
     stage.run_all()
     assert queue.delivering_count == 3
@@ -193,7 +193,7 @@ def test_what_was_declined_is_forgotten_with_the_message_and_with_the_consumer(s
     session, consumer, ids = delivered(stage, "abc")
     for message_id in ids:
         session.settle(consumer.key, message_id, Outcome.UNDELIVERABLE_HERE)
-    queue = stage.kernel.catalog.queues["q"]
+    queue = stage.kernel.address_manager.queues["q"]
     assert len(consumer.declined) == 3
     other_session = stage.session()
     other, taker = stage.consumer(other_session, "q")
@@ -216,7 +216,7 @@ def test_a_consumer_that_closed_before_the_commit_declines_nothing(stage: Stage)
     session.close_consumer(consumer.key)
     session.commit()
     assert stage.waiting("q") == ["a"]
-    assert not stage.kernel.catalog.queues["q"].decliners
+    assert not stage.kernel.address_manager.queues["q"].decliners
 
 
 # -- many -------------------------------------------------------------------------------------------------------------

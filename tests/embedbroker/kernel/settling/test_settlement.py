@@ -92,7 +92,7 @@ def test_an_orderly_close_undoes_the_delivery_count_and_a_lost_connection_does_n
         stage.run()
         assert taker.got == [("a", expected)]
         session.close(failed=failed)
-    assert [reference.delivery_count for reference in stage.kernel.catalog.queues["q"].backlog] == [2]
+    assert [reference.delivery_count for reference in stage.kernel.address_manager.queues["q"].backlog] == [2]
 
 
 def test_returned_messages_of_several_consumers_stand_in_order_again(stage: Stage) -> None:
@@ -210,7 +210,7 @@ def test_closing_a_session_rolls_back(stage: Stage) -> None:
     session.close(failed=False)
     session.close(failed=True)
     assert stage.waiting("q") == ["a"]
-    assert [reference.delivery_count for reference in stage.kernel.catalog.queues["q"].backlog] == [1]
+    assert [reference.delivery_count for reference in stage.kernel.address_manager.queues["q"].backlog] == [1]
 
 
 def test_a_message_in_several_queues_is_settled_in_each(stage: Stage) -> None:
@@ -227,7 +227,7 @@ def test_a_message_in_several_queues_is_settled_in_each(stage: Stage) -> None:
 
 def test_records_of_durable_work_carry_transaction_and_positions(stage: Stage) -> None:
     stage.store.records.clear()
-    queue = stage.kernel.catalog.queues["q"]
+    queue = stage.kernel.address_manager.queues["q"]
     send_all(stage, "a", durable=True)
     session = stage.session(transacted=True)
     consumer, taker = stage.consumer(session, "q", credit=1)
@@ -281,10 +281,10 @@ def test_work_on_a_queue_that_was_deleted_meanwhile_is_dropped(stage: Stage) -> 
     stage.queue("y", "t", MULTICAST)
     session = stage.session(transacted=True)
     stage.send(letter("m", "t", durable=True), session=session, routing_type=MULTICAST)
-    stage.kernel.delete_queue(stage.kernel.catalog.queues["x"])
+    stage.kernel.delete_queue(stage.kernel.address_manager.queues["x"])
     assert session.commit() is None
     assert stage.waiting("y") == ["m"]
-    kept = stage.kernel.catalog.queues["y"].id
+    kept = stage.kernel.address_manager.queues["y"].id
     commit = stage.store.of_kind("commit")[-1]
     assert isinstance(commit[2], list) and [queue_id for queue_id, _first in commit[2]] == [kept]
 
@@ -296,7 +296,7 @@ def test_acknowledgements_on_a_queue_that_was_deleted_meanwhile_leave_nothing(st
     consumer, taker = stage.consumer(session, "q", credit=2)
     stage.run()
     session.settle(consumer.key, id_of(taker, 0), through=True)
-    stage.kernel.delete_queue(stage.kernel.catalog.queues["q"])
+    stage.kernel.delete_queue(stage.kernel.address_manager.queues["q"])
     assert taker.closed == [consumer.key]
     if commit:
         session.commit()

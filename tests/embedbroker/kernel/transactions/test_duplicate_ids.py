@@ -42,7 +42,7 @@ def send(
 
 
 def ids_of(stage: Stage, address: str = "orders") -> list[bytes]:
-    cache = stage.kernel.catalog.addresses[address].duplicate_ids
+    cache = stage.kernel.address_manager.addresses[address].duplicate_ids
     return list(cache.numbers) if cache is not None else []
 
 
@@ -83,7 +83,7 @@ def test_a_message_that_no_queue_takes_leaves_its_id(stage: Stage) -> None:
 def test_a_send_that_is_refused_leaves_no_id() -> None:
     stage = Stage({"#": AddressSettings(auto_create_addresses=False, auto_create_queues=False)})
     assert send(stage, "m", b"id", routing_type=ANYCAST) is not None
-    stage.kernel.catalog.create_address("orders", anycast=True, multicast=False, auto_created=False)
+    stage.kernel.address_manager.create_address("orders", anycast=True, multicast=False, auto_created=False)
     stage.queue("orders")
     assert send(stage, "m", b"id", routing_type=ANYCAST) is None
     stage.run()
@@ -318,7 +318,9 @@ def test_an_id_costs_no_more_than_is_counted() -> None:
     tracemalloc.start()
     for duplicate_id in ids:
         stage.kernel.duplicates.accept(
-            stage.kernel.duplicates.identify(stage.kernel.catalog.addresses["orders"], bytes(bytearray(duplicate_id))),
+            stage.kernel.duplicates.identify(
+                stage.kernel.address_manager.addresses["orders"], bytes(bytearray(duplicate_id))
+            ),
             None,
         )
         stage.store.records.clear()
@@ -351,13 +353,13 @@ def test_an_address_with_ids_is_there_after_a_restart_and_goes_when_nobody_uses_
     stage = Stage(PLAIN)
     for _ in range(2):
         send(stage, "m", b"id", address="made", routing_type=ANYCAST)
-    stage.kernel._remove_waiting(stage.kernel.catalog.queues["made"], stage.kernel.settlement.discard)
+    stage.kernel._remove_waiting(stage.kernel.address_manager.queues["made"], stage.kernel.settlement.discard)
     stage.kernel.housekeeping.at_start()
-    assert "made" not in stage.kernel.catalog.queues
+    assert "made" not in stage.kernel.address_manager.queues
     send(stage, "m", b"id", address="made")
     assert len(stage.log) == 2
     stage.pass_time(200)
-    assert "made" not in stage.kernel.catalog.addresses and stage.kernel.duplicates.used_bytes == 0
+    assert "made" not in stage.kernel.address_manager.addresses and stage.kernel.duplicates.used_bytes == 0
 
 
 def test_dead_letters_are_not_checked_but_their_ids_are_kept_where_they_go() -> None:
@@ -382,7 +384,7 @@ def test_dead_letters_are_not_checked_but_their_ids_are_kept_where_they_go() -> 
 
 
 def restored(stage: Stage, *values: bytes) -> list[bytes]:
-    address = stage.kernel.catalog.addresses["orders"]
+    address = stage.kernel.address_manager.addresses["orders"]
     entries = [DuplicateId(100 + at, address.definition.id, value) for at, value in enumerate(values)]
     stage.kernel.duplicates.restore(entries, {address.definition.id: address})
     return ids_of(stage)

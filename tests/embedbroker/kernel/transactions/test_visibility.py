@@ -18,7 +18,7 @@ def stage() -> Stage:
 
 
 def test_a_durable_message_waits_for_its_record(stage: Stage) -> None:
-    queue = stage.kernel.catalog.queues["q"]
+    queue = stage.kernel.address_manager.queues["q"]
     _consumer, taker = stage.consumer(stage.session(), "q")
     _browser, browsed = stage.consumer(stage.session(), "q", browse=True)
     stage.send(letter("m", "q", durable=True))
@@ -113,7 +113,7 @@ def test_a_commit_does_not_overtake_sends_before_it(stage: Stage) -> None:
 
 
 def test_a_marker_does_not_wait_for_the_disk(stage: Stage) -> None:
-    queue = stage.kernel.catalog.queues["q"]
+    queue = stage.kernel.address_manager.queues["q"]
     consumer, taker = stage.consumer(stage.session(), "q")
     stage.send(letter("m", "q", durable=True))
     queue.force_delivery(consumer, 1)
@@ -127,7 +127,7 @@ def test_a_marker_does_not_wait_for_the_disk(stage: Stage) -> None:
 
 @pytest.mark.parametrize("browse", [True, False])
 def test_a_marker_waits_for_what_is_safe_and_on_its_way(stage: Stage, browse: bool) -> None:
-    queue = stage.kernel.catalog.queues["q"]
+    queue = stage.kernel.address_manager.queues["q"]
     session = stage.session(transacted=True)
     stage.send(*[letter(str(number), "q", durable=True) for number in range(200)], session=session)
     session.commit()
@@ -145,7 +145,7 @@ def test_a_queue_deleted_meanwhile_shows_nothing(stage: Stage) -> None:
     stage.send(letter("1", "t", durable=True))
     stage.send(letter("2", "t", durable=True), session=session, routing_type=MULTICAST)
     session.commit()
-    stage.kernel.delete_queue(stage.kernel.catalog.queues["x"])
+    stage.kernel.delete_queue(stage.kernel.address_manager.queues["x"])
     stage.store.sync()
     stage.run_all()
     assert stage.waiting("y") == ["1", "2"]

@@ -7,10 +7,10 @@ import pytest
 from embedbroker.kernel import (
     BranchMissing,
     CommitSet,
-    Marker,
-    MarkerMoved,
+    CommitSetDone,
+    FencingToken,
+    FencingTokenMoved,
     Session,
-    SetDone,
     TransactionState,
     name_of,
 )
@@ -61,10 +61,10 @@ def commit(stage: Stage, value: int, *numbers: int, expected: int | None = None)
 
 def refused(stage: Stage, value: int, *numbers: int, expected: int | None = None) -> object:
     """Why a set is refused; it leaves no trace."""
-    before = len(stage.store.records), stage.kernel.markers.list(""), stage.kernel.branches.in_doubt()
+    before = len(stage.store.records), stage.kernel.fencing_tokens.list(""), stage.kernel.branches.in_doubt()
     reason = commit(stage, value, *numbers, expected=expected)
-    assert not isinstance(reason, SetDone)
-    assert before == (len(stage.store.records), stage.kernel.markers.list(""), stage.kernel.branches.in_doubt())
+    assert not isinstance(reason, CommitSetDone)
+    assert before == (len(stage.store.records), stage.kernel.fencing_tokens.list(""), stage.kernel.branches.in_doubt())
     return reason
 
 
@@ -77,22 +77,22 @@ def stage() -> Stage:
 
 def test_branches_are_committed_in_the_order_of_the_set_with_one_record(stage: Stage) -> None:
     other = stage.queue("r")
-    q = stage.kernel.catalog.queues["q"]
+    q = stage.kernel.address_manager.queues["q"]
     prepared(stage, 1, "a", "b")
     prepared(stage, 2, "x", address="r")
     prepared(stage, 3, "c")
     ids = [branch.transaction.id for branch in stage.kernel.branches.prepared()]
     assert stage.waiting("q") == []
-    assert commit(stage, 5, 3, 1, 2) == SetDone(5)
+    assert commit(stage, 5, 3, 1, 2) == CommitSetDone(5)
     assert stage.waiting("q") == ["c", "a", "b"] and stage.waiting("r") == ["x"]
     ((_, record),) = stage.store.of_kind("fact")
-    assert isinstance(record, CommitSet) and record.marker == Marker(record.marker.id, "m", 5)
+    assert isinstance(record, CommitSet) and record.marker == FencingToken(record.marker.id, "m", 5)
     assert list(record.transaction_ids) == [ids[2], ids[0], ids[1]]
     assert list(record.places) == [ids[2], 1, q.id, 0, ids[0], 1, q.id, 1, ids[1], 1, other.id, 3]
     positions = [reference.position for reference in q.backlog]
     assert positions == [record.first_position + ordinal for ordinal in range(3)]
     assert not stage.store.of_kind("commit", "rollback") and not stage.kernel.branches.in_doubt()
-    assert stage.kernel.markers.get("m") == 5
+    assert stage.kernel.fencing_tokens.get("m") == 5
 
 
 def test_a_set_of_branches_to_several_queues_and_without_any_of_them(stage: Stage) -> None:
@@ -102,14 +102,14 @@ def test_a_set_of_branches_to_several_queues_and_without_any_of_them(stage: Stag
     prepared(stage, 1, "a", address="t")
     prepared(stage, 2)
     prepared(stage, 3, "b", address="t")
-    assert commit(stage, 1, 1, 2, 3) == SetDone(1)
+    assert commit(stage, 1, 1, 2, 3) == CommitSetDone(1)
     assert stage.waiting("t1") == stage.waiting("t2") == stage.waiting("brief") == ["a", "b"]
 
 
 def test_a_set_without_branches_moves_its_marker(stage: Stage) -> None:
-    assert commit(stage, 1) == SetDone(1)
-    assert commit(stage, 2, expected=1) == SetDone(2)
-    assert stage.kernel.markers.get("m") == 2
+    assert commit(stage, 1) == CommitSetDone(1)
+    assert commit(stage, 2, expected=1) == CommitSetDone(2)
+    assert stage.kernel.fencing_tokens.get("m") == 2
 
 
 def test_nobody_sees_anything_before_the_record_is_durable() -> None:
@@ -118,7 +118,7 @@ def test_nobody_sees_anything_before_the_record_is_durable() -> None:
     prepared(stage, 1, "a")
     prepared(stage, 2, "b")
     stage.store.sync()
-    assert commit(stage, 1, 1, 2) == SetDone(1)
+    assert commit(stage, 1, 1, 2) == CommitSetDone(1)
     assert stage.waiting("q") == []
     stage.store.sync()
     stage.run_all()
@@ -134,8 +134,8 @@ def test_what_branches_acknowledged_leaves_with_the_set(stage: Stage) -> None:
     session.settle(consumer.key, taker.messages[-1].message_id, through=True)
     prepare(stage, 1, session)
     # Prepared, but its acknowledgements and its own record are still to be written.
-    assert stage.kernel.chores.waiting and not stage.store.of_kind("prepare")
-    assert commit(stage, 1, 1) == SetDone(1)
+    assert stage.kernel.deferred.waiting and not stage.store.of_kind("prepare")
+    assert commit(stage, 1, 1) == CommitSetDone(1)
     kinds = [record[0] for record in stage.store.of_kind("acknowledge", "prepare", "fact")]
     assert kinds == ["acknowledge"] * 200 + ["prepare", "fact"]
     stage.assert_empty()
@@ -150,7 +150,7 @@ def test_a_set_that_comes_again_changes_nothing_and_rolls_back_what_is_there(sta
     stage.kernel.branches.end(idle, xid(4))
     suspended = send_in(stage, 5, "and still more")
     stage.kernel.branches.suspend(suspended)
-    assert commit(stage, 5, 1, 2, 3, 4, 5) == SetDone(5, replayed=True)
+    assert commit(stage, 5, 1, 2, 3, 4, 5) == CommitSetDone(5, replayed=True)
     assert stage.waiting("q") == ["a"] and not stage.kernel.branches.in_doubt()
     assert all(stage.kernel.branches.find(xid(number)) is None for number in range(1, 6))
     # The one that still works in a branch hears of it.
@@ -161,8 +161,8 @@ def test_a_set_that_comes_again_changes_nothing_and_rolls_back_what_is_there(sta
 
 def test_a_set_below_the_marker_is_a_replay_whatever_it_expected(stage: Stage) -> None:
     commit(stage, 5)
-    assert commit(stage, 3, expected=2) == SetDone(5, replayed=True)
-    assert stage.kernel.markers.get("m") == 5
+    assert commit(stage, 3, expected=2) == CommitSetDone(5, replayed=True)
+    assert stage.kernel.fencing_tokens.get("m") == 5
 
 
 def test_a_set_that_comes_again_while_it_is_carried_out_is_a_replay(stage: Stage) -> None:
@@ -173,16 +173,16 @@ def test_a_set_that_comes_again_while_it_is_carried_out_is_a_replay(stage: Stage
         assert not first and not second
         stage.run(budget=9)
     stage.run_all(budget=9)
-    assert (first, second) == ([SetDone(1)], [SetDone(1, replayed=True)])
+    assert (first, second) == ([CommitSetDone(1)], [CommitSetDone(1, replayed=True)])
     assert stage.waiting("q") == [str(number) for number in range(100)]
 
 
 def test_a_set_with_another_marker_than_expected_is_refused(stage: Stage) -> None:
     prepared(stage, 1, "a")
-    assert refused(stage, 5, 1, expected=4) == MarkerMoved(None)
+    assert refused(stage, 5, 1, expected=4) == FencingTokenMoved(None)
     commit(stage, 2)
-    assert refused(stage, 5, 1, expected=1) == refused(stage, 5, 1) == MarkerMoved(2)
-    assert commit(stage, 5, 1, expected=2) == SetDone(5)
+    assert refused(stage, 5, 1, expected=1) == refused(stage, 5, 1) == FencingTokenMoved(2)
+    assert commit(stage, 5, 1, expected=2) == CommitSetDone(5)
 
 
 def test_a_branch_that_is_not_there_is_named(stage: Stage) -> None:
@@ -220,8 +220,8 @@ def test_a_branch_whose_prepare_is_not_recorded_yet_is_not_prepared(stage: Stage
     prepare(stage, 1, session)
     stage.run_all(budget=9)
     assert done == [BranchMissing(xid(1), True, f"{name_of(xid(1))} is being prepared, not prepared")]
-    assert stage.kernel.markers.get("m") is None and stage.kernel.branches.in_doubt() == [xid(1)]
-    assert commit(stage, 1, 1) == SetDone(1)
+    assert stage.kernel.fencing_tokens.get("m") is None and stage.kernel.branches.in_doubt() == [xid(1)]
+    assert commit(stage, 1, 1) == CommitSetDone(1)
     kinds = [record[0] for record in stage.store.of_kind("acknowledge", "prepare", "fact")]
     assert kinds == ["acknowledge"] * 300 + ["prepare", "fact"]
     stage.assert_empty()
@@ -235,12 +235,12 @@ def test_a_branch_that_an_operator_decided_is_named(stage: Stage) -> None:
     assert isinstance(reason, BranchMissing) and not reason.is_known and "was decided by an operator" in reason.text
     # A replay leaves the decision to whoever has to hear of it.
     commit(stage, 1, 1)
-    assert commit(stage, 1, 1, 2) == SetDone(1, replayed=True)
+    assert commit(stage, 1, 1, 2) == CommitSetDone(1, replayed=True)
     assert stage.kernel.branches.in_doubt() == [xid(2)]
 
 
 def test_a_set_needs_room_for_its_marker(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_marker, "MARKERS_MAX", 0)
+    monkeypatch.setattr(_marker, "FENCING_TOKENS_MAX", 0)
     prepared(stage, 1, "a")
     assert refused(stage, 1, 1) is not None
 
@@ -257,7 +257,7 @@ def test_nobody_else_decides_a_branch_of_a_set_that_is_being_carried_out(stage: 
         assert answer is not None and answer.code == XaCode.XAER_NOTA
     assert not branches.decide(xid(99), commit=False)
     stage.run_all(budget=9)
-    assert done == [SetDone(1)] and len(stage.waiting("q")) == 100
+    assert done == [CommitSetDone(1)] and len(stage.waiting("q")) == 100
 
 
 def test_a_branch_that_is_decided_while_a_set_looks_its_branches_up_is_missing(stage: Stage) -> None:
@@ -270,7 +270,7 @@ def test_a_branch_that_is_decided_while_a_set_looks_its_branches_up_is_missing(s
     stage.run_all(budget=9)
     assert done == [BranchMissing(xid(0), False, f"{name_of(xid(0))} is not known")]
     assert stage.waiting("q") == ["0"] and len(branches.in_doubt()) == 99
-    assert stage.kernel.markers.get("m") is None
+    assert stage.kernel.fencing_tokens.get("m") is None
 
 
 def test_messages_sent_while_a_set_is_gathered_stand_before_it_and_those_after_it_behind(stage: Stage) -> None:
@@ -284,7 +284,7 @@ def test_messages_sent_while_a_set_is_gathered_stand_before_it_and_those_after_i
     stage.send(letter("after", "q", durable=True))
     stage.run_all(budget=9)
     assert stage.waiting("q") == ["before", *map(str, range(100)), "after"]
-    positions = [reference.position for reference in stage.kernel.catalog.queues["q"].backlog]
+    positions = [reference.position for reference in stage.kernel.address_manager.queues["q"].backlog]
     assert positions == sorted(positions) and len(set(positions)) == 102
 
 
@@ -305,7 +305,7 @@ def test_a_queue_that_is_deleted_before_the_set_is_carried_out_takes_what_it_wou
     doomed = stage.queue("doomed")
     prepared(stage, 2, "b", address="doomed")
     stage.kernel.delete_queue(doomed)
-    assert commit(stage, 1, 1, 2) == SetDone(1)
+    assert commit(stage, 1, 1, 2) == CommitSetDone(1)
     assert stage.waiting("q") == ["a"]
     ((_, record),) = stage.store.of_kind("fact")
     assert isinstance(record, CommitSet) and doomed.id not in record.places
@@ -327,7 +327,7 @@ def test_followers_hear_of_a_set_behind_its_record_in_its_order(stage: Stage) ->
 
 
 def test_transactions_of_a_set_are_over_and_hold_no_queue(stage: Stage) -> None:
-    queue = stage.kernel.catalog.queues["q"]
+    queue = stage.kernel.address_manager.queues["q"]
     prepared(stage, 1, "a")
     (branch,) = stage.kernel.branches.prepared()
     assert queue.pledged == 1
@@ -350,6 +350,6 @@ def test_followers_hear_of_all_that_a_set_acknowledged_behind_what_it_sent(stage
     stage.run_all()
     done = put(stage, 1, 1)
     stage.run_all(budget=9)
-    assert done == [SetDone(1)]
+    assert done == [CommitSetDone(1)]
     assert heard == ["sent", *map(str, range(300))]
-    assert stage.kernel.catalog.queues["q"].message_count == 0
+    assert stage.kernel.address_manager.queues["q"].message_count == 0

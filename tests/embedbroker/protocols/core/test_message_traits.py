@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from embedbroker.protocols.core._message_traits import Arrival, study
+from embedbroker.protocols.core._message_traits import MessageTraits, traits_of
 from embedclient.errors import RemoteProtocolError
 from embedclient.model import Properties, PropertyType, PropertyValue
 from embedclient.wire.core import CoreMessage
@@ -25,7 +25,7 @@ def block(of: CoreMessage) -> bytearray:
     return of.raw[of.properties_at :]
 
 
-def covers(known: Arrival, other: CoreMessage) -> bool:
+def covers(known: MessageTraits, other: CoreMessage) -> bool:
     return known.covers(other.raw, other.properties_at)
 
 
@@ -40,7 +40,7 @@ def counted(number: int) -> CoreMessage:
 
 
 def test_other_values_of_the_same_size_are_the_same_kind() -> None:
-    known = study(counted(1))
+    known = traits_of(counted(1))
     assert known.routing_type == 1
     assert covers(known, counted(1)) and covers(known, counted(7))
 
@@ -63,7 +63,7 @@ def test_other_values_of_the_same_size_are_the_same_kind() -> None:
     ids=["another size", "another name", "another type", "another routing type", "one missing", "none"],
 )
 def test_everything_else_is_another_kind(other: CoreMessage) -> None:
-    assert not covers(study(counted(1)), other)
+    assert not covers(traits_of(counted(1)), other)
 
 
 def test_whatever_came_before_the_same_messages_are_the_same_kind() -> None:
@@ -79,11 +79,11 @@ def test_whatever_came_before_the_same_messages_are_the_same_kind() -> None:
     answers = set()
     for _ in range(100):
         first = any_message()
-        known = study(first)
+        known = traits_of(first)
         for _ in range(10):
             other = any_message()
             answers.add(covers(known, other))
-            assert covers(known, other) == covers(study(first), other)
+            assert covers(known, other) == covers(traits_of(first), other)
     assert answers == {True, False}
 
 
@@ -91,7 +91,7 @@ def test_whatever_came_before_the_same_messages_are_the_same_kind() -> None:
 def test_of_one_value_that_differs_the_others_are_compared_as_they_are(number: int) -> None:
     """Behind the first message in which a value differs, the others may differ, too, and decide what they decided."""
     first = message(CLIENT, ROUTED, ("count", 1, PropertyType.INT))
-    known = study(first)
+    known = traits_of(first)
     assert covers(known, message(CLIENT, ROUTED, ("count", 2, PropertyType.INT)))
     assert covers(
         known, message(("__AMQ_CID", "ffff", PropertyType.STRING), ROUTED, ("count", number, PropertyType.INT))
@@ -102,13 +102,13 @@ def test_of_one_value_that_differs_the_others_are_compared_as_they_are(number: i
 
 
 def test_messages_without_properties_are_a_kind_too() -> None:
-    known = study(message())
+    known = traits_of(message())
     assert (known.routing_type, known.scheduled_ms, known.duplicate_id_at) == (None, 0, None)
     assert covers(known, message())
 
 
 def test_a_new_session_knows_nothing() -> None:
-    assert not covers(Arrival(), message())
+    assert not covers(MessageTraits(), message())
 
 
 @pytest.mark.parametrize(
@@ -122,11 +122,11 @@ def test_a_new_session_knows_nothing() -> None:
     ],
 )
 def test_the_routing_type_is_a_byte(entry: tuple[str, PropertyValue, PropertyType], routing_type: int | None) -> None:
-    assert study(message(entry)).routing_type == routing_type
+    assert traits_of(message(entry)).routing_type == routing_type
 
 
 def test_the_time_of_a_scheduled_message_is_looked_at_each_time() -> None:
-    scheduled = study(message(("_AMQ_SCHED_DELIVERY", 5000, PropertyType.LONG)))
+    scheduled = traits_of(message(("_AMQ_SCHED_DELIVERY", 5000, PropertyType.LONG)))
     assert scheduled.scheduled_ms == 5000
     assert not covers(scheduled, message(("_AMQ_SCHED_DELIVERY", 5001, PropertyType.LONG)))
 
@@ -138,7 +138,7 @@ def test_the_time_of_a_scheduled_message_is_looked_at_each_time() -> None:
 def test_a_duplicate_id_stands_where_it_stood_in_the_message_before(
     value: PropertyValue, other: PropertyValue, kind: PropertyType
 ) -> None:
-    known = study(message(CLIENT, ("_AMQ_DUPL_ID", value, kind), ("count", 1, PropertyType.INT)))
+    known = traits_of(message(CLIENT, ("_AMQ_DUPL_ID", value, kind), ("count", 1, PropertyType.INT)))
     following = message(CLIENT, ("_AMQ_DUPL_ID", other, kind), ("count", 2, PropertyType.INT))
     assert covers(known, following) and known.duplicate_id_at is not None
     assert bytes(block(following)[known.duplicate_id_at]) == following.duplicate_id
@@ -153,13 +153,13 @@ def test_a_duplicate_id_stands_where_it_stood_in_the_message_before(
     ],
 )
 def test_what_is_no_duplicate_id(entry: tuple[str, PropertyValue, PropertyType]) -> None:
-    assert study(message(entry)).duplicate_id_at is None
+    assert traits_of(message(entry)).duplicate_id_at is None
     assert message(entry).duplicate_id is None
 
 
 def test_large_properties_are_studied_each_time() -> None:
     large = message(("text", "x" * 3000, PropertyType.STRING))
-    assert not covers(study(large), large)
+    assert not covers(traits_of(large), large)
 
 
 values: st.SearchStrategy[tuple[PropertyValue, PropertyType]] = st.one_of(
@@ -186,7 +186,7 @@ def test_what_does_not_decode_is_refused_and_what_does_is_not(
     entries: list[tuple[str, tuple[PropertyValue, PropertyType]]], seed: int
 ) -> None:
     whole = message(*((name, value, kind) for name, (value, kind) in entries))
-    known = study(whole)
+    known = traits_of(whole)
     random = Random(seed)
     start = whole.properties_at
     for _ in range(30):
@@ -196,11 +196,11 @@ def test_what_does_not_decode_is_refused_and_what_does_is_not(
             del raw[random.randrange(start + 1, len(raw) + 1) :]
         mutated = CoreMessage.parse(raw)
         try:
-            study(mutated)
+            traits_of(mutated)
             accepted = True
         except RemoteProtocolError:
             accepted = False
         assert accepted == decodes(raw)
         if covers(known, mutated):
             # Only values differ: it decodes, and says the same.
-            assert accepted and study(mutated).routing_type == known.routing_type
+            assert accepted and traits_of(mutated).routing_type == known.routing_type

@@ -6,8 +6,8 @@ import pytest
 
 from embedbroker.kernel import Queue, QueueDefinition
 from embedbroker.storage import (
+    AuditDirectory,
     AuditLog,
-    AuditPlace,
     AuditRecordKind,
     AuditWork,
     DiskFault,
@@ -16,8 +16,8 @@ from embedbroker.storage import (
     SegmentHeader,
     Stat,
     WriteAt,
-    look_at_audit_place,
     read_header,
+    scan_audit_directory,
 )
 from embedbroker.testing import SimulatedDisk
 from embedbroker.testing._audit_files import contents
@@ -53,7 +53,7 @@ def disk() -> SimulatedDisk:
 
 
 def a_log(disk: SimulatedDisk, *, retention_bytes: int = MIB, segment_size_bytes: int = 16 * KIB) -> AuditLog:
-    log = AuditLog(look_at_audit_place(disk), retention_bytes=retention_bytes, segment_size_bytes=segment_size_bytes)
+    log = AuditLog(scan_audit_directory(disk), retention_bytes=retention_bytes, segment_size_bytes=segment_size_bytes)
     log.wall_ms = 1000
     log.begin(identity=77, broker="here", node_id="node")
     return log
@@ -139,7 +139,7 @@ def test_a_torn_end_is_cut_and_whole_batches_stay(disk: SimulatedDisk) -> None:
     assert isinstance(size, int)
     torn = b"EBJB" + b"\x07" * 700
     disk.run((WriteAt("audit-0000000001.log", size, (torn,)),))
-    place = look_at_audit_place(disk)
+    place = scan_audit_directory(disk)
     assert place.segments[-1] == (1, size)
     assert place.notes == ["audit log: the torn end of audit-0000000001.log was cut, 704 bytes"]
     assert sent_ids(disk) == [0, 1, 2]
@@ -152,13 +152,13 @@ def test_damage_that_whole_batches_follow_is_left_for_the_audit(disk: SimulatedD
         write(disk, log.take_work(0, 0, number))
     disk.run((WriteAt("audit-0000000001.log", 4096 + 512 + 70, (b"\xff",)),))
     before = contents(disk)
-    assert look_at_audit_place(disk).notes == []
+    assert scan_audit_directory(disk).notes == []
     assert contents(disk) == before
 
 
 def test_a_segment_that_never_got_its_header_is_removed(disk: SimulatedDisk) -> None:
     disk.run((WriteAt("audit-0000000001.log", 0, (bytes(100),)),))
-    assert not look_at_audit_place(disk).segments
+    assert not scan_audit_directory(disk).segments
     assert contents(disk) == {}
 
 
@@ -253,5 +253,5 @@ def test_a_disk_that_cannot_be_read_is_a_fault(disk: SimulatedDisk) -> None:
             raise DiskFault(FaultKind.DENIED, "", "not for you")
 
     with pytest.raises(DiskFault, match="not for you"):
-        look_at_audit_place(Refusing())
-    assert isinstance(look_at_audit_place(disk), AuditPlace)
+        scan_audit_directory(Refusing())
+    assert isinstance(scan_audit_directory(disk), AuditDirectory)

@@ -11,9 +11,9 @@ from embedbroker.kernel import (
     CommitSet,
     CursorDefinition,
     CursorRemoved,
+    FencingToken,
+    FencingTokenRemoved,
     HeuristicOutcome,
-    Marker,
-    MarkerRemoved,
     QueueDefinition,
     xid_bytes,
 )
@@ -89,9 +89,9 @@ def each_record_once() -> SimulatedDisk:
     recorded.call("commit", 42, [])
     recorded.call("remove_outcome", 42)
     recorded.call("prepare", 43, xid_bytes(XID))
-    recorded.call("note", Marker(50, "done", 4))
-    recorded.call("note", CommitSet(Marker(50, "done", 5), 100, [43], [43, 1, 2, 0]))
-    recorded.call("note", MarkerRemoved(50))
+    recorded.call("note", FencingToken(50, "done", 4))
+    recorded.call("note", CommitSet(FencingToken(50, "done", 5), 100, [43], [43, 1, 2, 0]))
+    recorded.call("note", FencingTokenRemoved(50))
     recorded.call("note", CursorDefinition(60, 2, "reader", 5, 13, 1, "job", 1000))
     recorded.call("note", CursorRemoved(60))
     recorded.call("remove_queue", 2)
@@ -259,11 +259,11 @@ def test_a_copy_holds_the_markers_and_gives_none_of_their_numbers_away(seed: int
     copy = SimulatedDisk()
     repair_journal(disk, copy, COPY, NOW)
     journal = recover(copy)
-    markers = recorded.state_at(recorded.journal.reached).markers
-    assert journal.recovered is not None and markers
-    assert {marker.id: marker for marker in journal.recovered.markers} == markers
-    assert journal.recovered.id_limit > max(markers)
-    assert inspect_journal(copy).markers == len(markers)
+    fencing_tokens = recorded.state_at(recorded.journal.reached).fencing_tokens
+    assert journal.recovered is not None and fencing_tokens
+    assert {marker.id: marker for marker in journal.recovered.fencing_tokens} == fencing_tokens
+    assert journal.recovered.id_limit > max(fencing_tokens)
+    assert inspect_journal(copy).fencing_tokens == len(fencing_tokens)
 
 
 @pytest.mark.parametrize("seed", range(12))

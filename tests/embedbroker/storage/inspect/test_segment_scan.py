@@ -15,9 +15,9 @@ from embedbroker.storage import (
     Finding,
     Journal,
     JournalSettings,
+    RecordArrays,
     RecordKind,
-    RecordStretch,
-    SegmentReading,
+    SegmentScan,
     journal_rows,
     read_records,
 )
@@ -49,7 +49,7 @@ def segments(directory: Path) -> list[Path]:
     return sorted(directory.glob("segment-*.journal"))
 
 
-def read(path: Path, slice_bytes: int) -> tuple[list[tuple[str, int, int, str]], SegmentReading]:
+def read(path: Path, slice_bytes: int) -> tuple[list[tuple[str, int, int, str]], SegmentScan]:
     """(file, offset, batch, kind) of each record, and how the reading ended."""
     found: list[tuple[str, int, int, str]] = []
     with path.open("rb") as file:
@@ -60,13 +60,13 @@ def read(path: Path, slice_bytes: int) -> tuple[list[tuple[str, int, int, str]],
             slice_bytes=slice_bytes,
         )
         for part in parts:
-            if isinstance(part, SegmentReading):
+            if isinstance(part, SegmentScan):
                 return found, part
             found += records(path.name, part)
     raise AssertionError("a reading ends with a report")
 
 
-def records(file: str, stretch: RecordStretch) -> list[tuple[str, int, int, str]]:
+def records(file: str, stretch: RecordArrays) -> list[tuple[str, int, int, str]]:
     starts = iter(stretch.starts)
     return [
         (file, stretch.base + start, batch, RecordKind(stretch.data[start + 4]).name)

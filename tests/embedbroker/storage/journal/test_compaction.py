@@ -133,7 +133,7 @@ def test_a_removed_queue_frees_what_it_held() -> None:
     traffic.flow(400)
     assert traffic.size_bytes() <= 12 * SMALL.segment_size_bytes
     assert traffic.recovered() == []
-    assert traffic.journal._liveness.index == {}
+    assert traffic.journal._live_index.index == {}
 
 
 # -- what survives -------------------------------------------------------------------------------------------------
@@ -233,7 +233,7 @@ def test_a_held_back_background_delays_no_batch() -> None:
         for work in traffic.journal.take_work():
             if work.lane is Lane.JOURNAL:
                 traffic.journal.on_disk_done(work.batch, traffic.recorded.disk.run(work.operations), NOW)
-        if not traffic.journal._supply.preparing:
+        if not traffic.journal._segment_pool.preparing:
             assert traffic.journal.reached == traffic.journal.point()
 
 
@@ -353,7 +353,7 @@ def test_nothing_is_merged_behind_a_cut_before_the_next_segment_has_begun() -> N
         traffic.recorded.settle()
         journal = traffic.journal
         current = journal._segments[-1]
-        if journal._supply.prepared is None or journal._supply.preparing:
+        if journal._segment_pool.prepared is None or journal._segment_pool.preparing:
             continue
         cases += 1
         disk = traffic.recorded.disk.copy()

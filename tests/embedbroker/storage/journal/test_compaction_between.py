@@ -54,7 +54,7 @@ def test_an_acknowledgement_that_is_committed_during_the_compaction_of_its_messa
         recorded.call("acknowledge", message_id, 2, 0)
     recorded.settle()
     background._stopped = False
-    of_message = traffic.journal._liveness.index[message.message_id].segment
+    of_message = traffic.journal._live_index.index[message.message_id].segment
 
     def replaces_it() -> bool:
         operations = [each for work, _ in recorded.under_way.values() for each in work.operations]
@@ -109,7 +109,7 @@ def test_delivery_counts_go_with_their_queue() -> None:
                 traffic.recorded.call("update_delivery_count", message_id, queue_id, count)
         traffic.recorded.call("remove_queue", queue_id)
         traffic.recorded.settle()
-    liveness = traffic.journal._liveness
-    assert not liveness.counts and not liveness.recounted
+    live_index = traffic.journal._live_index
+    assert not live_index.counts and not live_index.recounted
     journal = recover(traffic.recorded.disk)
-    assert not journal._liveness.counts and not journal._liveness.recounted
+    assert not journal._live_index.counts and not journal._live_index.recounted

@@ -9,14 +9,14 @@ import pytest
 
 from embedbroker.storage import (
     DiskFault,
-    Holdings,
+    FileInventory,
     JournalState,
     Sync,
     WriteAt,
     belongs,
     copied_bytes,
     is_history,
-    survey,
+    take_inventory,
 )
 from embedbroker.storage._steps import run_steps
 from embedbroker.testing._disk import SimulatedDisk
@@ -76,9 +76,9 @@ def test_of_a_spare_only_the_head_is_copied() -> None:
 
 def test_a_survey_finds_each_file_up_to_its_last_batch() -> None:
     recorded = written()
-    holdings = run_steps(survey(SMALL), recorded.disk)
+    holdings = run_steps(take_inventory(SMALL), recorded.disk)
     segments = {segment.name: segment.end for segment in recorded.journal._segments}
-    prepared = recorded.journal._supply.prepared
+    prepared = recorded.journal._segment_pool.prepared
     if prepared is not None:
         segments[prepared.name] = 4096
     assert {name: size for name, size, _ in holdings.files} == segments
@@ -89,17 +89,17 @@ def test_a_survey_finds_each_file_up_to_its_last_batch() -> None:
 
 
 def test_a_survey_of_an_empty_directory_finds_nothing() -> None:
-    assert run_steps(survey(SMALL), SimulatedDisk()) == Holdings(0, "", ())
+    assert run_steps(take_inventory(SMALL), SimulatedDisk()) == FileInventory(0, "", ())
 
 
 def test_a_survey_does_not_change_what_files_say() -> None:
     disk = written().disk
     before = {name: content(disk, name) for name in disk._files}
-    run_steps(survey(SMALL, is_unfinished=True), disk)
+    run_steps(take_inventory(SMALL, is_unfinished=True), disk)
     assert {name: content(disk, name) for name in disk._files} == before
 
 
-def not_on_the_disk(holdings: Holdings, disk: SimulatedDisk) -> list[str]:
+def not_on_the_disk(holdings: FileInventory, disk: SimulatedDisk) -> list[str]:
     """Of what is held, the files that a power cut changes."""
     after = disk.copy()
     after.lose_unsynced()
@@ -119,7 +119,7 @@ def test_what_a_survey_finds_in_the_newest_segment_is_on_the_disk_although_a_syn
     recorded = written()
     newest = recorded.journal._segments[-1].name
     sync_failed(recorded.disk, newest)
-    assert not_on_the_disk(run_steps(survey(SMALL), recorded.disk), recorded.disk) == []
+    assert not_on_the_disk(run_steps(take_inventory(SMALL), recorded.disk), recorded.disk) == []
 
 
 def test_what_a_survey_finds_in_an_unfinished_copy_is_on_the_disk_although_syncs_failed() -> None:
@@ -127,7 +127,7 @@ def test_what_a_survey_finds_in_an_unfinished_copy_is_on_the_disk_although_syncs
     assert len(recorded.journal._segments) > 2
     for segment in recorded.journal._segments:
         sync_failed(recorded.disk, segment.name)
-    assert not_on_the_disk(run_steps(survey(SMALL, is_unfinished=True), recorded.disk), recorded.disk) == []
+    assert not_on_the_disk(run_steps(take_inventory(SMALL, is_unfinished=True), recorded.disk), recorded.disk) == []
 
 
 def test_a_survey_stops_at_damage_and_leaves_out_what_is_no_segment() -> None:
@@ -135,7 +135,7 @@ def test_a_survey_stops_at_damage_and_leaves_out_what_is_no_segment() -> None:
     first, last = recorded.journal._segments[0].name, recorded.journal._segments[-1].name
     recorded.disk.flip(last, 4096 + 70, 1)
     recorded.disk.run((WriteAt("segment-0000099999.journal", 0, (bytes(4096),)),))
-    holdings = run_steps(survey(SMALL), recorded.disk)
+    holdings = run_steps(take_inventory(SMALL), recorded.disk)
     sizes = {name: size for name, size, _ in holdings.files}
     assert sizes[last] == 4096
     assert sizes[first] > 4096
@@ -149,5 +149,5 @@ def test_what_a_power_cut_leaves_is_surveyed_as_the_beginning_of_what_was_writte
         whole = {name: content(recorded.disk, name) for name in recorded.disk._files}
         disk = recorded.disk.copy()
         disk.crash(Random(seed))
-        for name, size, digest in run_steps(survey(SMALL), disk).files:
+        for name, size, digest in run_steps(take_inventory(SMALL), disk).files:
             assert digest == sha256(whole[name][:size]).digest()

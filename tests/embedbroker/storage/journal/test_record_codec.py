@@ -14,8 +14,8 @@ from embedbroker.kernel import (
     CommitSet,
     CursorDefinition,
     CursorRemoved,
-    Marker,
-    MarkerRemoved,
+    FencingToken,
+    FencingTokenRemoved,
     QueueDefinition,
 )
 from embedbroker.storage import JournalState, Read, Sync, WriteAt
@@ -85,10 +85,10 @@ def test_messages_of_a_transaction_carry_the_ordinals_they_are_given_and_the_com
         (("remove_address", 5), pack("<IBBHq", 16, 8, 0, 0, 5)),
         (("remove_queue", 5), pack("<IBBHq", 16, 10, 0, 0, 5)),
         (("reserve_ids", 5), pack("<IBBHq", 16, 11, 0, 0, 5)),
-        (("note", Marker(5, "mé", -2)), pack("<IBBHqq", 27, 18, 0, 0, 5, -2) + "mé".encode()),
-        (("note", MarkerRemoved(5)), pack("<IBBHq", 16, 19, 0, 0, 5)),
+        (("note", FencingToken(5, "mé", -2)), pack("<IBBHqq", 27, 18, 0, 0, 5, -2) + "mé".encode()),
+        (("note", FencingTokenRemoved(5)), pack("<IBBHq", 16, 19, 0, 0, 5)),
         (
-            ("note", CommitSet(Marker(5, "m", 9), 100, [7, 8], [7, 2, 3, 0, 4, 1, 8, 0])),
+            ("note", CommitSet(FencingToken(5, "m", 9), 100, [7, 8], [7, 2, 3, 0, 4, 1, 8, 0])),
             pack("<IBBHqqqII", 105, 20, 0, 0, 5, 9, 100, 2, 1) + b"m" + pack("<8q", 7, 2, 3, 0, 4, 1, 8, 0),
         ),
     ],
