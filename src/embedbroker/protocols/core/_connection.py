@@ -122,12 +122,16 @@ class CoreConnection:
         try:
             buffer, headers = self._splitter.feed(data)
             sessions = self.sessions
-            start = 0
+            start = handled_to = 0
             for length, packet_type, channel_id in headers:
                 end = start + 4 + length
+                if end <= handled_to:
+                    # An acknowledgement that was settled with the one before it.
+                    start = end
+                    continue
                 session = sessions.get(channel_id)
                 if session is not None:
-                    session.on_frame(packet_type, buffer, start, end)
+                    handled_to = session.on_frame(packet_type, buffer, start, end)
                 elif channel_id in _BROKER_CHANNELS and self.service.cluster is not None:
                     self.has_spoken = True
                     self.service.cluster.on_frame(self, channel_id, packet_type, buffer, start, end)

@@ -19,6 +19,7 @@ from embedclient.errors import ErrorCode
 from embedclient.model import Encoding, Properties, PropertyType
 from embedclient.wire.core import (
     ACKNOWLEDGE_BODY,
+    ACKNOWLEDGE_RUN,
     CREDIT_BODY,
     FRAME_HEADER,
     RECEIVE_TRAILER,
@@ -59,6 +60,8 @@ _INDIVIDUAL_ACKNOWLEDGE = int(PacketType.SESS_INDIVIDUAL_ACKNOWLEDGE)
 _FLOWTOKEN = int(PacketType.SESS_FLOWTOKEN)
 _PACKETS_CONFIRMED = int(PacketType.PACKETS_CONFIRMED)
 _HEADER_SIZE = FRAME_HEADER.size
+_RUN_STEP = ACKNOWLEDGE_RUN.size
+_RUN_HEAD = _HEADER_SIZE + 8  # and the consumer
 _RECEIVE_EXTRA = _HEADER_SIZE + RECEIVE_TRAILER.size
 _NULL_RESPONSE = int(PacketType.NULL_RESPONSE)
 _CORE = int(Encoding.CORE)
@@ -147,11 +150,18 @@ class CoreSession:
 
     # -- frames in -----------------------------------------------------------------------------------------------
 
-    def on_frame(self, packet_type: int, buffer: bytes | bytearray, start: int, end: int) -> None:
-        """Handle one frame of this channel. Raises RemoteProtocolError."""
+    def on_frame(self, packet_type: int, buffer: bytes | bytearray, start: int, end: int) -> int:
+        """Handle one frame of this channel, and return where it ends, or the last of those that were handled with it.
+
+        Raises RemoteProtocolError.
+        """
         if packet_type == _SEND:
             self._on_send(buffer, start, end)
         elif packet_type == _ACKNOWLEDGE and end - start >= _HEADER_SIZE + 17:
+            if not self.windowed and len(buffer) - end >= end - start == _RUN_STEP:
+                run_end = self._settle_run(buffer, start)
+                if run_end:
+                    return run_end
             key, message_id, wants_reply = ACKNOWLEDGE_BODY.unpack_from(buffer, start + _HEADER_SIZE)
             refused = self.kernel_session.settle(key, message_id, through=True)
             if wants_reply or refused is not None:
@@ -172,14 +182,15 @@ class CoreSession:
                 assert isinstance(packet, PacketsConfirmed)
                 self.channel.on_confirmed(packet.command_id)
                 self._count_kept()
-                return
+                return end
             answer(self, packet)
             # Metadata is counted only when it wants an answer, which its last byte says; a client repeats it after
             # a reattachment without wanting one.
             if not self.windowed or not is_confirmed(packet_type, buffer[end - 1] != 0):
-                return
+                return end
         if self.windowed:
             self._confirm(self.channel.received(end - start))
+        return end
 
     def _on_send(self, buffer: bytes | bytearray, start: int, end: int) -> None:
         trailer_at = end - self._trailer.size
@@ -259,6 +270,27 @@ class CoreSession:
         if not self.kernel_session.auto_commit_sends:
             self.kernel_session.fail_transaction(f"{feature} is not supported by this broker yet")
         return Refused(ErrorCode.NOT_IMPLEMTNED_EXCEPTION, f"{feature} is not supported by this broker yet")
+
+    def _settle_run(self, buffer: bytes | bytearray, start: int) -> int:
+        """Settle the acknowledgements of one consumer that begin here and want no answer; 0 if it is one or none.
+
+        Consumers that acknowledge each message send many of them in one write. Where sessions have a window, each is
+        counted by itself.
+        """
+        size = len(buffer) - start
+        frames = memoryview(buffer)[start : start + size - size % _RUN_STEP]
+        head = bytes(frames[:_RUN_HEAD])
+        message_ids: list[int] = []
+        for beginning, message_id, wants_reply in ACKNOWLEDGE_RUN.iter_unpack(frames):
+            if beginning != head or wants_reply:
+                break
+            message_ids.append(message_id)
+        if len(message_ids) < 2:
+            return 0
+        key, _message_id, _wants_reply = ACKNOWLEDGE_BODY.unpack_from(buffer, start + _HEADER_SIZE)
+        for refused in self.kernel_session.settle_run(key, message_ids):
+            self._on_settled(refused, wants_reply=False)
+        return start + len(message_ids) * _RUN_STEP
 
     def _on_settled(self, refused: Refused | None, wants_reply: bool) -> None:
         if refused is None:

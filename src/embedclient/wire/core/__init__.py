@@ -23,6 +23,7 @@ from ._message import (
 )
 from ._message_lane import (
     ACKNOWLEDGE_BODY,
+    ACKNOWLEDGE_RUN,
     CREDIT_BODY,
     RECEIVE_TRAILER,
     RECEIVE_TRAILER_SIZE,
@@ -205,6 +206,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ACKNOWLEDGE_BODY",
+    "ACKNOWLEDGE_RUN",
     "CREDIT_BODY",
     "DUPLICATE_ID_KEY",
     "FRAME_HEADER",

@@ -14,6 +14,7 @@ from ._message import from_1x, to_1x
 
 __all__ = [
     "ACKNOWLEDGE_BODY",
+    "ACKNOWLEDGE_RUN",
     "CREDIT_BODY",
     "RECEIVE_TRAILER",
     "RECEIVE_TRAILER_SIZE",
@@ -41,6 +42,8 @@ RECEIVE_TRAILER_SIZE: Final = RECEIVE_TRAILER.size
 
 # Body of SESS_ACKNOWLEDGE and SESS_INDIVIDUAL_ACKNOWLEDGE: consumer id, message id, response wanted.
 ACKNOWLEDGE_BODY: Final = Struct(">qq?")
+# The same as a whole frame: what those of one consumer have in common, message id, response wanted.
+ACKNOWLEDGE_RUN: Final = Struct(">21sq?")
 # Body of SESS_FLOWTOKEN: consumer id, credits in bytes.
 CREDIT_BODY: Final = Struct(">qi")
 
