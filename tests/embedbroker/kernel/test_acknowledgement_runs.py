@@ -29,7 +29,7 @@ def given(*, transacted: bool) -> tuple[Stage, Session, int, list[int]]:
 
 def state(stage: Stage, session: Session) -> object:
     """All that an acknowledgement may change."""
-    queue = stage.kernel.catalog.queues["q"]
+    queue = stage.kernel.address_manager.queues["q"]
     transaction = session.transaction
     held = [reference.message.message_id for reference in session.unsettled()]
     taken = [reference.message.message_id for _, reference in transaction.deliveries()] if transaction else []
@@ -96,4 +96,4 @@ def test_a_run_of_what_was_only_looked_at_settles_nothing() -> None:
     browser, taker = stage.consumer(session, "q", browse=True)
     stage.run_all()
     assert session.settle_run(browser.key, [message.message_id for message in taker.messages]) == []
-    assert stage.kernel.catalog.queues["q"].message_count == 5
+    assert stage.kernel.address_manager.queues["q"].message_count == 5

@@ -63,7 +63,7 @@ def frames_of(random: Random, ids: list[int]) -> list[bytes]:
 def outcome(stage: Stage, peer: Peer) -> object:
     """What each channel was answered, what the log has, and what is left before and after a restart."""
     stage.settle_disk()
-    queue = stage.node.kernel.catalog.queues["q"]
+    queue = stage.node.kernel.address_manager.queues["q"]
     answers: dict[int, list[Packet]] = {}
     for channel, packet in peer.received:
         answers.setdefault(channel, []).append(packet)
