@@ -21,7 +21,9 @@ SLEEPERS = {("time", "sleep"), ("trio", "sleep"), ("asyncio", "sleep"), ("anyio"
 
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
-OTHERS = sorted([*(ROOT / "benchmarks").rglob("*.py"), *(ROOT / "examples").rglob("*.py"), ROOT / "noxfile.py"])
+OTHERS = sorted(
+    [*(path for top in ("benchmarks", "examples", "tools") for path in (ROOT / top).rglob("*.py")), ROOT / "noxfile.py"]
+)
 EVERYTHING = [path for path in (*SOURCES, *TESTS, *OTHERS) if path.exists()]
 
 

@@ -7,14 +7,12 @@ import inspect
 import pytest
 
 from embedclient import _client
-from tests.embedclient.facades.blocking_source import MODULES, TARGET, WRAPPED, source_of
+from tools.blocking_source import MODULES, TARGET, WRAPPED, source_of
 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_the_blocking_classes_are_up_to_date(module: str) -> None:
-    assert (TARGET / f"{module}.py").read_text() == source_of(module), (
-        "run: python -m tests.embedclient.facades.blocking_source"
-    )
+    assert (TARGET / f"{module}.py").read_text() == source_of(module), "run: python -m tools.blocking_source"
 
 
 def test_every_client_class_that_waits_has_a_blocking_twin() -> None:

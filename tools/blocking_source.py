@@ -1,7 +1,7 @@
-"""Writes the classes of `embedclient.blocking` from the async ones, so that the two cannot drift apart.
+"""Write the classes of `embedclient.blocking` from the async ones, so that the two cannot drift apart.
 
-Run it as `python -m tests.embedclient.facades.blocking_source` after a change of the client's public methods; a test
-compares what it would write with what is there. Every method of the blocking classes is one call through the portal.
+Run `python -m tools.blocking_source` after a change of the client's public methods. A test compares its output with
+the package. Every method of the blocking classes is one call through the portal.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from attrs import frozen
 
 from embedclient import _client
 
-TARGET = Path(__file__).parents[3] / "src" / "embedclient" / "blocking"
+TARGET = Path(__file__).parents[1] / "src" / "embedclient" / "blocking"
 
 
 @frozen
@@ -90,11 +90,11 @@ IMPORTS = {
     "embedclient": "_client",
     "embedclient._client": "AcknowledgeMode Body ClientMessage ConnectionMetaData FailoverEventType",
     "embedclient.agent": "AddressState LocatorSettings QueueAttributes QueueState SessionMode",
-    "embedclient.blocking._connection": "Connection JMSContext",
-    "embedclient.blocking._messaging": "JMSProducer MessageConsumer MessageProducer QueueBrowser",
-    "embedclient.blocking._portal": "Portal",
-    "embedclient.blocking._session": "Session",
-    "embedclient.blocking._xa_resource": "XAResource",
+    "._connection": "Connection JMSContext",
+    "._messaging": "JMSProducer MessageConsumer MessageProducer QueueBrowser",
+    "._portal": "Portal",
+    "._session": "Session",
+    "._xa_resource": "XAResource",
     "embedclient.errors": "JMSException",
     "embedclient.model": "DeliveryMode Destination JMSMessage Properties PropertyValue Queue RoutingType "
     "TemporaryQueue TemporaryTopic Topic TransportConfiguration XaCode XaFlag Xid",
@@ -125,7 +125,7 @@ def source_of(module: str) -> str:
     imports = []
     for package, names in IMPORTS.items():
         used = [name for name in names.split() if re.search(rf"(?<![\w.\"`]){name}\b", body)]
-        if used and package != f"embedclient.blocking.{module}":
+        if used and package != f".{module}":
             imports.append(f"from {package} import {', '.join(used)}")
     text = HEADER.format(title=TITLES[module]) + "\n".join(imports) + "\n\n\n" + body
     for arguments in (["check", "--quiet", "--fix-only", "--select", "I,F401"], ["format", "--quiet"]):

@@ -1,0 +1,1 @@
+"""Programs for contributors: they write parts of the source. No package imports them."""
