@@ -19,6 +19,7 @@ from attrs import frozen
 
 SOURCE = Path(__file__).parents[1] / "src"
 PREFIXES = {"embedclient": "c", "embedbroker": "b"}
+LAZY = "embedclient._lazy"  # of no layer: what every package may begin with
 
 SYNC_BROKER = (
     "b.config b.kernel b.services b.protocols b.storage b.locks b.security b.management b.outbound "
@@ -127,7 +128,7 @@ MODULES = modules()
 def layer_of(module: str) -> str | None:
     """The layer of a module of ours (`c.wire`, or `c` for the facade), None for everything else."""
     parts = module.split(".")
-    if parts[0] not in PREFIXES:
+    if parts[0] not in PREFIXES or module == LAZY:
         return None
     inside = [] if parts[1:] == ["__main__"] else parts[1:2]  # a package that is run is its facade
     return ".".join([PREFIXES[parts[0]], *inside])
@@ -236,6 +237,20 @@ def test_layers_import_packages_and_not_their_insides() -> None:
     assert [str(found) for found, source, _ in CROSSING if source not in ("b", "c") and reaches_inside(found)] == []
 
 
+def test_only_packages_have_lazy_names_and_there_is_one_way_to() -> None:
+    """What `embedclient._lazy` does stands in no other module, and it needs nothing of ours."""
+    users = [found for found in IMPORTS if found.target == LAZY and MODULES[found.module].name != "__init__.py"]
+    assert [str(found) for found in users] == []
+    assert [str(found) for found in IMPORTS if found.module == LAZY and found.target.split(".")[0] in PREFIXES] == []
+    by_hand = [
+        module
+        for module, path in MODULES.items()
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.FunctionDef) and node.name == "__getattr__"
+    ]
+    assert by_hand == []
+
+
 def test_inner_modules_are_underscored() -> None:
     open_names = {"embedclient.errors"}
     inner = [module for module, path in MODULES.items() if path.name != "__init__.py" and module not in open_names]
@@ -244,8 +259,6 @@ def test_inner_modules_are_underscored() -> None:
 
 def test_sync_layers_have_no_clock_no_chance_and_no_input_or_output() -> None:
     def permitted(found: Import, layer: str, top: str) -> bool:
-        if top == "importlib":  # a package that loads its parts on first use
-            return MODULES[found.module].name == "__init__.py"
         extra = EXTRA_STANDARD.get(layer, set()) | EXTRA_STANDARD.get(found.module, set())
         return top in PURE or top == "attrs" or top in extra or top in THIRD_PARTY.get(layer, set())
 

@@ -5,8 +5,9 @@ Everything promised to users is in `__all__`; the rest of the package may change
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from embedclient._lazy import lazy_names
 
 if TYPE_CHECKING:
     from .config import (
@@ -55,20 +56,17 @@ __all__ = [
     "load_config",
 ]
 
-# Loaded on first use: importing the package is cheap for programs that need one name of it.
-_HOMES = {
-    **dict.fromkeys(__all__, ".config"),
-    "ConfigFileError": ".configfile",
-    "EmbeddedBroker": ".runtime",
-    "MemoryLockManager": ".locks",
-    "MemoryLocks": ".locks",
-    "ThreadedBroker": ".runtime._threaded",
-    "load_config": ".configfile",
-}
-
-
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(home, __name__), name)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        ".config": (
+            "AddressConfiguration AddressFullPolicy AddressSettings BrokerConfig ClusterConnection HAPolicy "
+            "LockManager PrimaryOnly QueueConfiguration ReplicationBackup ReplicationPrimary Role ScaleDown "
+            "SharedStoreBackup SharedStorePrimary"
+        ),
+        ".configfile": "ConfigFileError load_config",
+        ".runtime": "EmbeddedBroker",
+        ".locks": "MemoryLockManager MemoryLocks",
+        ".runtime._threaded": "ThreadedBroker",
+    },
+)

@@ -10,8 +10,9 @@ Responsible for names only; each is loaded on first use.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from ._lazy import lazy_names
 
 if TYPE_CHECKING:
     from embedclient import errors as errors
@@ -91,23 +92,29 @@ if TYPE_CHECKING:
     )
     from embedclient.model import JMSMessage as Message
 
-_PACKAGES = {
-    "_client": "AcknowledgeMode Body ClientConsumer ClientMessage ClientProducer ClientSession ClientSessionFactory "
-    "Connection ConnectionFactory ConnectionMetaData ExceptionListener FailoverEventType FailoverListener "
-    "FailureListener InitialContext JMSContext JMSProducer MessageConsumer MessageListener MessageProducer Opening "
-    "QueueBrowser Receipt ServerLocator Session "
-    "XAConnection XAConnectionFactory XAJMSContext XAResource XASession",
-    "agent": "AddressState ConnectionFailed FailoverCompleted FailoverFailed FailureDetected FirstElementPolicy "
-    "LoadBalancingPolicy LocatorSettings Notification QueueAttributes QueueState RandomPolicy RandomStickyPolicy "
-    "RoundRobinPolicy SendRefused SessionMode",
-    "errors": "JMSException XAException",
-    "model": "BytesMessage DeliveryMode Destination MapMessage MessageProperties ObjectMessage Properties PropertyType "
-    "PropertyValue Queue RoutingType StreamMessage TemporaryQueue TemporaryTopic TextMessage Topic "
-    "TransportConfiguration TypedValue XaCode XaFlag Xid",
-}
-_HOME = {name: (package, name) for package, names in _PACKAGES.items() for name in names.split()}
-_HOME["Message"] = ("model", "JMSMessage")
-
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "._client": (
+            "AcknowledgeMode Body ClientConsumer ClientMessage ClientProducer ClientSession ClientSessionFactory "
+            "Connection ConnectionFactory ConnectionMetaData ExceptionListener FailoverEventType FailoverListener "
+            "FailureListener InitialContext JMSContext JMSProducer MessageConsumer MessageListener MessageProducer "
+            "Opening QueueBrowser Receipt ServerLocator Session XAConnection XAConnectionFactory XAJMSContext "
+            "XAResource XASession"
+        ),
+        ".agent": (
+            "AddressState ConnectionFailed FailoverCompleted FailoverFailed FailureDetected FirstElementPolicy "
+            "LoadBalancingPolicy LocatorSettings Notification QueueAttributes QueueState RandomPolicy "
+            "RandomStickyPolicy RoundRobinPolicy SendRefused SessionMode"
+        ),
+        ".errors": "JMSException XAException errors",
+        ".model": (
+            "BytesMessage DeliveryMode Destination MapMessage MessageProperties ObjectMessage Properties PropertyType "
+            "PropertyValue Queue RoutingType StreamMessage TemporaryQueue TemporaryTopic TextMessage Topic "
+            "TransportConfiguration TypedValue XaCode XaFlag Xid Message=JMSMessage"
+        ),
+    },
+)
 __all__ = [
     "AcknowledgeMode",
     "AddressState",
@@ -181,18 +188,6 @@ __all__ = [
     "Xid",
     "errors",
 ]
-
-
-def __getattr__(name: str) -> object:
-    if name == "errors":
-        return import_module("embedclient.errors")
-    try:
-        package, inner_name = _HOME[name]
-    except KeyError:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
-    value: object = getattr(import_module(f"embedclient.{package}"), inner_name)
-    globals()[name] = value
-    return value
 
 
 def __dir__() -> list[str]:

@@ -5,8 +5,9 @@ Its parts load when the first of their names is used: a broker without a directo
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from embedclient._lazy import lazy_names
 
 if TYPE_CHECKING:
     from ._claim import Claim
@@ -85,38 +86,21 @@ __all__ = [
     "called",
 ]
 
-_HOMES = {
-    "LeaseActivation": "._lease_activation",
-    "ActivationAttempt": "._lease_activation",
-    "AttemptResult": "._lease_activation",
-    "Claim": "._claim",
-    "MemoryLockManager": "._lease_memory",
-    "MemoryLocks": "._memory",
-    "LogEntry": "._claim_state",
-    "ClaimState": "._claim_state",
-    "called": "._claim_state",
-    **dict.fromkeys(
-        (
-            "GiveLease",
-            "KeepLease",
-            "Lease",
-            "ReadLeaseHolder",
-            "LeaseOperation",
-            "LeaseSession",
-            "LeaseWork",
-            "LockManagers",
-            "ReadSequence",
-            "SwapSequence",
-            "TakeLease",
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "._operations": (
+            "Acquire LiveState Lock LockFault LockOperation LockSession LockWork Locks NOT_ALONE NOT_HELD ReadHolder "
+            "ReadRecord Release StoreRecord Verify WriteRecord"
         ),
-        "._leases",
-    ),
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(_HOMES.get(name, "._operations"), __name__), name)
-    globals()[name] = value
-    return value
+        "._lease_activation": "ActivationAttempt AttemptResult LeaseActivation",
+        "._claim": "Claim",
+        "._claim_state": "ClaimState LogEntry called",
+        "._leases": (
+            "GiveLease KeepLease Lease LeaseOperation LeaseSession LeaseWork LockManagers ReadLeaseHolder "
+            "ReadSequence SwapSequence TakeLease"
+        ),
+        "._lease_memory": "MemoryLockManager",
+        "._memory": "MemoryLocks",
+    },
+)

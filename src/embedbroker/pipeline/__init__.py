@@ -7,8 +7,9 @@ pyspark nor pyarrow.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from embedclient._lazy import lazy_names
 
 if TYPE_CHECKING:
     from ._audit import Audit, AuditFinding, JournalMoved, audit, journal_places
@@ -45,34 +46,17 @@ __all__ = [
     "write_plan",
 ]
 
-# Loaded on first use: Spark imports this package in every process that looks for data sources.
-_HOMES = {
-    "Audit": "._audit",
-    "AuditFinding": "._audit",
-    "EmbedbrokerDataSource": "._data_source",
-    "JournalFrames": "._journal_frames",
-    "JournalMoved": "._audit",
-    "RepairStep": "._repair",
-    "Site": "._reconcile",
-    "audit": "._audit",
-    "export_queues": "._transfer",
-    "exported_queues": "._transfer",
-    "import_queues": "._transfer",
-    "java_home": "._java",
-    "journal_frames": "._journal_frames",
-    "journal_places": "._audit",
-    "left_out": "._reconcile",
-    "producer_order": "._journal_frames",
-    "reconcile": "._reconcile",
-    "remove_subscription": "._subscription",
-    "repair": "._repair",
-    "write_audit": "._audit_page",
-    "write_plan": "._reconcile",
-}
-
-
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(home, __name__), name)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "._audit": "Audit AuditFinding JournalMoved audit journal_places",
+        "._data_source": "EmbedbrokerDataSource",
+        "._journal_frames": "JournalFrames journal_frames producer_order",
+        "._repair": "RepairStep repair",
+        "._reconcile": "Site left_out reconcile write_plan",
+        "._transfer": "export_queues exported_queues import_queues",
+        "._java": "java_home",
+        "._subscription": "remove_subscription",
+        "._audit_page": "write_audit",
+    },
+)

@@ -1,6 +1,6 @@
 """The pytest plugin: brokers as fixtures, in virtual time or on real sockets.
 
-Loaded by pytest in every session where embedbroker is installed, so this module imports nothing but pytest: everything
+Pytest loads this module in every session where embedbroker is installed, so it imports pytest and lazy names only. All
 else comes with the first test that uses a fixture. Responsible for fixtures, options and reports; ``_bench`` has the
 rest.
 """
@@ -11,11 +11,12 @@ import inspect
 import zlib
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from importlib import import_module
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from embedclient._lazy import lazy_names
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,20 +46,6 @@ __all__ = [
     "WaitTimeout",
 ]
 
-_HOMES = {
-    "BlockingBroker": "_blocking",
-    "BlockingClock": "_blocking",
-    "BlockingFaultPlan": "_blocking",
-    "BlockingPair": "_blocking",
-    "BrokerClock": "_clock",
-    "BrokerPair": "_pair",
-    "DiskSwitch": "_disk",
-    "FaultPlan": "_faults",
-    "LeftBehind": "_bench",
-    "Link": "_link",
-    "ManagedBroker": "_broker",
-    "WaitTimeout": "_waiting",
-}
 #: The ways in which the two brokers of `broker_pair` are a pair: a test that uses it runs once for each.
 PAIR_MODES = ("shared-store", "replication")
 # A test that waits for what never comes costs the real time of what brokers do by themselves meanwhile.
@@ -68,13 +55,20 @@ _BENCH = pytest.StashKey["Bench"]()
 _THREAD = pytest.StashKey["BenchThread"]()
 
 
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f".{home}", __name__), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "._blocking": "BlockingBroker BlockingClock BlockingFaultPlan BlockingPair",
+        "._clock": "BrokerClock",
+        "._pair": "BrokerPair",
+        "._disk": "DiskSwitch",
+        "._faults": "FaultPlan",
+        "._bench": "LeftBehind",
+        "._link": "Link",
+        "._broker": "ManagedBroker",
+        "._waiting": "WaitTimeout",
+    },
+)
 
 
 # -- options -------------------------------------------------------------------------------------------------------

@@ -5,8 +5,9 @@ What reads the journal of a stopped broker loads on first use: a broker that run
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from embedclient._lazy import lazy_names
 
 from ._embedded import EmbeddedBroker, observe
 
@@ -30,18 +31,14 @@ __all__ = [
     "repair_directory",
 ]
 
-_HOMES = {
-    "FileDisk": "._disk",
-    "FileLockManager": "._file_leases",
-    "Network": "._endpoint",
-    "Observer": "._role_watch",
-    "raise_descriptor_limit": "._descriptors",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(_HOMES.get(name, "._journal_directory"), __name__), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "._disk": "FileDisk",
+        "._file_leases": "FileLockManager",
+        "._endpoint": "Network",
+        "._role_watch": "Observer",
+        "._journal_directory": "journal_directory repair_directory",
+        "._descriptors": "raise_descriptor_limit",
+    },
+)

@@ -5,8 +5,9 @@ Its parts load when the first of their names is used: a broker without a directo
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from embedclient._lazy import lazy_names
 
 if TYPE_CHECKING:
     from ._atomic_file import AtomicFile
@@ -133,35 +134,32 @@ __all__ = [
     "take_inventory",
 ]
 
-_MODULES = {
-    "_atomic_file": "AtomicFile",
-    "audit._codec": "AUDIT_FIELDS AuditRecordKind audit_number",
-    "audit._log": "AuditLog AuditWork",
-    "audit._directory": "AuditDirectory scan_audit_directory",
-    "_disk": "SECTOR_BYTES Allocate Digest Disk DiskFault DiskOperation DiskWork FaultKind Lane ListFiles Read Remove "
-    "Rename Stat Sync SyncDirectory Truncate WriteAt Zero loop_latency_s",
-    "inspect._inspection": "JournalReport RecordRow SegmentReport inspect_journal journal_rows",
-    "journal._journal": "Journal",
-    "journal._journal_state": "JournalState",
-    "journal._record_codec": "RecordKind decode_address decode_commit_set decode_dropped decode_outcome decode_queue "
-    "decode_segment_start",
-    "inspect._segment_scan": "RECORD_FIELDS RecordArrays ReferenceFields SegmentScan read_header read_records",
-    "recovery._recovered": "RecoveredMessage RecoveredState RecoveredTransaction",
-    "inspect._repair": "RepairReport repair_journal",
-    "inspect._repair_scan": "Finding",
-    "journal._file_set": "FileInventory belongs copied_bytes is_history take_inventory",
-    "_lane": "StepLane",
-    "journal._segments": "UNFINISHED_COPY SegmentHeader holds_journal segment_range",
-    "journal._settings": "JournalSettings",
-    "_steps": "Steps",
-}
-_HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
-
-
-def __getattr__(name: str) -> object:
-    module = _HOME.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f".{module}", __name__), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "._atomic_file": "AtomicFile",
+        ".audit._codec": "AUDIT_FIELDS AuditRecordKind audit_number",
+        ".audit._log": "AuditLog AuditWork",
+        ".audit._directory": "AuditDirectory scan_audit_directory",
+        "._disk": (
+            "SECTOR_BYTES Allocate Digest Disk DiskFault DiskOperation DiskWork FaultKind Lane ListFiles Read Remove "
+            "Rename Stat Sync SyncDirectory Truncate WriteAt Zero loop_latency_s"
+        ),
+        ".inspect._inspection": "JournalReport RecordRow SegmentReport inspect_journal journal_rows",
+        ".journal._journal": "Journal",
+        ".journal._journal_state": "JournalState",
+        ".journal._record_codec": (
+            "RecordKind decode_address decode_commit_set decode_dropped decode_outcome decode_queue "
+            "decode_segment_start"
+        ),
+        ".inspect._segment_scan": "RECORD_FIELDS RecordArrays ReferenceFields SegmentScan read_header read_records",
+        ".recovery._recovered": "RecoveredMessage RecoveredState RecoveredTransaction",
+        ".inspect._repair": "RepairReport repair_journal",
+        ".inspect._repair_scan": "Finding",
+        ".journal._file_set": "FileInventory belongs copied_bytes is_history take_inventory",
+        "._lane": "StepLane",
+        ".journal._segments": "UNFINISHED_COPY SegmentHeader holds_journal segment_range",
+        ".journal._settings": "JournalSettings",
+        "._steps": "Steps",
+    },
+)

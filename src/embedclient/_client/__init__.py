@@ -6,8 +6,9 @@ first use, because a program pays for each module at its start.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from embedclient._lazy import lazy_names
 
 if TYPE_CHECKING:
     from ._browser import QueueBrowser
@@ -42,34 +43,37 @@ if TYPE_CHECKING:
     from ._xa import XAConnection, XAConnectionFactory, XAJMSContext, XASession
     from ._xa_resource import XAResource
 
-_MODULES = {
-    "_browser": "QueueBrowser",
-    "_closing": "settle_closing",
-    "_connection": "Connection ConnectionMetaData ExceptionListener FailoverEventType FailoverListener FailureListener",
-    "_connection_factory": "ConnectionFactory",
-    "_consumer": "MessageConsumer",
-    "_context": "JMSContext JMSProducer",
-    "_conversion": "Body",
-    "_core_message": "ClientMessage",
-    "_core_session": "ClientConsumer ClientProducer ClientSession",
-    "_edge": "PAUSES_PER_SWITCH Edge Loop",
-    "_entropy": "SystemEntropy",
-    "_intake": "MessageListener",
-    "_jndi": "DEFAULT_FILE InitialContext Names",
-    "_locator": "DEFAULT_URL ClientSessionFactory ServerLocator",
-    "_modes": "AcknowledgeMode",
-    "_opening": "Closeable Opening",
-    "_producer": "MessageProducer Receipt",
-    "_pump": "Pump",
-    "_session": "Session",
-    "_time_budget": "TimeBudget",
-    "_trio_scope": "TrioLoop",
-    "_url": "ClientURL parse_url",
-    "_xa": "XAConnection XAConnectionFactory XAJMSContext XASession",
-    "_xa_resource": "XAResource",
-}
-_HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
-
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "._browser": "QueueBrowser",
+        "._closing": "settle_closing",
+        "._connection": (
+            "Connection ConnectionMetaData ExceptionListener FailoverEventType FailoverListener FailureListener"
+        ),
+        "._connection_factory": "ConnectionFactory",
+        "._consumer": "MessageConsumer",
+        "._context": "JMSContext JMSProducer",
+        "._conversion": "Body",
+        "._core_message": "ClientMessage",
+        "._core_session": "ClientConsumer ClientProducer ClientSession",
+        "._edge": "PAUSES_PER_SWITCH Edge Loop",
+        "._entropy": "SystemEntropy",
+        "._intake": "MessageListener",
+        "._jndi": "DEFAULT_FILE InitialContext Names",
+        "._locator": "DEFAULT_URL ClientSessionFactory ServerLocator",
+        "._modes": "AcknowledgeMode",
+        "._opening": "Closeable Opening",
+        "._producer": "MessageProducer Receipt",
+        "._pump": "Pump",
+        "._session": "Session",
+        "._time_budget": "TimeBudget",
+        "._trio_scope": "TrioLoop",
+        "._url": "ClientURL parse_url",
+        "._xa": "XAConnection XAConnectionFactory XAJMSContext XASession",
+        "._xa_resource": "XAResource",
+    },
+)
 __all__ = [
     "DEFAULT_FILE",
     "DEFAULT_URL",
@@ -116,13 +120,3 @@ __all__ = [
     "parse_url",
     "settle_closing",
 ]
-
-
-def __getattr__(name: str) -> object:
-    try:
-        module = import_module(f"embedclient._client.{_HOME[name]}")
-    except KeyError:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
-    value: object = getattr(module, name)
-    globals()[name] = value
-    return value

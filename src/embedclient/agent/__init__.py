@@ -5,6 +5,7 @@ XA loads with the first session that has it.
 
 from typing import TYPE_CHECKING
 
+from embedclient._lazy import lazy_names
 from embedclient.wire.core import CoreMessage
 
 from ._agent import Agent
@@ -84,10 +85,4 @@ __all__ = [
     "from_core",
 ]
 
-
-def __getattr__(name: str) -> object:
-    if name != "Branches":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .session._xa import Branches
-
-    return Branches
+__getattr__ = lazy_names(__name__, {".session._xa": "Branches"})

@@ -5,8 +5,9 @@ The classes of JMS messages load when the first of their names is used: a broker
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from embedclient._lazy import lazy_names
 
 from ._checks import Check, instance, number, optional, whole
 from ._connector import IN_VM_CONNECTOR_FACTORY, TCP_CONNECTOR_FACTORY, TransportConfiguration, Xid
@@ -101,22 +102,15 @@ __all__ = [
     "whole",
 ]
 
-_LATER = {
-    "_jms_body": ("ObjectMessage", "TextMessage"),
-    "_jms_bytes": ("BytesMessage",),
-    "_jms_map": ("MapMessage",),
-    "_jms_message": ("BodyValue", "DeliveryMode", "Headers", "JMSMessage", "MessageSource"),
-    "_jms_properties": ("MessageProperties",),
-    "_jms_selector": ("filter_for_selector", "selector_text"),
-    "_jms_stream": ("StreamMessage",),
-}
-_MODULE_OF = {name: module for module, names in _LATER.items() for name in names}
-
-
-def __getattr__(name: str) -> object:
-    module = _MODULE_OF.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f".{module}", __name__), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "._jms_body": "ObjectMessage TextMessage",
+        "._jms_bytes": "BytesMessage",
+        "._jms_map": "MapMessage",
+        "._jms_message": "BodyValue DeliveryMode Headers JMSMessage MessageSource",
+        "._jms_properties": "MessageProperties",
+        "._jms_selector": "filter_for_selector selector_text",
+        "._jms_stream": "StreamMessage",
+    },
+)

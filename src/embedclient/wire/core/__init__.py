@@ -5,8 +5,9 @@ Packet families load when the first of their names is used, so that importing th
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from embedclient._lazy import lazy_names
 
 from ._codec import decode_packet, encode_packet
 from ._framing import FRAME_HEADER, FRAME_HEADER_SIZE, HANDSHAKE, FrameSplitter, frame_spans
@@ -389,65 +390,56 @@ __all__ = [
     "to_1x",
 ]
 
-_NAMES = {
-    "_connection_packets": (
-        "CheckForFailover CheckForFailoverReply ClusterTopology ClusterTopologyV2 ClusterTopologyV3 "
-        "ClusterTopologyV4 CreateSession CreateSessionResponse CreateSessionV2 Disconnect DisconnectV2 "
-        "DisconnectV3 ExceptionResponse NullResponse PacketsConfirmed Ping ReattachSession "
-        "ReattachSessionResponse SubscribeTopology SubscribeTopologyV2"
-    ),
-    "_quorum_vote": "LIVE_VOTE_HANDLER PRIMARY_VOTE_HANDLER LiveVote decode_vote encode_vote",
-    "_enclosed": "ReplicaRegistration ReplicaWaiting enclose enclosed_in",
-    "_queue_packets": (
-        "CreateAddress CreateQueue CreateQueueV2 CreateSharedQueue CreateSharedQueueV2 DeleteQueue "
-        "SessionAddMetadata SessionAddMetadataV2 SessionBindingQuery SessionBindingQueryResponse "
-        "SessionBindingQueryResponseV2 SessionBindingQueryResponseV3 SessionBindingQueryResponseV4 "
-        "SessionBindingQueryResponseV5 SessionQueueQuery SessionQueueQueryResponse "
-        "SessionQueueQueryResponseV2 SessionQueueQueryResponseV3 SessionUniqueAddMetadata"
-    ),
-    "_session_packets": (
-        "CreateProducer DisconnectConsumer DisconnectConsumerKill RemoveProducer SessionAcknowledge "
-        "SessionClose SessionCommit SessionConsumerClose SessionConsumerFlowCredit SessionCreateConsumer "
-        "SessionExpire SessionForceConsumerDelivery SessionIndividualAcknowledge SessionProducerCredits "
-        "SessionProducerCreditsFail SessionReceiveContinuation SessionReceiveLarge SessionReceiveMessage "
-        "SessionRequestProducerCredits SessionRollback SessionSend SessionSendContinuation SessionSendLarge "
-        "SessionStart SessionStop"
-    ),
-    "_xa_packets": (
-        "SessionXaCommit SessionXaEnd SessionXaFailed SessionXaForget SessionXaGetTimeout "
-        "SessionXaGetTimeoutResponse SessionXaInDoubtXids SessionXaInDoubtXidsResponse SessionXaJoin "
-        "SessionXaPrepare SessionXaResponse SessionXaResume SessionXaRollback SessionXaSetTimeout "
-        "SessionXaSetTimeoutResponse SessionXaStart SessionXaSuspend"
-    ),
-    "_cluster_packets": (
-        "BackupRegistration BackupRegistrationFailed BackupRegistrationProblem BackupRequest "
-        "BackupRequestResponse ClusterConnect ClusterConnectReply NodeAnnounce QuorumVote QuorumVoteReply "
-        "ScaleDownAnnouncement"
-    ),
-    "_federation_packets": (
-        "FederationAddressPolicy FederationConnection FederationDownstreamConnect FederationPolicySet "
-        "FederationProperty FederationQueueMatch FederationQueuePolicy FederationStream FederationTransformer "
-        "FederationPolicy"
-    ),
-    "_replication_packets": (
-        "CopiedFile CopyBegin CopyMark Farewell HeldFile OperationCode ReplicaAccepted ReplicaInventory "
-        "ReplicaRefused StreamAnswer StreamChunk StreamFarewell StreamMark "
-        "StreamOperation StreamType StreamWork decode_chunk decode_work encode_chunk encode_work"
-    ),
-    "_bodies": (
-        "Reader append_bytes_value append_stream_item decode_map decode_object decode_stream decode_text "
-        "encode_map encode_object encode_stream encode_text read_bytes_value read_stream_item"
-    ),
-}
-_FAMILIES = {family: tuple(names.split()) for family, names in _NAMES.items()}
-_FAMILY_OF = {name: family for family, names in _FAMILIES.items() for name in names}
-
-
-def __getattr__(name: str) -> object:
-    family = _FAMILY_OF.get(name)
-    if family is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module(f".{family}", __name__)
-    for each in _FAMILIES[family]:
-        globals()[each] = getattr(module, each)
-    return globals()[name]
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "._connection_packets": (
+            "CheckForFailover CheckForFailoverReply ClusterTopology ClusterTopologyV2 ClusterTopologyV3 "
+            "ClusterTopologyV4 CreateSession CreateSessionResponse CreateSessionV2 Disconnect DisconnectV2 "
+            "DisconnectV3 ExceptionResponse NullResponse PacketsConfirmed Ping ReattachSession "
+            "ReattachSessionResponse SubscribeTopology SubscribeTopologyV2"
+        ),
+        "._quorum_vote": "LIVE_VOTE_HANDLER PRIMARY_VOTE_HANDLER LiveVote decode_vote encode_vote",
+        "._enclosed": "ReplicaRegistration ReplicaWaiting enclose enclosed_in",
+        "._queue_packets": (
+            "CreateAddress CreateQueue CreateQueueV2 CreateSharedQueue CreateSharedQueueV2 DeleteQueue "
+            "SessionAddMetadata SessionAddMetadataV2 SessionBindingQuery SessionBindingQueryResponse "
+            "SessionBindingQueryResponseV2 SessionBindingQueryResponseV3 SessionBindingQueryResponseV4 "
+            "SessionBindingQueryResponseV5 SessionQueueQuery SessionQueueQueryResponse SessionQueueQueryResponseV2 "
+            "SessionQueueQueryResponseV3 SessionUniqueAddMetadata"
+        ),
+        "._session_packets": (
+            "CreateProducer DisconnectConsumer DisconnectConsumerKill RemoveProducer SessionAcknowledge SessionClose "
+            "SessionCommit SessionConsumerClose SessionConsumerFlowCredit SessionCreateConsumer SessionExpire "
+            "SessionForceConsumerDelivery SessionIndividualAcknowledge SessionProducerCredits "
+            "SessionProducerCreditsFail SessionReceiveContinuation SessionReceiveLarge SessionReceiveMessage "
+            "SessionRequestProducerCredits SessionRollback SessionSend SessionSendContinuation SessionSendLarge "
+            "SessionStart SessionStop"
+        ),
+        "._xa_packets": (
+            "SessionXaCommit SessionXaEnd SessionXaFailed SessionXaForget SessionXaGetTimeout "
+            "SessionXaGetTimeoutResponse SessionXaInDoubtXids SessionXaInDoubtXidsResponse SessionXaJoin "
+            "SessionXaPrepare SessionXaResponse SessionXaResume SessionXaRollback SessionXaSetTimeout "
+            "SessionXaSetTimeoutResponse SessionXaStart SessionXaSuspend"
+        ),
+        "._cluster_packets": (
+            "BackupRegistration BackupRegistrationFailed BackupRegistrationProblem BackupRequest "
+            "BackupRequestResponse ClusterConnect ClusterConnectReply NodeAnnounce QuorumVote QuorumVoteReply "
+            "ScaleDownAnnouncement"
+        ),
+        "._federation_packets": (
+            "FederationAddressPolicy FederationConnection FederationDownstreamConnect FederationPolicySet "
+            "FederationProperty FederationQueueMatch FederationQueuePolicy FederationStream FederationTransformer "
+            "FederationPolicy"
+        ),
+        "._replication_packets": (
+            "CopiedFile CopyBegin CopyMark Farewell HeldFile OperationCode ReplicaAccepted ReplicaInventory "
+            "ReplicaRefused StreamAnswer StreamChunk StreamFarewell StreamMark StreamOperation StreamType StreamWork "
+            "decode_chunk decode_work encode_chunk encode_work"
+        ),
+        "._bodies": (
+            "Reader append_bytes_value append_stream_item decode_map decode_object decode_stream decode_text "
+            "encode_map encode_object encode_stream encode_text read_bytes_value read_stream_item"
+        ),
+    },
+)

@@ -1,0 +1,36 @@
+"""Names of a package that load on first use: a program pays at its start for what it uses.
+
+Responsible for the module attribute `__getattr__` (PEP 562) of the packages of `embedclient` and `embedbroker`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+
+
+def lazy_names(package: str, names_of: Mapping[str, str]) -> Callable[[str], object]:
+    """Return the `__getattr__` of a package.
+
+    Args:
+        package: `__name__` of the package.
+        names_of: relative module to the names that it defines, separated by spaces. `Name=Inner` offers `Inner` under
+            another name; a name equal to that of its module is the module itself.
+    """
+    homes: dict[str, tuple[str, str]] = {}
+    for module, names in names_of.items():
+        for name in names.split():
+            outer, _, inner = name.partition("=")
+            homes[outer] = (module, inner or outer)
+
+    def __getattr__(name: str) -> object:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        home, inner = homes[name]
+        module = import_module(home, package)
+        value: object = module if home.endswith(f".{inner}") else getattr(module, inner)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return __getattr__
