@@ -158,8 +158,8 @@ def copies_of(brokers: Brokers, name: str) -> Callable[[], Replicator]:
     """How far a live broker is with its backup."""
 
     def look() -> Replicator:
-        activation = brokers.node(name)._replication_activation
-        assert activation is not None and activation.replica_disk.replicator is not None
-        return activation.replica_disk.replicator
+        disk = brokers.node(name).replica_disk
+        assert disk is not None and disk.replicator is not None
+        return disk.replicator
 
     return look

@@ -1,10 +1,11 @@
 """High availability: which broker of a group is live.
 
-Responsible for what the policies have in common: answers of a lock store, and changes of role. The policies are
-packages of their own.
+Responsible for what the policies have in common: the contract of an activation, answers of a lock store, and changes of
+role. The policies are packages below this one.
 """
 
+from ._activation import Activation
 from ._inputs import LockDone, LockFailed
 from ._outputs import RoleChanged
 
-__all__ = ["LockDone", "LockFailed", "RoleChanged"]
+__all__ = ["Activation", "LockDone", "LockFailed", "RoleChanged"]

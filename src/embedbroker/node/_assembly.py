@@ -9,15 +9,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from embedbroker.config import BrokerConfig, ReplicationBackup, ReplicationPrimary
-from embedbroker.ha import RoleChanged
+from embedbroker.ha import Activation, RoleChanged
 from embedbroker.protocols import SERVER_VERSION
 
 from ._outgoing_connections import OutgoingConnections
 
 if TYPE_CHECKING:
     from embedbroker.cluster import Membership
-    from embedbroker.ha.replication import ReplicationActivation
     from embedbroker.storage import AtomicFile, Journal
+    from embedclient.model import Entropy
 
 __all__ = ["make_activation", "make_grants_file", "make_membership", "warn_of_policy"]
 
@@ -58,16 +58,24 @@ def make_activation(
     cluster: Membership | None,
     make_node_id: Callable[[], str],
     output: Callable[[RoleChanged], None],
+    entropy: Entropy,
     *,
-    has_manager: bool,
-) -> ReplicationActivation | None:
-    """Of a broker that replicates."""
+    has_locks: bool,
+) -> Activation | None:
+    """Return the activation that the policy needs; None for a broker that is live at once.
+
+    ``has_locks``: the host has a lock store, or a lock manager for a broker that replicates.
+    """
     if not isinstance(config.ha_policy, ReplicationPrimary | ReplicationBackup):
-        return None
+        if not has_locks:
+            return None
+        from embedbroker.ha.shared_store import SharedStoreActivation
+
+        return SharedStoreActivation(config, cluster, int.from_bytes(entropy.random_bytes(8), "big") >> 1)
     assert journal is not None and cluster is not None, "replication needs a disk and a cluster"
     from embedbroker.ha.replication import ReplicationActivation
 
-    return ReplicationActivation(config, journal, cluster, make_node_id, output, has_manager=has_manager)
+    return ReplicationActivation(config, journal, cluster, make_node_id, output, has_manager=has_locks)
 
 
 def warn_of_policy(config: BrokerConfig, log: Callable[[str], None]) -> None:

@@ -15,7 +15,7 @@ from embedbroker import storage
 from ._inputs import DiskDone, DiskFailed
 
 if TYPE_CHECKING:
-    from embedbroker.ha.replication import ReplicationActivation
+    from embedbroker.ha.replication import ReplicaDisk
     from embedbroker.storage import AtomicFile
     from embedclient.model import Instant
 
@@ -33,11 +33,11 @@ class DiskCompletions:
     __slots__ = ("_grants", "_journal", "_late", "_replica_disk", "sure_until")
 
     def __init__(
-        self, journal: storage.Journal | None, activation: ReplicationActivation | None, grants: AtomicFile | None
+        self, journal: storage.Journal | None, replica_disk: ReplicaDisk | None, grants: AtomicFile | None
     ) -> None:
         self.sure_until = math.inf
         self._journal = journal
-        self._replica_disk = activation.replica_disk if activation is not None else None
+        self._replica_disk = replica_disk
         self._grants = grants
         if self._replica_disk is not None:
             self._replica_disk.grants = grants

@@ -17,8 +17,7 @@ from attrs import evolve
 
 from embedbroker import storage
 from embedbroker.config import BrokerConfig, Role
-from embedbroker.ha import LockDone, LockFailed, RoleChanged
-from embedbroker.ha.shared_store import SharedStoreActivation
+from embedbroker.ha import Activation, LockDone, LockFailed, RoleChanged
 from embedbroker.kernel import Kernel
 from embedbroker.protocols import CoreService, ResendAccount, restore_message
 from embedclient.model import Entropy, Instant, make_uuid, uuid_text
@@ -55,7 +54,7 @@ from ._restoration import Restoration
 from ._stopping import OrderlyStop
 
 if TYPE_CHECKING:
-    from embedbroker.ha.replication import ReplicaDisk, ReplicationActivation
+    from embedbroker.ha.replication import ReplicaDisk
 
 __all__ = ["Node"]
 
@@ -109,13 +108,12 @@ class Node:
         tell = lambda output: self._outputs.append(output)  # noqa: E731 - the list is another one in each step
         self._admission = Admission(self.core, self.connections, self.cluster, tell)
         parts = config, self.journal, self.cluster
-        self._replication_activation = make_activation(*parts, self._make_node_id, tell, has_manager=has_locks)
-        self._activation: SharedStoreActivation | ReplicationActivation | None = self._replication_activation
-        if has_locks and self._replication_activation is None:
-            self._activation = SharedStoreActivation(
-                config, self.cluster, int.from_bytes(entropy.random_bytes(8), "big") >> 1
-            )
-        self._disk_completions = DiskCompletions(self.journal, self._replication_activation, grants)
+        self.activation: Activation | None = make_activation(
+            *parts, self._make_node_id, tell, entropy, has_locks=has_locks
+        )
+        #: The disk of a broker that replicates: its own copy, or that of its backup.
+        self.replica_disk: ReplicaDisk | None = self.activation.replica_disk if self.activation is not None else None
+        self._disk_completions = DiskCompletions(self.journal, self.replica_disk, grants)
         self._fails_over = self._said_stopped = False
         # Where the journal began its newest segment, as the record was told last.
         self._rotated_at = 0
@@ -129,11 +127,6 @@ class Node:
     def node_id(self) -> str:
         """The identity that a primary and its backups share, as text; empty until it is known."""
         return self.core.node_id
-
-    @property
-    def replica_disk(self) -> ReplicaDisk | None:
-        """What a replicating broker has of copies, its own and its backup's; for looking at."""
-        return self._replication_activation.replica_disk if self._replication_activation is not None else None
 
     @property
     def role(self) -> Role:
@@ -152,8 +145,8 @@ class Node:
             self.journal.wall_ms = now.wall_ms
         if self.cluster is not None:
             self.cluster.now = now
-        if self._replication_activation is not None:
-            self._replication_activation.set_now(now)
+        if self.replica_disk is not None:
+            self.replica_disk.set_now(now)
         match input:
             case BytesReceived():
                 if input.connection < 0:
@@ -173,8 +166,8 @@ class Node:
                 if self._disk_completions.on_failed(input, now):
                     self._after_disk()
             case LockDone() | LockFailed():
-                assert self._activation is not None
-                self._activation.on_answer(input, now)
+                assert self.activation is not None
+                self.activation.on_answer(input, now)
                 self._follow_activation()
             case Tick():
                 pass
@@ -232,10 +225,10 @@ class Node:
             return
         assert self.state is NodeState.NEW, self.state
         warn_of_policy(self.config, self._log)
-        if self._activation is None:
+        if self.activation is None:
             self._become_activating()
         else:
-            self._activation.begin(self._now)
+            self.activation.begin(self._now)
 
     # The only places where the role changes: a broker without a lock store begins with the second.
 
@@ -250,7 +243,7 @@ class Node:
         if self.journal is None:
             self._settle(None)
             return
-        known = self._activation.journal_identity if self._activation is not None else None
+        known = self.activation.journal_identity if self.activation is not None else None
         if known is not None:
             self.journal.settings = evolve(self.journal.settings, identity=known)
         self.journal.open(self._now)
@@ -273,13 +266,13 @@ class Node:
         self._restoration = self._needs_room_for = None
         self._disk_completions.drop()
         self.audit.end()
-        if self._activation is not None:
-            self._activation.end()
+        if self.activation is not None:
+            self.activation.end()
 
     def _settle(self, journal_identity: int | None) -> None:
         """The kernel is ready to serve: be live, as soon as the lock store has heard of it."""
         self.audit.journal_identity = journal_identity or 0
-        activation = self._activation
+        activation = self.activation
         if activation is None:
             self.core.node_id = self._make_node_id()
             self._become_live()
@@ -299,20 +292,20 @@ class Node:
     def _note_rotation(self, journal: storage.Journal) -> bool:
         """Have the record follow a journal that began a segment; return True if the lock store has work from that."""
         self._rotated_at = journal.rotated_at
-        return self._activation is not None and self._activation.note_last_batch(journal.reached)
+        return self.activation is not None and self.activation.note_last_batch(journal.reached)
 
     def _settle_with_room(self, journal_identity: int) -> None:
         """The same for who may have to wait on: clients that come are to find a broker that can write."""
-        activation, journal = self._activation, self.journal
+        activation, journal = self.activation, self.journal
         assert journal is not None
         self._needs_room_for = None
-        has_room = journal.has_room if isinstance(activation, SharedStoreActivation) and activation.needs_room else True
+        has_room = journal.has_room if activation is not None and activation.needs_room else True
         if has_room:
             self._settle(journal_identity)
         elif has_room is None:
             self._needs_room_for = journal_identity
-        elif isinstance(activation, SharedStoreActivation):
-            activation.lacks_room = True
+        elif activation is not None:
+            activation.note_shortage(lacks_room=True)
             self._fail_stop("there is no space for the next segment of the journal")
 
     def _make_node_id(self) -> str:
@@ -320,7 +313,7 @@ class Node:
 
     def _follow_activation(self) -> None:
         """The lock store answered: be what that makes of this broker."""
-        activation = self._activation
+        activation = self.activation
         assert activation is not None
         stopping = self.state is NodeState.STOPPING
         role = Role.LIVE if stopping and not activation.is_over else activation.role_after(self._now)
@@ -329,9 +322,7 @@ class Node:
         match role:
             case Role.BACKUP if self.state in BEFORE:
                 self.core.node_id = activation.node_id
-                if self.state is NodeState.NEW and not (
-                    self._replication_activation is not None and self._replication_activation.is_undecided
-                ):
+                if self.state is NodeState.NEW and not activation.is_undecided:
                     self._become_backup()
             case Role.ACTIVATING if self.state in BEFORE:
                 self._become_activating()
@@ -343,10 +334,9 @@ class Node:
                 self._become_stopped(None)
             case Role.STOPPED:
                 self._stop()
-        if isinstance(activation, SharedStoreActivation):
-            self._disk_completions.sure_until = activation.sure_until
-            if self._disk_completions.release(self._now):
-                self._after_disk()
+        self._disk_completions.sure_until = activation.sure_until
+        if self._disk_completions.release(self._now):
+            self._after_disk()
 
     def _stop(self) -> None:
         if self.state in (NodeState.STOPPING, NodeState.STOPPED):
@@ -354,8 +344,8 @@ class Node:
         was, self.state = self.state, NodeState.STOPPING
         self._check_due = None
         self._outputs.append(StopListening())
-        if self._replication_activation is not None:
-            self._replication_activation.begin_stop(fails_over=self._fails_over)
+        if self.activation is not None:
+            self.activation.begin_stop(fails_over=self._fails_over)
         if was is not NodeState.RUNNING:
             self._restoration = self._needs_room_for = None
             self._leave(seal=False)
@@ -366,9 +356,7 @@ class Node:
         """Say good-bye to everybody, and seal the journal if it is to be sealed."""
         self._orderly_stop.is_under_way = False
         self._check_due = None
-        self.connections.say_goodbye(
-            self._replication_activation.backup if self._replication_activation is not None else None
-        )
+        self.connections.say_goodbye(self.activation.backup_connection if self.activation is not None else None)
         if self.cluster is not None:
             self.cluster.leave("the broker stops")
         if self.journal is None or not seal or self.journal.state is not storage.JournalState.READY:
@@ -379,10 +367,10 @@ class Node:
 
     def _depart(self) -> None:
         """Nothing is written any more: the lock store hears how this life ended, and then it is over."""
-        if self._activation is None:
+        if self.activation is None:
             self._become_stopped(None)
         else:
-            self._activation.leave(fails_over=self._fails_over, last_batch=self._last_batch)
+            self.activation.leave(fails_over=self._fails_over, last_batch=self._last_batch)
             self._follow_activation()
 
     def _after_disk(self) -> None:
@@ -390,8 +378,8 @@ class Node:
         journal = self.journal
         assert journal is not None
         if journal.state is storage.JournalState.FAILED:
-            if isinstance(self._activation, SharedStoreActivation):
-                self._activation.lacks_room = journal.lacks_room
+            if self.activation is not None:
+                self.activation.note_shortage(lacks_room=journal.lacks_room)
             self._fail_stop(journal.failure or "the journal failed")
         elif journal.state is storage.JournalState.CLOSED:
             if self.state is NodeState.STOPPING:
@@ -402,7 +390,7 @@ class Node:
 
     def _restore(self, journal: storage.Journal, recovered: storage.RecoveredState) -> None:
         """The journal is read: begin with what it holds, unless the record of the node shows that it lost something."""
-        activation, is_new = self._activation, recovered.last_batch == 0
+        activation, is_new = self.activation, recovered.last_batch == 0
         if activation is not None:
             activation.meet_journal(None if is_new else recovered.identity, recovered.last_batch)
             if activation.failure is not None:
@@ -416,11 +404,7 @@ class Node:
         """Durable work is over for this life: nothing is confirmed any more, clients lose their connections."""
         if self.state is NodeState.STOPPED:
             return
-        waits = (
-            isinstance(self._activation, SharedStoreActivation)
-            and self._activation.lacks_room
-            and self._activation.restarts
-        )
+        waits = self.activation is not None and self.activation.waits_for_room
         self._log_at(Level.ERROR, f"{'waits as backup until there is room' if waits else 'the broker stops'}: {reason}")
         if self.state is not NodeState.STOPPING:
             self._outputs.append(StopListening())
@@ -431,40 +415,38 @@ class Node:
 
     def _is_of_backup(self, connection: int) -> bool:
         """Whether the backup is at the far end: the disk work waits for its answers."""
-        activation, served = self._replication_activation, self.connections.served.get(connection)
-        return activation is not None and served is not None and served is activation.backup
+        activation, served = self.activation, self.connections.served.get(connection)
+        return activation is not None and served is not None and served is activation.backup_connection
 
     @property
     def _is_calm(self) -> bool:
         """Whether traffic has no decisions to make."""
-        activation, state = self._replication_activation, self.state
-        return (
-            state is _RUNNING if activation is None else activation.is_calm and state in (_RUNNING, NodeState.WAITING)
-        )
+        activation, state = self.activation, self.state
+        if self.replica_disk is None or activation is None:
+            return state is _RUNNING
+        return activation.is_calm and state in (_RUNNING, NodeState.WAITING)
 
-    def _attend(self, activation: ReplicationActivation, now: Instant) -> None:
-        """A replicating broker: what the disk and the peers did counts for its journal, and for what it is."""
-        due = activation.next_deadline()
-        if activation.follows_traffic or (due is not None and due <= now.monotonic):
-            activation.on_time(now)
-        if self.state is NodeState.STOPPING and activation.holds_up:
+    def _attend(self, activation: Activation, now: Instant) -> None:
+        """Follow what the disk, the peers and the time decide about the journal and about the role."""
+        activation.on_time(now)
+        if self.state is NodeState.STOPPING and activation.is_blocked:
             self.connections.cut("the broker stops, and its backup is lost")
             self.gate.shut()
-            activation.let_go()
-        if activation.replica_disk.settle(now):
+            activation.release_disk_work()
+        if self.replica_disk is not None and self.replica_disk.settle(now):
             self._after_disk()
         while activation.has_changed and self.state is not NodeState.STOPPED:
             activation.has_changed = False
             self._follow_activation()
-        if self._admission.follow(self.state, wanted=activation.lets_brokers_in):
+        if self._admission.follow(self.state, wanted=activation.admits_peers):
             self._check_due = self.connections.next_check(now) if self._admission.lets_in(self.state) else None
 
     def _finish_step(self, now: Instant, *, timely: bool) -> list[Output]:
         """What follows from an input, and with ``timely`` what the time has come for."""
-        kernel, journal, activation = self.kernel, self.journal, self._replication_activation
+        kernel, journal, replica_disk = self.kernel, self.journal, self.replica_disk
         if timely:
             self._check(now)
-        elif activation is not None and activation.replica_disk.settle(now):
+        elif replica_disk is not None and replica_disk.settle(now):
             self._after_disk()
         has_changed = timely  # or anything else happened that may have left the kernel more to do
         if self.state is _RUNNING:
@@ -488,7 +470,7 @@ class Node:
         if self._orderly_stop.is_under_way and self._orderly_stop.is_done(now.monotonic):
             self._leave()
         # Before what was gathered for peers is collected: a backup does work while the disk here does.
-        works = activation.replica_disk.take_work(now) if activation is not None else None
+        works = replica_disk.take_work(now) if replica_disk is not None else None
         if self.cluster is not None:
             has_changed |= self._attend_cluster(now)
         self._outputs += self._branch_decisions.answers(self.gate.confirmed) if self._branch_decisions.waiting else ()
@@ -504,20 +486,20 @@ class Node:
         )
         outputs, self._outputs = self._outputs, []
         outputs = outputs if self.audit.log is None else self.audit.collect(outputs, now.wall_ms, self.gate.confirmed)
-        if works is not None and activation is not None and journal is not None:
+        if works is not None and replica_disk is not None and journal is not None:
             outputs += works
-            if timely or activation.replica_disk.has_late_work or not activation.is_calm:
-                outputs += activation.replica_disk.take_work(now)
+            if timely or replica_disk.has_late_work or not (self.activation is None or self.activation.is_calm):
+                outputs += replica_disk.take_work(now)
             self._work_left |= self.gate.reached != journal.reached
         elif journal is not None and sure and self.state is not _STOPPED:
             outputs += journal.take_work()
-        if timely and self._activation is not None:
-            if (question := self._activation.take_work(now)) is not None:
+        if timely and self.activation is not None:
+            if (question := self.activation.take_work(now)) is not None:
                 outputs.append(question)
-            self._activation_due = self._activation.next_deadline()
+            self._activation_due = self.activation.next_deadline()
         if self.state is _STOPPED and not self._said_stopped:
             self._said_stopped = True
-            outputs.append(Stopped(self._failure, self._activation is not None and self._activation.restarts))
+            outputs.append(Stopped(self._failure, self.activation is not None and self.activation.restarts))
         return outputs
 
     def _attend_cluster(self, now: Instant) -> bool:
@@ -541,10 +523,8 @@ class Node:
 
     def _check(self, now: Instant) -> None:
         """What a replicating broker is by now, and who is silent for too long: the lock store, and peers."""
-        if self._replication_activation is not None:
-            self._attend(self._replication_activation, now)
-        if isinstance(self._activation, SharedStoreActivation) and self._activation.on_time(now):
-            self._follow_activation()
+        if self.activation is not None:
+            self._attend(self.activation, now)
         if self._check_due is not None and now.monotonic >= self._check_due and self._admission.lets_in(self.state):
             self.connections.check(now)
             self._check_due = self.connections.next_check(now)

@@ -37,12 +37,8 @@ class _Ballot(Protocol):
 
 
 def _ballot_of(host: NodeHost) -> _Ballot | None:
-    activation = host.node._replication_activation if host.node is not None else None
-    if activation is None:
-        return None
-    active_role = activation._active_role
-    vote_round = active_role.vote_round if active_role is not None else None
-    return vote_round if vote_round is not None else activation._election._vote_round
+    found: _Ballot | None = getattr(host.node.activation, "vote_round", None) if host.node is not None else None
+    return found
 
 
 def is_voting(host: NodeHost) -> bool:
@@ -81,8 +77,8 @@ class VoteWatch:
             return
         self._vote_round = found
         if found is not None:
-            activation = self.host.node._replication_activation if self.host.node is not None else None
-            self._told, self._starts = found.told, activation is not None and activation._election._starts
+            activation = self.host.node.activation if self.host.node is not None else None
+            self._told, self._starts = found.told, getattr(activation, "vote_is_for_start", False)
             self.scene.hit(Moment.VOTES_ASKED)
 
     def _on_round(self, vote_round: _Ballot) -> None:

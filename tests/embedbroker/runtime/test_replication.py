@@ -52,9 +52,9 @@ async def until_in_sync(primary: EmbeddedBroker) -> None:
     """Wait until the live broker has a backup that is in sync, which it tells the cluster."""
     assert primary._run is not None
     node = primary._run.life.host.node
-    activation = node._replication_activation
-    assert activation is not None and activation.replica_disk.replicator is not None
-    replicator, changed = activation.replica_disk.replicator, trio.Event()
+    disk = node.replica_disk
+    assert disk is not None and disk.replicator is not None
+    replicator, changed = disk.replicator, trio.Event()
     inner = replicator.on_synchronised
 
     def look() -> None:

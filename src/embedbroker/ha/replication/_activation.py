@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING
 
 from embedbroker import locks
@@ -20,7 +21,7 @@ from embedclient.model import Instant
 from .._inputs import LockDone, LockFailed
 from .._outputs import RoleChanged
 from ..lease._lease_holder import LeaseHolder
-from ..quorum._round import Electorate
+from ..quorum._round import Electorate, VoteRound
 from ..quorum._vote_requests import receive_votes
 from ._active import ActiveRole
 from ._backup import BackupRole
@@ -38,7 +39,11 @@ __all__ = ["ReplicationActivation"]
 
 
 class ReplicationActivation:
-    """Of one life. ``gives_way`` is set when it ends in favour of a primary. ``now`` is kept current by the node."""
+    """One instance per broker start. ``gives_way`` is set when it ends in favour of a primary."""
+
+    needs_room = False
+    waits_for_room = False
+    sure_until = inf
 
     def __init__(
         self,
@@ -54,7 +59,6 @@ class ReplicationActivation:
         assert isinstance(policy, ReplicationPrimary | ReplicationBackup)
         self.gives_way = False
         self.failure: str | None = None
-        self.now = Instant(0.0, 0)
         #: Something changed that the node has not followed yet.
         self.has_changed = False
         self.replica_disk = ReplicaDisk(journal, self._wake)
@@ -107,11 +111,22 @@ class ReplicationActivation:
         return self._record.journal_identity
 
     @property
-    def lets_brokers_in(self) -> bool:
+    def admits_peers(self) -> bool:
         """Whether others may find this broker although it is not live: one of them may wait for what it says. Nobody
         does while there is a live broker of that node, which may refuse this one as its backup again and again."""
         can_meet = self._cold_start is not None and bool(self._record.node_id)
         return can_meet and self._waits and self._election.rival() is None
+
+    @property
+    def vote_round(self) -> VoteRound | None:
+        """Return the vote that is under way: to go on without a backup, or to become live."""
+        going_on = self._active_role.vote_round if self._active_role is not None else None
+        return going_on if going_on is not None else self._election.vote_round
+
+    @property
+    def vote_is_for_start(self) -> bool:
+        """Return True if the last vote to become live was about data from before, with no live broker lost."""
+        return self._election.starts
 
     @property
     def is_over(self) -> bool:
@@ -124,19 +139,9 @@ class ReplicationActivation:
         return self.gives_way and self.failure is None and may
 
     @property
-    def backup(self) -> object:
-        """The connection of a backup, which goes on when all others are closed."""
+    def backup_connection(self) -> object:
+        """Return the connection of the backup, which outlives the others in an orderly stop; None without one."""
         return self._active_role.backup if self._active_role is not None else None
-
-    def set_now(self, now: Instant) -> None:
-        self.now = now
-        if self.replica_disk.replicator is not None:
-            self.replica_disk.replicator.now = now
-
-    @property
-    def follows_traffic(self) -> bool:
-        """Whether anything that happens may be what it waits for."""
-        return self._stage in (Stage.LOOKING, Stage.VOTING)
 
     @property
     def is_calm(self) -> bool:
@@ -170,8 +175,11 @@ class ReplicationActivation:
     def _on_settled(self) -> None:
         if self._stage is Stage.SETTLING:
             assert self._active_role is not None
-            self._active_role.begin(self.now)
+            self._active_role.begin(self._cluster.now)
             self._move(Stage.LIVE)
+
+    def note_shortage(self, *, lacks_room: bool) -> None:
+        """Do nothing: a replicating broker whose disk is full fails, and its backup takes over."""
 
     def begin_stop(self, *, fails_over: bool) -> None:
         """An orderly stop has begun; with ``fails_over`` a backup in sync is to take over."""
@@ -182,11 +190,12 @@ class ReplicationActivation:
             self._active_role.leave(hands_over=self._hands_over)
 
     @property
-    def holds_up(self) -> bool:
-        """Whether what the journal waits for will not come, and nothing may be confirmed without it."""
+    def is_blocked(self) -> bool:
+        """Return True if disk work waits for the answer of a backup that is lost."""
         return self._active_role is not None and self._active_role.is_held
 
-    def let_go(self) -> None:
+    def release_disk_work(self) -> None:
+        """Complete the disk work that waits for a lost backup. Nothing must be confirmed any more."""
         assert self._active_role is not None
         self._active_role.let_go()
 
@@ -209,7 +218,7 @@ class ReplicationActivation:
         if self._lease is not None and not self._lease.leave():
             return
         if not active_role.is_handing_over:
-            active_role.hand_over(self.now, hands_over=self._hands_over)
+            active_role.hand_over(self._cluster.now, hands_over=self._hands_over)
         if active_role.has_handed_over:
             self._move(Stage.OVER)
 
@@ -259,7 +268,7 @@ class ReplicationActivation:
         if self._stage is Stage.OVER:
             return None
         if self.has_changed:
-            return self.now.monotonic
+            return self._cluster.now.monotonic
         # Twice in each step, so without a list of them.
         earliest = self._due if self._stage in (Stage.LOOKING, Stage.STANDING_BY) else None
         backup_role = self._backup_role if self._stage is Stage.STANDING_BY else None
@@ -270,7 +279,11 @@ class ReplicationActivation:
         return earliest
 
     def on_time(self, now: Instant) -> None:
-        """Whatever is due."""
+        """Do what is due by now. While it looks for a live broker or for votes, every input may be due."""
+        if self._stage not in (Stage.LOOKING, Stage.VOTING):
+            due = self.next_deadline()
+            if due is None or due > now.monotonic:
+                return
         if self.replica_disk.record_file.failure is not None and self.failure is None:
             self._fail(self.replica_disk.record_file.failure)
         if self._lease is not None:
@@ -309,7 +322,7 @@ class ReplicationActivation:
             self._stand_by(GAVE_WAY_FOR_S if record.gave_way else None)
         elif was_known and (policy.check_for_active_server or policy.vote_on_replication_failure):
             self._move(Stage.LOOKING)
-            self._due = self.now.monotonic + LOOKS_FOR_S
+            self._due = self._cluster.now.monotonic + LOOKS_FOR_S
             self._cluster.become_backup("", policy.group_name, announce=False)
         else:
             self._become_granted()
@@ -348,7 +361,7 @@ class ReplicationActivation:
             self._due = None
         elif self._stage is not Stage.STANDING_BY or self._due is None:
             # Whoever refuses this broker as backup does not put off what it asks for.
-            self._due = self.now.monotonic + (self._election.pause_s if asks_in_s is None else asks_in_s)
+            self._due = self._cluster.now.monotonic + (self._election.pause_s if asks_in_s is None else asks_in_s)
         self._move(Stage.STANDING_BY)
         keeps = asks and self._node_record.may_be_newest
         if isinstance(self._policy, ReplicationBackup):
@@ -457,7 +470,7 @@ class ReplicationActivation:
         self._backup_role.pause()
         parts = self._cluster, self._electorate, self._lease, self.replica_disk, self._node_record
         self._active_role = ActiveRole(self._config, self._policy, *parts, self._log, self._wake, self._output)
-        self._active_role.replicator.now = self.now
+        self._active_role.replicator.now = self._cluster.now
         self._move(Stage.GRANTED)
 
     def _follow_active_role(self) -> None:
@@ -477,7 +490,7 @@ class ReplicationActivation:
     def _on_reply(self, link: ControlLink, packet: object) -> None:
         self._election.on_reply(link, packet)
         if self._active_role is not None:
-            self._active_role.on_reply(link, packet, self.now)
+            self._active_role.on_reply(link, packet, self._cluster.now)
             self._follow_active_role()
 
     # -- small things --------------------------------------------------------------------------------------------

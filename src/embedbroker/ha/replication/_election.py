@@ -46,8 +46,9 @@ class Election:
         self._lease = lease
         self._log = log
         self._warn = warn
-        self._vote_round: VoteRound | None = None
-        self._starts = False  # the ballot is about data from before, nobody was lost
+        self.vote_round: VoteRound | None = None
+        #: The vote is about data from before: no live broker was lost.
+        self.starts = False
 
     def rival(self) -> str | None:
         """Who is live for the node of the data here, if there is a connection to it."""
@@ -100,48 +101,48 @@ class Election:
     def ask_others(self, *, starts: bool) -> bool:
         """Whether anybody has to be asked; then that has begun. ``starts``: with data from before, nobody was lost."""
         record = self._node_record.record
-        self._starts = starts
+        self.starts = starts
         if not starts or self._policy.vote_on_replication_failure:
-            self._vote_round = round_to_take_over(
+            self.vote_round = round_to_take_over(
                 self._policy, self._cluster, self._electorate, record.node_id or "", record.activation, starts=starts
             )
-            if starts and self._vote_round is None and record.partner is not None and self._policy.quorum_size < 0:
+            if starts and self.vote_round is None and record.partner is not None and self._policy.quorum_size < 0:
                 self._log(
                     True,
                     "begins with the data that is here, although the other broker that has it may have gone on from"
                     " there: nobody can be asked in a cluster of one pair, so have three or more, or give both a"
                     " lock_manager",
                 )
-        return self._vote_round is not None
+        return self.vote_round is not None
 
     def on_reply(self, link: ControlLink, packet: object) -> None:
         """Somebody voted."""
-        if self._vote_round is not None:
-            self._vote_round.on_reply(link, packet, self._cluster.now.monotonic)
+        if self.vote_round is not None:
+            self.vote_round.on_reply(link, packet, self._cluster.now.monotonic)
             self.on_time()
 
     def next_deadline(self) -> float | None:
         """When `on_time` is due."""
-        return self._vote_round.next_deadline() if self._vote_round is not None else None
+        return self.vote_round.next_deadline() if self.vote_round is not None else None
 
     def on_time(self) -> None:
         """Ask and count."""
-        vote_round = self._vote_round
+        vote_round = self.vote_round
         if vote_round is None:
             return
         vote_round.on_time(self._cluster.now.monotonic)
         rival = self.rival()
         if rival is None and vote_round.won is None:
             return
-        self._vote_round = None
+        self.vote_round = None
         if rival is not None:
             vote_round.withdraw()
-        what = "begin with the data that is here" if self._starts else "take over"
+        what = "begin with the data that is here" if self.starts else "take over"
         if rival is None and vote_round.won:
             self._log(False, f"may {what}: {vote_round.told}")
             self._end(granted=True)
             return
-        if rival is None and self._starts and not vote_round.is_contradicted and self._node_record.record.is_only_one:
+        if rival is None and self.starts and not vote_round.is_contradicted and self._node_record.record.is_only_one:
             self._log(
                 False, f"begins with the data that is here, from which nobody else can have gone on: {vote_round.told}"
             )
@@ -155,9 +156,9 @@ class Election:
 
     def withdraw(self) -> None:
         """It does not want to be live any more."""
-        if self._vote_round is not None:
-            self._vote_round.withdraw()
-            self._vote_round = None
+        if self.vote_round is not None:
+            self.vote_round.withdraw()
+            self.vote_round = None
 
     def _end(self, *, granted: bool) -> None:
         tell = self.on_granted if granted else self.on_refused

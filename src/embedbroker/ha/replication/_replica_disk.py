@@ -42,6 +42,11 @@ class ReplicaDisk:
         #: The file of a voter, which is copied as the journal is: who takes over has given the same words.
         self.grants: AtomicFile | None = None
 
+    def set_now(self, now: Instant) -> None:
+        """Set the time of what is sent to a backup."""
+        if self.replicator is not None:
+            self.replicator.now = now
+
     @property
     def is_steady(self) -> bool:
         """Whether traffic changes nothing of them but what is done, and nothing is to be remembered."""

@@ -24,12 +24,20 @@ ANNOUNCED_WITHIN_S = 60.0
 
 
 class SharedStoreActivation:
-    """Of one life, which has a number. ``gives_way`` is set when it ends in favour of a primary."""
+    """One instance per broker start, which has a number. ``gives_way`` is set when it ends in favour of a primary."""
+
+    # A shared store has no copies, and no peer that an activation depends on.
+    replica_disk = None
+    backup_connection: object = None
+    is_undecided = False
+    is_blocked = False
+    admits_peers = False
+    is_calm = True
 
     def __init__(self, config: BrokerConfig, cluster: Membership | None, life: int) -> None:
+        self.has_changed = False
         self.gives_way = False
-        #: Whether it ends because the disk is full.
-        self.lacks_room = False
+        self._lacks_room = False
         self._claim = locks.Claim(config.ha_policy, config.journal_lock_acquisition_timeout_ms, life)
         #: A record in a place of its own outlives a data directory that is lost, or not mounted.
         self._has_place = config.node_manager_lock_directory not in (None, config.data_directory)
@@ -60,12 +68,17 @@ class SharedStoreActivation:
     @property
     def restarts(self) -> bool:
         """Whether another node is to wait in the place of this one, which gave way, or has no room to write."""
-        return (self.gives_way or self.lacks_room) and self._claim.failure is None and self._claim.restarts
+        return (self.gives_way or self._lacks_room) and self._claim.failure is None and self._claim.restarts
 
     @property
     def needs_room(self) -> bool:
         """Whether it is live only with room to write: a backup that has none waits until there is some."""
         return self._claim.restarts
+
+    @property
+    def waits_for_room(self) -> bool:
+        """Return True if another node is to wait in place of this one until there is room to write."""
+        return self._lacks_room and self.restarts
 
     def begin(self, now: Instant) -> None:
         self._claim.begin(now.monotonic)
@@ -89,6 +102,16 @@ class SharedStoreActivation:
         """Write down how far the journal is on disk; return True if that is work to take at once."""
         return self._claim.note_last_batch(last_batch)
 
+    def note_shortage(self, *, lacks_room: bool) -> None:
+        """Record whether the journal failed because the disk is full."""
+        self._lacks_room = lacks_room
+
+    def begin_stop(self, *, fails_over: bool) -> None:
+        """Do nothing: the record of the store changes when the journal is closed."""
+
+    def release_disk_work(self) -> None:
+        """Do nothing: disk work does not wait for a backup."""
+
     def leave(self, *, fails_over: bool, last_batch: int | None) -> None:
         """Nothing is written any more: the store is told, unless a backup is to take over."""
         farewell = locks.LiveState.FAILING_BACK if self.gives_way else self._claim.farewell
@@ -111,9 +134,9 @@ class SharedStoreActivation:
         else:
             self._claim.on_failed(answer.batch, answer.fault, now.monotonic)
 
-    def on_time(self, now: Instant) -> bool:
-        """Look whether an answer is overdue; True, if that changes something."""
-        return self._claim.on_time(now.monotonic)
+    def on_time(self, now: Instant) -> None:
+        """Check whether an answer is overdue; set `has_changed` if that changes the claim."""
+        self.has_changed |= self._claim.on_time(now.monotonic)
 
     def take_work(self, now: Instant) -> locks.LockWork | None:
         return self._claim.take_work(now.monotonic)

@@ -6,6 +6,7 @@ import pytest
 from attrs import evolve
 
 from embedbroker.config import ReplicationBackup, Role, SharedStoreBackup, SharedStorePrimary
+from embedbroker.ha.replication import ReplicationActivation
 from embedbroker.node import NodeState
 from embedbroker.testing._disk import SimulatedDisk
 from embedbroker.testing._locks import SimulatedLocks
@@ -90,7 +91,7 @@ def test_a_primary_that_took_no_backup_is_left_alone_for_as_long_as_the_policy_s
     host.config = evolve(host.config, cluster_connection=evolve(host.config.cluster_connection, name="east"))
     host.start()
     brokers.until(lambda: "does not take this backup" in brokers.said("q"))
-    activation, refused_at = brokers.node("q")._replication_activation, brokers.world.now
-    assert activation is not None
+    activation, refused_at = brokers.node("q").activation, brokers.world.now
+    assert isinstance(activation, ReplicationActivation)
     due = activation._backup_role.choice.next_deadline([brokers.node("p").node_id])
     assert due is not None and due - refused_at == pytest.approx(wait_ms / 1000, abs=0.01)

@@ -115,8 +115,8 @@ class Brokers:
     def in_sync(self, name: str) -> bool:
         """Whether a live broker has a backup that is in sync."""
         node = self.hosts[name].node
-        activation = node._replication_activation if node is not None else None
-        replicator = activation.replica_disk.replicator if activation is not None else None
+        disk = node.replica_disk if node is not None else None
+        replicator = disk.replicator if disk is not None else None
         return replicator is not None and replicator.state.value == "synchronised"
 
     def said(self, name: str) -> str:

@@ -13,6 +13,7 @@ from attrs import evolve
 from embedbroker.cluster import ControlLink, Member, Membership, Send, Topology
 from embedbroker.config import ReplicationBackup, ReplicationPrimary, Role
 from embedbroker.ha.quorum import Electorate
+from embedbroker.ha.replication import ReplicationActivation
 from embedbroker.ha.replication._cold_start import ColdStartAgreement
 from embedbroker.node import Node
 from embedbroker.replication import STREAM_FORMAT
@@ -394,8 +395,8 @@ def test_a_live_broker_gives_way_to_nobody_that_waits() -> None:
 
 
 def meeting_of(node: Node) -> ColdStartAgreement:
-    activation = node._replication_activation
-    assert activation is not None and activation._cold_start is not None
+    activation = node.activation
+    assert isinstance(activation, ReplicationActivation) and activation._cold_start is not None
     return activation._cold_start
 
 

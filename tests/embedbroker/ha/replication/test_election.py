@@ -31,7 +31,7 @@ def test_who_asks_to_be_live_joins_nobody_in_the_same_moment(monkeypatch: pytest
     brokers.manager.cut_off["backup 'q'"] = None
     brokers.part("p", "q")
     brokers.until(lambda: "goes on without a backup" in brokers.said("p"))
-    activation = brokers.node("q")._replication_activation
+    activation = brokers.node("q").activation
     assert activation is not None
     seen: list[tuple[Stage, bool]] = []
     begin_anew = ReplicationActivation._begin_anew

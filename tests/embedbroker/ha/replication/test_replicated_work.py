@@ -35,9 +35,9 @@ def in_sync() -> Brokers:
 
 
 def duplication_state(brokers: Brokers) -> ReplicatorState:
-    activation = brokers.node("a")._replication_activation
-    assert activation is not None and activation.replica_disk.replicator is not None
-    return activation.replica_disk.replicator.state
+    disk = brokers.node("a").replica_disk
+    assert disk is not None and disk.replicator is not None
+    return disk.replicator.state
 
 
 def test_the_backup_gets_a_batch_in_the_step_in_which_the_disk_gets_it() -> None:
