@@ -284,6 +284,20 @@ def test_other_libraries_are_used_where_they_belong() -> None:
     assert wrong == []
 
 
+def test_inputs_and_outputs_of_connections_are_defined_once() -> None:
+    """Node and agent share the vocabulary of `embedclient.engine._io`; a second class of that name would not match."""
+    shared = "embedclient.engine._io"
+    classes = {
+        module: {node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)}
+        for module, path in MODULES.items()
+        if layer_of(module) in SYNC
+    }
+    assert {"BytesReceived", "SendBytes", "Dial", "Tick"} <= classes[shared]
+    assert {module: names & classes[shared] for module, names in classes.items() if names & classes[shared]} == {
+        shared: classes[shared]
+    }
+
+
 def test_randomness_is_seeded() -> None:
     """Sync layers take the class `Random` from the module, and nothing that has a hidden state."""
     using = [found for found in IMPORTS if found.target == "random" and layer_of(found.module) in SYNC]

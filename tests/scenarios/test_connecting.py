@@ -177,7 +177,7 @@ def test_consumer_after_failover_with_client_connectors() -> None:
     delivery = consumer.next(servers.now)
     assert delivery is not None and text_of(delivery) == "x"
     assert servers.agent.connector == own[1] != B
-    assert {dial.configuration for dial in servers.dials if dial.configuration.host == "b"} == {own[1]}
+    assert {dial.connector for dial in servers.dials if dial.connector.host == "b"} == {own[1]}
 
 
 async def test_jms_consumer_after_failover(broker_pair: BrokerPair) -> None:

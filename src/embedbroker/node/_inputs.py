@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from attrs import frozen
 
 from embedbroker.ha import LockDone, LockFailed
+from embedclient.engine import BytesReceived, Dialed, DialFailed, PeerClosed, Tick, TransportInput, Written
 from embedclient.model import Xid
 
 if TYPE_CHECKING:
@@ -44,48 +45,8 @@ class Accepted:
 
 
 @frozen
-class Dialed:
-    """The connection that a Dial asked for is open; ``peer`` is where it leads to."""
-
-    connection: int
-    peer: str
-
-
-@frozen
-class DialFailed:
-    """The connection that a Dial asked for could not be opened."""
-
-    connection: int
-    reason: str
-
-
-@frozen
 class MakeRoom:
     """The host has no room for a peer that waits: a connection that sent no request may be closed for it."""
-
-
-@frozen
-class BytesReceived:
-    """One read from a peer."""
-
-    connection: int
-    data: bytes
-
-
-@frozen
-class PeerClosed:
-    """A peer's connection is gone, whoever ended it, except after a CloseConnection output."""
-
-    connection: int
-    reason: str
-
-
-@frozen
-class Written:
-    """The transport took ``count`` bytes of what SendBytes outputs carried; several writes may be summed up."""
-
-    connection: int
-    count: int
 
 
 @frozen
@@ -135,19 +96,10 @@ class AuditFailed:
     text: str
 
 
-@frozen
-class Tick:
-    """A deadline passed. Early or spurious ticks are harmless."""
-
-
 Input: TypeAlias = (
-    Accepted
-    | Dialed
-    | DialFailed
+    TransportInput
+    | Accepted
     | MakeRoom
-    | BytesReceived
-    | PeerClosed
-    | Written
     | DiskDone
     | DiskFailed
     | LockDone
@@ -155,7 +107,6 @@ Input: TypeAlias = (
     | Command
     | DecideBranch
     | AuditFailed
-    | Tick
 )
 
 # What comes with each message. In a broker that serves, these steps look at nothing that has its time before the moment

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from attrs import frozen
 
 from embedbroker.ha import RoleChanged
-from embedclient.model import TransportConfiguration
+from embedclient.engine import CloseConnection, Dial, SendBytes, TransportOutput
 
 if TYPE_CHECKING:
     from embedbroker.locks import LeaseWork, LockWork
@@ -28,34 +28,6 @@ __all__ = [
     "StopListening",
     "Stopped",
 ]
-
-
-@frozen
-class Dial:
-    """Open a connection; answered by Dialed or DialFailed, or by nothing after a CloseConnection for it.
-
-    ``connection`` is below zero, and is not used again.
-    """
-
-    connection: int
-    connector: TransportConfiguration
-    timeout_s: float
-
-
-@frozen
-class SendBytes:
-    """Write to a peer; at most one per connection and step."""
-
-    connection: int
-    data: bytes
-
-
-@frozen
-class CloseConnection:
-    """Close a connection after its SendBytes of this step; no PeerClosed follows."""
-
-    connection: int
-    reason: str
 
 
 class Level(Enum):
@@ -117,6 +89,6 @@ class Stopped:
 
 # As text: a node without a journal does not load what a disk is.
 Output: TypeAlias = (
-    "AuditWork | Dial | SendBytes | CloseConnection | DiskWork | LockWork | LeaseWork | Notice | BranchDecided | Ready"
+    "TransportOutput | AuditWork | DiskWork | LockWork | LeaseWork | Notice | BranchDecided | Ready"
     " | RoleChanged | LetBrokersIn | StopListening | Stopped"
 )

@@ -212,7 +212,7 @@ class TrioEdge:
         with trio.CancelScope() as scope:
             self._dials[connection] = scope
             try:
-                stream = await dial(order.configuration, order.timeout_s)
+                stream = await dial(order.connector, order.timeout_s)
             except TransportLost as lost:
                 self.pump.step(DialFailed(connection, lost.reason))
                 return

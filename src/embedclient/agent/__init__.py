@@ -6,12 +6,24 @@ XA loads with the first session that has it.
 from typing import TYPE_CHECKING
 
 from embedclient._lazy import lazy_names
+from embedclient.engine import (
+    BytesReceived,
+    CloseConnection,
+    Dial,
+    Dialed,
+    DialFailed,
+    PeerClosed,
+    SendBytes,
+    Tick,
+    Written,
+)
+from embedclient.engine import TransportInput as Input
+from embedclient.engine import TransportOutput as Output
 from embedclient.wire.core import CoreMessage
 
 from ._agent import Agent
 from ._call import CONNECTION_ERRORS, DONE, Call, done_call, failed_call
 from ._conversion import INFLATED_BYTES_MAX, Envelope, from_core
-from ._inputs import BytesReceived, Dialed, DialFailed, Input, PeerClosed, Tick, Written
 from ._notifications import (
     ConnectionFailed,
     FailoverCompleted,
@@ -20,7 +32,6 @@ from ._notifications import (
     Notification,
     SendRefused,
 )
-from ._outputs import CloseConnection, Dial, Output, SendBytes
 from ._policies import FirstElementPolicy, LoadBalancingPolicy, RandomPolicy, RandomStickyPolicy, RoundRobinPolicy
 from ._reconnection import AgentState
 from ._settings import LocatorSettings, SessionFlags, SessionMode

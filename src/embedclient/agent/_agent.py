@@ -8,6 +8,17 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar, assert_never
 
+from embedclient.engine import (
+    BytesReceived,
+    Dialed,
+    DialFailed,
+    PeerClosed,
+    SendBytes,
+    Tick,
+    TransportInput,
+    TransportOutput,
+    Written,
+)
 from embedclient.errors import ErrorCode, JMSException, exception_for
 from embedclient.model import Entropy, Instant, TransportConfiguration, make_uuid, uuid_text
 from embedclient.wire.core import CreateSessionResponse
@@ -15,9 +26,7 @@ from embedclient.wire.core import CreateSessionResponse
 from ._call import Call, DueCallbacks, Steps, run_sequence, settled, wait
 from ._connection import CHANNEL_USER_FIRST, Connection
 from ._deadlines import Deadlines
-from ._inputs import BytesReceived, Dialed, DialFailed, Input, PeerClosed, Tick, Written
 from ._notifications import Notification, SendRefused
-from ._outputs import Output, SendBytes
 from ._policies import LoadBalancingPolicy
 from ._reconnection import AgentState, Reconnection
 from ._session_recovery import create_session_packet, with_client_id
@@ -50,7 +59,7 @@ class Agent:
         self.on_notification: Callable[[Notification], None] | None = None
         self._entropy = entropy
         self._now = Instant(0.0, 0)
-        self._outputs: list[Output] = []
+        self._outputs: list[TransportOutput] = []
         self._stepping = False
         self._signalled = False
         self._due = DueCallbacks()
@@ -112,7 +121,7 @@ class Agent:
 
     # --- step contract ---
 
-    def step(self, input: Input, now: Instant) -> list[Output]:
+    def step(self, input: TransportInput, now: Instant) -> list[TransportOutput]:
         """Handles one input and returns everything there is to do."""
         assert not self._stepping
         self._begin(now)
@@ -122,7 +131,7 @@ class Agent:
         finally:
             self._stepping = self._timers.current = False
 
-    def take_outputs(self, now: Instant) -> list[Output]:
+    def take_outputs(self, now: Instant) -> list[TransportOutput]:
         """What requests made outside `step` gave to do; their time-outs run from `now`."""
         assert not self._stepping
         self._begin(now)
@@ -150,7 +159,7 @@ class Agent:
         """Bytes that wait for `take_outputs`."""
         return 0 if self._reconnection.connection is None else self._reconnection.connection.out_bytes
 
-    def _handle(self, input: Input, now: Instant) -> None:
+    def _handle(self, input: TransportInput, now: Instant) -> None:
         connection = self._reconnection.connection
         match input:
             case BytesReceived(number, data):
@@ -178,7 +187,7 @@ class Agent:
         if self._reconnection.connection is not None:
             self._reconnection.connection.on_time(now)
 
-    def _collect(self, now: Instant) -> list[Output]:
+    def _collect(self, now: Instant) -> list[TransportOutput]:
         self._due.run()
         self._deadlines.stamp(now)
         self._failover_deadlines.stamp(now)
@@ -194,7 +203,7 @@ class Agent:
             self._signalled = True
             self.on_output()
 
-    def _emit(self, output: Output) -> None:
+    def _emit(self, output: TransportOutput) -> None:
         self._outputs.append(output)
         self._signal()
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from attrs import define
 
+from embedclient.engine import CloseConnection, Dial, SendBytes, TransportOutput
 from embedclient.errors import ConnectionClosedException, ErrorCode, JMSException, exception_for
 from embedclient.model import Instant, TransportConfiguration
 from embedclient.wire.core import (
@@ -31,7 +32,6 @@ from ._connect_attempts import Attempt, first_attempts, reconnect_attempts
 from ._connection import Connection
 from ._deadlines import Deadlines
 from ._notifications import ConnectionFailed, FailoverCompleted, FailoverFailed, FailureDetected, Notification
-from ._outputs import CloseConnection, Dial, Output, SendBytes
 from ._policies import LoadBalancingPolicy
 from ._servers import SessionServers
 from ._session_recovery import recover_sessions
@@ -77,7 +77,7 @@ class Reconnection:
         deadlines: Deadlines,
         timers: Timers,
         *,
-        emit: Callable[[Output], None],
+        emit: Callable[[TransportOutput], None],
         signal: Callable[[], None],
         notify: Callable[[Notification], None],
     ) -> None:

@@ -70,7 +70,7 @@ class AsyncioWire(asyncio.Protocol):
     def __init__(self, edge: AsyncioEdge, order: Dial) -> None:
         self._edge = edge
         self.connection = order.connection
-        self._configuration = order.configuration
+        self._configuration = order.connector
         self._transport: asyncio.Transport | None = None
         self._unreported = 0
         self._reason = "closed by the peer"
@@ -294,7 +294,7 @@ class AsyncioEdge:
         self.pump.step(Dialed(connection))
 
     async def _open(self, order: Dial) -> AsyncioWire:
-        configuration = order.configuration
+        configuration = order.connector
         parameters = configuration.parameters
         if configuration.factory == IN_VM_CONNECTOR_FACTORY:
             raise OSError("vm:// works inside a trio program only; use broker.url")
@@ -314,7 +314,7 @@ class AsyncioEdge:
 
 
 def _place(order: Dial) -> str:
-    configuration = order.configuration
+    configuration = order.connector
     if configuration.factory == IN_VM_CONNECTOR_FACTORY:
         return f"vm://{configuration.parameters['serverId']}"
     return f"{configuration.host}:{configuration.port}"

@@ -1,1 +1,32 @@
-"""Sans-I/O protocol state machines shared by client and broker; which side is ours is never known here."""
+"""Sans-I/O protocol state machines shared by client and broker, and the inputs and outputs of step machines.
+
+Which side is ours is an argument, or is left open.
+"""
+
+from ._io import (
+    BytesReceived,
+    CloseConnection,
+    Dial,
+    Dialed,
+    DialFailed,
+    PeerClosed,
+    SendBytes,
+    Tick,
+    TransportInput,
+    TransportOutput,
+    Written,
+)
+
+__all__ = [
+    "BytesReceived",
+    "CloseConnection",
+    "Dial",
+    "DialFailed",
+    "Dialed",
+    "PeerClosed",
+    "SendBytes",
+    "Tick",
+    "TransportInput",
+    "TransportOutput",
+    "Written",
+]

@@ -98,7 +98,7 @@ class ServerPair(NodePair):
         super().__init__(settings, self.servers, connectors or (A,))
 
     def _dial(self, number: int) -> None:
-        name = next(dial.configuration.host for dial in self.dials if dial.connection == number)
+        name = next(dial.connector.host for dial in self.dials if dial.connection == number)
         if name in self.servers.by_name and self.servers.by_name[name].up:
             self.servers.connected[number] = name
             super()._dial(number)
@@ -108,7 +108,7 @@ class ServerPair(NodePair):
     @property
     def dialed(self) -> str:
         """The names of the servers that were tried, in order."""
-        return "".join(dial.configuration.host for dial in self.dials)
+        return "".join(dial.connector.host for dial in self.dials)
 
     def session(self, mode: SessionMode = SessionMode.AUTO) -> Session:
         session = self.finish(self.agent.create_session_for(mode))

@@ -107,7 +107,7 @@ def test_each_connector_gets_its_attempts_and_the_last_reason_is_told() -> None:
             seconds = agent.next_deadline() or 0
             outputs = agent.step(Tick(), at(seconds))
         dial = next(output for output in outputs if isinstance(output, Dial))
-        dialed.append((dial.configuration.name, seconds))
+        dialed.append((dial.connector.name, seconds))
         outputs = agent.step(DialFailed(dial.connection, "connection refused"), at(seconds))
         outputs = [output for output in outputs if isinstance(output, Dial)]
     assert sorted(dialed) == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]

@@ -142,7 +142,7 @@ def test_who_is_told_that_the_broker_stops_goes_to_the_backup_first(name: str) -
     outputs = agent.step(BytesReceived(1, disconnect), now)
     dialed = []
     while (dial := next((output for output in outputs if isinstance(output, Dial)), None)) is not None:
-        dialed.append(SERVERS[dial.configuration.port])
+        dialed.append(SERVERS[dial.connector.port])
         outputs = agent.step(DialFailed(dial.connection, "refused"), now)
     assert dialed == ["B", "A"]
     assert agent.next_deadline() == now.monotonic + 0.2
