@@ -309,6 +309,20 @@ def test_randomness_is_seeded() -> None:
     assert wrong == []
 
 
+def test_clients_reach_the_kernel_through_their_session() -> None:
+    """Protocols and services call no address manager: `Session` checks permissions, and the manager does not."""
+    bind_internal = {"embedbroker.protocols.core._service": ["bind_internal", "bind_internal"]}
+    found: dict[str, list[str]] = {}
+    for module, path in MODULES.items():
+        if layer_of(module) not in ("b.protocols", "b.services"):
+            continue
+        attributes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)]
+        names = [node.attr for node in attributes if getattr(node.value, "attr", None) == "address_manager"]
+        if names:
+            found[module] = names
+    assert found == bind_internal
+
+
 @pytest.mark.parametrize("package", ["embedbroker", "embedclient"])
 def test_importing_a_facade_loads_no_heavy_library(package: str) -> None:
     heavy = {"cryptography", "xmltodict", "click", "rich", "asyncio", "trio_asyncio", "pytest", "xml"}

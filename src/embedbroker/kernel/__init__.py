@@ -1,6 +1,8 @@
 """The broker, sync and protocol-blind."""
 
 from ._audit_trail import AuditTrail, Leaving
+from ._authority import ALLOW_ALL, ANONYMOUS, Authority, Permission, Principal
+from ._deferred import DeferredWork
 from ._events import Events
 from ._kernel import Kernel
 from ._recovery import Recovery, StoredMessage, StoredTransaction
@@ -9,8 +11,8 @@ from ._session import Session
 from ._store import Fact, MemoryStore, Store
 from .addressing._address import Address
 from .addressing._addresses import AddressManager, split_fqqn
+from .addressing._bindings import InternalBinding
 from .addressing._definitions import (
-    SERVICES_ADDRESS,
     AddressDefinition,
     CursorDefinition,
     CursorRemoved,
@@ -30,32 +32,36 @@ from .transactions._duplicate_ids import DuplicateId
 from .transactions._transaction import Transaction, TransactionState
 from .xa._branch import Branch, HeuristicOutcome, XaRefused, xid_bytes, xid_of
 from .xa._branches import XaBranches, name_of
-from .xa._commit_set import COMMIT_SET_BRANCHES_MAX, BranchMissing, CommitSet, CommitSetDone
+from .xa._commit_set import COMMIT_SET_BRANCHES_MAX, BranchMissing, CommitSet, CommitSetDone, CommitSets
 from .xa._fencing_token import (
     FENCING_TOKEN_NAME_BYTES_MAX,
     FENCING_TOKENS_MAX,
     FencingToken,
     FencingTokenMoved,
     FencingTokenRemoved,
+    FencingTokens,
 )
 
 __all__ = [
+    "ALLOW_ALL",
+    "ANONYMOUS",
     "COMMIT_SET_BRANCHES_MAX",
     "FENCING_TOKENS_MAX",
     "FENCING_TOKEN_NAME_BYTES_MAX",
-    "SERVICES_ADDRESS",
     "UNLIMITED_CREDIT",
     "Address",
     "AddressDefinition",
     "AddressManager",
     "AddressView",
     "AuditTrail",
+    "Authority",
     "Backpressure",
     "Branch",
     "BranchMissing",
     "ByteCredit",
     "CommitSet",
     "CommitSetDone",
+    "CommitSets",
     "Consumer",
     "ConsumerPort",
     "CountCredit",
@@ -65,19 +71,24 @@ __all__ = [
     "CursorRemoved",
     "CursorState",
     "Cursors",
+    "DeferredWork",
     "DuplicateId",
     "Events",
     "Fact",
     "FencingToken",
     "FencingTokenMoved",
     "FencingTokenRemoved",
+    "FencingTokens",
     "HeuristicOutcome",
+    "InternalBinding",
     "InvalidSelector",
     "Kernel",
     "Leaving",
     "MemoryStore",
     "Outcome",
+    "Permission",
     "Pin",
+    "Principal",
     "Queue",
     "QueueDefinition",
     "QueueRequest",

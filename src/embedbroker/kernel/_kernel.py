@@ -16,6 +16,7 @@ from embedclient.errors import ErrorCode
 from embedclient.model import Message
 
 from ._audit_trail import AuditTrail
+from ._authority import ALLOW_ALL, Access, Authority
 from ._deferred import AT_ONCE_MAX, DeferredWork, drained
 from ._events import Events
 from ._housekeeping import Housekeeping
@@ -63,8 +64,10 @@ class Kernel:
         memory_limit_bytes: int,
         store: Store | None = None,
         inform: Callable[[str], None] | None = None,
+        authority: Authority = ALLOW_ALL,
     ) -> None:
         self.config = config
+        self.authority = authority
         self.log = log
         self.inform = log if inform is None else inform
         self.now_ms = 0
@@ -174,11 +177,13 @@ class Kernel:
         routing_type: int | None,
         transaction: Transaction | None,
         duplicate_id: bytes | None = None,
+        access: Access | None = None,
     ) -> Refused | None:
         """Route one message, now or at the commit of its transaction.
 
         The message gets its id here. A message that no queue takes is accepted and dropped, as in Artemis, and so is
-        one with the ``duplicate_id`` of an earlier one.
+        one with the ``duplicate_id`` of an earlier one. ``access`` limits what is created on the
+        way; None is for the broker itself.
         """
         ids = self.ids
         message_id = ids.next_id
@@ -190,7 +195,7 @@ class Kernel:
         address = self.address_manager.addresses.get(message.address)
         # `queues_exist` is asked only where there is no queue at all.
         if address is None or not (address.anycast or address.multicast or address.queues_exist(routing_type)):
-            refused = self.address_manager.prepare_send(message, routing_type)
+            refused = self.address_manager.prepare_send(message, routing_type, access)
             if refused is not None:
                 if transaction is not None:
                     transaction.fail(refused.text)
@@ -435,6 +440,12 @@ class Kernel:
         if not keep_address:
             self.address_manager.drop_idle_address(queue.definition)
         self._remove_waiting(queue, self._release)
+
+    def delete_temporary(self, name: str, identifier: int) -> None:
+        """Delete the temporary queue of a connection that ended, unless it is gone or another one has its name."""
+        queue = self.address_manager.queues.get(name)
+        if queue is not None and queue.id == identifier:
+            self.delete_queue(queue)
 
     def _remove_waiting(self, queue: Queue, remove: Callable[[Queue, Reference], None]) -> None:
         """Take out everything that waits now; messages that come while this goes on stay."""

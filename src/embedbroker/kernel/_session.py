@@ -1,7 +1,8 @@
-"""One client session as the broker sees it: its consumers, its transaction, its settlements.
+"""The only door to the kernel for clients: every verb of a client is a method of its session.
 
-Responsible for acknowledge rules (cumulative, individual, transacted), commit, rollback and close. Refuses to know
-packets; a protocol translates them into these calls and their results into replies.
+Responsible for the permission that each verb requires, for acknowledge rules (cumulative, individual, transacted),
+commit, rollback and close. Does not depend on packets: a protocol translates them into these calls and their results
+into replies.
 """
 
 from __future__ import annotations
@@ -12,11 +13,16 @@ from embedclient.errors import ErrorCode
 from embedclient.model import Message, Xid
 
 from ._audit_trail import ObservedDelivery
+from ._authority import ANONYMOUS, Access, Permission, Principal
 from ._deferred import AT_ONCE_MAX
 from ._kernel import Kernel
 from ._memory import Reservation
 from ._refusal import Refused
-from .addressing._addresses import split_fqqn
+from .addressing._address import Address
+from .addressing._addresses import names_of, split_fqqn
+from .addressing._bindings import InternalBinding
+from .addressing._views import AddressView, QueueRequest, QueueView
+from .cursors._cursors import Cursors
 from .queueing._backlog import Reference
 from .queueing._backpressure import Backpressure
 from .queueing._consumer import Consumer, ConsumerPort
@@ -27,17 +33,31 @@ from .settling._delivery_count import PersistedDeliveryCount
 from .settling._outcome import Outcome
 from .transactions._transaction import Transaction, TransactionState
 from .xa._branch import Branch
+from .xa._commit_set import CommitSets
+from .xa._fencing_token import FencingTokens
 
 __all__ = ["Session"]
 
 _ACCEPTED, _EXPIRED = Outcome.ACCEPTED, Outcome.EXPIRED
+# What permissions for fencing tokens are granted on, below the prefix that Artemis has for management operations.
+_FENCING_TOKENS = "mops.fencing-tokens"
+# Addresses that a session may send to are remembered up to this number and length.
+_ADMITTED_MAX = 256
+_ADMITTED_NAME_MAX = 1024
 
 
 class Session:
-    """One session. ``auto_commit_sends`` and ``auto_commit_acknowledges`` say what bypasses the transaction."""
+    """One session. ``auto_commit_sends`` and ``auto_commit_acknowledges`` say what bypasses the transaction.
+
+    Verbs check the permission of ``principal`` first. Acknowledgements, transactions and queries require none, as in
+    Artemis.
+    """
 
     __slots__ = (
+        "_access",
+        "_admitted",
         "_commits_outside",
+        "_internal",
         "auto_commit_acknowledges",
         "auto_commit_sends",
         "backpressure",
@@ -64,9 +84,14 @@ class Session:
         auto_commit_acknowledges: bool,
         pre_acknowledge: bool,
         backpressure: Backpressure | None = None,
+        principal: Principal = ANONYMOUS,
     ) -> None:
         self.kernel = kernel
         self.name = name
+        self._access = Access(principal, kernel.authority)
+        # Addresses that it may send to, and that are no internal bindings.
+        self._admitted: set[str] = set()
+        self._internal = kernel.address_manager.internal
         self.auto_commit_sends = auto_commit_sends
         self.auto_commit_acknowledges = auto_commit_acknowledges
         self.pre_acknowledge = pre_acknowledge
@@ -108,10 +133,134 @@ class Session:
             transaction = self.transaction = self.kernel.begin()
         return transaction
 
+    @property
+    def principal(self) -> Principal:
+        """Return the user of the session."""
+        return self._access.principal
+
+    def _allow(self, permission: Permission, address: str, queue: str | None = None) -> Refused | None:
+        """Return why the principal must not do this; None if it may."""
+        return self._access.refusal(permission, address, queue)
+
+    # -- addresses and queues ------------------------------------------------------------------------------------
+
+    def create_address(
+        self, name: str, *, anycast: bool, multicast: bool, auto_created: bool = False
+    ) -> Address | Refused:
+        """Create an address, or replace the routing types of an existing one.
+
+        ``auto_created`` requires that the address settings allow it.
+        """
+        name, _queue = split_fqqn(name)
+        if auto_created and not self.kernel.settings.of(name).auto_create_addresses:
+            return Refused(ErrorCode.ADDRESS_DOES_NOT_EXIST, f"address {name!r} does not exist and is not auto-created")
+        refused = self._allow(Permission.CREATE_ADDRESS, name)
+        if refused is not None:
+            return refused
+        return self.kernel.address_manager.create_address(
+            name, anycast=anycast, multicast=multicast, auto_created=auto_created
+        )
+
+    def create_queue(self, request: QueueRequest) -> Queue | Refused:
+        """Create a queue, and its address where settings allow that."""
+        manager = self.kernel.address_manager
+        address, name = names_of(request)
+        kept = request.durable and not request.temporary
+        refused = self._allow(
+            Permission.CREATE_DURABLE_QUEUE if kept else Permission.CREATE_NON_DURABLE_QUEUE, address, name
+        )
+        if refused is None and not request.shared and manager.lacks_address(address, manager.routing_type(request)):
+            refused = self._allow(Permission.CREATE_ADDRESS, address)
+        return manager.create_queue(request) if refused is None else refused
+
+    def delete_queue(self, name: str) -> Queue | Refused:
+        """Delete a queue without consumers, and return it; an FQQN names its queue part."""
+        queue = self._find(name)
+        if queue is None:
+            # Artemis answers without a text here, and its clients show what they get.
+            return Refused(ErrorCode.QUEUE_DOES_NOT_EXIST, "")
+        kept = queue.definition.durable
+        refused = self._allow(
+            Permission.DELETE_DURABLE_QUEUE if kept else Permission.DELETE_NON_DURABLE_QUEUE,
+            queue.definition.address,
+            queue.name,
+        )
+        if refused is None and queue.consumers:
+            refused = Refused(
+                ErrorCode.ILLEGAL_STATE,
+                f"queue {queue.name!r} has {queue.consumer_count} consumers and cannot be deleted",
+            )
+        refused = refused or self.kernel.cursors.refusal(queue)
+        if refused is not None:
+            return refused
+        self.kernel.delete_queue(queue)
+        return queue
+
+    def query_queue(self, name: str) -> QueueView:
+        """Describe a queue, or what it would be."""
+        return self.kernel.address_manager.view_queue(name)
+
+    def query_address(self, name: str) -> AddressView:
+        """Describe an address with the names of its queues."""
+        return self.kernel.address_manager.view_address(name)
+
+    def queue_names(self) -> list[str]:
+        """Return the names of all queues, in order; `view_queue` decides for each whether it may be looked at."""
+        return sorted(self.kernel.address_manager.queues)
+
+    def view_queue(self, name: str) -> Queue | Refused:
+        """Return a queue for reading its figures."""
+        queue = self._find(name)
+        if queue is None:
+            return Refused(ErrorCode.QUEUE_DOES_NOT_EXIST, f"queue {name!r} does not exist")
+        refused = self._allow(Permission.VIEW, queue.definition.address, queue.name)
+        return queue if refused is None else refused
+
+    def _find(self, name: str) -> Queue | None:
+        _address, qualified = split_fqqn(name)
+        return self.kernel.address_manager.queues.get(name if qualified is None else qualified)
+
+    # -- services ------------------------------------------------------------------------------------------------
+
+    def cursors(self, queue_name: str) -> Cursors | Refused:
+        """Return the cursors of the kernel, for those of one queue: they consume what they read."""
+        queue = self.kernel.address_manager.queues.get(queue_name)
+        address = queue_name if queue is None else queue.definition.address
+        refused = self._allow(Permission.CONSUME, address, queue_name)
+        return self.kernel.cursors if refused is None else refused
+
+    def fencing_tokens(self, permission: Permission) -> FencingTokens | Refused:
+        """Return the fencing tokens, to look at them (VIEW) or to change them (EDIT)."""
+        refused = self._allow(permission, _FENCING_TOKENS)
+        return self.kernel.fencing_tokens if refused is None else refused
+
+    def commit_sets(self) -> CommitSets | Refused:
+        """Return what commits sets of branches; each set moves a fencing token."""
+        refused = self._allow(Permission.EDIT, _FENCING_TOKENS)
+        return self.kernel.commit_sets if refused is None else refused
+
     # -- sending -------------------------------------------------------------------------------------------------
 
-    def send(self, message: Message, routing_type: int | None, duplicate_id: bytes | None = None) -> Refused | None:
-        """Send one message, inside the transaction unless sends commit by themselves."""
+    def send(
+        self,
+        message: Message,
+        routing_type: int | None,
+        duplicate_id: bytes | None = None,
+        *,
+        sender_waits: bool = False,
+    ) -> Refused | None:
+        """Send one message, inside the transaction unless sends commit by themselves.
+
+        A message to an internal binding is carried out at once. ``sender_waits``: the sender waits for the answer.
+        """
+        if message.address not in self._admitted:
+            binding = self._internal.get(message.address)
+            if binding is not None:
+                return self._request(binding, message, sender_waits)
+            refused = self.admit_send(message.address)
+            if refused is not None:
+                self.fail_transaction(refused.text)
+                return refused
         memory = self.kernel.memory
         if memory.used_bytes >= memory.limit_bytes:
             refused = self.reservation.take(message.address, len(message.raw))
@@ -119,7 +268,24 @@ class Session:
                 self.fail_transaction(refused.text)
                 return refused
         transaction = None if self.auto_commit_sends else self._current()
-        return self.kernel.send(message, routing_type, transaction, duplicate_id)
+        return self.kernel.send(message, routing_type, transaction, duplicate_id, self._access)
+
+    def admit_send(self, name: str) -> Refused | None:
+        """Return why this session must not send to an address or ``address::queue``; None if it may."""
+        refused = self._allow(Permission.SEND, *split_fqqn(name))
+        if refused is None and len(name) <= _ADMITTED_NAME_MAX and name not in self._internal:
+            if len(self._admitted) >= _ADMITTED_MAX:
+                self._admitted.clear()
+            self._admitted.add(name)
+        return refused
+
+    def sends_to_broker(self, message: Message) -> bool:
+        """Return True if a message is a request to a part of the broker."""
+        return message.address in self._internal
+
+    def _request(self, binding: InternalBinding, message: Message, sender_waits: bool) -> Refused | None:
+        refused = self._allow(binding.permission, binding.address)
+        return binding.take(message, self, sender_waits) if refused is None else refused
 
     # -- consumers -----------------------------------------------------------------------------------------------
 
@@ -138,11 +304,14 @@ class Session:
 
         Without a ``credit``, it is of bytes.
         """
-        _address, qualified = split_fqqn(queue_name)
-        name = qualified if qualified is not None else queue_name
-        queue = self.kernel.address_manager.queues.get(name)
+        queue = self._find(queue_name)
         if queue is None:
-            return Refused(ErrorCode.QUEUE_DOES_NOT_EXIST, f"queue {name!r} does not exist")
+            missing = split_fqqn(queue_name)[1] or queue_name
+            return Refused(ErrorCode.QUEUE_DOES_NOT_EXIST, f"queue {missing!r} does not exist")
+        name = queue.name
+        refused = self._allow(Permission.BROWSE if browse else Permission.CONSUME, queue.definition.address, name)
+        if refused is not None:
+            return refused
         selector = self.kernel.address_manager.selector(filter_text)
         if isinstance(selector, Refused):
             return selector

@@ -5,11 +5,12 @@ from ._encodings import restore_message
 from ._port import ConnectionPort
 from .core._connection import CoreConnection
 from .core._resend import ResendAccount
-from .core._service import SERVER_VERSION, Cluster, CoreService, Gate, Releasable
+from .core._service import SERVER_VERSION, SERVICES_ADDRESS, Cluster, CoreService, Gate, Releasable
 
 __all__ = [
     "DETECT_BYTES",
     "SERVER_VERSION",
+    "SERVICES_ADDRESS",
     "Cluster",
     "ConnectionPort",
     "CoreConnection",

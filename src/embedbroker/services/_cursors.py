@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from struct import Struct
 
-from embedbroker.kernel import CursorRefused, Kernel, Pin, Reading
+from embedbroker.kernel import CursorRefused, Pin, Reading, Session
 
-from ._request import INTEGER_MAX, OK, Answer, Operation, Request, RequestRefused, refusal
+from ._request import INTEGER_MAX, OK, Answer, Operation, Request, RequestRefused, allowed, refusal
 
 __all__ = ["LEASE_MS_MAX", "OPERATIONS", "PARTS_MAX", "READ_BYTES", "READ_BYTES_MAX"]
 
@@ -56,7 +56,7 @@ def _told(result: int | CursorRefused) -> Answer:
     return Answer(OK, {"position": result})
 
 
-def _open(kernel: Kernel, request: Request) -> Answer:
+def _open(session: Session, request: Request) -> Answer:
     queue, cursor = _names(request)
     owner = request.text("owner")
     lease_ms = request.integer("lease_ms", 1, LEASE_MS_MAX)
@@ -71,7 +71,9 @@ def _open(kernel: Kernel, request: Request) -> Answer:
         elif wanted != "earliest":
             start = _position(request, "from")
     discards = request.has("discard") and request.flag("discard")
-    result = kernel.cursors.open(queue, cursor, owner, lease_ms, take_over=take_over, start=start, discards=discards)
+    result = allowed(session.cursors(queue)).open(
+        queue, cursor, owner, lease_ms, take_over=take_over, start=start, discards=discards
+    )
     if isinstance(result, CursorRefused):
         raise _refusal(result)
     body = {"position": result.position, "end": result.end, "lease_ms": result.lease_ms, "before": result.before}
@@ -80,7 +82,7 @@ def _open(kernel: Kernel, request: Request) -> Answer:
     return Answer(OK, body)
 
 
-def _pin(kernel: Kernel, request: Request) -> None:
+def _pin(session: Session, request: Request) -> None:
     queue, cursor = _names(request)
     owner, start = request.text("owner"), _position(request, "start")
     rows_max, bytes_max = _position(request, "max_rows"), _position(request, "max_bytes")
@@ -92,19 +94,19 @@ def _pin(kernel: Kernel, request: Request) -> None:
         body = {"end": result.end, "rows": result.rows, "bytes": result.size_bytes, "lost": result.lost}
         request.respond(Answer(OK, body))
 
-    kernel.cursors.pin(queue, cursor, owner, start, finished, rows_max=rows_max, bytes_max=bytes_max)
+    allowed(session.cursors(queue)).pin(queue, cursor, owner, start, finished, rows_max=rows_max, bytes_max=bytes_max)
 
 
-def _split(kernel: Kernel, request: Request) -> Answer:
+def _split(session: Session, request: Request) -> Answer:
     queue, cursor = _names(request)
     after, until = _position(request, "after"), _position(request, "until")
-    result = kernel.cursors.split(queue, cursor, after, until, request.integer("parts", 1, PARTS_MAX))
+    result = allowed(session.cursors(queue)).split(queue, cursor, after, until, request.integer("parts", 1, PARTS_MAX))
     if isinstance(result, CursorRefused):
         raise _refusal(result)
     return Answer(OK, {"bounds": result[0], "rows": result[1]}, promises=False)
 
 
-def _read(kernel: Kernel, request: Request) -> None:
+def _read(session: Session, request: Request) -> None:
     queue, cursor = _names(request)
     after, until = _position(request, "after"), _position(request, "until")
     bytes_max = request.integer("max_bytes", 0, READ_BYTES_MAX) if request.has("max_bytes") else 0
@@ -116,7 +118,7 @@ def _read(kernel: Kernel, request: Request) -> None:
         else:
             request.respond(Answer(OK, _packed(result), promises=False))
 
-    refused = kernel.cursors.read(queue, cursor, after, until, bytes_max or READ_BYTES, finished)
+    refused = allowed(session.cursors(queue)).read(queue, cursor, after, until, bytes_max or READ_BYTES, finished)
     if refused is not None:
         raise _refusal(refused)
 
@@ -130,24 +132,30 @@ def _packed(reading: Reading) -> bytes:
     return b"".join(parts)
 
 
-def _acknowledge(kernel: Kernel, request: Request) -> Answer:
+def _acknowledge(session: Session, request: Request) -> Answer:
     queue, cursor = _names(request)
-    return _told(kernel.cursors.acknowledge(queue, cursor, request.text("owner"), _position(request, "until")))
+    return _told(
+        allowed(session.cursors(queue)).acknowledge(queue, cursor, request.text("owner"), _position(request, "until"))
+    )
 
 
-def _renew(kernel: Kernel, request: Request) -> Answer:
-    return _told(kernel.cursors.renew(*_names(request), request.text("owner")))
+def _renew(session: Session, request: Request) -> Answer:
+    queue, cursor = _names(request)
+    return _told(allowed(session.cursors(queue)).renew(queue, cursor, request.text("owner")))
 
 
-def _release(kernel: Kernel, request: Request) -> Answer:
-    return _told(kernel.cursors.release(*_names(request), request.text("owner")))
+def _release(session: Session, request: Request) -> Answer:
+    queue, cursor = _names(request)
+    return _told(allowed(session.cursors(queue)).release(queue, cursor, request.text("owner")))
 
 
-def _remove(kernel: Kernel, request: Request) -> None:
+def _remove(session: Session, request: Request) -> None:
+    queue, cursor = _names(request)
+
     def finished(position: int) -> None:
         request.respond(Answer(OK, {"position": position}))
 
-    refused = kernel.cursors.remove(*_names(request), request.text("owner"), finished)
+    refused = allowed(session.cursors(queue)).remove(queue, cursor, request.text("owner"), finished)
     if refused is not None:
         raise _refusal(refused)
 

@@ -10,12 +10,14 @@ from embedbroker.kernel import (
     BranchMissing,
     CommitSetDone,
     FencingTokenMoved,
-    Kernel,
+    FencingTokens,
+    Permission,
     Refused,
+    Session,
 )
 from embedclient.model import Xid
 
-from ._request import BAD_REQUEST, OK, Answer, Handler, Operation, Request, RequestRefused, refusal
+from ._request import BAD_REQUEST, OK, Answer, Handler, Operation, Request, RequestRefused, allowed, refusal
 
 __all__ = ["OPERATIONS"]
 
@@ -24,44 +26,52 @@ _XID_PART_BYTES_MAX = 64
 _XID_FIELDS = {"format", "global", "branch"}
 
 
-def _get(kernel: Kernel, request: Request) -> Answer:
-    return Answer(OK, {"value": kernel.fencing_tokens.get(_name(request, "name"))})
+def _to_view(session: Session) -> FencingTokens:
+    return allowed(session.fencing_tokens(Permission.VIEW))
 
 
-def _set(kernel: Kernel, request: Request) -> Answer:
+def _to_edit(session: Session) -> FencingTokens:
+    return allowed(session.fencing_tokens(Permission.EDIT))
+
+
+def _get(session: Session, request: Request) -> Answer:
+    return Answer(OK, {"value": _to_view(session).get(_name(request, "name"))})
+
+
+def _set(session: Session, request: Request) -> Answer:
     value = request.integer("value")
-    refused = kernel.fencing_tokens.set(_name(request, "name"), request.integer_or_null("expected"), value)
+    refused = _to_edit(session).set(_name(request, "name"), request.integer_or_null("expected"), value)
     if refused is not None:
         raise _refused(request, "name", refused)
     return Answer(OK, {"value": value})
 
 
-def _remove(kernel: Kernel, request: Request) -> Answer:
-    return Answer(OK, {"value": kernel.fencing_tokens.remove(_name(request, "name"))})
+def _remove(session: Session, request: Request) -> Answer:
+    return Answer(OK, {"value": _to_edit(session).remove(_name(request, "name"))})
 
 
-def _list(kernel: Kernel, request: Request) -> Answer:
+def _list(session: Session, request: Request) -> Answer:
     prefix = request.text("prefix", bytes_max=FENCING_TOKEN_NAME_BYTES_MAX, may_be_empty=True)
-    return Answer(OK, {"markers": kernel.fencing_tokens.list(prefix)})
+    return Answer(OK, {"markers": _to_view(session).list(prefix)})
 
 
-def _in_turn(decide: Callable[[Kernel, Request], Answer]) -> Handler:
+def _in_turn(decide: Callable[[Session, Request], Answer]) -> Handler:
     """Markers change, and are looked at, behind what large requests left to be recorded, and commit sets are such."""
 
-    def handle(kernel: Kernel, request: Request) -> None:
+    def handle(session: Session, request: Request) -> None:
         def answer() -> None:
             try:
-                given = decide(kernel, request)
+                given = decide(session, request)
             except RequestRefused as refused:
                 given = refusal(refused)
             request.respond(given)
 
-        kernel.deferred.in_turn(answer)
+        request.deferred.in_turn(answer)
 
     return handle
 
 
-def _commit_set(kernel: Kernel, request: Request) -> None:
+def _commit_set(session: Session, request: Request) -> None:
     """Answered when the set is recorded, or when what was left of a replayed one is rolled back."""
     marker, value = _name(request, "marker"), request.integer("value")
     expected = request.integer_or_null("expected")
@@ -71,6 +81,8 @@ def _commit_set(kernel: Kernel, request: Request) -> None:
     if len(listed) > COMMIT_SET_BRANCHES_MAX:
         text = f"{request.operation}: {len(listed)} branches in a set, which may have {COMMIT_SET_BRANCHES_MAX}"
         raise RequestRefused(BAD_REQUEST, text, field="branches")
+
+    commit_sets = allowed(session.commit_sets())
 
     def done(result: CommitSetDone | FencingTokenMoved | BranchMissing | Refused) -> None:
         if isinstance(result, CommitSetDone):
@@ -91,9 +103,9 @@ def _commit_set(kernel: Kernel, request: Request) -> None:
         except RequestRefused as refused:
             request.respond(refusal(refused))
             return
-        kernel.commit_sets.commit(marker, expected, value, list(xids), done)
+        commit_sets.commit(marker, expected, value, list(xids), done)
 
-    kernel.deferred.add(read())
+    request.deferred.add(read())
 
 
 def _name(request: Request, field: str) -> str:

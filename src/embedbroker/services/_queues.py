@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from embedbroker.kernel import Kernel, Queue
+from embedbroker.kernel import Queue, Session
 
 from ._request import OK, Answer, Operation, Request
 
@@ -14,21 +14,25 @@ __all__ = ["OPERATIONS"]
 _ROUTING_TYPES = ("multicast", "anycast")
 
 
-def _list(kernel: Kernel, request: Request) -> None:
-    """All queues whose names fit a pattern, in which ``*`` and ``#`` stand for any text."""
+def _list(session: Session, request: Request) -> None:
+    """List the queues that the session may view and whose names fit a pattern.
+
+    In the pattern, ``*`` and ``#`` stand for any text.
+    """
     pieces = re.split(r"[*#]+", request.text("pattern"))
-    names = sorted(kernel.address_manager.queues)
+    names = session.queue_names()
     found: list[dict[str, object]] = []
 
     def look() -> Iterator[None]:
         for name in names:
-            queue = kernel.address_manager.queues.get(name)
-            if queue is not None and _fits(name, pieces):
-                found.append(_described(queue))
+            if _fits(name, pieces):
+                queue = session.view_queue(name)
+                if isinstance(queue, Queue):
+                    found.append(_described(queue))
             yield
         request.respond(Answer(OK, {"queues": found}))
 
-    kernel.deferred.add(look())
+    request.deferred.add(look())
 
 
 def _fits(name: str, pieces: list[str]) -> bool:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from attrs import Factory, define, frozen
 
-from embedbroker.kernel import Kernel
+from embedbroker.kernel import DeferredWork, Refused, Session
 
 __all__ = [
     "BAD_REQUEST",
@@ -25,6 +25,7 @@ __all__ = [
     "Operation",
     "Request",
     "RequestRefused",
+    "allowed",
     "read_request",
     "refusal",
 ]
@@ -38,6 +39,8 @@ INTEGER_MIN, INTEGER_MAX = -(1 << 63), (1 << 63) - 1
 """Numbers in requests have to fit into 64 bits."""
 
 _QUOTED_CHARACTERS_MAX = 100
+
+T = TypeVar("T")
 
 
 @frozen
@@ -63,6 +66,13 @@ class RequestRefused(Exception):
         self.more = more
 
 
+def allowed(result: T | Refused) -> T:
+    """Return what the session's verb returned. Raises RequestRefused if the session must not do it."""
+    if isinstance(result, Refused):
+        raise RequestRefused("not-allowed", result.text)
+    return result
+
+
 def refusal(refused: RequestRefused) -> Answer:
     """The answer that says so; what was refused changed nothing, so it promises no more than it saw."""
     return Answer(refused.status, {"text": refused.text, **refused.more})
@@ -76,6 +86,8 @@ class Request:
     fields: dict[str, object]
     # For operations that take longer than a step: a handler that returns None calls this later, once.
     respond: Callable[[Answer], None]
+    #: Where operations put work that takes longer than a step.
+    deferred: DeferredWork
 
     def has(self, name: str) -> bool:
         """Whether an optional field was given."""
@@ -134,7 +146,7 @@ def _shown(value: object) -> str:
         return "a value that is nested too deep"
 
 
-Handler: TypeAlias = Callable[[Kernel, Request], Answer | None]
+Handler: TypeAlias = Callable[[Session, Request], Answer | None]
 """Carries a request out. None: it will be answered later, with ``request.respond``. May raise RequestRefused."""
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from embedbroker.kernel import Kernel
+from embedbroker.kernel import Kernel, Session
 
 from . import _cursors, _markers, _queues
 from ._request import OK, Answer, Operation, Request, RequestRefused, read_request, refusal
@@ -43,10 +43,11 @@ class Services:
         # Requests that are not answered yet.
         self._pending = 0
 
-    def handle(self, text: str | None, respond: Callable[[Answer], None]) -> None:
-        """Carry out one request; ``respond`` is called once, now or in a later step, when the kernel got to it.
+    def handle(self, session: Session, text: str | None, respond: Callable[[Answer], None]) -> None:
+        """Carry out one request of a session.
 
-        What it is called with tells only of what was recorded before; see `Answer.promises`.
+        ``respond`` is called once, in this step or a later one. The answer covers only what was recorded before; see
+        `Answer.promises`.
         """
         try:
             operation, fields = read_request(text, self._operations)
@@ -68,15 +69,15 @@ class Services:
             else:
                 answer(given)
 
-        request = Request(operation.name, fields, answer)
+        request = Request(operation.name, fields, answer, self._kernel.deferred)
         try:
-            result = operation.handler(self._kernel, request)
+            result = operation.handler(session, request)
         except RequestRefused as refused:
             result = refusal(refused)
         if result is not None:
             answer_in_turn(result)
 
-    def _capabilities(self, _kernel: Kernel, _request: Request) -> Answer:
+    def _capabilities(self, _session: Session, _request: Request) -> Answer:
         body = {
             "broker": "embedbroker",
             "version": VERSION,

@@ -28,9 +28,9 @@ from ._producers import ProducerKind
 from ._scene import Moment, Phase, Scene
 from ._scripts import Arrival, Steps
 
-__all__ = ["CursorReader", "ReadingPlace", "read_in_ranges"]
+__all__ = ["SERVICES", "CursorReader", "ReadingPlace", "read_in_ranges"]
 
-_SERVICES = "embedbroker.services"
+SERVICES = "embedbroker.services"
 _HEAD, _ROW = Struct("<Iq"), Struct("<IqqqIB3x")
 #: A reply that does not come in this time was lost with its queue.
 _REPLY_S = 3.0
@@ -241,7 +241,7 @@ class CursorReader:
         properties = Properties()
         properties["JMSReplyTo"], properties["JMSCorrelationID"] = self._reply_queue, number
         request = CoreMessage.build(
-            type=MessageType.TEXT, address=_SERVICES, durable=False, properties=properties, body=encode_text(text)
+            type=MessageType.TEXT, address=SERVICES, durable=False, properties=properties, body=encode_text(text)
         )
         yield self._producer.send(request)
         until = self.scene.world.now + _REPLY_S
@@ -271,7 +271,7 @@ class CursorReader:
         yield session.create_queue(self._reply_queue, self._reply_queue, routing, durable=False, temporary=True)
         self._replies = yield session.create_consumer(self._reply_queue)
         yield session.start()
-        self._producer, self._session = session.create_producer(_SERVICES), session
+        self._producer, self._session = session.create_producer(SERVICES), session
 
 
 def read_in_ranges(plan: ScenarioPlan) -> ScenarioPlan:

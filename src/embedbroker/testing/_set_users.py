@@ -14,12 +14,12 @@ from typing import Any
 
 from attrs import define, evolve, field
 
-from embedbroker.kernel import SERVICES_ADDRESS
 from embedclient.agent import Call, Consumer, Producer, Session, SessionMode
 from embedclient.errors import JMSException, XAException
 from embedclient.model import Properties, PropertyType, RoutingType, XaCode, Xid
 from embedclient.wire.core import CoreMessage, MessageType, decode_text, encode_text
 
+from ._cursor_readers import SERVICES
 from ._messages import Letter
 from ._once_only import OnceOnlyProducer
 from ._plan import ScenarioPlan
@@ -201,12 +201,12 @@ class SetProducer(OnceOnlyProducer):
         properties.set("JMSReplyTo", replies, PropertyType.STRING)
         request = CoreMessage.build(
             type=MessageType.TEXT,
-            address=SERVICES_ADDRESS,
+            address=SERVICES,
             durable=False,
             properties=properties,
             body=encode_text(text),
         )
-        yield session.create_producer(SERVICES_ADDRESS).send(request)
+        yield session.create_producer(SERVICES).send(request)
         until = self.scene.world.now + _PATIENCE_S
         while not consumer.closed and self.scene.world.now < until:
             delivery = consumer.next(self.scene.world.instant)

@@ -8,7 +8,10 @@ from attrs import Factory, define
 
 from embedbroker.config import AddressSettings, BrokerConfig
 from embedbroker.kernel import (
+    ALLOW_ALL,
+    ANONYMOUS,
     AddressDefinition,
+    Authority,
     Consumer,
     CursorDefinition,
     CursorRemoved,
@@ -16,6 +19,7 @@ from embedbroker.kernel import (
     Fact,
     HeuristicOutcome,
     Kernel,
+    Principal,
     Queue,
     QueueDefinition,
     QueueRequest,
@@ -159,12 +163,15 @@ class Stage:
         *,
         lags: bool = False,
         memory_limit_bytes: int = PLENTY,
+        authority: Authority = ALLOW_ALL,
         **config: object,
     ) -> None:
         self.log: list[str] = []
         self.store = LaggingStore()
         broker = BrokerConfig(address_settings=settings, **config)  # type: ignore[arg-type]  # tests name real fields
-        self.kernel = Kernel(broker, restore_message, self.log.append, memory_limit_bytes, self.store)
+        self.kernel = Kernel(
+            broker, restore_message, self.log.append, memory_limit_bytes, self.store, authority=authority
+        )
         self.kernel.now_ms = 1_700_000_000_000
         self.kernel.housekeeping.start(0.0)
         self.kernel.housekeeping.at_start()
@@ -213,7 +220,14 @@ class Stage:
         assert isinstance(refused, Refused), refused
         return refused
 
-    def session(self, *, transacted: bool = False, client: bool = False, pre_acknowledge: bool = False) -> Session:
+    def session(
+        self,
+        *,
+        transacted: bool = False,
+        client: bool = False,
+        pre_acknowledge: bool = False,
+        principal: Principal = ANONYMOUS,
+    ) -> Session:
         """``client``: acknowledgements are committed, sends are not transacted (CLIENT_ACKNOWLEDGE)."""
         self._sessions += 1
         session = Session(
@@ -222,6 +236,7 @@ class Stage:
             auto_commit_sends=not transacted,
             auto_commit_acknowledges=not transacted and not client,
             pre_acknowledge=pre_acknowledge,
+            principal=principal,
         )
         session.start()
         return session

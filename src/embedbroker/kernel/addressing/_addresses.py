@@ -15,6 +15,7 @@ from embedbroker.config import AddressConfiguration, AddressSettings, AddressSet
 from embedclient.errors import ErrorCode
 from embedclient.model import Message
 
+from .._authority import Access, Permission
 from .._events import Events
 from .._ids import Ids
 from .._refusal import Refused
@@ -23,10 +24,11 @@ from ..queueing._backlog import Restore
 from ..queueing._queue import Queue, QueueOwner
 from ..selector._selector import InvalidSelector, Selector, SelectorCache
 from ._address import Address
-from ._definitions import SERVICES_ADDRESS, AddressDefinition, QueueDefinition
+from ._bindings import InternalBinding
+from ._definitions import AddressDefinition, QueueDefinition
 from ._views import AddressView, QueueRequest, QueueView
 
-__all__ = ["AddressManager", "split_fqqn"]
+__all__ = ["AddressManager", "names_of", "split_fqqn"]
 
 _MULTICAST, _ANYCAST = 0, 1
 
@@ -63,6 +65,7 @@ class AddressManager:
     events: Events
     addresses: dict[str, Address] = field(factory=dict)
     queues: dict[str, Queue] = field(factory=dict)
+    internal: dict[str, InternalBinding] = field(factory=dict, init=False)
     # Names of temporary destinations that were removed, the oldest first: nothing is created for late replies.
     _gone: dict[str, None] = field(factory=dict, init=False)
 
@@ -75,6 +78,18 @@ class AddressManager:
         except InvalidSelector as error:
             return Refused(ErrorCode.INVALID_FILTER_EXPRESSION, str(error))
 
+    # -- internal bindings ---------------------------------------------------------------------------------------
+
+    def bind_internal(self, binding: InternalBinding) -> None:
+        """Let a part of the broker take what is sent to an address. Must come before the first session."""
+        assert binding.address not in self.internal, binding.address
+        self.internal[binding.address] = binding
+
+    def is_reserved(self, name: str) -> bool:
+        """Return True if a part of the broker has this address for itself."""
+        binding = self.internal.get(name)
+        return binding is not None and binding.is_reserved
+
     # -- addresses -----------------------------------------------------------------------------------------------
 
     def create_address(
@@ -84,8 +99,8 @@ class AddressManager:
 
         ``limited`` False is for what the configuration names, here and below: it may be one too many.
         """
-        if name == SERVICES_ADDRESS:
-            return _is_reserved()
+        if self.is_reserved(name):
+            return _is_reserved(name)
         existing = self.addresses.get(name)
         if existing is not None:
             existing.definition = evolve(existing.definition, anycast=anycast, multicast=multicast)
@@ -136,10 +151,15 @@ class AddressManager:
         if queue.temporary or self.settings.of(address.name).auto_delete_addresses_delay == 0:
             self.remove_address(address)
 
+    def lacks_address(self, name: str, routing_type: int) -> bool:
+        """Return True if there is no address with this routing type."""
+        address = self.addresses.get(name)
+        return address is None or not address.serves(routing_type)
+
     def ensure_address(self, name: str, routing_type: int, *, allowed: bool, limited: bool = True) -> Address | Refused:
         """Return the address with this routing type, creating either on demand when ``allowed``."""
-        if name == SERVICES_ADDRESS:
-            return _is_reserved()
+        if self.is_reserved(name):
+            return _is_reserved(name)
         address = self.addresses.get(name)
         if address is not None and address.serves(routing_type):
             return address
@@ -169,11 +189,12 @@ class AddressManager:
 
     def create_queue(self, request: QueueRequest, *, limited: bool = True) -> Queue | Refused:
         """Create a queue by the rules of Artemis (broker-semantics 1.4); an FQQN in either name is split."""
-        address_name, name = _names(request)
+        address_name, name = names_of(request)
         if not name:
             return Refused(ErrorCode.INVALID_QUEUE_CONFIGURATION, "a queue needs a name")
-        if SERVICES_ADDRESS in (name, address_name):
-            return _is_reserved()
+        for each in (name, address_name):
+            if self.is_reserved(each):
+                return _is_reserved(each)
         selector = self.selector(request.filter)
         if isinstance(selector, Refused):
             return selector
@@ -187,8 +208,7 @@ class AddressManager:
         if _is_wildcard(address_name):
             return _no_wildcards(address_name)
         settings = self.settings.of(address_name)
-        assert settings.default_queue_routing_type is not None
-        routing_type = request.routing_type if request.routing_type is not None else settings.default_queue_routing_type
+        routing_type = self.routing_type(request)
         address = self.ensure_address(
             address_name,
             routing_type,
@@ -207,13 +227,21 @@ class AddressManager:
         self.events.tell(self.events.queue_added, queue)
         return queue
 
+    def routing_type(self, request: QueueRequest) -> int:
+        """Return the routing type of a requested queue: the one it names, or the default of its address."""
+        if request.routing_type is not None:
+            return request.routing_type
+        default = self.settings.of(names_of(request)[0]).default_queue_routing_type
+        assert default is not None
+        return default
+
     def declare(self, name: str, wanted: AddressConfiguration) -> list[Refused]:
         """Make sure that an address and its queues are there, and do not go by themselves; returns what is not.
 
         A queue that exists stays as it is. Routing types of an existing address stay, too: its queues may need them.
         """
-        if name == SERVICES_ADDRESS:
-            return [_is_reserved()]
+        if self.is_reserved(name):
+            return [_is_reserved(name)]
         existing = self.addresses.get(name)
         anycast = wanted.anycast is not None or (existing is not None and existing.definition.anycast)
         multicast = wanted.multicast is not None or (existing is not None and existing.definition.multicast)
@@ -247,7 +275,7 @@ class AddressManager:
     def provide(self, name: str) -> None:
         """Make sure that an address keeps what it gets: in a durable anycast queue of its name, if in no other."""
         address = self.addresses.get(name)
-        if name in self.queues or name == SERVICES_ADDRESS or (address is not None and address.has_queues):
+        if name in self.queues or self.is_reserved(name) or (address is not None and address.has_queues):
             return
         multicast = address is not None and address.definition.multicast
         self.create_address(name, anycast=True, multicast=multicast, auto_created=False, limited=False)
@@ -339,8 +367,13 @@ class AddressManager:
 
     # -- on demand -----------------------------------------------------------------------------------------------
 
-    def auto_create(self, address_name: str, queue_name: str | None, routing_type: int | None) -> Refused | None:
-        """Create what a send needs (broker-semantics 1.3). None means: go on, with or without a queue."""
+    def auto_create(
+        self, address_name: str, queue_name: str | None, routing_type: int | None, access: Access | None = None
+    ) -> Refused | None:
+        """Create what a send needs (broker-semantics 1.3), as far as ``access`` allows it.
+
+        Returns None if the send can go on, with or without a queue.
+        """
         if routing_type is None:
             return None
         if _is_wildcard(address_name):
@@ -350,6 +383,10 @@ class AddressManager:
         if wants_queue and address_name not in self.addresses and len(self.queues) >= self.queues_max:
             return self._too_many_queues(queue_name or address_name)
         allowed = bool(settings.auto_create_addresses)
+        if access is not None and allowed and self.lacks_address(address_name, routing_type):
+            denied = access.refusal(Permission.CREATE_ADDRESS, address_name)
+            if denied is not None:
+                return denied
         address = self.ensure_address(address_name, routing_type, allowed=allowed)
         if isinstance(address, Refused):
             if allowed:
@@ -369,6 +406,9 @@ class AddressManager:
             return None
         if not settings.auto_create_queues:
             return Refused(ErrorCode.ADDRESS_DOES_NOT_EXIST, f"queue {name!r} does not exist and is not auto-created")
+        denied = access.refusal(Permission.CREATE_DURABLE_QUEUE, address_name, name) if access is not None else None
+        if denied is not None:
+            return denied
         created = self.create_queue(
             QueueRequest(address_name, name, routing_type=routing_type, auto_created=True, ignore_if_exists=True)
         )
@@ -376,7 +416,7 @@ class AddressManager:
 
     # -- sends ---------------------------------------------------------------------------------------------------
 
-    def prepare_send(self, message: Message, routing_type: int | None) -> Refused | None:
+    def prepare_send(self, message: Message, routing_type: int | None, access: Access | None = None) -> Refused | None:
         """Create what a send to an address, or to ``address::queue``, needs. Temporary destinations are never created.
 
         The one that created a temporary destination is its only consumer: what is sent to it later has no reader.
@@ -386,7 +426,7 @@ class AddressManager:
             return Refused(ErrorCode.ILLEGAL_STATE, "the message has no address and the session has no default address")
         if self.is_gone(name) or message.property(TEMPORARY_ADDRESS) == name:
             return _temporary_is_gone(name)
-        return self.auto_create(*split_fqqn(name), routing_type)
+        return self.auto_create(*split_fqqn(name), routing_type, access)
 
     def qualified_queues(self, message: Message, routing_type: int | None) -> list[Queue]:
         """The queue that ``address::queue`` names, if it is bound there and takes the message."""
@@ -420,7 +460,7 @@ class AddressManager:
             consumers = messages = 0
             is_creatable = not self.is_gone(address_name)
         # As Artemis says of its management address: JMS clients send to no queue that is not there.
-        is_own = wanted == SERVICES_ADDRESS
+        is_own = self.is_reserved(wanted)
         if is_own:
             definition = evolve(definition, routing_type=_ANYCAST)
         return QueueView(
@@ -454,7 +494,7 @@ class AddressManager:
         names = [queue.name for queue in address.queues] if address is not None else []
         if address_name == "#":
             names = list(self.queues)
-        is_reserved = address_name == SERVICES_ADDRESS
+        is_reserved = self.is_reserved(address_name)
         is_creatable = not is_reserved and not self.is_gone(address_name)
         return AddressView(
             address is not None or is_reserved,
@@ -469,8 +509,8 @@ class AddressManager:
         )
 
 
-def _is_reserved() -> Refused:
-    return Refused(ErrorCode.ILLEGAL_STATE, f"{SERVICES_ADDRESS!r} is the broker's own: nobody has a queue there")
+def _is_reserved(name: str) -> Refused:
+    return Refused(ErrorCode.ILLEGAL_STATE, f"{name!r} is the broker's own: nobody has a queue there")
 
 
 def _temporary_is_gone(name: str) -> Refused:
@@ -490,7 +530,8 @@ def _no_wildcards(address: str) -> Refused:
     return Refused(ErrorCode.NOT_IMPLEMTNED_EXCEPTION, text)
 
 
-def _names(request: QueueRequest) -> tuple[str, str]:
+def names_of(request: QueueRequest) -> tuple[str, str]:
+    """Return the address and the name of a requested queue; either field may be an FQQN."""
     address, from_address = split_fqqn(request.address)
     name_address, from_name = split_fqqn(request.name)
     if from_name is not None:

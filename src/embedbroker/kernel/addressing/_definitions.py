@@ -8,10 +8,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
-__all__ = ["SERVICES_ADDRESS", "AddressDefinition", "CursorDefinition", "CursorRemoved", "QueueDefinition"]
-
-SERVICES_ADDRESS = "embedbroker.services"
-"""What is sent there the broker takes itself. No queue is made on it, so another broker has nothing of this name."""
+__all__ = ["AddressDefinition", "CursorDefinition", "CursorRemoved", "QueueDefinition"]
 
 
 @frozen

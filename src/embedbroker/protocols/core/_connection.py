@@ -367,11 +367,8 @@ class CoreConnection:
         self._leave_cluster()
         for session in list(self.sessions.values()):
             session.close(failed=True)
-        kernel = self.service.kernel
         for name, identifier in list(self.temporary_queues.items()):
-            queue = kernel.address_manager.queues.get(name)
-            if queue is not None and queue.id == identifier:
-                kernel.delete_queue(queue)
+            self.service.kernel.delete_temporary(name, identifier)
         self.temporary_queues.clear()
 
 

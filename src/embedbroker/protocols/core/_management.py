@@ -7,26 +7,37 @@ to know what is asked.
 
 from __future__ import annotations
 
-from embedbroker.kernel import Kernel, Refused
+from embedbroker.kernel import InternalBinding, Kernel, Permission, Refused, Session
 from embedclient.errors import ErrorCode
 from embedclient.model import Properties, PropertyType, uuid_text
 from embedclient.wire.core import CoreMessage, MessageType, encode_text
 
-__all__ = ["MANAGEMENT_ADDRESS", "refuse_request"]
+__all__ = ["MANAGEMENT_ADDRESS", "management_binding"]
 
 MANAGEMENT_ADDRESS = "activemq.management"
 _TEXT = "management is not supported by this broker yet"
 _REPLY_TO, _CORRELATION_ID = "JMSReplyTo", "JMSCorrelationID"
 
 
-def refuse_request(kernel: Kernel, request: CoreMessage, *, sender_waits: bool) -> Refused:
-    """Refuse a request; when nobody waits for its send, whoever waits for the reply is told, while there is room."""
+def management_binding(kernel: Kernel) -> InternalBinding:
+    """Return the binding of the management address. Queues may have its name: nothing is reserved for them yet."""
+
+    def refuse(request: CoreMessage, session: Session, sender_waits: bool) -> Refused:
+        return _refuse_request(kernel, request, session, sender_waits=sender_waits)
+
+    return InternalBinding(MANAGEMENT_ADDRESS, refuse, Permission.MANAGE, is_reserved=False)
+
+
+def _refuse_request(kernel: Kernel, request: CoreMessage, session: Session, *, sender_waits: bool) -> Refused:
+    """Refuse a request. If its send is not waited for, send the refusal to its reply address while there is room."""
     reply_to = request.property(_REPLY_TO)
     memory = kernel.memory
     has_room = memory.used_bytes < memory.limit_bytes
     if not sender_waits and has_room and isinstance(reply_to, str) and reply_to:
         # JMS clients write temp-queue://NAME, core clients the name alone.
-        kernel.send(_failure(request, reply_to.rpartition("://")[2]), None, None)
+        address = reply_to.rpartition("://")[2]
+        if session.admit_send(address) is None:
+            kernel.send(_failure(request, address), None, None)
     return Refused(ErrorCode.NOT_IMPLEMTNED_EXCEPTION, _TEXT)
 
 

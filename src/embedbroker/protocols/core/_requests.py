@@ -95,19 +95,12 @@ def _done(session: CoreSession, refused: object, wants_reply: bool, *, durable: 
 
 
 def _create_address(session: CoreSession, packet: CreateAddress) -> None:
-    kernel = session.service.kernel
-    name, _queue = split_fqqn(packet.address)
-    allowed = not packet.auto_created or kernel.settings.of(name).auto_create_addresses
-    result: object = None
-    if not allowed:
-        result = Refused(ErrorCode.ADDRESS_DOES_NOT_EXIST, f"address {name!r} does not exist and is not auto-created")
-    else:
-        result = kernel.address_manager.create_address(
-            name,
-            anycast=_ANYCAST in packet.routing_types,
-            multicast=_MULTICAST in packet.routing_types,
-            auto_created=packet.auto_created,
-        )
+    result = session.kernel_session.create_address(
+        packet.address,
+        anycast=_ANYCAST in packet.routing_types,
+        multicast=_MULTICAST in packet.routing_types,
+        auto_created=packet.auto_created,
+    )
     _done(session, result, packet.requires_response)
 
 
@@ -144,7 +137,7 @@ def _unsupported_attributes(packet: CreateQueueV2 | CreateSharedQueueV2) -> Refu
 
 
 def _create(session: CoreSession, request: QueueRequest, wants_reply: bool) -> None:
-    result = session.service.kernel.address_manager.create_queue(request)
+    result = session.kernel_session.create_queue(request)
     if not isinstance(result, Refused) and request.temporary:
         session.connection.temporary_queues[result.name] = result.id
     _done(session, result, wants_reply)
@@ -228,32 +221,19 @@ def _create_shared_queue_v2(session: CoreSession, packet: CreateSharedQueueV2) -
 
 
 def _delete_queue(session: CoreSession, packet: DeleteQueue) -> None:
-    kernel = session.service.kernel
-    address, qualified = split_fqqn(packet.queue_name)
-    queue = kernel.address_manager.queues.get(address if qualified is None else qualified)
-    result: object = None
-    if queue is None:
-        # Artemis answers without a text here, and its clients show what they get.
-        result = Refused(ErrorCode.QUEUE_DOES_NOT_EXIST, "")
-    elif queue.consumers:
-        result = Refused(
-            ErrorCode.ILLEGAL_STATE, f"queue {queue.name!r} has {queue.consumer_count} consumers and cannot be deleted"
-        )
-    elif (held := kernel.cursors.refusal(queue)) is not None:
-        result = held
-    else:
-        session.connection.temporary_queues.pop(queue.name, None)
-        kernel.delete_queue(queue)
+    result = session.kernel_session.delete_queue(packet.queue_name)
+    if not isinstance(result, Refused):
+        session.connection.temporary_queues.pop(result.name, None)
     _done(session, result, True)
 
 
 def _query_queue(session: CoreSession, packet: SessionQueueQuery) -> None:
-    view = session.service.kernel.address_manager.view_queue(packet.queue_name)
+    view = session.kernel_session.query_queue(packet.queue_name)
     session.reply(queue_response(view, session.version), durable=False)
 
 
 def _query_address(session: CoreSession, packet: SessionBindingQuery) -> None:
-    view = session.service.kernel.address_manager.view_address(_stored_name(session, packet.address))
+    view = session.kernel_session.query_address(_stored_name(session, packet.address))
     session.reply(address_response(view, packet.address, session.version), durable=False)
 
 
@@ -261,7 +241,6 @@ def _query_address(session: CoreSession, packet: SessionBindingQuery) -> None:
 
 
 def _create_consumer(session: CoreSession, packet: SessionCreateConsumer) -> None:
-    kernel = session.service.kernel
     result = session.kernel_session.create_consumer(
         packet.consumer_id,
         packet.queue_name,
@@ -272,7 +251,7 @@ def _create_consumer(session: CoreSession, packet: SessionCreateConsumer) -> Non
     )
     if isinstance(result, Consumer):
         if packet.requires_response:
-            view = kernel.address_manager.view_queue(result.queue.name)
+            view = session.kernel_session.query_queue(result.queue.name)
             session.reply(queue_response(view, session.version, to_query=False), durable=False)
         return
     _done(session, result, packet.requires_response)

@@ -8,21 +8,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from embedbroker.kernel import Kernel
+from embedbroker.kernel import InternalBinding, Kernel, Refused, Session
 from embedclient.model import Entropy, Instant
 
+from ._management import management_binding
 from ._resend import ResendAccount
 
 if TYPE_CHECKING:
     from embedbroker.services import Services
+    from embedclient.wire.core import CoreMessage
 
     from ._connection import CoreConnection
     from ._session import CoreSession
 
-__all__ = ["SERVER_VERSION", "Cluster", "CoreService", "Gate", "Releasable"]
+__all__ = ["SERVER_VERSION", "SERVICES_ADDRESS", "Cluster", "CoreService", "Gate", "Releasable"]
 
 SERVER_VERSION = 136
 """The protocol level the broker announces (core-protocol 3.1)."""
+
+SERVICES_ADDRESS = "embedbroker.services"
+"""The address of requests to the broker itself. Another broker has no address of this name."""
 
 
 class Releasable(Protocol):
@@ -96,6 +101,14 @@ class CoreService:
         self.waits = False
         # None on a broker without a cluster connection.
         self.cluster: Cluster | None = None
+        kernel.address_manager.bind_internal(management_binding(kernel))
+        kernel.address_manager.bind_internal(InternalBinding(SERVICES_ADDRESS, self._serve))
+
+    def _serve(self, request: CoreMessage, session: Session, _sender_waits: bool) -> Refused | None:
+        # Few brokers get requests: what serves them is loaded with the first.
+        from ._services import serve_request
+
+        return serve_request(self, request, session)
 
     def holds_metadata(self, key: str, value: str, asking: CoreSession) -> bool:
         """Whether another session carries this pair."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from embedbroker.kernel import Refused
+from embedbroker.kernel import Refused, Session
 from embedbroker.services import STATUS_PROPERTY, Answer, Services
 from embedclient.errors import ErrorCode, RemoteProtocolError
 from embedclient.model import Properties, PropertyType
@@ -26,7 +26,7 @@ _REPLY_ROOM_BYTES = 64 * 1024
 _NO_ROOM = Answer("full", {"text": "the broker is full: there is no room for the reply"})
 
 
-def serve_request(service: CoreService, request: CoreMessage) -> Refused | None:
+def serve_request(service: CoreService, request: CoreMessage, session: Session) -> Refused | None:
     """Carry out a request and send the reply to the queue it names; a request without one is refused."""
     kernel = service.kernel
     if service.services is None:
@@ -38,6 +38,9 @@ def serve_request(service: CoreService, request: CoreMessage) -> Refused | None:
         return Refused(ErrorCode.ADDRESS_FULL, "the broker is full: there is no room for a reply")
     # JMS clients write temp-queue://NAME, core clients the name alone.
     queue_name = reply_to.rpartition("://")[2]
+    refused = session.admit_send(queue_name)
+    if refused is not None:
+        return refused
     correlation_id = request.property(_CORRELATION_ID)
 
     def respond(answer: Answer) -> None:
@@ -46,7 +49,7 @@ def serve_request(service: CoreService, request: CoreMessage) -> Refused | None:
             reply = _message(_NO_ROOM, queue_name, correlation_id)
         kernel.reply(reply, promises=answer.promises)
 
-    service.services.handle(_text_of(request), respond)
+    service.services.handle(session, _text_of(request), respond)
     return None
 
 

@@ -44,7 +44,6 @@ from ._message_traits import MessageTraits, traits_of
 from ._old_names import MODERN_NAMES_SINCE, old_message, plain_message, said_routing_type
 from ._requests import answer
 from ._resend import KEPT_PACKET_OVERHEAD_BYTES
-from ._reserved_addresses import OF_THE_BROKER, take_request
 from ._service import SERVER_VERSION, CoreService
 
 if TYPE_CHECKING:
@@ -216,14 +215,13 @@ class CoreSession:
         if not arrival.covers(message.raw, properties_at):
             arrival = self._arrival = traits_of(message)
         id_at = arrival.duplicate_id_at
-        refused = self._unsupported(arrival, message.address) if arrival.asks_for_more else None
-        if message.address in OF_THE_BROKER:
-            refused = take_request(self.service, message, sender_waits=wants_reply)
-        elif refused is None:
+        refused = self._unsupported(arrival, message) if arrival.asks_for_more else None
+        if refused is None:
             refused = self.kernel_session.send(
                 message,
                 arrival.routing_type if said is None else said,
                 bytes(message.raw[properties_at:][id_at]) if id_at is not None else None,
+                sender_waits=wants_reply,
             )
         if refused is not None:
             self._refuse_send(message, refused, wants_reply, self._correlation_id(buffer, trailer_at))
@@ -259,10 +257,10 @@ class CoreSession:
             self.connection.fail(text)
         # In a transaction the commit tells.
 
-    def _unsupported(self, arrival: MessageTraits, address: str) -> Refused | None:
+    def _unsupported(self, arrival: MessageTraits, message: CoreMessage) -> Refused | None:
         if arrival.has_group:
-            self.service.kernel.warn_of_groups(address)
-        if arrival.scheduled_ms > self.service.now.wall_ms:
+            self.service.kernel.warn_of_groups(message.address)
+        if arrival.scheduled_ms > self.service.now.wall_ms and not self.kernel_session.sends_to_broker(message):
             return self._not_there("scheduled delivery")
         return None
 

@@ -1,0 +1,207 @@
+"""The permission that each verb of a session requires, and that a refused verb changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from attrs import Factory, define, field
+
+from embedbroker.kernel import InternalBinding, Permission, Principal, QueueRequest, Refused, Session
+from embedclient.errors import ErrorCode
+from embedclient.model import Message
+
+from .letters import letter
+from .stage import ANYCAST, MULTICAST, Stage, Taker
+
+ALICE = Principal("alice", frozenset({"clerks"}))
+
+Check = tuple[Permission, str, str | None]
+
+
+@define(eq=False)
+class Rules:
+    """An authority that notes what it is asked for and denies some permissions."""
+
+    denied: set[Permission] = Factory(set)
+    checks: list[Check] = Factory(list)
+    principals: set[Principal] = field(factory=set)
+
+    def allows(self, principal: Principal, permission: Permission, address: str, queue: str | None) -> bool:
+        self.principals.add(principal)
+        self.checks.append((permission, address, queue))
+        return permission not in self.denied
+
+
+def stage_of(rules: Rules, **config: object) -> Stage:
+    stage = Stage(authority=rules, **config)  # type: ignore[arg-type]  # tests name real fields
+    stage.queue("q", "a")
+    stage.queue("temporary", temporary=True)
+    return stage
+
+
+def consume(session: Session, *, browse: bool) -> object:
+    return session.create_consumer(1, "q", None, Taker(), browse=browse, priority=0)
+
+
+VERBS: list[tuple[Callable[[Session], object], list[Check]]] = [
+    (lambda session: session.send(letter("m", address="a"), ANYCAST), [(Permission.SEND, "a", None)]),
+    (lambda session: session.send(letter("m", address="a::q"), ANYCAST), [(Permission.SEND, "a", "q")]),
+    (
+        lambda session: session.send(letter("m", address="new"), ANYCAST),
+        [
+            (Permission.SEND, "new", None),
+            (Permission.CREATE_ADDRESS, "new", None),
+            (Permission.CREATE_DURABLE_QUEUE, "new", "new"),
+        ],
+    ),
+    (
+        lambda session: session.send(letter("m", address="a"), MULTICAST),
+        [(Permission.SEND, "a", None)],
+    ),
+    (lambda session: consume(session, browse=False), [(Permission.CONSUME, "a", "q")]),
+    (lambda session: consume(session, browse=True), [(Permission.BROWSE, "a", "q")]),
+    (
+        lambda session: session.create_address("b", anycast=True, multicast=False),
+        [(Permission.CREATE_ADDRESS, "b", None)],
+    ),
+    (
+        lambda session: session.create_queue(QueueRequest("a", "q2", routing_type=ANYCAST)),
+        [(Permission.CREATE_DURABLE_QUEUE, "a", "q2")],
+    ),
+    (
+        lambda session: session.create_queue(QueueRequest("a", "q2", routing_type=MULTICAST)),
+        [(Permission.CREATE_DURABLE_QUEUE, "a", "q2"), (Permission.CREATE_ADDRESS, "a", None)],
+    ),
+    (
+        lambda session: session.create_queue(QueueRequest("b::q2", "", temporary=True)),
+        [(Permission.CREATE_NON_DURABLE_QUEUE, "b", "q2"), (Permission.CREATE_ADDRESS, "b", None)],
+    ),
+    (
+        lambda session: session.create_queue(QueueRequest("b", "q2", durable=False, shared=True)),
+        [(Permission.CREATE_NON_DURABLE_QUEUE, "b", "q2")],
+    ),
+    (lambda session: session.delete_queue("a::q"), [(Permission.DELETE_DURABLE_QUEUE, "a", "q")]),
+    (
+        lambda session: session.delete_queue("temporary"),
+        [(Permission.DELETE_NON_DURABLE_QUEUE, "temporary", "temporary")],
+    ),
+    (lambda session: session.view_queue("q"), [(Permission.VIEW, "a", "q")]),
+    (lambda session: session.cursors("q"), [(Permission.CONSUME, "a", "q")]),
+    (lambda session: session.fencing_tokens(Permission.VIEW), [(Permission.VIEW, "mops.fencing-tokens", None)]),
+    (lambda session: session.fencing_tokens(Permission.EDIT), [(Permission.EDIT, "mops.fencing-tokens", None)]),
+    (lambda session: session.commit_sets(), [(Permission.EDIT, "mops.fencing-tokens", None)]),
+    (lambda session: session.query_queue("q"), []),
+    (lambda session: session.query_address("a"), []),
+]
+
+
+@pytest.mark.parametrize(("verb", "checks"), VERBS)
+def test_a_verb_requires_its_permissions(verb: Callable[[Session], object], checks: list[Check]) -> None:
+    rules = Rules()
+    result = verb(stage_of(rules).session(principal=ALICE))
+    assert not isinstance(result, Refused)
+    assert rules.checks == checks
+    assert rules.principals == ({ALICE} if checks else set())
+
+
+@pytest.mark.parametrize(("verb", "checks"), VERBS)
+def test_each_missing_permission_refuses_the_verb_and_leaves_no_trace(
+    verb: Callable[[Session], object], checks: list[Check]
+) -> None:
+    for permission, address, queue in checks:
+        stage = stage_of(Rules({permission}))
+        records, queues = list(stage.store.records), dict(stage.kernel.address_manager.queues)
+        session = stage.session(principal=ALICE)
+        refused = verb(session)
+        assert isinstance(refused, Refused)
+        assert refused.code == ErrorCode.SECURITY_EXCEPTION
+        place = f"address {address!r}" if queue is None else f"queue {queue!r} of address {address!r}"
+        assert refused.text == f"user 'alice' does not have permission {permission.value!r} on {place}"
+        # The address of a send is created first, as in Artemis; it stays if the queue is refused.
+        kinds = {kind for kind, *_ in stage.store.records[len(records) :]} - {"ids"}
+        made = permission is Permission.CREATE_DURABLE_QUEUE and len(checks) == 3
+        assert kinds == ({"address"} if made else set())
+        assert stage.kernel.address_manager.queues == queues
+        assert not session.consumers
+        stage.assert_empty()
+
+
+def test_sends_to_one_address_are_checked_once_in_each_session() -> None:
+    rules = Rules()
+    stage = stage_of(rules)
+    for session in (stage.session(), stage.session()):
+        rules.checks.clear()
+        for _ in range(3):
+            stage.send(letter("m", address="a"), session=session, routing_type=ANYCAST)
+        assert rules.checks == [(Permission.SEND, "a", None)]
+
+
+def test_a_denied_send_is_checked_each_time_and_fails_its_transaction() -> None:
+    rules = Rules({Permission.SEND})
+    stage = stage_of(rules)
+    session = stage.session(transacted=True, principal=ALICE)
+    for count in (1, 2):
+        assert isinstance(session.send(letter("m", address="a"), ANYCAST), Refused)
+        assert len(rules.checks) == count
+    refused = session.commit()
+    assert refused is not None and "'alice' does not have permission 'send'" in refused.text
+
+
+def test_a_session_remembers_a_bounded_number_of_addresses() -> None:
+    rules = Rules()
+    session = stage_of(rules).session()
+    for number in range(1000):
+        session.admit_send(f"address-{number}")
+        session.admit_send("x" * 5000 + str(number))
+    assert len(session._admitted) <= 256
+    assert max(map(len, session._admitted)) < 5000
+
+
+# -- internal bindings -------------------------------------------------------------------------------------------------
+
+
+@define(eq=False)
+class Part:
+    """A part of the broker with an address."""
+
+    taken: list[tuple[Any, ...]] = Factory(list)
+
+    def take(self, message: Message, session: Session, sender_waits: bool) -> Refused | None:
+        self.taken.append((message, session, sender_waits))
+        return None
+
+
+@pytest.mark.parametrize("transacted", [False, True])
+def test_an_internal_binding_takes_what_is_sent_to_its_address(transacted: bool) -> None:
+    rules, part = Rules(), Part()
+    stage = stage_of(rules)
+    stage.kernel.address_manager.bind_internal(InternalBinding("part", part.take, Permission.MANAGE))
+    session = stage.session(transacted=transacted)
+    request = letter("m", address="part")
+    for sender_waits in (True, False):
+        assert session.send(request, ANYCAST, sender_waits=sender_waits) is None
+    assert part.taken == [(request, session, True), (request, session, False)]
+    assert rules.checks == [(Permission.MANAGE, "part", None)] * 2
+    assert session.transaction is None and "part" not in stage.kernel.address_manager.addresses
+    rules.denied.add(Permission.MANAGE)
+    assert isinstance(session.send(request, ANYCAST), Refused) and len(part.taken) == 2
+
+
+def test_a_reserved_address_has_no_queues() -> None:
+    stage, part = Stage(), Part()
+    stage.kernel.address_manager.bind_internal(InternalBinding("part", part.take))
+    stage.kernel.address_manager.bind_internal(InternalBinding("open", part.take, is_reserved=False))
+    session = stage.session()
+    for result in (
+        session.create_queue(QueueRequest("part", "q")),
+        session.create_queue(QueueRequest("a", "part")),
+        session.create_address("part", anycast=True, multicast=False),
+    ):
+        assert isinstance(result, Refused) and result.code == ErrorCode.ILLEGAL_STATE and "'part'" in result.text
+    view = session.query_address("part")
+    assert view.exists and view.supports_anycast and not view.auto_create_queues
+    assert not session.query_address("open").exists
+    assert not isinstance(session.create_queue(QueueRequest("open", "open")), Refused)
+    assert session.send(letter("m", address="open"), ANYCAST) is None and len(part.taken) == 1
