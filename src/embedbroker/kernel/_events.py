@@ -15,6 +15,7 @@ from ._deferred import AT_ONCE_MAX, DeferredWork, drained
 from .settling._outcome import Outcome
 
 if TYPE_CHECKING:
+    from ._audit_trail import AuditTrail
     from .addressing._address import Address
     from .queueing._backlog import Reference
     from .queueing._queue import Queue
@@ -51,6 +52,7 @@ class Events:
         "_late",
         "address_added",
         "address_removed",
+        "audit",
         "queue_added",
         "queue_removed",
         "routed",
@@ -61,6 +63,8 @@ class Events:
         self._deferred = deferred
         # How many tellings stand among the chores. While there are any, what happens next is told behind them.
         self._late = 0
+        #: The audit trail that records what becomes of each message, or None.
+        self.audit: AuditTrail | None = None
         self.routed: list[Callable[[Message, list[Queue], Transaction | None], None]] = []
         self.settled: list[Callable[[Queue, Reference, Outcome, Transaction | None], None]] = []
         self.queue_added: list[Callable[[Queue], None]] = []

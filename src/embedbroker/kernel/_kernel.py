@@ -15,7 +15,7 @@ from embedbroker.config import AddressFullPolicy, AddressSettingsRepository, Bro
 from embedclient.errors import ErrorCode
 from embedclient.model import Message
 
-from ._audit_trail import AuditTrail
+from ._audit_trail import AuditTrail, Leaving
 from ._authority import ALLOW_ALL, Access, Authority
 from ._deferred import AT_ONCE_MAX, DeferredWork, drained
 from ._events import Events
@@ -35,6 +35,7 @@ from .selector._selector import SelectorCache
 from .settling._dead_letters import MOVE_COST, DeadLetterRouting
 from .settling._expiry_settings import adjusts_expiration, with_expiry_settings
 from .settling._outcome import Outcome
+from .settling._removal import Removal
 from .settling._settlement import Settlement
 from .transactions._duplicate_ids import DuplicateIds, Identified
 from .transactions._transaction import Sending, Transaction, TransactionState
@@ -76,14 +77,15 @@ class Kernel:
         self.ids = Ids(self.store)
         shares = config.memory_shares(memory_limit_bytes)
         self.memory = MemoryAccount(shares.messages, shares.margin)
-        self.visibility = VisibilityQueue(self._release)
+        self.deferred = DeferredWork()
+        self.events = Events(self.deferred)
+        self.removal = Removal(self.store, self.memory, self.events)
+        self.visibility = VisibilityQueue(self.removal)
         self.settings = AddressSettingsRepository(config.address_settings)
         self.duplicates = DuplicateIds(
             config, self.settings, self.store, self.ids, log, shares.duplicate_ids, self.inform
         )
         self.selectors = SelectorCache()
-        self.deferred = DeferredWork()
-        self.events = Events(self.deferred)
         self.address_manager = AddressManager(
             self.settings,
             self.store,
@@ -98,8 +100,6 @@ class Kernel:
         self.housekeeping = Housekeeping(
             self, config.message_expiry_scan_period_ms, config.address_queue_scan_period_ms
         )
-        #: Whoever writes down what becomes of each message; None: nobody does.
-        self.audit: AuditTrail | None = None
         self._grouped: set[str] = set()
         self._woken: dict[Queue, None] = {}
         self._expired: list[tuple[Queue, Reference]] = []
@@ -112,6 +112,15 @@ class Kernel:
         self.fencing_tokens = FencingTokens(self)
         self.commit_sets = CommitSets(self)
         self.cursors = Cursors(self)
+
+    @property
+    def audit(self) -> AuditTrail | None:
+        """The audit trail that records what becomes of each message, or None."""
+        return self.events.audit
+
+    @audit.setter
+    def audit(self, audit: AuditTrail | None) -> None:
+        self.events.audit = audit
 
     # -- stepping ------------------------------------------------------------------------------------------------
 
@@ -286,7 +295,7 @@ class Kernel:
                 else:
                     self.store.add_message_once(message, references, identified.entry)
                     identified.recorded = True
-        audit = self.audit
+        audit = self.events.audit
         if audit is not None:
             for queue in targets:
                 kept = message.durable and queue.durable
@@ -392,7 +401,7 @@ class Kernel:
             return
         for queue, reference in references_of(sent, first):
             if queue.deleted:
-                self._release(queue, reference)
+                self.removal.drop(queue, reference.message)
             else:
                 queue.publish(reference)
 
@@ -417,7 +426,7 @@ class Kernel:
     def _all_released(self, sent: list[Sending]) -> Iterator[None]:
         for message, targets, _place in drained(sent):
             for queue in targets:
-                self.memory.release(message.message_id, queue.definition.address, len(message.raw))
+                self.removal.drop(queue, message)
             yield
 
     # -- queues --------------------------------------------------------------------------------------------------
@@ -439,7 +448,7 @@ class Kernel:
         self.address_manager.drop_queue(queue)
         if not keep_address:
             self.address_manager.drop_idle_address(queue.definition)
-        self._remove_waiting(queue, self._release)
+        self._remove_waiting(queue)
 
     def delete_temporary(self, name: str, identifier: int) -> None:
         """Delete the temporary queue of a connection that ended, unless it is gone or another one has its name."""
@@ -447,7 +456,7 @@ class Kernel:
         if queue is not None and queue.id == identifier:
             self.delete_queue(queue)
 
-    def _remove_waiting(self, queue: Queue, remove: Callable[[Queue, Reference], None]) -> None:
+    def _remove_waiting(self, queue: Queue) -> None:
         """Take out everything that waits now; messages that come while this goes on stay."""
         limit = self.ids.next_id
 
@@ -457,18 +466,13 @@ class Kernel:
             )
             for reference in doomed:
                 if reference is not None:
-                    remove(queue, reference)
+                    self.removal.leave(queue, (reference,), Leaving.REMOVED)
                 yield
 
         if queue.backlog.size <= AT_ONCE_MAX and not queue.is_held:
             deque(removal(), maxlen=0)
         else:
             self.deferred.add_holding((queue,), removal())
-
-    def _release(self, queue: Queue, reference: Reference) -> None:
-        """A message is gone together with its queue."""
-        message = reference.message
-        self.memory.release(message.message_id, queue.definition.address, len(message.raw))
 
     def detach(self, consumer: Consumer, outcome: Outcome) -> None:
         """Remove a consumer; what it had not settled goes back.
@@ -482,7 +486,7 @@ class Kernel:
         if queue.definition.transient:
             self.delete_queue(queue)
         elif queue.definition.purge_on_no_consumers:
-            self._remove_waiting(queue, self.settlement.discard)
+            self._remove_waiting(queue)
 
     def _take_back(self, consumer: Consumer, outcome: Outcome) -> None:
         """Remove a consumer from its queue, with what it had not settled."""

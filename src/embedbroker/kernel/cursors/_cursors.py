@@ -41,6 +41,7 @@ from attrs import evolve, frozen
 
 from embedclient.errors import ErrorCode
 
+from .._audit_trail import Leaving
 from .._refusal import Refused
 from ..addressing._definitions import CursorDefinition, CursorRemoved
 from ..queueing._backlog import PackedReference
@@ -343,12 +344,12 @@ class Cursors:
             self._let_leave(queue, until)
 
     def _let_leave(self, queue: Queue, until: int) -> None:
-        backlog, settlement, deferred = queue.backlog, self._kernel.settlement, self._kernel.deferred
+        backlog, removal, deferred = queue.backlog, self._kernel.removal, self._kernel.deferred
 
         def leave() -> Iterator[None]:
             # Of a queue that was deleted they leave together with everything else.
             while not queue.deleted and (taken := backlog.take_through(until)):
-                settlement.acknowledge_waiting(queue, taken)
+                removal.leave_packed(queue, taken, Leaving.READ)
                 for _ in range(0, len(taken), _LEAVING_AT_ONE_COST):
                     yield
 

@@ -17,6 +17,7 @@ from ..queueing._queue import Queue
 from ..transactions._transaction import Transaction
 from ._expiry_settings import with_expiry_settings
 from ._outcome import Outcome
+from ._removal import LEAVING_OF
 
 if TYPE_CHECKING:
     from .._kernel import Kernel
@@ -55,7 +56,7 @@ class DeadLetterRouting:
         """
         kernel, message = self._kernel, reference.message
         if queue.deleted:
-            kernel.memory.release(message.message_id, queue.definition.address, len(message.raw))
+            kernel.removal.drop(queue, message)
             return
         target = kernel.settings.of(message.address).expiry_address
         if not target:
@@ -89,11 +90,7 @@ class DeadLetterRouting:
         self._move(queue, reference, target, {}, Outcome.REJECTED, transaction)
 
     def _drop(self, queue: Queue, reference: Reference, outcome: Outcome, transaction: Transaction | None) -> None:
-        settlement = self._kernel.settlement
-        if transaction is None:
-            settlement.discard(queue, reference, outcome)
-        else:
-            settlement.record(transaction, queue, reference.message, outcome)
+        self._kernel.removal.leave(queue, (reference,), LEAVING_OF[outcome], transaction)
 
     def _move(
         self,
@@ -127,7 +124,7 @@ class DeadLetterRouting:
             transaction.take(queue, (reference,), outcome)
         kernel.store_routed(copy, targets, transaction)
         self._record_duplicate_id(copy, address, transaction)
-        kernel.settlement.record(transaction, queue, message, outcome)
+        kernel.removal.leave(queue, (reference,), LEAVING_OF[outcome], transaction)
         if alone:
             kernel.commit(transaction)
 

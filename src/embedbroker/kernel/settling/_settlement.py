@@ -6,14 +6,12 @@ decided and why (sessions do), and where dead and expired messages go (`DeadLett
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
-
-from embedclient.model import Message
 
 from .._audit_trail import Leaving
 from .._deferred import AT_ONCE_MAX, drained
-from ..queueing._backlog import PackedReference, Reference
+from ..queueing._backlog import Reference
 from ..queueing._consumer import Consumer
 from ..queueing._deliveries import Bundle
 from ..queueing._queue import Queue
@@ -26,18 +24,17 @@ if TYPE_CHECKING:
 __all__ = ["Settlement"]
 
 _ACCEPTED, _REJECTED, _EXPIRED = Outcome.ACCEPTED, Outcome.REJECTED, Outcome.EXPIRED
-_LEAVINGS = {_ACCEPTED: int(Leaving.ACKNOWLEDGED), _REJECTED: int(Leaving.REJECTED), _EXPIRED: int(Leaving.EXPIRED)}
-_ACKNOWLEDGED, _REMOVED, _READ = int(Leaving.ACKNOWLEDGED), int(Leaving.REMOVED), int(Leaving.READ)
+_ACKNOWLEDGED = Leaving.ACKNOWLEDGED
 
 
 class Settlement:
     """The one command, `settle`, and what it is made of."""
 
-    __slots__ = ("_counts_first", "_events", "_followers", "_kernel", "_memory", "_store")
+    __slots__ = ("_counts_first", "_events", "_followers", "_kernel", "_removal", "_store")
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
-        self._memory = kernel.memory
+        self._removal = kernel.removal
         self._store = kernel.store
         self._events = kernel.events
         self._followers = kernel.events.settled
@@ -62,40 +59,17 @@ class Settlement:
         in the end. The transaction may be rolled back at any time, but committed only behind this, as another chore.
         ``consumer`` is the one for which they are undeliverable.
         """
-        audit = self._kernel.audit
         if finished is not None or len(references) > AT_ONCE_MAX:
             self._settle_over_steps(queue, references, outcome, transaction, consumer, finished)
-        elif outcome is not _ACCEPTED:
+        elif outcome is _ACCEPTED:
+            if transaction is not None:
+                transaction.take(queue, references, outcome)
+            self._removal.leave(queue, references, _ACKNOWLEDGED, transaction)
+        else:
             if transaction is not None:
                 transaction.take(queue, references, outcome, consumer)
             for reference in references:
                 self._settle_other(queue, reference, outcome, transaction, consumer)
-        elif transaction is not None:
-            transaction.take(queue, references, outcome)
-            for reference in references:
-                message = reference.message
-                if message.durable and queue.durable:
-                    self._store.acknowledge(message.message_id, queue.id, transaction.id)
-                    transaction.recorded = True
-                if audit is not None:
-                    audit.left(queue, message.message_id, _ACKNOWLEDGED, transaction.id)
-        else:
-            for reference in references:
-                message = reference.message
-                if message.durable and queue.durable:
-                    self._store.acknowledge(message.message_id, queue.id, 0)
-                if audit is not None:
-                    audit.left(queue, message.message_id, _ACKNOWLEDGED, 0)
-                self._memory.release(message.message_id, queue.definition.address, len(message.raw))
-                if queue.decliners:
-                    queue.forget_declined(message.message_id)
-            queue.delivering_count -= len(references)
-            queue.acknowledged_count += len(references)
-            queue.used = True
-            assert queue.delivering_count >= 0, queue.name
-            if self._followers:
-                for reference in references:
-                    self._events.tell(self._followers, queue, reference, outcome, None)
 
     def _settle_over_steps(
         self,
@@ -118,12 +92,8 @@ class Settlement:
                     break
                 if outcome is not _ACCEPTED:
                     self._settle_other(queue, reference, outcome, transaction, consumer)
-                elif transaction is not None:
-                    self.record(transaction, queue, reference.message)
-                elif queue.deleted:
-                    self.gone(queue, reference.message)
                 else:
-                    self.settle(queue, (reference,), outcome)
+                    self._removal.leave(queue, (reference,), _ACKNOWLEDGED, transaction)
                 yield
             if transaction is not None:
                 transaction.unsettled -= 1
@@ -135,67 +105,14 @@ class Settlement:
         else:
             deferred.add(settlements())
 
-    # -- leaving -------------------------------------------------------------------------------------------------
-
-    def record(
-        self, transaction: Transaction, queue: Queue, message: Message, outcome: Outcome = Outcome.ACCEPTED
-    ) -> None:
-        """One queue will be done with a message when the transaction commits."""
-        if self._kernel.audit is not None:
-            self._kernel.audit.left(queue, message.message_id, _LEAVINGS[outcome], transaction.id)
-        if message.durable and queue.durable and not queue.deleted:
-            self._store.acknowledge(message.message_id, queue.id, transaction.id)
-            transaction.recorded = True
-
-    def gone(self, queue: Queue, message: Message) -> None:
-        """A delivered message has left its queue for good."""
-        queue.delivering_count -= 1
-        queue.acknowledged_count += 1
-        queue.used = True
-        self._memory.release(message.message_id, queue.definition.address, len(message.raw))
-        if queue.decliners:
-            queue.forget_declined(message.message_id)
-        assert queue.delivering_count >= 0, queue.name
-
-    def discard(self, queue: Queue, reference: Reference, outcome: Outcome = Outcome.ACCEPTED) -> None:
-        """Drop a message that is in no list any more and was not in delivery."""
-        message = reference.message
-        if message.durable and queue.durable:
-            self._store.acknowledge(message.message_id, queue.id, 0)
-        if self._kernel.audit is not None:
-            leaving = _REMOVED if outcome is _ACCEPTED else _LEAVINGS[outcome]
-            self._kernel.audit.left(queue, message.message_id, leaving, 0)
-        queue.used = True
-        self._memory.release(message.message_id, queue.definition.address, len(message.raw))
-        if queue.decliners:
-            queue.forget_declined(message.message_id)
-        self._events.tell(self._followers, queue, reference, outcome, None)
-
-    def acknowledge_waiting(self, queue: Queue, taken: Sequence[PackedReference]) -> None:
-        """Messages that nobody was given are done with, as a reader says that looked at them where they were."""
-        address, settles = queue.definition.address, queue.durable
-        acknowledge, release, audit = self._store.acknowledge, self._memory.release, self._kernel.audit
-        for _position, _count, _expiration, _encoding, raw, message_id, durable in taken:
-            if durable and settles:
-                acknowledge(message_id, queue.id, 0)
-            if audit is not None:
-                audit.left(queue, message_id, _READ, 0)
-            release(message_id, address, len(raw))
-        queue.acknowledged_count += len(taken)
-        queue.used = True
-        if queue.decliners:
-            for entry in taken:
-                queue.forget_declined(entry[5])
-        if self._followers:
-            for entry in taken:
-                self._events.tell(self._followers, queue, queue.backlog.restored(entry), Outcome.ACCEPTED, None)
+    # -- ends of transactions -------------------------------------------------------------------------------------
 
     def committed(self, transaction: Transaction) -> Iterator[None]:
         """What a committed transaction was given leaves, or goes back where that was its outcome."""
         for queue, references, outcome, consumer in drained(transaction.acknowledged):
             for reference in _taken_from(references):
                 if outcome.leaves:
-                    self.gone(queue, reference.message)
+                    self._removal.finish(queue, reference)
                 else:
                     self._settle_other(queue, reference, outcome, None, consumer)
                 yield
@@ -222,8 +139,7 @@ class Settlement:
             queue.delivering_count -= 1
         if queue.deleted:
             if transaction is None:
-                message = reference.message
-                self._memory.release(message.message_id, queue.definition.address, len(message.raw))
+                self._removal.drop(queue, reference.message)
         elif outcome is _EXPIRED:
             dead_letters.move_expired(queue, reference, transaction)
         elif outcome is _REJECTED:
@@ -236,8 +152,8 @@ class Settlement:
         """A message that is not in delivery any more returns to its place, unless it was delivered too often."""
         self._events.tell(self._followers, queue, reference, outcome, None)
         message = reference.message
-        if self._kernel.audit is not None:
-            self._kernel.audit.returned(queue, message.message_id, outcome.delivery_failed)
+        if self._events.audit is not None:
+            self._events.audit.returned(queue, message.message_id, outcome.delivery_failed)
         attempts_max = self._kernel.settings.of(queue.definition.address).max_delivery_attempts
         assert attempts_max is not None
         if not outcome.delivery_failed:

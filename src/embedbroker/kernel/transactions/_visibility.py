@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from ..queueing._backlog import Reference
 from ..queueing._queue import Queue
+from ..settling._removal import Removal
 from ._transaction import Sending
 
 __all__ = ["VisibilityQueue", "references_of"]
@@ -29,18 +30,18 @@ def references_of(sent: Iterable[Sending], first_position: int) -> Iterator[tupl
 class VisibilityQueue:
     """First in, first out; each entry waits for its durability point.
 
-    ``dropped`` takes references whose queue was deleted in the meantime. `publish` has something to show once
+    ``removal`` drops references whose queue was deleted in the meantime. `publish` has something to show once
     ``next_point`` is reached; it is infinite while nothing waits. ``pending`` is for looking at: each send asks whether
     there is any.
     """
 
-    __slots__ = ("_dropped", "_is_publishing", "last_point", "next_point", "pending")
+    __slots__ = ("_is_publishing", "_removal", "last_point", "next_point", "pending")
 
-    def __init__(self, dropped: Callable[[Queue, Reference], None]) -> None:
+    def __init__(self, removal: Removal) -> None:
         self.pending: deque[tuple[int, Queue, Reference] | tuple[int, Iterator[tuple[Queue, Reference]], None]] = (
             deque()
         )
-        self._dropped = dropped
+        self._removal = removal
         self._is_publishing = False
         self.last_point = 0
         self.next_point: float = math.inf
@@ -81,7 +82,7 @@ class VisibilityQueue:
                 assert reference is not None
                 # `_show`, written out: each durable message comes this way.
                 if first.deleted:
-                    self._dropped(first, reference)
+                    self._removal.drop(first, reference.message)
                 else:
                     first.publish_expected(reference)
                 budget -= 1
@@ -98,6 +99,6 @@ class VisibilityQueue:
 
     def _show(self, queue: Queue, reference: Reference) -> None:
         if queue.deleted:
-            self._dropped(queue, reference)
+            self._removal.drop(queue, reference.message)
         else:
             queue.publish_expected(reference)

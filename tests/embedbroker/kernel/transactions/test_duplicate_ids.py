@@ -353,7 +353,7 @@ def test_an_address_with_ids_is_there_after_a_restart_and_goes_when_nobody_uses_
     stage = Stage(PLAIN)
     for _ in range(2):
         send(stage, "m", b"id", address="made", routing_type=ANYCAST)
-    stage.kernel._remove_waiting(stage.kernel.address_manager.queues["made"], stage.kernel.settlement.discard)
+    stage.kernel._remove_waiting(stage.kernel.address_manager.queues["made"])
     stage.kernel.housekeeping.at_start()
     assert "made" not in stage.kernel.address_manager.queues
     send(stage, "m", b"id", address="made")

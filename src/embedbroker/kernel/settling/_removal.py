@@ -1,0 +1,135 @@
+"""Removal: what every reference goes through that leaves its queue for good.
+
+Responsible for the record, the memory, the counters, the declined marks, the audit trail and the observers of it, in
+one place. Does not depend on the reason; `Settlement`, dead letters, expiry, purges and cursors give it.
+
+A reference leaves in one call, or in two halves with a transaction: `Removal.leave` records it, `Removal.finish`
+carries it out after the commit. One that goes with its deleted queue, or was never visible, is only dropped: the record
+of that covers it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+from embedclient.model import Message
+
+from .._audit_trail import Leaving
+from .._events import Events
+from .._memory import MemoryAccount
+from .._store import Store
+from ..queueing._backlog import PackedReference, Reference
+from ..queueing._queue import Queue
+from ._outcome import Outcome
+
+__all__ = ["LEAVING_OF", "Removal"]
+
+_ACKNOWLEDGED = Leaving.ACKNOWLEDGED
+
+LEAVING_OF = {
+    Outcome.ACCEPTED: Leaving.ACKNOWLEDGED,
+    Outcome.REJECTED: Leaving.REJECTED,
+    Outcome.EXPIRED: Leaving.EXPIRED,
+}
+"""The reason for each outcome with which a delivery leaves its queue."""
+
+_OUTCOMES = {Leaving.REJECTED: Outcome.REJECTED, Leaving.EXPIRED: Outcome.EXPIRED}
+
+
+class Recorder(Protocol):
+    """What `Removal` needs of a transaction. ``recorded``: the journal has its id."""
+
+    id: int
+    recorded: bool
+
+
+class Removal:
+    """Removes references from queues. They must be in no list of the queue any more."""
+
+    __slots__ = ("_events", "_followers", "_memory", "_store")
+
+    def __init__(self, store: Store, memory: MemoryAccount, events: Events) -> None:
+        self._store = store
+        self._memory = memory
+        self._events = events
+        self._followers = events.settled
+
+    def leave(
+        self, queue: Queue, references: Collection[Reference], why: Leaving, transaction: Recorder | None = None
+    ) -> None:
+        """Remove a run of references from a queue.
+
+        With ``transaction``, only record that they leave with its commit; `finish` does the rest. Without, those that
+        are ACKNOWLEDGED were in delivery until now, and all others were not.
+        """
+        if transaction is not None:
+            self._record(queue, references, why, transaction)
+            return
+        if queue.deleted:
+            for reference in references:
+                self.drop(queue, reference.message)
+        else:
+            audit, is_recorded = self._events.audit, queue.durable
+            for reference in references:
+                message = reference.message
+                if is_recorded and message.durable:
+                    self._store.acknowledge(message.message_id, queue.id, 0)
+                if audit is not None:
+                    audit.left(queue, message.message_id, int(why), 0)
+                self._memory.release(message.message_id, queue.definition.address, len(message.raw))
+                if queue.decliners:
+                    queue.forget_declined(message.message_id)
+        queue.used = True
+        if why is _ACKNOWLEDGED:
+            queue.delivering_count -= len(references)
+            queue.acknowledged_count += len(references)
+            assert queue.delivering_count >= 0, queue.name
+        if self._followers and not queue.deleted:
+            outcome = _OUTCOMES.get(why, Outcome.ACCEPTED)
+            for reference in references:
+                self._events.tell(self._followers, queue, reference, outcome, None)
+
+    def leave_packed(self, queue: Queue, taken: Sequence[PackedReference], why: Leaving) -> None:
+        """Remove references that are packed and were not in delivery. They count as acknowledged."""
+        address, is_recorded = queue.definition.address, queue.durable
+        acknowledge, release, audit = self._store.acknowledge, self._memory.release, self._events.audit
+        for _position, _count, _expiration, _encoding, raw, message_id, durable in taken:
+            if durable and is_recorded:
+                acknowledge(message_id, queue.id, 0)
+            if audit is not None:
+                audit.left(queue, message_id, int(why), 0)
+            release(message_id, address, len(raw))
+        queue.acknowledged_count += len(taken)
+        queue.used = True
+        if queue.decliners:
+            for entry in taken:
+                queue.forget_declined(entry[5])
+        if self._followers:
+            for entry in taken:
+                self._events.tell(self._followers, queue, queue.backlog.restored(entry), Outcome.ACCEPTED, None)
+
+    def _record(self, queue: Queue, references: Collection[Reference], why: Leaving, transaction: Recorder) -> None:
+        audit, is_recorded = self._events.audit, queue.durable and not queue.deleted
+        for reference in references:
+            message = reference.message
+            if is_recorded and message.durable:
+                self._store.acknowledge(message.message_id, queue.id, transaction.id)
+                transaction.recorded = True
+            if audit is not None:
+                audit.left(queue, message.message_id, int(why), transaction.id)
+
+    def finish(self, queue: Queue, reference: Reference) -> None:
+        """Carry out the removal of a delivery that left with a committed transaction."""
+        message = reference.message
+        queue.delivering_count -= 1
+        queue.acknowledged_count += 1
+        queue.used = True
+        self._memory.release(message.message_id, queue.definition.address, len(message.raw))
+        if queue.decliners:
+            queue.forget_declined(message.message_id)
+        assert queue.delivering_count >= 0, queue.name
+
+    def drop(self, queue: Queue, message: Message) -> None:
+        """Free what a message takes whose queue is deleted, or whose transaction is rolled back."""
+        self._memory.release(message.message_id, queue.definition.address, len(message.raw))
