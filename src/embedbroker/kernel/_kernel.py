@@ -295,16 +295,16 @@ class Kernel:
                 else:
                     self.store.add_message_once(message, references, identified.entry)
                     identified.recorded = True
-        audit = self.events.audit
-        if audit is not None:
+        events = self.events
+        if events.audit is not None:
             for queue in targets:
                 kept = message.durable and queue.durable
-                audit.sent(queue, message_id, kept, transaction.id if transaction is not None else 0)
+                events.audit.sent(queue, message_id, kept, transaction.id if transaction is not None else 0)
         if transaction is not None:
             transaction.recorded = transaction.recorded or durable
             transaction.add(message, targets)
             return
-        events, visibility = self.events, self.visibility
+        visibility = self.visibility
         if events.routed:
             self._show_and_tell(message, targets, self.store.point() if durable else 0)
             return

@@ -71,15 +71,17 @@ class Removal:
                 self.drop(queue, reference.message)
         else:
             audit, is_recorded = self._events.audit, queue.durable
+            release, address = self._memory.release, queue.definition.address
             for reference in references:
                 message = reference.message
                 if is_recorded and message.durable:
                     self._store.acknowledge(message.message_id, queue.id, 0)
                 if audit is not None:
                     audit.left(queue, message.message_id, int(why), 0)
-                self._memory.release(message.message_id, queue.definition.address, len(message.raw))
-                if queue.decliners:
-                    queue.forget_declined(message.message_id)
+                release(message.message_id, address, len(message.raw))
+            if queue.decliners:
+                for reference in references:
+                    queue.forget_declined(reference.message.message_id)
         queue.used = True
         if why is _ACKNOWLEDGED:
             queue.delivering_count -= len(references)
