@@ -15,7 +15,7 @@ from .queueing._consumer import Consumer, ConsumerPort
 from .queueing._queue import Queue
 
 if TYPE_CHECKING:
-    from ._kernel import Kernel
+    from ._events import Events
 
 __all__ = ["AuditTrail", "Leaving", "ObservedDelivery"]
 
@@ -57,22 +57,22 @@ class AuditTrail(Protocol):
 class ObservedDelivery:
     """Of a consumer while there is an audit trail. Browsers have none: looking is no delivery."""
 
-    __slots__ = ("_kernel", "_port")
+    __slots__ = ("_events", "_port")
 
-    def __init__(self, port: ConsumerPort, kernel: Kernel) -> None:
+    def __init__(self, port: ConsumerPort, events: Events) -> None:
         self._port = port
-        self._kernel = kernel
+        self._events = events
 
     def deliver(self, consumer: Consumer, reference: Reference) -> int:
         """Tell of the delivery, then deliver."""
-        audit = self._kernel.audit
+        audit = self._events.audit
         if audit is not None:
             audit.delivered(consumer, reference)
         return self._port.deliver(consumer, reference)
 
     def deliver_behind(self, point: int, consumer: Consumer, reference: Reference) -> int:
         """The same for a delivery that waits: nobody is given what is not told."""
-        audit = self._kernel.audit
+        audit = self._events.audit
         if audit is not None:
             audit.delivered(consumer, reference)
         return self._port.deliver_behind(point, consumer, reference)

@@ -334,7 +334,7 @@ class Session:
             # Of a message that is acknowledged by being delivered, too: a crash may come before that is on disk.
             port = PersistedDeliveryCount(port, self.kernel.store)
         if self.kernel.audit is not None and not browse:
-            port = ObservedDelivery(port, self.kernel)
+            port = ObservedDelivery(port, self.kernel.events)
         consumer = Consumer(key, queue, port, selector, self.backpressure, credit, browse=browse, priority=priority)
         consumer.session = self.name
         consumer.pre_acknowledge = self.pre_acknowledge and not browse

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import Enum
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from attrs import frozen
 
@@ -16,10 +16,16 @@ from embedclient.model import XaCode, Xid
 
 from ..transactions._transaction import Transaction
 
-if TYPE_CHECKING:
-    from .._session import Session
-
-__all__ = ["XID_PART_BYTES_MAX", "Branch", "BranchState", "HeuristicOutcome", "XaRefused", "xid_bytes", "xid_of"]
+__all__ = [
+    "XID_PART_BYTES_MAX",
+    "Branch",
+    "BranchState",
+    "BranchWorker",
+    "HeuristicOutcome",
+    "XaRefused",
+    "xid_bytes",
+    "xid_of",
+]
 
 XID_PART_BYTES_MAX = 64
 """Bytes of a global transaction id, and of a branch qualifier, in X/Open's specification."""
@@ -65,6 +71,32 @@ class HeuristicOutcome:
         return XaCode.XA_HEURCOM if self.committed else XaCode.XA_HEURRB
 
 
+class BranchWorker(Protocol):
+    """What branches need of a session that works in one of them.
+
+    ``left_xid`` is the branch that it worked in last. ``xa_timeout`` is in seconds, None for the broker's time-out.
+    ``unfinished`` counts what its next answer must wait for.
+    """
+
+    transaction: Transaction | None
+    left_xid: Xid | None
+    xa_timeout: int | None
+    unfinished: int
+
+    @property
+    def branch(self) -> Branch | None:
+        """The branch that the session works in."""
+
+    def enter(self, branch: Branch, transaction: Transaction) -> None:
+        """Let everything that the session does from now on belong to a branch."""
+
+    def leave(self) -> Transaction:
+        """Leave the branch; return the transaction that gathered the work of the session."""
+
+    def return_held(self) -> None:
+        """Take back what the consumers of the session hold."""
+
+
 class BranchState(Enum):
     """Where a branch stands. An ended one is idle: it waits for prepare, for one-phase commit or for rollback."""
 
@@ -103,9 +135,9 @@ class Branch:
         self.deadline = deadline
         self.verdict = XaCode.XA_RBROLLBACK
         # Sessions whose sends and acknowledgements belong to it now.
-        self.workers: dict[Session, None] = {}
+        self.workers: dict[BranchWorker, None] = {}
         # The session that worked in it last.
-        self.left_by: Session | None = None
+        self.left_by: BranchWorker | None = None
         # Sessions that suspended their work in it. Any session may take it up again.
         self.suspensions = 0
         self.is_prepared = False

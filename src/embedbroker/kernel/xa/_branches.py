@@ -25,11 +25,10 @@ from embedclient.model import XaCode, Xid
 
 from .._refusal import Refused
 from ..transactions._transaction import Transaction, TransactionState
-from ._branch import XID_PART_BYTES_MAX, Branch, BranchState, HeuristicOutcome, XaRefused, xid_bytes
+from ._branch import XID_PART_BYTES_MAX, Branch, BranchState, BranchWorker, HeuristicOutcome, XaRefused, xid_bytes
 
 if TYPE_CHECKING:
     from .._kernel import Kernel
-    from .._session import Session
 
 __all__ = ["XaBranches"]
 
@@ -56,7 +55,7 @@ class XaBranches:
 
     # -- working in a branch -------------------------------------------------------------------------------------
 
-    def start(self, session: Session, xid: Xid) -> XaRefused | None:
+    def start(self, session: BranchWorker, xid: Xid) -> XaRefused | None:
         """Let a session begin a branch; what it was working in is rolled back."""
         if max(len(xid.global_transaction_id), len(xid.branch_qualifier)) > XID_PART_BYTES_MAX:
             return XaRefused(XaCode.XAER_INVAL, f"a part of the branch id is longer than {XID_PART_BYTES_MAX} bytes")
@@ -75,7 +74,7 @@ class XaBranches:
         self._attach(session, branch, branch.transaction)
         return None
 
-    def join(self, session: Session, xid: Xid) -> XaRefused | None:
+    def join(self, session: BranchWorker, xid: Xid) -> XaRefused | None:
         """Let a session work in a branch that was begun elsewhere."""
         branch = self._branches.get(xid)
         if branch is None:
@@ -87,7 +86,7 @@ class XaBranches:
         self._attach(session, branch, branch.transaction)
         return None
 
-    def suspend(self, session: Session) -> XaRefused | None:
+    def suspend(self, session: BranchWorker) -> XaRefused | None:
         """Let a session leave its branch for a while."""
         branch = session.branch
         if branch is None:
@@ -98,7 +97,7 @@ class XaBranches:
         branch.suspensions += 1
         return None
 
-    def resume(self, session: Session, xid: Xid) -> XaRefused | None:
+    def resume(self, session: BranchWorker, xid: Xid) -> XaRefused | None:
         """Let a session take up suspended work."""
         if session.branch is not None:
             return _busy(session.branch)
@@ -111,7 +110,7 @@ class XaBranches:
         self._attach(session, branch, branch.transaction)
         return None
 
-    def end(self, session: Session, xid: Xid) -> XaRefused | None:
+    def end(self, session: BranchWorker, xid: Xid) -> XaRefused | None:
         """Let a session leave its branch for good; ending what is suspended or was ended before is allowed."""
         branch = session.branch
         if branch is not None and branch.xid == xid:
@@ -125,7 +124,7 @@ class XaBranches:
         branch.suspensions = max(branch.suspensions - 1, 0)
         return None
 
-    def mark_failed(self, session: Session, xid: Xid) -> None:
+    def mark_failed(self, session: BranchWorker, xid: Xid) -> None:
         """A client lost the broker while it worked in a branch: whatever of it is here must not be committed.
 
         A prepared branch is none of those: the client was told so, and it is for its transaction manager to decide.
@@ -143,7 +142,7 @@ class XaBranches:
         if session.branch is None:
             self._attach(session, branch, branch.transaction)
 
-    def undo_work(self, session: Session) -> None:
+    def undo_work(self, session: BranchWorker) -> None:
         """A session was rolled back while it worked in a branch: that can only be rolled back then, too."""
         branch = session.branch
         assert branch is not None
@@ -154,7 +153,7 @@ class XaBranches:
                 worker.transaction = branch.transaction
         self._detach(session)
 
-    def on_closed(self, session: Session, *, failed: bool) -> None:
+    def on_closed(self, session: BranchWorker, *, failed: bool) -> None:
         """A session is over. With its connection lost, so is what it had in hand and what it had not prepared yet.
 
         After an orderly end, branches wait for somebody else, or for their time-out.
@@ -169,7 +168,7 @@ class XaBranches:
         if left.state in (BranchState.IDLE, BranchState.SUSPENDED):
             self._undo(left, XaCode.XA_RBROLLBACK, "")
 
-    def set_timeout(self, session: Session, seconds: int) -> None:
+    def set_timeout(self, session: BranchWorker, seconds: int) -> None:
         """For the branch a session works in, and those it will begin; 0 goes back to the broker's time-out."""
         session.xa_timeout = seconds if seconds > 0 else None
         branch = session.branch
@@ -179,7 +178,7 @@ class XaBranches:
 
     # -- deciding ------------------------------------------------------------------------------------------------
 
-    def prepare(self, session: Session, xid: Xid) -> XaRefused | None:
+    def prepare(self, session: BranchWorker, xid: Xid) -> XaRefused | None:
         """Promise that a branch can be committed, whatever happens from now on."""
         branch = self._idle(session, xid)
         if not isinstance(branch, Branch):
@@ -204,7 +203,7 @@ class XaBranches:
         self._when_settled(branch, record, session)
         return None
 
-    def commit(self, session: Session, xid: Xid, *, one_phase: bool) -> XaRefused | Refused | None:
+    def commit(self, session: BranchWorker, xid: Xid, *, one_phase: bool) -> XaRefused | Refused | None:
         """Carry out a prepared branch, or in one phase one that is not prepared."""
         branch = self._idle(session, xid)
         if not isinstance(branch, Branch):
@@ -221,7 +220,7 @@ class XaBranches:
         self._when_settled(branch, lambda: self._kernel.commit(branch.transaction), session)
         return None
 
-    def rollback(self, session: Session, xid: Xid) -> XaRefused | None:
+    def rollback(self, session: BranchWorker, xid: Xid) -> XaRefused | None:
         """Undo a branch; clients have thrown away what they were sent, so that returns too."""
         busy = self._busy_with(session, xid)
         if busy is not None:
@@ -240,7 +239,7 @@ class XaBranches:
         """What a transaction manager has to decide or to forget: prepared branches, and those decided here."""
         return [*(xid for xid, branch in self._branches.items() if branch.is_prepared), *self._outcomes]
 
-    def forget(self, session: Session, xid: Xid) -> XaRefused | None:
+    def forget(self, session: BranchWorker, xid: Xid) -> XaRefused | None:
         """A transaction manager knows what was decided here."""
         outcome = self._outcomes.pop(xid, None)
         if outcome is None:
@@ -253,7 +252,7 @@ class XaBranches:
             kernel.store.remove_outcome(outcome.transaction_id)
         return None
 
-    def let_record(self, session: Session, xid: Xid | None = None) -> None:
+    def let_record(self, session: BranchWorker, xid: Xid | None = None) -> None:
         """What the session is told next waits for what was decided of a branch, or of all, and is not recorded yet."""
         if not self._unrecorded or (xid is not None and xid not in self._unrecorded):
             return
@@ -358,13 +357,13 @@ class XaBranches:
         if len(late) <= _TIMEOUTS_PER_RUN:
             self._checked = now
 
-    def _timeout_of(self, session: Session) -> float:
+    def _timeout_of(self, session: BranchWorker) -> float:
         seconds = session.xa_timeout
         return self._kernel.config.transaction_timeout_ms / 1000 if seconds is None else float(seconds)
 
     # -- parts ---------------------------------------------------------------------------------------------------
 
-    def _make(self, session: Session, xid: Xid) -> Branch:
+    def _make(self, session: BranchWorker, xid: Xid) -> Branch:
         now = self._kernel.monotonic
         return Branch(xid, self._kernel.begin(), now, now + self._timeout_of(session))
 
@@ -379,12 +378,12 @@ class XaBranches:
         self.unprepared.pop(branch, None)
         branch.is_over = True
 
-    def _attach(self, session: Session, branch: Branch, transaction: Transaction) -> None:
+    def _attach(self, session: BranchWorker, branch: Branch, transaction: Transaction) -> None:
         self._give_up_work(session)
         session.enter(branch, transaction)
         branch.workers[session] = None
 
-    def _detach(self, session: Session) -> None:
+    def _detach(self, session: BranchWorker) -> None:
         branch = session.branch
         assert branch is not None
         transaction = session.leave()
@@ -394,7 +393,7 @@ class XaBranches:
         if branch.is_over:
             self._kernel.rollback(transaction)
 
-    def _give_up_work(self, session: Session) -> None:
+    def _give_up_work(self, session: BranchWorker) -> None:
         """A session turns to a branch: what it was doing before is undone."""
         branch, transaction = session.branch, session.transaction
         if branch is not None:
@@ -423,7 +422,7 @@ class XaBranches:
         self._undo(branch, branch.verdict, "")
         return XaRefused(branch.verdict, f"{name_of(branch.xid)} was rolled back: {reason}")
 
-    def _idle(self, session: Session, xid: Xid) -> Branch | XaRefused | None:
+    def _idle(self, session: BranchWorker, xid: Xid) -> Branch | XaRefused | None:
         """The branch to be decided, if nobody works in it any more."""
         busy = self._busy_with(session, xid)
         if busy is not None:
@@ -433,7 +432,7 @@ class XaBranches:
             return _wrong_state(branch)
         return branch
 
-    def _busy_with(self, session: Session, xid: Xid) -> XaRefused | None:
+    def _busy_with(self, session: BranchWorker, xid: Xid) -> XaRefused | None:
         """Whether a session has to end its work in a branch before it is decided.
 
         A client may not be able to end what it lost: its call was under way when that happened.
@@ -446,7 +445,7 @@ class XaBranches:
         self._detach(session)
         return None
 
-    def _gone(self, xid: Xid, session: Session | None = None) -> XaRefused:
+    def _gone(self, xid: Xid, session: BranchWorker | None = None) -> XaRefused:
         """The branch to be decided is not there: it was decided here, or nobody knows it."""
         if session is not None:
             self.let_record(session, xid)
@@ -455,7 +454,7 @@ class XaBranches:
             return _unknown(xid)
         return XaRefused(outcome.code, f"{name_of(xid)} was decided by an operator")
 
-    def _when_settled(self, branch: Branch, action: Callable[[], None], session: Session | None) -> None:
+    def _when_settled(self, branch: Branch, action: Callable[[], None], session: BranchWorker | None) -> None:
         """Do it behind what was acknowledged in the branch, of which there may be much."""
         if not branch.transaction.unsettled:
             action()
