@@ -54,13 +54,14 @@ ALLOWED = {
     "b.node":          SYNC_BROKER + " c.errors c.model c.engine c.agent",
     "b.runtime":       "b.node b.config b.storage b.locks c.errors c.model c.transport",
     "b.ledger":        "c.errors c.model",
+    "b.report":        "",
     "b.testing":       "b.node b.storage b.locks b.config b.ledger b.kernel c.errors c.model c.wire c.engine c.agent",
     "b.pytest_plugin": (
         "b.runtime b.testing b.ledger b.config b.kernel b.node b.storage b.locks b c c.errors c.model c.transport"
     ),
-    "b.cli":           "b b.configfile b.ledger b.storage b.runtime b.pipeline c c.errors c.blocking",
+    "b.cli":           "b b.configfile b.ledger b.storage b.runtime b.pipeline b.report c c.errors c.blocking",
     "b.console":       "b b.configfile b.ledger b.storage c c.errors c.blocking",
-    "b.pipeline":      "b.storage b.ledger c.blocking c.errors c.model c.wire",
+    "b.pipeline":      "b.storage b.ledger b.report c.blocking c.errors c.model c.wire",
 }
 SYNC = {*SYNC_BROKER.split(), "b.node", "b.ledger", "b.testing", "c.errors", "c.model", "c.wire", "c.engine", "c.agent"}
 
@@ -89,6 +90,7 @@ THIRD_PARTY = {
     "b.cli": {"attrs", "trio", "click", "rich", "pyspark", "py4j"},
     "b.console": {"attrs", "trio", "starlette", "hypercorn"},
     "b.pipeline": {"attrs", "pyspark", "pyarrow", "numpy"},
+    "b.report": {"attrs", "jinja2"},
 }
 # fmt: on
 # How many modules of a layer may import each other in a circle, where there still are some. A number only goes down.

@@ -76,7 +76,7 @@ def test_the_report_has_the_verdicts_of_each_producer_as_parquet_and_on_the_page
     page = write_audit(result, tmp_path / "report").read_text()
     assert counts(spark.read.parquet(str(tmp_path / "report" / "producers"))) == expected
     part = page.partition("<h2>Producers</h2>")[2].partition("<h2>")[0]
-    assert "<th>out of order</th>" in part and "<td>&lt;c&gt;</td>" in part and "<td class='number bad'>2</td>" in part
+    assert "<th>out of order</th>" in part and "<td>&lt;c&gt;</td>" in part and '<td class="number bad">2</td>' in part
     result.close()
 
 

@@ -13,8 +13,9 @@ from embedbroker.pipeline._audit_blocks import CAME, SUMMARY_TYPES, WENT, summar
 from embedbroker.pipeline._audit_log import judged_from_of
 from embedbroker.pipeline._audit_log_records import LOG_TYPES, LogKind, packed_numbers
 from embedbroker.pipeline._audit_log_verdict import LogEvidence, judge_log
-from embedbroker.pipeline._audit_page import _drawings
+from embedbroker.pipeline._audit_page import _charts
 from embedbroker.pipeline._audit_verdict import JournalEvidence, judge
+from embedbroker.report import load_templates
 from embedbroker.storage import RecordKind
 
 Row = dict[str, Any]
@@ -113,9 +114,10 @@ def test_the_drawing_ends_at_what_is_present_and_is_never_below_nothing() -> Non
         {"second": at, "sum(came)": came, "sum(went)": went}
         for at, came, went in ((100, 0, 1), (101, 8, 0), (103, 0, 2))
     ]
-    page = "".join(_drawings(records, moved))
+    _, present = _charts(records, moved)
+    page = str(load_templates().get_template("chart.svg").module.draw(present))
     assert 'aria-label="messages present, 5 at the end"' in page
-    [points] = re.findall(r'<polyline class="a" points="([^"]+)"', page.split("messages present")[1])
+    [points] = re.findall(r'<polyline class="one" points="([^"]+)"', page)
     heights = [float(point.split(",")[1]) for point in points.split()]
     bottom = heights[0]
     assert [round((bottom - each) / (bottom - heights[1]) * 7) for each in heights] == [0, 7, 7, 5]

