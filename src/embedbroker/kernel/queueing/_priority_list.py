@@ -1,106 +1,226 @@
 """One priority of a queue's backlog: chunks of messages in order of position, and those that returned.
 
-Responsible for what a message is while it waits, for the bounds of chunks, and for ranges of positions: looking at
-one, counting it and taking everything up to a position, none of which opens a sealed chunk or looks at what is outside
-the range. Refuses to know consumers and filters; the backlog walks the chunks for those.
+Responsible for the bounds of chunks, for readers that walk them, and for ranges of positions: looking at one, counting
+it and taking everything up to a position. A range opens no sealed chunk and looks at nothing outside of itself. Does
+not depend on consumers and filters.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from operator import attrgetter, itemgetter
-from typing import TypeAlias
+from operator import attrgetter
 
 from embedclient.model import Message
 
+from ._bookmark import Bookmark
+from ._chunk import Chunk, OpenChunk, SealedChunk
 from ._redelivered import Redelivered
+from ._reference import PackedReference, Reference, Restore, pack
 
-__all__ = ["PackedReference", "PriorityList", "Reference", "pack", "position_of", "sealed_position"]
+__all__ = ["PriorityList"]
 
+# Chunks at each end that stay open: a queue that is being worked off never pays for sealing.
+_OPEN_CHUNKS = 4
 
-class Reference:
-    """One message in one queue. Identity matters: it is in exactly one place (backlog, delivery, transaction)."""
-
-    __slots__ = ("delivery_count", "message", "position")
-
-    def __init__(self, message: Message, position: int, delivery_count: int = 0) -> None:
-        self.message = message
-        self.position = position
-        self.delivery_count = delivery_count
-
-
-PackedReference: TypeAlias = tuple[int, int, int, int, bytes | bytearray, int, bool]
-"""(position, delivery count, expiration, encoding, raw, message id, durable)"""
-
-position_of = attrgetter("position")
-sealed_position = itemgetter(0)
-
-
-def pack(reference: Reference) -> PackedReference:
-    """The plain values of a reference and its message."""
-    message = reference.message
-    return (
-        reference.position,
-        reference.delivery_count,
-        message.expiration,
-        message.encoding,
-        message.raw,
-        message.message_id,
-        message.durable,
-    )
-
-
-def _count_in(chunk: list[Reference | None], after: int, until: int) -> int:
-    return sum([entry is not None and after < entry.position <= until for entry in chunk])
+_last_of = attrgetter("last")
 
 
 class PriorityList:
-    """``chunks`` holds lists (open; None is a gap) or tuples of sealed entries.
+    """``base`` is the number of the first chunk since the beginning, ``live`` how many messages are left.
 
-    ``lasts`` has, for each chunk, the position of the last message that was put there: none in it is above, and all in
-    the next are. ``base`` is the number of the first chunk since the beginning, ``head`` where its first message is.
+    ``tail`` is the last chunk while it takes new messages, None while the next message needs a new chunk.
     """
 
-    __slots__ = ("base", "chunks", "head", "lasts", "live", "returned")
+    __slots__ = ("_restore", "base", "chunks", "live", "returned", "tail")
 
-    def __init__(self) -> None:
-        self.chunks: deque[list[Reference | None] | tuple[PackedReference, ...]] = deque()
-        self.lasts: deque[int] = deque()
+    def __init__(self, restore: Restore) -> None:
+        self._restore = restore
+        self.chunks: deque[Chunk] = deque()
+        self.tail: OpenChunk | None = None
         self.base = 0
-        self.head = 0
         self.live = 0
         self.returned = Redelivered()
+
+    def begin_chunk(self) -> OpenChunk:
+        """Return a new last chunk; another one that is far from both ends is sealed."""
+        chunks = self.chunks
+        self.tail = tail = OpenChunk()
+        tail.start = 0
+        chunks.append(tail)
+        if len(chunks) > 2 * _OPEN_CHUNKS:
+            index = len(chunks) - 1 - _OPEN_CHUNKS
+            chunks[index] = chunks[index].sealed()
+        return tail
+
+    def load(self, chunks: Iterable[tuple[PackedReference, ...]]) -> None:
+        """Fill an empty priority with sealed chunks, in order of position."""
+        assert not self.chunks
+        self.chunks.extend([SealedChunk(entries) for entries in chunks])
+        self.live = sum(map(len, self.chunks))
 
     def drop_chunk(self) -> None:
         """Let go of the first chunk."""
         self.chunks.popleft()
-        self.lasts.popleft()
         self.base += 1
-        self.head = 0
+        if not self.chunks:
+            self.tail = None
+
+    def _open(self, index: int) -> OpenChunk:
+        chunk = self.chunks[index]
+        opened = chunk.opened(self._restore)
+        if opened is not chunk:
+            self.chunks[index] = opened
+        return opened
+
+    # -- the first message ---------------------------------------------------------------------------------------
+
+    def front(self) -> OpenChunk:
+        """Return the chunk whose ``start`` is the first message that never left; there must be one."""
+        while True:
+            chunk = self.chunks[0].opened(self._restore)
+            start = chunk.start
+            while start < len(chunk):
+                if chunk[start] is not None:
+                    chunk.start = start
+                    self.chunks[0] = chunk
+                    return chunk
+                start += 1
+            self.drop_chunk()
+
+    def take_front(self, chunk: OpenChunk) -> Reference:
+        """Take the message at which `front` stands."""
+        start = chunk.start
+        reference = chunk[start]
+        assert reference is not None
+        chunk[start] = None
+        start += 1
+        chunk.start = start
+        if start >= len(chunk):
+            self.drop_chunk()
+        return reference
+
+    # -- readers that walk the chunks ----------------------------------------------------------------------------
+
+    def scan(
+        self,
+        priority: int,
+        cursor: Bookmark,
+        matches: Callable[[Message], bool],
+        budget: int,
+        candidate: Reference | None,
+    ) -> tuple[Reference | None, int]:
+        """Move the cursor to the next match and return it with the rest of the budget; the cursor stays on it.
+
+        A ``candidate`` that was returned comes out instead when its place is before that. None: nothing matches, or the
+        budget ended before it was clear which message is first.
+        """
+        number, offset = cursor.chunk[priority], cursor.offset[priority]
+        if number < self.base:
+            number, offset = self.base, 0
+        limit = candidate.position if candidate is not None else None
+        found: Reference | None = None
+        while found is None and number < self.base + len(self.chunks) and budget > 0:
+            chunk = self._open(number - self.base)
+            offset = max(offset, chunk.start)
+            while offset < len(chunk) and budget > 0:
+                entry = chunk[offset]
+                if entry is not None:
+                    budget -= 1
+                    if limit is not None and entry.position > limit:
+                        found = candidate
+                        break
+                    if matches(entry.message):
+                        found = entry
+                        break
+                offset += 1
+            else:
+                if offset < len(chunk) or number + 1 == self.base + len(self.chunks):
+                    break
+                self._drop_gaps(number - self.base, chunk)
+                number, offset = max(number + 1, self.base), 0
+        cursor.chunk[priority], cursor.offset[priority] = number, offset
+        if found is None and budget > 0:
+            found = candidate
+        return found, budget
+
+    def _drop_gaps(self, index: int, chunk: OpenChunk) -> None:
+        """Let go of a chunk of which nothing is left: no consumer without a filter may be there to do it."""
+        if any(chunk):
+            return
+        chunk.clear()
+        chunk.start = 0
+        while len(self.chunks) > 1 and not self.chunks[0]:
+            self.drop_chunk()
+
+    def take_at(self, priority: int, cursor: Bookmark) -> None:
+        """Leave a gap where the cursor stands."""
+        self._open(cursor.chunk[priority] - self.base)[cursor.offset[priority]] = None
+        self.live -= 1
+
+    def remove_in_chunk(
+        self,
+        number: int,
+        doomed: Callable[[Reference], bool],
+        expired_before: int | None,
+        exempt_through: Callable[[], int],
+    ) -> Iterator[Reference]:
+        """Remove every doomed message of one chunk, yielding it; see `Backlog.remove_if`."""
+        exempt = exempt_through()
+        chunk = self.chunks[number - self.base]
+        if chunk.last <= exempt or not (expired_before is None or chunk.may_expire(expired_before, exempt)):
+            return
+        opened = self._open(number - self.base)
+        for offset, entry in enumerate(opened):
+            if entry is not None and entry.position > exempt and doomed(entry):
+                opened[offset] = None
+                self.live -= 1
+                yield entry
+                exempt = exempt_through()
+        if self.live == self.returned.count:
+            # Nothing is left in any chunk, and cursors find their way by the base.
+            self.base += len(self.chunks)
+            self.chunks.clear()
+            self.tail = None
+
+    def references(self) -> Iterator[Reference]:
+        """Return all messages, the returned ones first and the others in order. For queries, not for delivery."""
+        yield from self.returned
+        for chunk in self.chunks:
+            yield from chunk.references(self._restore)
+
+    def ends(self) -> tuple[int, int] | None:
+        """Return the lowest and the highest position of what is left; None if nothing is."""
+        ends: list[int] = []
+        returned = self.returned
+        if returned.chunks:
+            ends += [returned.first.position, returned.chunks[-1][-1].position]
+        if self.live > returned.count:
+            front = self.front()
+            first = front[front.start]
+            assert first is not None
+            last = next(last for chunk in reversed(self.chunks) if (last := chunk.last_position()) is not None)
+            ends += [first.position, last]
+        return (min(ends), max(ends)) if ends else None
 
     # -- ranges of positions -------------------------------------------------------------------------------------
 
     def behind(self, after: int, until: int, limit: int) -> list[PackedReference]:
-        """Messages in ``(after, until]`` that never left, in order: all, or at least ``limit`` and about a chunk."""
-        chunks, lasts = self.chunks, self.lasts
+        """Return messages in ``(after, until]`` that never left: all, or at least ``limit`` and about a chunk."""
+        chunks = self.chunks
         found: list[PackedReference] = []
-        first = bisect_right(lasts, after)
+        first = bisect_right(chunks, after, key=_last_of)
         for index in range(first, len(chunks)):
-            chunk, last = chunks[index], lasts[index]
-            if type(chunk) is tuple:
-                start, end = self._part(chunk, index, after if index == first else -1, until if last > until else last)
-                found += chunk if end - start == len(chunk) else chunk[start:end]
-            else:
-                assert type(chunk) is list
-                found += [pack(entry) for entry in chunk if entry is not None and after < entry.position <= until]
-            if len(found) >= limit or last >= until:
+            chunk = chunks[index]
+            found += chunk.packed(after if index == first else -1, until)
+            if len(found) >= limit or chunk.last >= until:
                 break
         return found
 
     def returned_behind(self, after: int, until: int, limit: int) -> list[PackedReference]:
-        """The same of those that returned."""
+        """Return the same of the messages that returned."""
         found: list[PackedReference] = []
         while len(found) < limit and (behind := self.returned.chunk_behind(after)):
             found += [pack(entry) for entry in behind if entry.position <= until]
@@ -110,52 +230,23 @@ class PriorityList:
         return found
 
     def count(self, after: int, until: int) -> int:
-        """How many messages are in ``(after, until]``."""
+        """Return how many messages are in ``(after, until]``."""
         counted = self.returned.count_between(after, until) if self.returned.chunks else 0
-        first = bisect_right(self.lasts, after)
-        for index, (chunk, last) in enumerate(islice(zip(self.chunks, self.lasts, strict=True), first, None), first):
-            if type(chunk) is tuple:
-                start, end = self._part(chunk, index, after if index == first else -1, until if last > until else last)
-                counted += end - start
-            else:
-                assert type(chunk) is list
-                whole = index > first and last <= until
-                counted += len(chunk) - chunk.count(None) if whole else _count_in(chunk, after, until)
-            if last >= until:
+        first = bisect_right(self.chunks, after, key=_last_of)
+        for chunk in islice(self.chunks, first, None):
+            counted += chunk.count_between(after, until)
+            after = -1
+            if chunk.last >= until:
                 break
         return counted
-
-    def _part(self, chunk: tuple[PackedReference, ...], index: int, after: int, until: int) -> tuple[int, int]:
-        """Where in a sealed chunk a range begins and ends; one that surely goes over an end is not searched for."""
-        start = min(self.head, len(chunk)) if index == 0 else 0
-        if after >= 0:
-            start = bisect_right(chunk, after, lo=start, key=sealed_position)
-        end = len(chunk)
-        if until < self.lasts[index]:
-            end = bisect_right(chunk, until, lo=start, key=sealed_position)
-        return start, end
 
     def take_through(self, until: int) -> list[PackedReference]:
         """Take out the first messages up to a position: a chunk of them at most, none when no more are there."""
         taken = [pack(entry) for entry in self.returned.take_through(until)]
         while not taken and self.chunks:
-            chunk, start = self.chunks[0], self.head
-            if type(chunk) is tuple:
-                end = bisect_right(chunk, until, lo=start, key=sealed_position)
-                taken = list(chunk[start:end])
-            else:
-                assert type(chunk) is list
-                end = start
-                while end < len(chunk):
-                    entry = chunk[end]
-                    if entry is not None and entry.position > until:
-                        break
-                    if entry is not None:
-                        taken.append(pack(entry))
-                        chunk[end] = None
-                    end += 1
-            if end < len(chunk):
-                self.head = end
+            chunk = self.chunks[0]
+            taken = chunk.take_through(until)
+            if chunk.start < len(chunk):
                 break
             self.drop_chunk()
         self.live -= len(taken)
@@ -164,4 +255,4 @@ class PriorityList:
     @property
     def last_position(self) -> int:
         """No position in here is above this one; 0 when there never was any."""
-        return max(self.lasts[-1] if self.lasts else 0, self.returned.last_position)
+        return max(self.chunks[-1].last if self.chunks else 0, self.returned.last_position)

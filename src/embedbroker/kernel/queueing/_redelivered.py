@@ -13,12 +13,11 @@ from __future__ import annotations
 from bisect import bisect, bisect_left, insort
 from collections.abc import Callable, Iterator
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from embedclient.model import Message
 
-if TYPE_CHECKING:
-    from ._backlog import Bookmark, Reference
+from ._bookmark import Bookmark
+from ._reference import Reference
 
 __all__ = ["Redelivered"]
 

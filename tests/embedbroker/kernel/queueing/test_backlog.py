@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Iterator
 
 import pytest
 
 from embedbroker.kernel.queueing import _backlog
 from embedbroker.kernel.queueing._backlog import Backlog, Bookmark, PackedReference, Reference
+from embedbroker.kernel.queueing._chunk import SealedChunk
 from embedbroker.protocols import restore_message
 from embedclient.model import Message
 from tests.embedbroker.kernel.letters import letter, text_of
@@ -178,10 +180,19 @@ def test_a_browser_survives_that_what_it_looks_at_is_taken(small_chunks: None) -
 def test_deep_chunks_are_sealed_and_come_back_whole(small_chunks: None) -> None:
     backlog = filled(numbers(200))
     levels = [level for level in backlog._levels if level is not None]
-    sealed = [chunk for chunk in levels[0].chunks if type(chunk) is tuple]
+    sealed = [chunk for chunk in levels[0].chunks if isinstance(chunk, SealedChunk)]
     assert len(sealed) > 30
     assert [text_of(reference.message) for reference in backlog] == numbers(200)
     assert list(popped(backlog)) == numbers(200)
+
+
+def test_the_collector_stops_tracking_sealed_messages(small_chunks: None) -> None:
+    backlog = filled(numbers(200))
+    (level,) = [level for level in backlog._levels if level is not None]
+    sealed = [chunk.entries for chunk in level.chunks if isinstance(chunk, SealedChunk)]
+    gc.collect()
+    gc.collect()  # a tuple is looked at before what is in it
+    assert sealed and not any(gc.is_tracked(each) for entries in sealed for each in (entries, *entries))
 
 
 def test_sealing_keeps_delivery_counts_positions_and_ids(small_chunks: None) -> None:
@@ -263,10 +274,10 @@ def test_removal_goes_on_while_messages_come_and_go(small_chunks: None) -> None:
 def test_removal_by_expiration_leaves_sealed_chunks_sealed(small_chunks: None) -> None:
     backlog = filled(numbers(100))
     level = next(level for level in backlog._levels if level is not None)
-    sealed = sum(type(chunk) is tuple for chunk in level.chunks)
+    sealed = sum(isinstance(chunk, SealedChunk) for chunk in level.chunks)
     assert sealed
     assert not any(backlog.remove_if(lambda reference: False, expired_before=1000))
-    assert sum(type(chunk) is tuple for chunk in level.chunks) == sealed
+    assert sum(isinstance(chunk, SealedChunk) for chunk in level.chunks) == sealed
 
 
 def test_removal_finds_expired_messages_in_sealed_chunks(small_chunks: None) -> None:
