@@ -18,6 +18,7 @@ from embedbroker.kernel import (
 )
 from embedbroker.kernel._housekeeping import Housekeeping
 from embedbroker.kernel._memory import MemoryAccount
+from embedbroker.kernel.queueing._dispatcher import Dispatcher
 from embedbroker.kernel.settling._delivery_count import PersistedDeliveryCount
 from embedbroker.protocols.core._connection import CoreConnection
 from embedbroker.protocols.core._session import CoreSession
@@ -209,20 +210,19 @@ def forget_who_has_an_exclusive_queue(patch: pytest.MonkeyPatch) -> None:
 
     def sharing(self: Queue, consumer: Consumer, reference: Reference) -> None:
         hand(self, consumer, reference)
-        self.exclusive_holder = None
+        self.dispatcher.holder = None
 
     patch.setattr(Queue, "_hand", sharing)
 
 
 def turn_priorities_of_consumers_round(patch: pytest.MonkeyPatch) -> None:
-    level_of = Queue._level_of
+    enter = Dispatcher.enter
 
-    def upside_down(self: Queue, priority: int) -> Any:
-        level = level_of(self, priority)
-        self._levels.sort(key=lambda each: each.priority)
-        return level
+    def upside_down(self: Dispatcher, consumer: Consumer) -> None:
+        enter(self, consumer)
+        self.levels.sort(key=lambda each: each.priority)
 
-    patch.setattr(Queue, "_level_of", upside_down)
+    patch.setattr(Dispatcher, "enter", upside_down)
 
 
 def let_one_consumer_too_many_in(patch: pytest.MonkeyPatch) -> None:

@@ -74,7 +74,7 @@ class OpenChunk(list[Reference | None], Chunk):
         return self
 
     def sealed(self) -> Chunk:
-        if None in self:
+        if not self or None in self:
             return self
         return SealedChunk(tuple([pack(reference) for reference in self if reference is not None]))
 
@@ -116,7 +116,7 @@ class SealedChunk(Chunk):
     def __init__(self, entries: tuple[PackedReference, ...]) -> None:
         self.entries = entries
         self.start = 0
-        self.last = entries[-1][0] if entries else -1
+        self.last = entries[-1][0]
 
     def __len__(self) -> int:
         return len(self.entries)

@@ -72,20 +72,27 @@ class PriorityList:
         chunk = self.chunks[index]
         opened = chunk.opened(self._restore)
         if opened is not chunk:
-            self.chunks[index] = opened
+            self._replace(index, opened)
         return opened
+
+    def _replace(self, index: int, opened: OpenChunk) -> None:
+        self.chunks[index] = opened
+        if index == len(self.chunks) - 1:
+            self.tail = opened
 
     # -- the first message ---------------------------------------------------------------------------------------
 
     def front(self) -> OpenChunk:
         """Return the chunk whose ``start`` is the first message that never left; there must be one."""
         while True:
-            chunk = self.chunks[0].opened(self._restore)
+            first = self.chunks[0]
+            chunk = first.opened(self._restore)
+            if chunk is not first:
+                self._replace(0, chunk)
             start = chunk.start
             while start < len(chunk):
                 if chunk[start] is not None:
                     chunk.start = start
-                    self.chunks[0] = chunk
                     return chunk
                 start += 1
             self.drop_chunk()

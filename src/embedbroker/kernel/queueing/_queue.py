@@ -1,21 +1,22 @@
-"""One queue: what waits in it, who consumes from it, who gets the next message.
+"""One queue: a backlog that keeps order, a dispatcher that chooses consumers, browsers, markers and counters.
 
-Responsible for order, round robin inside the highest consumer priority that can take, exclusive consumers, filters of
-consumers, browsers and forced delivery. Refuses to know transactions, records, expiry addresses and protocols: whoever
-removes a message for good tells the kernel.
+Responsible for when a message becomes visible, for handing messages over and for the counters. Does not depend on
+transactions, records, expiry addresses and protocols: the kernel removes messages for good.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Protocol
 
 from ..addressing._definitions import QueueDefinition
 from ..cursors._cursor import Cursor
 from ..selector._selector import Selector
 from ._backlog import Backlog, Reference, Restore
+from ._browsing import is_done, show
 from ._consumer import Consumer
 from ._deliveries import CHUNK_ENTRIES
+from ._dispatcher import Dispatcher
+from ._markers import Markers, send_marker
 
 __all__ = ["Queue", "QueueOwner"]
 
@@ -42,33 +43,12 @@ class QueueOwner(Protocol):
         """A message was delivered to a consumer that acknowledges by taking."""
 
 
-class _ConsumerLevel:
-    """Consumers of one priority that can take a message, the next one first. Closed ones stay until they are many."""
-
-    __slots__ = ("closed_count", "priority", "ready")
-
-    def __init__(self, priority: int) -> None:
-        self.priority = priority
-        self.ready: deque[Consumer] = deque()
-        self.closed_count = 0
-
-    def forget_closed(self) -> None:
-        """One more of the consumers here was closed. Idle queues meet many that come and go."""
-        self.closed_count += 1
-        if 2 * self.closed_count > len(self.ready):
-            kept = [consumer for consumer in self.ready if not consumer.closed]
-            self.ready.clear()
-            self.ready.extend(kept)
-            self.closed_count = 0
-
-
 class Queue:
     """A queue with its consumers. All public counters count messages."""
 
     __slots__ = (
         "_holds",
-        "_levels",
-        "_marked",
+        "_markers",
         "_waiting_visible",
         "acknowledged_count",
         "added_count",
@@ -80,8 +60,8 @@ class Queue:
         "definition",
         "deleted",
         "delivering_count",
+        "dispatcher",
         "durable",
-        "exclusive_holder",
         "filter",
         "id",
         "idle_since_ms",
@@ -102,16 +82,14 @@ class Queue:
         self.filter = selector
         self.owner = owner
         self.backlog = Backlog(restore)
-        self.consumers: dict[Consumer, None] = {}
+        self.dispatcher = Dispatcher()
+        self.consumers = self.dispatcher.consumers
         self.browsers: dict[Consumer, None] = {}
         # Whoever reads it by ranges of positions; see `Cursors`.
         self.cursor: Cursor | None = None
         # Consumers for which some of its messages are undeliverable.
         self.decliners: dict[Consumer, None] = {}
-        self._levels: list[_ConsumerLevel] = []
-        # Consumers that asked for a marker behind everything that can be delivered.
-        self._marked: dict[Consumer, None] = {}
-        self.exclusive_holder: Consumer | None = None
+        self._markers = Markers()
         # Messages routed here whose durability is still awaited; nobody sees them, later ones may not overtake them.
         self._waiting_visible = 0
         self._holds = 0
@@ -156,19 +134,16 @@ class Queue:
         self.added_count += 1
         backlog = self.backlog
         if backlog.size == 0 and not self._holds:
-            message = reference.message
-            for level in self._levels:
-                consumer = self._take_ready(level, reference) if level.ready else None
-                if consumer is not None:
-                    if not (message.expiration and self._expired(reference)):
-                        self._hand(consumer, reference)
-                    return
+            consumer = self.dispatcher.choose(reference)
+            if consumer is not None:
+                self._hand(consumer, reference)
+                return
             backlog.append(reference)
             if self.browsers:
                 self.owner.wake(self)
             return
         backlog.append(reference)
-        if self._levels or self.browsers:
+        if self.dispatcher.levels or self.browsers:
             self.owner.wake(self)
 
     def hold(self) -> None:
@@ -201,17 +176,15 @@ class Queue:
         """Detach a consumer; what it had not settled was returned before."""
         consumer.closed = True
         consumer.backpressure.forget(consumer)
-        self._marked.pop(consumer, None)
+        self._markers.forget(consumer)
         if consumer.browse:
             self.browsers.pop(consumer, None)
             return
-        self.consumers.pop(consumer, None)
         self.decliners.pop(consumer, None)
-        self._leave_level(consumer)
+        others_wait = self.dispatcher.remove(consumer)
         self.used = True
         self.idle_since_ms = self.owner.now_ms
-        if self.exclusive_holder is consumer:
-            self.exclusive_holder = None
+        if others_wait:
             for other in self.consumers:
                 self.consumer_ready(other)
 
@@ -227,8 +200,7 @@ class Queue:
             self.owner.wake(self)
             return
         if not consumer.in_ready:
-            self._level_of(consumer.priority).ready.append(consumer)
-            consumer.in_ready = True
+            self.dispatcher.enter(consumer)
         if self.backlog.size or consumer.marker is not None:
             self.owner.wake(self)
 
@@ -243,79 +215,20 @@ class Queue:
         for consumer in self.decliners:
             consumer.declined.discard(message_id)
 
-    def _leave_level(self, consumer: Consumer) -> None:
-        for level in self._levels:
-            if level.priority == consumer.priority:
-                if consumer.in_ready:
-                    level.forget_closed()
-                if not any(other.priority == consumer.priority for other in self.consumers):
-                    # A new list: somebody may be walking the old one.
-                    self._levels = [other_level for other_level in self._levels if other_level is not level]
-                return
-
-    def _level_of(self, priority: int) -> _ConsumerLevel:
-        levels = self._levels
-        for index, level in enumerate(levels):
-            if level.priority == priority:
-                return level
-            if level.priority < priority:
-                created = _ConsumerLevel(priority)
-                levels.insert(index, created)
-                return created
-        created = _ConsumerLevel(priority)
-        levels.append(created)
-        return created
-
-    def _usable(self, level: _ConsumerLevel, size: int) -> Consumer | None:
-        """The consumer of this level whose turn it is, dropping those that cannot take any more.
-
-        ``size`` is that of the message, 0 where it is not known yet.
-        """
-        ready = level.ready
-        holder = self.exclusive_holder
-        while ready:
-            consumer = ready[0]
-            # `Consumer.ready`, written out: this is asked for each message.
-            if (
-                consumer.started
-                and not consumer.backpressure.is_shut
-                and not consumer.closed
-                and consumer.credit.can_take(size)
-                and (holder is None or consumer is holder)
-            ):
-                return consumer
-            ready.popleft()
-            consumer.in_ready = False
-            if consumer.closed:
-                level.closed_count -= 1
-            elif consumer.backpressure.is_shut:
-                consumer.backpressure.wait(consumer)
-        return None
-
-    def _take_ready(self, level: _ConsumerLevel, reference: Reference) -> Consumer | None:
-        """The next consumer of the level whose filter lets this message pass; it moves to the end of the turn."""
-        ready = level.ready
-        size = len(reference.message.raw)
-        for _ in range(len(ready)):
-            consumer = self._usable(level, size)
-            if consumer is None:
-                return None
-            if len(ready) > 1:
-                ready.rotate(-1)
-            if consumer.selector is None or consumer.selector.matches(reference.message):
-                return consumer
-        return None
-
     # -- delivery ------------------------------------------------------------------------------------------------
 
     def _hand(self, consumer: Consumer, reference: Reference) -> None:
+        owner = self.owner
+        expiration = reference.message.expiration
+        if expiration and owner.now_ms >= expiration and owner.expire(self, reference):
+            return
         if self.definition.exclusive:
-            self.exclusive_holder = consumer
+            self.dispatcher.holder = consumer
         reference.delivery_count += 1
         self.delivering_count += 1
         if consumer.pre_acknowledge:
             consumer.credit.left -= consumer.port.deliver(consumer, reference)
-            self.owner.settle_delivered(self, reference)
+            owner.settle_delivered(self, reference)
             return
         unsettled = consumer.unsettled.newest
         if len(unsettled) >= CHUNK_ENTRIES:
@@ -323,92 +236,42 @@ class Queue:
         unsettled[reference.message.message_id] = reference
         consumer.credit.left -= consumer.port.deliver(consumer, reference)
 
-    def _expired(self, reference: Reference) -> bool:
-        owner = self.owner
-        return owner.now_ms >= reference.message.expiration and owner.expire(self, reference)
+    @property
+    def _is_publishing(self) -> bool:
+        """Whether messages of this queue are safe and still wait for their turn to become visible."""
+        return self._waiting_visible > 0 and self.owner.is_publishing
 
     def dispatch(self, budget: int) -> int:
-        """Hand waiting messages to ready consumers and browsers; returns what is left of the budget.
-
-        Consumers of a lower priority get what all above them are too busy for, or do not want. A consumer with a filter
-        is asked from where it stopped looking; nobody is asked twice about one message.
-        """
+        """Hand waiting messages to ready consumers and browsers, then send markers; return the rest of the budget."""
         if self._holds:
             return budget
-        for level in self._levels:
-            taken = True
-            while taken and budget > 0 and self.backlog.size:
-                budget, taken = self._dispatch_level(level, budget)
+        backlog = self.backlog
+        budget = self.dispatcher.dispatch(backlog, self._hand, budget)
         for browser in list(self.browsers):
-            budget = self._browse(browser, budget)
+            budget = show(browser, backlog, budget)
+            if is_done(browser, budget):
+                if self._is_publishing:
+                    self.owner.wake(self)
+                else:
+                    send_marker(browser)
         if budget <= 0:
             self.owner.wake(self)
             return 0
-        if self._marked and self._waiting_visible and self.owner.is_publishing:
-            self.owner.wake(self)
-        elif self._marked:
-            for consumer in list(self._marked):
-                # With a peer that is behind, it waits: what is there could be delivered soon.
-                if consumer.backpressure.is_shut and self.backlog.size:
-                    consumer.backpressure.wait(consumer)
-                else:
-                    self._answer_marker(consumer)
-        return budget
-
-    def _dispatch_level(self, level: _ConsumerLevel, budget: int) -> tuple[int, bool]:
-        """One message for each consumer of a level, in turn."""
-        taken = False
-        for _ in range(len(level.ready)):
-            consumer = self._usable(level, 0)
-            if consumer is None or budget <= 0 or not self.backlog.size:
-                break
-            if len(level.ready) > 1:
-                level.ready.rotate(-1)
-            if consumer.selector is None:
-                reference: Reference | None = self.backlog.pop()
-                budget -= 1
-            else:
-                reference, budget = self.backlog.take_matching(consumer.cursor, consumer.selector.matches, budget)
-            if reference is None:
-                continue
-            taken = True
-            if not (reference.message.expiration and self._expired(reference)):
-                self._hand(consumer, reference)
-        return budget, taken
-
-    def _browse(self, browser: Consumer, budget: int) -> int:
-        matches = browser.selector.matches if browser.selector is not None else None
-        while browser.ready and budget > 0:
-            reference, budget = self.backlog.browse(browser.cursor, budget)
-            if reference is None:
-                break
-            if matches is None or matches(reference.message):
-                # Looking is no delivery: the count stays as it is, 0 for a message that nobody was given.
-                browser.credit.left -= browser.port.deliver(browser, reference)
-        if browser.backpressure.is_shut:
-            browser.backpressure.wait(browser)
-        elif budget > 0 and browser.marker is not None:
-            if self._waiting_visible and self.owner.is_publishing:
+        if self._markers:
+            if self._is_publishing:
                 self.owner.wake(self)
             else:
-                self._answer_marker(browser)
+                self._markers.send_all(messages_wait=backlog.size > 0)
         return budget
 
     def force_delivery(self, consumer: Consumer, sequence: int) -> None:
         """Answer with a marker once everything that can be delivered now was delivered; see `Credit.on_marker`, too."""
         nothing_waits = self.backlog.size == 0 and not self._waiting_visible and not self._holds
-        if consumer.marker is None and not consumer.browse and nothing_waits:
-            consumer.credit.on_marker()
-            consumer.port.deliver_marker(consumer, sequence)
-            return
+        is_first = consumer.marker is None
         consumer.marker = sequence
+        if is_first and not consumer.browse and nothing_waits:
+            send_marker(consumer)
+            return
         if not consumer.browse:
-            self._marked[consumer] = None
+            self._markers.add(consumer)
         self.owner.wake(self)
-
-    def _answer_marker(self, consumer: Consumer) -> None:
-        self._marked.pop(consumer, None)
-        sequence, consumer.marker = consumer.marker, None
-        assert sequence is not None
-        consumer.credit.on_marker()
-        consumer.port.deliver_marker(consumer, sequence)

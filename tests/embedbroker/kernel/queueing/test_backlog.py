@@ -241,6 +241,29 @@ def test_loading_fills_a_priority_at_once(small_chunks: None) -> None:
     assert list(popped(backlog)) == ["urgent", *numbers(10), "last"]
 
 
+def test_a_last_chunk_that_was_opened_takes_new_messages(small_chunks: None) -> None:
+    backlog = Backlog(restore_message)
+    message = letter("1", priority=2)
+    backlog.load(2, [tuple((position, 0, 0, 1, bytes(message.raw), position, False) for position in (1, 2))])
+    backlog.pop()
+    backlog.append(Reference(letter("3", priority=2), 3))
+    (level,) = [level for level in backlog._levels if level is not None]
+    assert [len(chunk) for chunk in level.chunks] == [3]
+
+
+def test_an_emptied_chunk_between_others_keeps_ranges_in_order(small_chunks: None) -> None:
+    backlog = filled(["a"] * 4 + ["x"] * 4 + ["a"] * 8)
+    cursor = Bookmark()
+    while take(backlog, cursor, "x"):
+        pass
+    for position in range(17, 70):
+        backlog.append(Reference(letter("a"), position))
+    everything = [*range(1, 5), *range(9, 70)]
+    assert [packed[0] for packed in backlog.behind(-1, 100, 1000)] == everything
+    assert [packed[0] for packed in backlog.behind(6, 100, 1000)] == everything[4:]
+    assert backlog.count(3, 100) == len(everything) - 3
+
+
 def test_removal_pauses_between_chunks_and_takes_exactly_what_is_doomed(small_chunks: None) -> None:
     backlog = filled(["a", "x"] * 30)
     backlog.give_back(backlog.pop())
